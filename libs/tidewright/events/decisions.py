@@ -1,0 +1,117 @@
+"""Decisions that several services share: effects on Kubernetes objects, records, timers.
+
+Effects are absolute (set to N, never add N). A decision type says by `Effect` as its base whether
+the actuator acts on it; records and timers are complete when they are on the log.
+"""
+
+from __future__ import annotations
+
+from tidewright.events.base import Decision, JsonObject, ObjectRef
+
+
+class Effect(Decision, frozen=True, kw_only=True):
+    """A decision that the actuator applies, and answers with exactly one outcome.
+
+    Attributes:
+        target: the object that is written.
+        dry_run: recorded but not applied; its outcome is `Applied` with reason `DryRun`.
+    """
+
+    target: ObjectRef
+    dry_run: bool = False
+
+
+class ScaleWorkload(Effect, frozen=True, kw_only=True, tag="decision.scale-workload.v1"):
+    """Set the replicas of a workload through its scale subresource.
+
+    Attributes:
+        replicas: the wanted number, absolute.
+        from_replicas: what the decider saw; a scale that meanwhile shows another number is left
+            alone and the outcome is `Rejected` with reason `Conflict`.
+        owner: the object on whose behalf, as `Kind/namespace/name`.
+    """
+
+    replicas: int
+    from_replicas: int
+    owner: str = ""
+
+
+class SetStatus(Effect, frozen=True, kw_only=True, tag="decision.set-status.v1"):
+    """Make the status of an object equal to `status`, through its status subresource.
+
+    Attributes:
+        status: the whole status as it shall be; members of the present status that are not in it
+            are removed.
+        observed_generation: the generation that the status speaks about.
+        urgent: False for a status in which only measured values differ: it is written last.
+    """
+
+    status: JsonObject
+    observed_generation: int = 0
+    urgent: bool = True
+
+
+class PatchObject(Effect, frozen=True, kw_only=True, tag="decision.patch-object.v1"):
+    """Merge-patch an object (RFC 7386): labels, annotations, finalizers, spec fields.
+
+    Attributes:
+        patch: absolute values only.
+        expect: JSON pointer to the value that must be there before (`null` for absent); anything
+            else makes the outcome `Rejected` with reason `Conflict`.
+    """
+
+    patch: JsonObject
+    expect: JsonObject = {}
+
+
+class CreateObject(Effect, frozen=True, kw_only=True, tag="decision.create-object.v1"):
+    """Create an object. One that exists and carries this decision's id counts as created."""
+
+    manifest: JsonObject
+
+
+class DeleteObject(Effect, frozen=True, kw_only=True, tag="decision.delete-object.v1"):
+    """Delete an object, under the precondition of its uid when the target names one."""
+
+    grace_period_s: int | None = None
+    propagation: str = "Background"
+
+
+class EvictPod(Effect, frozen=True, kw_only=True, tag="decision.evict-pod.v1"):
+    """Evict a pod through its eviction subresource, so that disruption budgets hold."""
+
+
+class RecordObjectEvent(Effect, frozen=True, kw_only=True, tag="decision.record-object-event.v1"):
+    """Write a Kubernetes Event about the target.
+
+    Attributes:
+        event_type: `Normal` or `Warning`.
+        reason: CamelCase.
+        component: the reporting component, as users' tools know it.
+    """
+
+    event_type: str
+    reason: str
+    message: str
+    component: str
+
+
+class HoldReplicas(Decision, frozen=True, kw_only=True, tag="decision.hold-replicas.v1"):
+    """Nothing is to be done about a target, for a reason that was not the last one recorded."""
+
+    target: ObjectRef
+    replicas: int
+    reason: str
+
+
+class SetTimer(Decision, frozen=True, kw_only=True, tag="decision.set-timer.v1"):
+    """Ask to be woken at `due` (log time, seconds). Replaces the slot's timer of the same key."""
+
+    key: str
+    due: float
+
+
+class CancelTimer(Decision, frozen=True, kw_only=True, tag="decision.cancel-timer.v1"):
+    """Forget the slot's timer of this key. One that has just fired may still arrive."""
+
+    key: str

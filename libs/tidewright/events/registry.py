@@ -1,0 +1,86 @@
+"""Every event type, and the one way to and from bytes.
+
+A new type is its Struct plus its place in `ALL`. `proto/` and the golden files are generated from
+this list, and a test walks it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from types import ModuleType
+from typing import Union
+
+import msgspec
+
+from tidewright.events import config, decisions, facts, outcomes, timers
+from tidewright.events.base import Decision, Event
+
+MODULES: tuple[ModuleType, ...] = (facts, config, decisions, outcomes, timers)
+"""One line per module of event types."""
+
+
+class Unknown(msgspec.Struct, frozen=True, kw_only=True):
+    """An event of a type that this version does not know: read past, never an error."""
+
+    type: str
+    at: float
+
+
+class NotAnEvent(ValueError):
+    """The bytes are no event: not JSON, without a type, or with a field of the wrong type."""
+
+
+def _types(module: ModuleType) -> list[type[Event]]:
+    return [
+        member
+        for member in vars(module).values()
+        if inspect.isclass(member)
+        and issubclass(member, Event)
+        and member.__module__ == module.__name__
+        and wire_name(member) is not None
+    ]
+
+
+def wire_name(event_type: type[Event]) -> str | None:
+    """The tag of an event type (`fact.pod-observed.v1`); None for the abstract bases."""
+    tag = event_type.__struct_config__.tag
+    return tag if isinstance(tag, str) and "." in tag else None
+
+
+ALL: tuple[type[Event], ...] = tuple(t for module in MODULES for t in _types(module))
+BY_NAME: dict[str, type[Event]] = {name: t for t in ALL if (name := wire_name(t)) is not None}
+
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Union[ALL])  # type: ignore[arg-type]  # a union built at run time
+_unknown = msgspec.json.Decoder(Unknown)
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+
+def encode(event: Event) -> bytes:
+    """The body of an event: the same value gives the same bytes, always."""
+    return _encoder.encode(event)
+
+
+def decode(body: bytes) -> Event | Unknown:
+    """The event in these bytes, or `Unknown` for a type of a newer writer.
+
+    Raises:
+        NotAnEvent: the bytes do not decode; the message names the field and what was expected.
+    """
+    try:
+        return _decoder.decode(body)
+    except msgspec.ValidationError as error:
+        try:
+            unknown = _unknown.decode(body)
+        except msgspec.MsgspecError:
+            raise NotAnEvent(f"not an event: {error}") from error
+        if unknown.type in BY_NAME:
+            raise NotAnEvent(f"not a {unknown.type}: {error}") from error
+        return unknown
+    except msgspec.DecodeError as error:
+        raise NotAnEvent(f"not an event: {error}") from error
+
+
+def stamped(decision: Decision, *, decision_id: str, prev: str) -> None:
+    """Fill in what only the host knows. The decision must not have been shared before."""
+    msgspec.structs.force_setattr(decision, "id", decision_id)
+    msgspec.structs.force_setattr(decision, "prev", prev)

@@ -1,0 +1,6 @@
+"""The specification's cases run against the deciders' own functions.
+
+suite       what a family of cases brings: recognise a case, run it, say what differed
+__main__    the runner behind `make vectors`
+watermark, spread, shards, provisioning, estimator     one adapter per schema
+"""

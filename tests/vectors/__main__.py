@@ -1,0 +1,87 @@
+"""`make vectors`: run every case of the given files, and say what differed.
+
+A file is recognised by its content, not its name. Ends with `N passed, N failed, N not covered`;
+the exit code is 1 when a case failed, 2 when a file could not be read.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tests.vectors.suite import Result, Suite, Verdict
+
+ADAPTERS = ("watermark", "spread", "shards", "provisioning", "estimator")
+SHOWN = 5  # failing cases shown per file
+
+
+def suites() -> list[Suite]:
+    """The adapters that are there."""
+    return [importlib.import_module(f"tests.vectors.{name}").SUITE for name in ADAPTERS]
+
+
+def files(arguments: list[str]) -> list[Path]:
+    """The JSON files named, or lying in the folders named."""
+    found: list[Path] = []
+    for path in map(Path, arguments):
+        found.extend(sorted(path.rglob("*.json")) if path.is_dir() else [path])
+    return found
+
+
+def run(content: Any, known: list[Suite]) -> tuple[str, list[Result]]:
+    """All cases of one file, by the first suite that knows its schema."""
+    for suite in known:
+        cases = suite.cases(content)
+        if cases is not None:
+            return suite.name, [suite.run(case) for case in cases]
+    count = len(content) if isinstance(content, list | dict) else 1
+    return "unknown schema", [Result(f"#{i}", "", Verdict.NOT_COVERED) for i in range(count)]
+
+
+def report(path: Path, suite: str, results: list[Result]) -> None:
+    """One file's counts, per stage where something is not passed, and its first differences."""
+    total = Counter(r.verdict for r in results)
+    print(f"{path.name} ({suite}): " + ", ".join(f"{total[v]} {v.value}" for v in Verdict))
+    stages: dict[str, Counter[Verdict]] = {}
+    for result in results:
+        stages.setdefault(result.stage, Counter())[result.verdict] += 1
+    for stage, counts in stages.items():
+        if counts[Verdict.PASSED] != counts.total():
+            print(f"  {stage or '-'}: " + ", ".join(f"{counts[v]} {v.value}" for v in Verdict if counts[v]))
+    failing = [r for r in results if r.verdict is Verdict.FAILED]
+    for result in failing[:SHOWN]:
+        print(f"  FAILED {result.name}")
+        for difference in result.differences[:SHOWN]:
+            print(f"    {difference}")
+    if len(failing) > SHOWN:
+        print(f"  ... and {len(failing) - SHOWN} more")
+
+
+def main(arguments: list[str]) -> int:
+    known = suites()
+    total: Counter[Verdict] = Counter()
+    unreadable = False
+    paths = files(arguments)
+    if not paths:
+        print(f"no case files in {' '.join(arguments) or 'nothing'}: name files or folders of JSON", file=sys.stderr)
+        return 2
+    for path in paths:
+        try:
+            content = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            print(f"{path}: cannot be read: {error}", file=sys.stderr)
+            unreadable = True
+            continue
+        name, results = run(content, known)
+        report(path, name, results)
+        total.update(r.verdict for r in results)
+    print(", ".join(f"{total[v]} {v.value}" for v in Verdict))
+    return 2 if unreadable else int(bool(total[Verdict.FAILED]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
