@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import importlib
 import json
+import pkgutil
 import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import tests.vectors
 from tests.vectors.suite import Result, Suite, Verdict
 
-ADAPTERS = ("watermark", "spread", "shards", "provisioning", "estimator")
 SHOWN = 5  # failing cases shown per file
 
 
 def suites() -> list[Suite]:
-    """The adapters that are there."""
-    return [importlib.import_module(f"tests.vectors.{name}").SUITE for name in ADAPTERS]
+    """The suites of all adapters: every module beside this one that defines `SUITE`."""
+    names = sorted(m.name for m in pkgutil.iter_modules(tests.vectors.__path__) if m.name != "__main__")
+    modules = [importlib.import_module(f"tests.vectors.{name}") for name in names]
+    return [module.SUITE for module in modules if hasattr(module, "SUITE")]
 
 
 def files(arguments: list[str]) -> list[Path]:
@@ -67,7 +70,10 @@ def main(arguments: list[str]) -> int:
     unreadable = False
     paths = files(arguments)
     if not paths:
-        print(f"no case files in {' '.join(arguments) or 'nothing'}: name files or folders of JSON", file=sys.stderr)
+        print(
+            f"no case files in {' '.join(arguments) or 'nothing'}: name files or folders of JSON",
+            file=sys.stderr,
+        )
         return 2
     for path in paths:
         try:

@@ -1,6 +1,6 @@
 """The contract between the runner and the adapter of one schema of cases.
 
-An adapter module defines `SUITE`, a `Suite`, and is listed in the runner. It translates a case into
+An adapter is a module beside this one that defines `SUITE`, a `Suite`. It translates a case into
 calls of the decider's own functions, and compares; it decides nothing itself.
 """
 
@@ -60,5 +60,9 @@ def differences(expected: Any, actual: Any, path: str = "$") -> list[str]:
     if isinstance(expected, list | tuple) and isinstance(actual, list | tuple):
         if len(expected) != len(actual):
             return [f"{path}: expected {list(expected)!r}, found {list(actual)!r}"]
-        return [d for i, (e, a) in enumerate(zip(expected, actual, strict=True)) for d in differences(e, a, f"{path}[{i}]")]
+        return [
+            d
+            for i, (e, a) in enumerate(zip(expected, actual, strict=True))
+            for d in differences(e, a, f"{path}[{i}]")
+        ]
     return [] if expected == actual else [f"{path}: expected {expected!r}, found {actual!r}"]
