@@ -50,7 +50,7 @@ def wire_name(event_type: type[Event]) -> str | None:
 ALL: tuple[type[Event], ...] = tuple(t for module in MODULES for t in _types(module))
 BY_NAME: dict[str, type[Event]] = {name: t for t in ALL if (name := wire_name(t)) is not None}
 
-_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Union[ALL])  # type: ignore[arg-type]  # a union built at run time
+_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Union[ALL])
 _unknown = msgspec.json.Decoder(Unknown)
 _encoder = msgspec.json.Encoder(order="deterministic")
 
