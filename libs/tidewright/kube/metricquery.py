@@ -1,0 +1,98 @@
+"""Names of metric queries: what the watcher asks, and what the autoscaler waits for.
+
+A query is named `<source>/<metric>/<selector>`: the source is `external` or `resource`, `/` and `%`
+in the metric's name are percent-encoded (`nvidia.com%2Fgpu`), and the selector is in its text form
+with the requirements in the order of their keys. Two objects that ask the same thing thus share one
+query, one request and one fact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias, cast
+
+import msgspec
+
+from tidewright.kube.selectors import LabelSelector, SelectorError
+
+Source: TypeAlias = Literal["external", "resource"]
+
+_BODIES: dict[str, tuple[Source, str]] = {
+    "External": ("external", "metricName"),
+    "Resource": ("resource", "name"),
+}
+
+
+class NotAQuery(ValueError):
+    """The text names no metric query."""
+
+
+class MetricQuery(msgspec.Struct, frozen=True, order=True):
+    """One question to a metrics API, in one namespace.
+
+    Attributes:
+        source: which API.
+        metric: name of the External metric, or of the resource (`cpu`).
+        selector: text form; of series for `external`, of pods for `resource`.
+    """
+
+    source: Source
+    metric: str
+    selector: str
+
+    @property
+    def name(self) -> str:
+        """The name of its `MetricSampled` facts."""
+        metric = self.metric.replace("%", "%25").replace("/", "%2F")
+        return f"{self.source}/{metric}/{self.selector}"
+
+    @classmethod
+    def parse(cls, name: str) -> MetricQuery:
+        """The query of this name.
+
+        Raises:
+            NotAQuery: the name is none.
+        """
+        source, _, rest = name.partition("/")
+        metric, slash, selector = rest.partition("/")
+        if source not in ("external", "resource") or not slash or not metric:
+            raise NotAQuery(f"{name!r} names no query; valid is for instance external/requests/app=web")
+        return cls(cast("Source", source), metric.replace("%2F", "/").replace("%25", "%"), selector)
+
+
+def selector_text(selector: Mapping[str, Any] | None) -> str:
+    """The text form of a selector object, requirements in the order of their keys; empty for none.
+
+    Raises:
+        SelectorError: a requirement that cannot be read.
+    """
+    return ",".join(sorted(str(r) for r in LabelSelector.of(selector or {}).requirements))
+
+
+def queries(spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """The names of all queries of a WatermarkPodAutoscaler's spec, each once, in its order.
+
+    Entries that cannot be asked (unknown type, body or name missing, selector unreadable) are left
+    out: the autoscaler says what is wrong with them.
+    """
+    found: dict[str, None] = {}
+    metrics = spec.get("metrics")
+    for entry in metrics if isinstance(metrics, list) else ():
+        query = _query(entry)
+        if query is not None:
+            found[query.name] = None
+    return tuple(found)
+
+
+def _query(entry: Any) -> MetricQuery | None:
+    known = _BODIES.get(entry.get("type", "")) if isinstance(entry, dict) else None
+    if known is None:
+        return None
+    source, key = known
+    body = entry.get(source)
+    if not isinstance(body, dict) or not isinstance(body.get(key), str) or not body[key]:
+        return None
+    try:
+        return MetricQuery(source, body[key], selector_text(body.get("metricSelector")))
+    except (SelectorError, AttributeError, TypeError):
+        return None
