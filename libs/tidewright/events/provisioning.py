@@ -1,0 +1,391 @@
+"""Events of provisioning: requests, templates, node groups; and what provisioning decides about them.
+
+Facts      ProvisioningRequest..., ProvisioningClass..., PodTemplate..., DaemonSet..., NodeGroup...,
+           ResourceQuota..., ...Gone
+Effects    IncreaseNodeGroup, DecreaseNodeGroup, DeleteInstances, CreateNodeGroup, DeleteNodeGroup;
+           targets are `cloud/v1` NodeGroup objects named by the group's id
+Records    PlanScaleUp, DeclineScaleUp, AcceptRequest, AttemptRequest, BookCapacity, ReleaseCapacity,
+           BackOffGroup, CloseScaleUp, TrackIdleNodes
+
+Amounts are as in `ShapeObserved.requests`: `cpu` in milli-cores, `memory` and `ephemeral-storage` in
+bytes, anything else as a count.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidewright.events.base import Decision, JsonObject
+from tidewright.events.decisions import Effect
+from tidewright.events.facts import ObjectFact, ResourceFact
+
+
+class ProvisioningRequestObserved(
+    ResourceFact, frozen=True, kw_only=True, tag="fact.provisioning-request-observed.v1"
+):
+    """A ProvisioningRequest (`autoscaling.x-k8s.io/v1`), read through v1 whatever it was written as.
+
+    Attributes:
+        controlled: it has a controller owner that still exists (Kueue's workload, for instance).
+    """
+
+    controlled: bool = False
+
+
+class ProvisioningRequestGone(ObjectFact, frozen=True, kw_only=True, tag="fact.provisioning-request-gone.v1"):
+    """A ProvisioningRequest was deleted: it is cancelled."""
+
+
+class ProvisioningClassObserved(
+    ResourceFact, frozen=True, kw_only=True, tag="fact.provisioning-class-observed.v1"
+):
+    """A cluster-scoped ProvisioningClass: preset parameters for requests that name it."""
+
+
+class ProvisioningClassGone(ObjectFact, frozen=True, kw_only=True, tag="fact.provisioning-class-gone.v1"):
+    """A ProvisioningClass is no longer there."""
+
+
+class PodTemplateObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.pod-template-observed.v1"):
+    """A core `v1` PodTemplate.
+
+    Attributes:
+        template: its `template` as stored (`metadata` and `spec` of a pod), without images, commands
+            and environment: what scheduling looks at.
+    """
+
+    template: JsonObject = {}
+
+
+class PodTemplateGone(ObjectFact, frozen=True, kw_only=True, tag="fact.pod-template-gone.v1"):
+    """A PodTemplate is no longer there."""
+
+
+class DaemonSetObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.daemon-set-observed.v1"):
+    """A DaemonSet: its pods take room on every new node that they tolerate.
+
+    Attributes:
+        template: as in `PodTemplateObserved`.
+    """
+
+    template: JsonObject = {}
+
+
+class DaemonSetGone(ObjectFact, frozen=True, kw_only=True, tag="fact.daemon-set-gone.v1"):
+    """A DaemonSet is no longer there."""
+
+
+class ResourceQuotaObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.resource-quota-observed.v1"):
+    """A namespace's ResourceQuota.
+
+    Attributes:
+        hard: resource name as in the object (`requests.cpu`, `pods`) to the limit; cpu in milli-cores.
+        used: the same for what is used.
+    """
+
+    hard: dict[str, int] = {}
+    used: dict[str, int] = {}
+
+
+class ResourceQuotaGone(ObjectFact, frozen=True, kw_only=True, tag="fact.resource-quota-gone.v1"):
+    """A ResourceQuota is no longer there."""
+
+
+class TemplateNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An empty node as it would join a group.
+
+    Attributes:
+        capacity: when empty, the same as `allocatable`.
+        taints: `{key, value, effect}`.
+    """
+
+    labels: dict[str, str] = {}
+    taints: tuple[dict[str, str], ...] = ()
+    allocatable: dict[str, int] = {}
+    capacity: dict[str, int] = {}
+
+
+class Instance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One machine of a group, as the cloud reports it.
+
+    Attributes:
+        id: equals the node's `spec.providerID`.
+        state: `running`, `creating`, `deleting`, or empty when the cloud does not say.
+        error_class: 0 none, 1 out of resources (stock-out, quota), 99 other.
+    """
+
+    id: str
+    state: str = ""
+    error_class: int = 0
+    error_code: str = ""
+    error_message: str = ""
+
+
+class NodeGroupObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.node-group-observed.v1"):
+    """A group of the cloud. Cluster-scoped: `name` is its id, `namespace` is empty.
+
+    Attributes:
+        min_size, max_size, target_size: nodes. `target_size` counts what is ordered and not there
+            yet, and not what is being deleted.
+        instances: all machines, also those that have not registered.
+        template: None: the group cannot grow from zero.
+        zero_or_max: it has either no node or all of them.
+        allow_non_atomic: a zero-or-max group that may be filled bit by bit.
+        max_provision_s: overrides `max-node-provision-time`, seconds; 0 for the default.
+        price_micro: price of one node hour in millionths of the currency; None: unknown.
+        atomic_increase: the cloud can order all nodes or none in one call.
+        autoprovisioned: the group was made by us and goes when it is empty.
+        exists: False for a group that could be made (a candidate of auto-provisioning).
+        machine_type: name of the machine shape, where the cloud has one.
+        zone: where all its nodes are, empty when it spans several.
+        error: it could not be read, and this is why; the sizes are then the last known ones.
+    """
+
+    min_size: int = 0
+    max_size: int = 0
+    target_size: int = 0
+    instances: tuple[Instance, ...] = ()
+    template: TemplateNode | None = None
+    zero_or_max: bool = False
+    allow_non_atomic: bool = False
+    max_provision_s: float = 0.0
+    price_micro: int | None = None
+    atomic_increase: bool = False
+    autoprovisioned: bool = False
+    exists: bool = True
+    machine_type: str = ""
+    zone: str = ""
+    error: str = ""
+
+
+class NodeGroupGone(ObjectFact, frozen=True, kw_only=True, tag="fact.node-group-gone.v1"):
+    """A group is no longer there."""
+
+
+class IncreaseNodeGroup(Effect, frozen=True, kw_only=True, tag="decision.increase-node-group.v1"):
+    """Set a group's target size to `size`, which is larger than it was.
+
+    Applied (`found` when the group already wants that many), or Rejected with reason `OutOfCapacity`,
+    `QuotaExceeded`, `NotFound`, `Conflict`, or Failed. A group that meanwhile wants another number
+    than `from_size` or `size` is left alone: `Rejected` with reason `Conflict`.
+
+    Attributes:
+        size: the wanted target size in nodes, absolute.
+        from_size: the target size that the decision was made on.
+        atomic: all or nothing at the cloud, where it can; else the ordinary increase.
+        plan: id of the plan that this is a part of.
+        request: `namespace/name` of the request on whose behalf, empty for pending pods.
+    """
+
+    size: int
+    from_size: int
+    atomic: bool = False
+    plan: str = ""
+    request: str = ""
+
+
+class DecreaseNodeGroup(Effect, frozen=True, kw_only=True, tag="decision.decrease-node-group.v1"):
+    """Take back orders that are not fulfilled: set the target size to `size`. Deletes no node.
+
+    The cloud may know of more instances than were seen; then as much is taken back as is unfulfilled,
+    and the outcome's result says `size`.
+    """
+
+    size: int
+    from_size: int
+    plan: str = ""
+
+
+class DeleteInstances(Effect, frozen=True, kw_only=True, tag="decision.delete-instances.v1"):
+    """Delete these instances of a group, and lower its target size by as many.
+
+    Attributes:
+        instances: their ids.
+        nodes: the nodes' names, in the same order, empty where none registered.
+        force: ignore the group's minimum.
+    """
+
+    instances: tuple[str, ...]
+    nodes: tuple[str, ...] = ()
+    force: bool = False
+
+
+class CreateNodeGroup(Effect, frozen=True, kw_only=True, tag="decision.create-node-group.v1"):
+    """Make a group of a configured machine type, empty.
+
+    Attributes:
+        machine_type: its name in the configuration.
+        also: further groups that belong to it (one per zone), made in the same call.
+    """
+
+    machine_type: str
+    template: TemplateNode
+    max_size: int
+    zone: str = ""
+    also: tuple[str, ...] = ()
+
+
+class DeleteNodeGroup(Effect, frozen=True, kw_only=True, tag="decision.delete-node-group.v1"):
+    """Remove an auto-provisioned group that is empty."""
+
+
+class GroupVerdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a plan made of one group, with the numbers.
+
+    Attributes:
+        reason: empty when the group was an option.
+        nodes: nodes that it would take, or takes when `chosen`.
+        pods: pods that they would hold.
+        waste_permille: share of cpu and memory that would stay unused, 0 to 2000.
+        cost_micro: price of those nodes for one hour.
+    """
+
+    group: str
+    reason: str = ""
+    chosen: bool = False
+    nodes: int = 0
+    pods: int = 0
+    waste_permille: int = 0
+    cost_micro: int | None = None
+
+
+class Increase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One group's part of a plan."""
+
+    group: str
+    from_size: int
+    size: int
+    max_size: int = 0
+
+
+class PlanScaleUp(Decision, frozen=True, kw_only=True, tag="decision.plan-scale-up.v1"):
+    """One decision to grow: which groups, by how much, for whom; its effects follow with its name.
+
+    Attributes:
+        plan: the plan's name, unique in the cluster.
+        request: `namespace/name`, empty for pending pods.
+        increases: in the order in which they are executed.
+        verdicts: one per group that was looked at, by id.
+        pods: pods that the plan places, as `namespace/name` (at most 100 of them are named).
+        placed: how many there are.
+    """
+
+    plan: str
+    request: str = ""
+    request_uid: str = ""
+    increases: tuple[Increase, ...] = ()
+    verdicts: tuple[GroupVerdict, ...] = ()
+    pods: tuple[str, ...] = ()
+    placed: int = 0
+    all_or_nothing: bool = False
+
+
+class DeclineScaleUp(Decision, frozen=True, kw_only=True, tag="decision.decline-scale-up.v1"):
+    """Nothing can be ordered for these pods. Written when the reasons change.
+
+    Attributes:
+        shape: what the pods have in common.
+        count: how many are waiting.
+        verdicts: the reason per group.
+    """
+
+    shape: str
+    count: int
+    verdicts: tuple[GroupVerdict, ...] = ()
+
+
+class AcceptRequest(Decision, frozen=True, kw_only=True, tag="decision.accept-request.v1"):
+    """A request is ours and is worked on; its spec and templates are frozen as they are now.
+
+    Attributes:
+        sets: per pod set the digest of the shape and the count.
+        shapes: the shapes that are new with this request (digest to requests, scheduling, labels,
+            priority): its own copy of what the templates said.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    class_name: str
+    parameters: dict[str, str] = {}
+    sets: tuple[tuple[str, int], ...] = ()
+    shapes: dict[str, JsonObject] = {}
+
+
+class AttemptRequest(Decision, frozen=True, kw_only=True, tag="decision.attempt-request.v1"):
+    """One attempt at a request, and what came of it.
+
+    Attributes:
+        result: `Successful`, `NotNeeded`, `NoOptionsAvailable`, `Error`.
+        attempt: counts from 1.
+        retry_at: log time of the next attempt, 0 for none.
+        verdicts: the reason per group.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    result: str
+    attempt: int
+    retry_at: float = 0.0
+    verdicts: tuple[GroupVerdict, ...] = ()
+
+
+class BookCapacity(Decision, frozen=True, kw_only=True, tag="decision.book-capacity.v1"):
+    """Room is kept for a request from now until `until` (log time)."""
+
+    namespace: str
+    name: str
+    uid: str
+    until: float
+    pods: int
+
+
+class ReleaseCapacity(Decision, frozen=True, kw_only=True, tag="decision.release-capacity.v1"):
+    """Room is no longer kept for a request.
+
+    Attributes:
+        reason: `CapacityReservationTimeExpired`, `CapacityBookingConsumed`, `Deleted`, `Failed`.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    reason: str
+
+
+class BackOffGroup(Decision, frozen=True, kw_only=True, tag="decision.back-off-group.v1"):
+    """A group is left alone until `until` (log time), because of a failure.
+
+    Attributes:
+        backoff_s: how long this one lasts.
+        error_class: 1 out of resources, 99 other.
+        failed: nodes that did not come.
+    """
+
+    group: str
+    until: float
+    backoff_s: float
+    error_class: int
+    code: str
+    message: str = ""
+    failed: int = 0
+
+
+class CloseScaleUp(Decision, frozen=True, kw_only=True, tag="decision.close-scale-up.v1"):
+    """A group's open increase is over: `Finished`, `TimedOut`, `Failed`, `Cancelled`.
+
+    Attributes:
+        boot_s: seconds from the order to the last node being ready, when it finished.
+    """
+
+    group: str
+    result: str
+    boot_s: float = 0.0
+
+
+class TrackIdleNodes(Decision, frozen=True, kw_only=True, tag="decision.track-idle-nodes.v1"):
+    """Which nodes became empty and which are no longer so, at this moment."""
+
+    idle: tuple[str, ...] = ()
+    busy: tuple[str, ...] = ()
