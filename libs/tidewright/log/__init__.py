@@ -1,0 +1,12 @@
+"""The log: one JetStream stream per cluster, and the few protocol headers that the client lacks.
+
+subjects    names on the bus: classes, slots, reversible escaping
+errors      what can go wrong, as one tree
+server      find and run an embedded nats-server
+connection  `Log`: connect, make or check the stream, append atomically, look up, read
+reader      read records in stream order from a position, without acknowledgements
+envelope    who wrote a message and why: the headers
+checkpoint  a service's position in a slot, its epoch and its digests
+timers      wake-ups as scheduled messages of the server
+clock       wall time to log time and back
+"""

@@ -1,0 +1,408 @@
+"""`Log`: one connection to one cluster's stream.
+
+Three things here are public protocol that the client library does not wrap: stream settings newer
+than its types, atomic batches, and expectations per message. They are thin, and they are all here.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+from uuid import uuid4
+
+import msgspec
+import nats
+import nats.errors
+import structlog
+from nats.aio.client import Client
+from nats.js import JetStreamContext
+
+from tidewright.log import errors, reader, subjects
+from tidewright.log.subjects import Slot, Subjects
+
+MAX_BATCH = 1000
+"""Messages in one atomic batch; the server's limit."""
+MIN_SERVER = (2, 14)
+"""Scheduled messages that can be cancelled, atomic batches with expectations."""
+
+DEFAULT_SLOTS = 32
+
+_EXPECTED_SEQ = "Nats-Expected-Last-Subject-Sequence"
+_BATCH_ID, _BATCH_SEQ, _BATCH_COMMIT = "Nats-Batch-Id", "Nats-Batch-Sequence", "Nats-Batch-Commit"
+
+_CONFLICTS = frozenset({10071, 10164})
+_FULL = frozenset({10023, 10047, 10122})
+_UNANSWERED = frozenset({10176, 10210, 10008, 10009})
+"""Batch abandoned, too many open batches, cluster without a leader: none of them stored anything."""
+_NOT_FOUND = 10059
+_NO_MESSAGE = 10037
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """One message to append.
+
+    Attributes:
+        expect_last: sequence that the last message of this subject must have; 0 for "none yet",
+            None for no expectation. In a batch, only the first message of a subject may have one.
+    """
+
+    subject: str
+    body: bytes
+    headers: Mapping[str, str] | None = None
+    expect_last: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """An accepted append: its messages lie at `last_seq - count + 1 .. last_seq`, in order."""
+
+    last_seq: int
+    count: int
+
+    def seq_of(self, index: int) -> int:
+        """The sequence of the message at `index` of the append."""
+        return self.last_seq - self.count + 1 + index
+
+
+class Log:
+    """A connection to the stream of one cluster."""
+
+    def __init__(self, client: Client, cluster: str, url: str, timeout_s: float) -> None:
+        self.client = client
+        self.jetstream: JetStreamContext = client.jetstream(timeout=timeout_s)
+        self.cluster = cluster
+        self.url = url
+        self.subjects = Subjects(cluster)
+        self.stream = f"TW_{subjects.escape(cluster).replace('%', '-')}"
+        self.slots = DEFAULT_SLOTS
+        self.timeout_s = timeout_s
+
+    @classmethod
+    async def connect(
+        cls,
+        url: str,
+        cluster: str,
+        *,
+        credentials: Path | None = None,
+        user: str | None = None,
+        password: str | None = None,
+        name: str = "tidewright",
+        timeout_s: float = 1.0,
+    ) -> Self:
+        """Connect, without touching the stream.
+
+        `timeout_s` bounds each answer that is waited for later; the connection itself reconnects
+        for ever.
+
+        Raises:
+            LogUnavailable: nobody answers at `url`, or a server without JetStream or too old.
+            LogForbidden: the credentials are refused.
+        """
+        last: list[Exception] = []
+
+        async def on_error(error: Exception) -> None:
+            last.append(error)
+            logger.debug("log connection", error=str(error) or type(error).__name__)
+
+        options: dict[str, Any] = {"user": user, "password": password} if user else {}
+        if credentials is not None:
+            if not credentials.is_file():  # noqa: ASYNC240  # once, before anything else runs
+                raise errors.LogForbidden(
+                    f"credentials file {credentials} does not exist: name the file that `nsc` made"
+                )
+            options["user_credentials"] = str(credentials)
+        client = Client()
+        try:
+            await client.connect(
+                url,
+                name=name,
+                error_cb=on_error,
+                max_reconnect_attempts=1,
+                reconnect_time_wait=0,
+                connect_timeout=3,
+                **options,
+            )
+        except (OSError, nats.errors.Error, TimeoutError, ValueError) as error:
+            words = " ".join(str(e) for e in (*last, error)).lower()
+            if "authorization" in words or "authentication" in words:
+                raise errors.LogForbidden(
+                    f"nats-server at {_shown(url)} refuses these credentials: pass --nats-credentials FILE or a URL with user and password"
+                ) from error
+            raise errors.LogUnavailable(
+                f"no NATS server answers at {_shown(url)} ({_words(error)}): start one, or pass --nats URL of a running one"
+            ) from error
+        # The first connection fails fast and says why; from here on an outage is waited out.
+        client.options["max_reconnect_attempts"] = -1
+        client.options["reconnect_time_wait"] = 0.2
+        version = client.connected_server_version
+        if (version.major, version.minor) < MIN_SERVER:
+            await client.close()
+            raise errors.LogUnavailable(
+                f"nats-server at {_shown(url)} is {version.major}.{version.minor}: {'.'.join(map(str, MIN_SERVER))} or later is needed"
+            )
+        return cls(client, cluster, url, timeout_s)
+
+    async def close(self) -> None:
+        """Close the connection. What was not answered is not waited for."""
+        await self.client.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    # -- the stream ------------------------------------------------------------------------------
+
+    async def ensure(
+        self, slots: int = DEFAULT_SLOTS, *, cluster_id: str = "", replicas: int = 1, max_age_s: float = 0
+    ) -> None:
+        """Create the stream, or check that it is ours and bring its settings up to date.
+
+        Safe to repeat, and safe for several processes at once.
+
+        Args:
+            slots: partitions of the keyspace; fixed for the life of the stream.
+            cluster_id: the uid of the cluster's `kube-system` namespace, so that two clusters of
+                one name do not share a log. Empty: not checked.
+            replicas: servers that keep a copy; 3 in production.
+            max_age_s: how long the log keeps a message; 0: for ever.
+
+        Raises:
+            WrongStream: it exists with other slots, another hash or for another cluster.
+            LogUnavailable, LogForbidden: as ever.
+        """
+        metadata = {"tw.cluster": self.cluster, "tw.slots": str(slots), "tw.slot-hash": subjects.SLOT_HASH}
+        wanted: dict[str, Any] = {
+            "name": self.stream,
+            "subjects": [self.subjects.everything],
+            "storage": "file",
+            "retention": "limits",
+            "discard": "old",
+            "num_replicas": replicas,
+            "max_age": int(max_age_s * 1e9),
+            "duplicate_window": min(2_000_000_000, int(max_age_s * 1e9) or 2_000_000_000),
+            "allow_direct": True,
+            "allow_atomic": True,
+            "allow_msg_schedules": True,
+            "deny_delete": True,
+            "metadata": metadata | ({"tw.cluster-id": cluster_id} if cluster_id else {}),
+        }
+        found = await self._stream_config()
+        if found is None:
+            answer = await self._api(f"STREAM.CREATE.{self.stream}", wanted)
+            if "error" not in answer:
+                self.slots = slots
+                return
+            found = await self._stream_config()  # somebody else was quicker
+            if found is None:
+                raise self._error(answer["error"], f"stream {self.stream}")
+        self._check_metadata(found.get("metadata") or {}, wanted["metadata"])
+        self.slots = slots
+        kept = {k: found.get(k) for k in wanted if k not in ("metadata", "num_replicas")}
+        same = all((found.get(k) or 0) == (v or 0) for k, v in wanted.items() if k in kept)
+        grown = cluster_id and not (found.get("metadata") or {}).get("tw.cluster-id")
+        if not same or grown or found.get("num_replicas") != replicas:
+            merged = found | wanted | {"metadata": (found.get("metadata") or {}) | wanted["metadata"]}
+            answer = await self._api(f"STREAM.UPDATE.{self.stream}", merged)
+            if "error" in answer:
+                raise self._error(answer["error"], f"stream {self.stream}")
+
+    async def adopt_slots(self) -> int:
+        """Take over the slot count of the existing stream, and return it.
+
+        Raises:
+            WrongStream: there is no such stream, or it was not made by this software.
+        """
+        found = await self._stream_config()
+        count = ((found or {}).get("metadata") or {}).get("tw.slots")
+        if count is None:
+            raise errors.WrongStream(
+                f"no stream of cluster {self.cluster!r} at {_shown(self.url)}: start the watcher first"
+            )
+        self.slots = int(count)
+        return self.slots
+
+    def slot_of(self, namespace: str) -> Slot:
+        """The slot of a namespace; `all` for the empty one."""
+        return subjects.slot_of(namespace, self.slots)
+
+    async def bounds(self) -> tuple[int, int]:
+        """First and last sequence of the stream; last is first - 1 when it is empty."""
+        info = await self._api(f"STREAM.INFO.{self.stream}", {})
+        if "error" in info:
+            raise self._error(info["error"], f"stream {self.stream}")
+        return int(info["state"]["first_seq"]), int(info["state"]["last_seq"])
+
+    async def _stream_config(self) -> dict[str, Any] | None:
+        answer = await self._api(f"STREAM.INFO.{self.stream}", {})
+        if "error" in answer:
+            if answer["error"].get("err_code") == _NOT_FOUND:
+                return None
+            raise self._error(answer["error"], f"stream {self.stream}")
+        config: dict[str, Any] = answer["config"]
+        return config
+
+    def _check_metadata(self, found: Mapping[str, str], wanted: Mapping[str, str]) -> None:
+        for key, value in wanted.items():
+            present = found.get(key)
+            if present == value or (key == "tw.cluster-id" and present is None):
+                continue
+            raise errors.WrongStream(
+                f"stream {self.stream} at {_shown(self.url)} has {key}={present!r}, this process is configured for {value!r}: "
+                "use the store of this cluster, another cluster name, or the slot count that the stream was made with"
+            )
+
+    # -- appending -------------------------------------------------------------------------------
+
+    async def commit(self, messages: Sequence[Message]) -> Committed:
+        """Append messages: all of them or none.
+
+        Raises:
+            ValueError: more than `MAX_BATCH`, or none.
+            Conflict: an expectation was wrong. The retry of an append whose answer was lost ends
+                here too, so the caller looks at the log before it believes in another writer.
+            StoreFull: the store limit is reached.
+            LogUnavailable: no answer in time; the append may or may not have happened.
+            LogForbidden: this writer may not write one of the subjects.
+            AppendRefused: anything else that the server refuses.
+        """
+        if not 0 < len(messages) <= MAX_BATCH:
+            raise ValueError(f"an append takes 1 to {MAX_BATCH} messages, not {len(messages)}")
+        if len(messages) == 1:
+            return await self._append(messages[0])
+        batch, last = uuid4().hex, len(messages)
+        for n, message in enumerate(messages, 1):
+            headers = dict(message.headers or {})
+            headers[_BATCH_ID] = batch
+            headers[_BATCH_SEQ] = str(n)
+            if message.expect_last is not None:
+                headers[_EXPECTED_SEQ] = str(message.expect_last)
+            if n == last:
+                headers[_BATCH_COMMIT] = "1"
+            if n in (1, last):
+                answer = await self._request(message.subject, message.body, headers)
+                if answer:
+                    ack = msgspec.json.decode(answer)
+                    if "error" in ack:
+                        raise self._error(
+                            ack["error"], f"append of {last} messages, the first on {messages[0].subject}"
+                        )
+                    if n == last:
+                        return Committed(int(ack["seq"]), last)
+            else:
+                await self._publish(message.subject, message.body, headers)
+        raise errors.LogUnavailable(
+            f"stream {self.stream} did not say what became of a batch of {last} messages"
+        )
+
+    async def _append(self, message: Message) -> Committed:
+        headers = dict(message.headers or {})
+        if message.expect_last is not None:
+            headers[_EXPECTED_SEQ] = str(message.expect_last)
+        ack = msgspec.json.decode(await self._request(message.subject, message.body, headers))
+        if "error" in ack:
+            raise self._error(ack["error"], f"append on {message.subject}")
+        return Committed(int(ack["seq"]), 1)
+
+    # -- looking up ------------------------------------------------------------------------------
+
+    async def last(self, subject: str) -> reader.Record | None:
+        """The last message of a subject, asked of the stream's leader."""
+        return await self._get({"last_by_subj": subject})
+
+    async def at(self, seq: int) -> reader.Record | None:
+        """The message at a sequence; None when it is gone (a fired schedule, retention)."""
+        return await self._get({"seq": seq})
+
+    async def _get(self, query: dict[str, Any]) -> reader.Record | None:
+        answer = await self._api(f"STREAM.MSG.GET.{self.stream}", query)
+        if "error" in answer:
+            if answer["error"].get("err_code") == _NO_MESSAGE:
+                return None
+            raise self._error(answer["error"], f"stream {self.stream}")
+        message = answer["message"]
+        raw = base64.b64decode(message["hdrs"]) if "hdrs" in message else b""
+        return reader.Record(
+            seq=int(message["seq"]),
+            subject=message["subject"],
+            body=base64.b64decode(message.get("data", "")),
+            headers=reader.parse_headers(raw),
+        )
+
+    async def last_per_subject(self, filters: Sequence[str]) -> AsyncIterator[reader.Record]:
+        """The last message of every subject that matches, in stream order."""
+        async with self.reader(filters, last_only=True) as records:
+            async for record in records.until_current():
+                yield record
+
+    def reader(self, filters: Sequence[str], *, after: int = 0, last_only: bool = False) -> reader.Reader:
+        """Records of the subjects that match, in stream order, from the sequence `after` + 1 on."""
+        return reader.Reader(self, tuple(filters), after, last_only=last_only)
+
+    # -- protocol --------------------------------------------------------------------------------
+
+    async def api(self, verb: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """One request of the JetStream API, its error raised as one of ours."""
+        answer = await self._api(verb, body)
+        if "error" in answer:
+            raise self._error(answer["error"], verb)
+        return answer
+
+    async def _api(self, verb: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        payload = msgspec.json.encode(body) if body else b""
+        answer: dict[str, Any] = msgspec.json.decode(await self._request(f"$JS.API.{verb}", payload, None))
+        return answer
+
+    async def _publish(self, subject: str, body: bytes, headers: dict[str, str]) -> None:
+        try:
+            await self.client.publish(subject, body, headers=headers)
+        except (nats.errors.Error, OSError) as error:
+            raise errors.LogUnavailable(
+                f"nats-server at {_shown(self.url)} is not reached: {error}"
+            ) from error
+
+    async def _request(self, subject: str, body: bytes, headers: dict[str, str] | None) -> bytes:
+        try:
+            answer = await self.client.request(subject, body, timeout=self.timeout_s, headers=headers)
+        except nats.errors.NoRespondersError as error:
+            raise errors.LogUnavailable(
+                f"nobody at {_shown(self.url)} answers for stream {self.stream}: JetStream is off there, the stream has no leader, or these credentials see neither"
+            ) from error
+        except (nats.errors.Error, OSError, TimeoutError) as error:
+            raise errors.LogUnavailable(
+                f"nats-server at {_shown(self.url)} did not answer in {self.timeout_s:g} s ({_words(error)})"
+            ) from error
+        return answer.data
+
+    def _error(self, error: Mapping[str, Any], what: str) -> errors.LogError:
+        code, text = error.get("err_code"), error.get("description", "")
+        if code in _CONFLICTS:
+            return errors.Conflict(f"{what}: {text}")
+        if code in _FULL:
+            return errors.StoreFull(
+                f"{what}: the store of nats-server at {_shown(self.url)} is full ({text}): enlarge it or shorten max_age; nothing was dropped"
+            )
+        if code in _UNANSWERED or error.get("code") == 503:
+            return errors.LogUnavailable(f"{what}: {text} ({code})")
+        return errors.AppendRefused(f"{what}: {text} ({code})")
+
+
+def _words(error: BaseException) -> str:
+    """What an error says, or its kind when it says nothing."""
+    return str(error) or type(error).__name__
+
+
+def _shown(url: str) -> str:
+    """A URL without its password."""
+    scheme, separator, rest = url.rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"

@@ -1,0 +1,52 @@
+"""Who wrote a message, and why: the headers of every message on the log.
+
+The body is what counts for folding and for verification; headers are for people, traces and audits.
+"""
+
+from __future__ import annotations
+
+import secrets
+from dataclasses import dataclass, field
+
+from tidewright.events.version import __version__
+
+ID = "Tw-Id"
+CAUSE = "Tw-Cause"
+CAUSE_SEQ = "Tw-Cause-Seq"
+WRITER = "Tw-Writer"
+INCARNATION = "Tw-Incarnation"
+VERSION = "Tw-Version"
+TRACEPARENT = "traceparent"
+SCHEDULER = "Nats-Scheduler"
+
+
+def traceparent(trace_id: str, span_id: str) -> str:
+    """The W3C trace context of a message (version 00, sampled)."""
+    return f"00-{trace_id}-{span_id}-01"
+
+
+@dataclass(frozen=True)
+class Writer:
+    """One process as a writer.
+
+    Attributes:
+        service: its name on the bus.
+        incarnation: random per process start, so that a restarted process is not taken for its
+            former self.
+    """
+
+    service: str
+    incarnation: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    def headers(
+        self, message_id: str, *, cause: str = "", cause_seq: int = 0, trace: str = ""
+    ) -> dict[str, str]:
+        """A fresh header dict (the client writes into the one that it is given)."""
+        headers = {ID: message_id, WRITER: self.service, INCARNATION: self.incarnation, VERSION: __version__}
+        if cause:
+            headers[CAUSE] = cause
+        if cause_seq:
+            headers[CAUSE_SEQ] = str(cause_seq)
+        if trace:
+            headers[TRACEPARENT] = trace
+        return headers

@@ -1,0 +1,54 @@
+"""What can go wrong with the log.
+
+LogError
+|- LogUnavailable   nobody answers, or not in time: retry with backoff
+|- LogForbidden     the server refuses these credentials, or this subject
+|- Conflict         an expected sequence was wrong: somebody wrote first, or an answer was lost
+|- StoreFull        the server's store limit refuses the append; nothing was dropped
+|- WrongStream      the stream belongs to another cluster, or was made with other slots
+`- AppendRefused    the server refuses the append for another reason: a defect of ours
+"""
+
+from __future__ import annotations
+
+
+class LogError(Exception):
+    """Root of every error of the log that is raised on purpose."""
+
+    reason = "LogError"
+
+
+class LogUnavailable(LogError):
+    """Nobody answers, or not in time."""
+
+    reason = "LogUnavailable"
+
+
+class LogForbidden(LogError):
+    """The server refuses these credentials, or this subject to them."""
+
+    reason = "LogForbidden"
+
+
+class Conflict(LogError):
+    """An expected sequence was wrong. The batch as a whole was refused."""
+
+    reason = "Conflict"
+
+
+class StoreFull(LogError):
+    """The store limit of the server or the account is reached. Nothing was stored, nothing dropped."""
+
+    reason = "StoreFull"
+
+
+class WrongStream(LogError):
+    """The stream exists, and is not ours to write."""
+
+    reason = "WrongStream"
+
+
+class AppendRefused(LogError):
+    """The server refused an append for a reason that no retry mends."""
+
+    reason = "AppendRefused"

@@ -1,0 +1,249 @@
+"""Read records in stream order from a position, without acknowledgements.
+
+An ephemeral consumer of the server's delivers; its own sequence must have no gap, else another
+consumer is made from the last record on. So a lost connection, a restarted server and a consumer
+that the server forgot look alike to the caller: records go on where they ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import nats.errors
+import structlog
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from tidewright.log import errors
+from tidewright.log.envelope import SCHEDULER
+
+if TYPE_CHECKING:
+    from tidewright.log.connection import Log
+
+WINDOW = 1000
+"""Records asked for ahead of the caller: bounds what waits in memory."""
+PULL_EXPIRES_S = 30.0
+HEARTBEAT_S = 0.5
+SILENCE_S = 1.5
+"""Without a record and without a heartbeat for so long, the consumer is taken for lost."""
+FORGET_AFTER_S = 30.0
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One message of the log. `headers` is empty for a message without any."""
+
+    seq: int
+    subject: str
+    body: bytes
+    headers: dict[str, str]
+
+
+def parse_headers(raw: bytes) -> dict[str, str]:
+    """Headers as the server stores them: a status line, then `Name: value` lines."""
+    headers: dict[str, str] = {}
+    for line in raw.split(b"\r\n")[1:]:
+        name, separator, value = line.partition(b":")
+        if separator:
+            headers[name.decode()] = value.strip().decode()
+    return headers
+
+
+class Reader:
+    """Records of one set of filters. Use as an async context manager, or call `close`."""
+
+    def __init__(self, log: Log, filters: tuple[str, ...], after: int, *, last_only: bool = False) -> None:
+        self._log = log
+        self._filters = filters
+        self._last_only = last_only
+        self._arrived: deque[Record] = deque()
+        self._wake = asyncio.Event()
+        self._subscription: Subscription | None = None
+        self._consumer = ""
+        self._generation = 0
+        self._consumer_seq = 0
+        self._broken = False
+        self._credit = 0
+        self._heard = 0.0
+        self.position = after
+        """Sequence of the last record handed out (or skipped)."""
+        self.received = after
+        """Sequence of the last record received."""
+        self.pending: int | None = None
+        """Matching records that the server has not delivered yet; None before the first answer."""
+        self.forged = 0
+        """Messages dropped because a schedule published them where it had no business."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def fetch(self, limit: int = 500, timeout_s: float = 1.0) -> list[Record]:
+        """What has arrived, up to `limit` records; waits up to `timeout_s` for the first.
+
+        Returns an empty list when nothing came in time.
+
+        Raises:
+            LogUnavailable: the consumer could not be made in time; call again.
+        """
+        deadline = time.monotonic() + timeout_s
+        while not self._arrived:
+            await self._keep_asking()
+            left = deadline - time.monotonic()
+            if left <= 0:
+                return []
+            self._wake.clear()
+            try:
+                async with asyncio.timeout(min(left, HEARTBEAT_S)):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+        arrived = self._arrived
+        if len(arrived) <= limit:
+            records = list(arrived)
+            arrived.clear()
+        else:
+            records = [arrived.popleft() for _ in range(limit)]
+        self.position = records[-1].seq
+        if self._credit <= WINDOW // 2:
+            await self._keep_asking()
+        return records
+
+    async def until_current(self, limit: int = 500) -> AsyncIterator[Record]:
+        """Every record up to those that are there when the last of them is read."""
+        await self._keep_asking()
+        while self._arrived or self.pending != 0:
+            for record in await self.fetch(limit, timeout_s=HEARTBEAT_S):
+                yield record
+
+    async def close(self) -> None:
+        """Give the consumer up."""
+        await self._drop_consumer()
+
+    async def _keep_asking(self) -> None:
+        silent = self._consumer and time.monotonic() - self._heard > SILENCE_S
+        if self._broken or silent:
+            await self._drop_consumer()
+        try:
+            if not self._consumer:
+                await self._make_consumer()
+            if self._credit <= WINDOW // 2 and len(self._arrived) < WINDOW:
+                await self._pull()
+        except errors.LogUnavailable:
+            await self._drop_consumer()
+            raise
+
+    async def _make_consumer(self) -> None:
+        self._generation += 1
+        self._consumer_seq = 0
+        self._broken = False
+        self._credit = 0
+        config: dict[str, Any] = {
+            "ack_policy": "none",
+            "inactive_threshold": int(FORGET_AFTER_S * 1e9),
+            "mem_storage": True,
+            "num_replicas": 1,
+        }
+        if self._last_only:
+            config["deliver_policy"] = "last_per_subject"
+        else:
+            config["deliver_policy"] = "by_start_sequence"
+            config["opt_start_seq"] = self.received + 1
+        if len(self._filters) == 1:
+            config["filter_subject"] = self._filters[0]
+        else:
+            config["filter_subjects"] = list(self._filters)
+        answer = await self._log.api(
+            f"CONSUMER.CREATE.{self._log.stream}", {"stream_name": self._log.stream, "config": config}
+        )
+        self.pending = int(answer["num_pending"])
+        self._consumer = answer["name"]
+        self._heard = time.monotonic()
+        inbox = self._log.client.new_inbox()
+        generation = self._generation
+
+        async def on_message(message: Msg) -> None:
+            if generation == self._generation:
+                self._take(message)
+
+        self._subscription = await self._log.client.subscribe(inbox, cb=on_message)
+
+    async def _pull(self) -> None:
+        if self._subscription is None:
+            return
+        batch = WINDOW - self._credit
+        body = f'{{"batch":{batch},"expires":{int(PULL_EXPIRES_S * 1e9)},"idle_heartbeat":{int(HEARTBEAT_S * 1e9)}}}'
+        self._credit += batch
+        try:
+            await self._log.client.publish(
+                f"$JS.API.CONSUMER.MSG.NEXT.{self._log.stream}.{self._consumer}",
+                body.encode(),
+                reply=self._subscription.subject,
+            )
+        except (nats.errors.Error, OSError) as error:
+            raise errors.LogUnavailable(f"the log is not reached: {error}") from error
+
+    def _take(self, message: Msg) -> None:
+        self._heard = time.monotonic()
+        headers = message.headers or {}
+        if not message.data and "Status" in headers:
+            self._status(headers)
+            return
+        # $JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>; with a
+        # domain and an account hash there are two tokens more after the second.
+        tokens = message.reply.split(".")
+        seq, consumer_seq, pending = int(tokens[-4]), int(tokens[-3]), int(tokens[-1])
+        if consumer_seq != self._consumer_seq + 1:
+            logger.warning("records skipped by the consumer, reading again", after=self.received, seq=seq)
+            self._broken = True
+            self._generation += 1  # whatever else this consumer sends is not wanted
+            self._wake.set()
+            return
+        self._consumer_seq = consumer_seq
+        self._credit -= 1
+        self.pending = pending
+        self.received = seq
+        scheduler = headers.get(SCHEDULER)
+        if scheduler is not None and self._log.subjects.forged(message.subject, scheduler):
+            self.forged += 1
+            logger.warning("forged schedule dropped", seq=seq, subject=message.subject, schedule=scheduler)
+            return
+        self._arrived.append(Record(seq, message.subject, message.data, headers))
+        self._wake.set()
+
+    def _status(self, headers: dict[str, str]) -> None:
+        status = headers["Status"]
+        if status == "100":  # idle heartbeat
+            return
+        if status == "408":  # a pull expired
+            self._credit = 0
+            self._wake.set()
+            return
+        # 409 consumer deleted or leadership change, 404, 503: whatever it is, a new consumer mends it.
+        logger.debug(
+            "consumer ended by the server", status=status, description=headers.get("Description", "")
+        )
+        self._broken = True
+        self._wake.set()
+
+    async def _drop_consumer(self) -> None:
+        subscription, self._subscription, self._consumer = self._subscription, None, ""
+        self._generation += 1
+        self._credit = 0
+        if subscription is not None:
+            try:
+                await subscription.unsubscribe()
+            except nats.errors.Error as error:  # a closed connection has no subscriptions left
+                logger.debug("subscription not ended", error=str(error))

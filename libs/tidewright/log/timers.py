@@ -1,0 +1,48 @@
+"""Wake-ups as scheduled messages of the server: durable, replaced and cancelled by subject.
+
+A schedule message lies on `schedule.<slot>.<service>.<key>` and, when due, is published by the
+server on `timer.<slot>.<service>.<key>`. Publishing on the same schedule subject replaces it.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from tidewright.events import registry
+from tidewright.events.timers import TimerFired
+from tidewright.log.connection import Message
+from tidewright.log.subjects import Slot, Subjects
+
+SCHEDULE = "Nats-Schedule"
+TARGET = "Nats-Schedule-Target"
+SCHEDULER = "Nats-Scheduler"
+NEXT = "Nats-Schedule-Next"
+PURGE = "purge"
+
+
+def rfc3339(wall: float) -> str:
+    """A wall time in the form that schedules take, to the microsecond."""
+    return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def set_message(
+    subjects: Subjects, slot: Slot, service: str, key: str, due: float, wall: float, headers: dict[str, str]
+) -> Message:
+    """The message that has `TimerFired(at=due)` published at wall time `wall` (seconds)."""
+    return Message(
+        subjects.schedule(slot, service, key),
+        registry.encode(TimerFired(at=due, key=key)),
+        headers | {SCHEDULE: f"@at {rfc3339(wall)}", TARGET: subjects.timer(slot, service, key)},
+    )
+
+
+def cancel_message(
+    subjects: Subjects, slot: Slot, service: str, key: str, headers: dict[str, str]
+) -> Message:
+    """The message that takes a schedule back, and does nothing when there is none.
+
+    It must lie on another subject than the schedule itself; the slot's checkpoint subject would do,
+    but a subject of its own keeps every checkpoint subject free of anything but checkpoints.
+    """
+    schedule = subjects.schedule(slot, service, key)
+    return Message(f"{schedule}.cancelled", b"", headers | {SCHEDULER: schedule, NEXT: PURGE})

@@ -1,0 +1,28 @@
+"""Fixtures that every part of the suite uses: a real nats-server of its own, and a log on it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tidewright.log.connection import Log
+from tidewright.log.server import EmbeddedServer
+
+
+@pytest.fixture
+async def nats(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
+    """A nats-server with its own store on a free port."""
+    server = EmbeddedServer(tmp_path / "nats")
+    await server.start()
+    yield server
+    await server.stop()
+
+
+@pytest.fixture
+async def log(nats: EmbeddedServer) -> AsyncIterator[Log]:
+    """A connection to the stream of a cluster named `test`, with eight slots."""
+    async with await Log.connect(nats.url, "test") as connected:
+        await connected.ensure(slots=8)
+        yield connected

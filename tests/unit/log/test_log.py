@@ -1,0 +1,171 @@
+"""The log against a real nats-server."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidewright.events import registry
+from tidewright.events.timers import TimerFired
+from tidewright.log import envelope, errors, subjects, timers
+from tidewright.log.connection import Log, Message
+from tidewright.log.server import EmbeddedServer
+from tidewright.log.subjects import ALL, Slot, Subjects
+
+
+@given(st.text())
+def test_escaping_is_reversible_and_gives_one_token(name: str) -> None:
+    token = subjects.escape(name)
+    assert subjects.unescape(token) == name
+    assert token
+    assert not set(token) & set(". *>\t\r\n")
+    assert token.isascii()
+
+
+@given(st.text(), st.text())
+def test_different_names_have_different_tokens(a: str, b: str) -> None:
+    assert (subjects.escape(a) == subjects.escape(b)) == (a == b)
+
+
+def test_a_subject_is_read_back() -> None:
+    names = Subjects("prod.eu")
+    subject = names.fact(Slot("3"), "pod", "shop", "web-1.x")
+    parsed = names.parse(subject)
+    assert (parsed.cls, parsed.slot) == ("fact", "3")
+    assert [subjects.unescape(t) for t in parsed.rest] == ["pod", "shop", "web-1.x"]
+    assert names.slot_token(subject) == "3"
+    assert names.class_token(subject) == "fact"
+    with pytest.raises(ValueError, match=r"cluster 'prod\.eu'"):
+        names.parse("tw.other.fact.3.pod.a.b")
+
+
+async def test_a_batch_is_stored_whole_and_in_order(log: Log) -> None:
+    committed = await log.commit([Message(log.subjects.config(f"c{i}"), b"%d" % i) for i in range(5)])
+    assert (committed.count, committed.seq_of(0), committed.last_seq) == (5, 1, 5)
+    async with log.reader([log.subjects.configs]) as reader:
+        records = [r async for r in reader.until_current()]
+    assert [(r.seq, r.body) for r in records] == [(i + 1, b"%d" % i) for i in range(5)]
+
+
+async def test_one_wrong_expectation_refuses_the_whole_batch(log: Log) -> None:
+    position = log.subjects.checkpoint(Slot("1"), "autoscaler")
+    first = await log.commit([Message(position, b"a", expect_last=0)])
+    with pytest.raises(errors.Conflict):
+        await log.commit([Message(log.subjects.config("x"), b""), Message(position, b"b", expect_last=0)])
+    assert await log.last(log.subjects.config("x")) is None
+    await log.commit(
+        [Message(log.subjects.config("x"), b""), Message(position, b"b", expect_last=first.last_seq)]
+    )
+    last = await log.last(position)
+    assert last is not None
+    assert last.body == b"b"
+
+
+async def test_ensure_is_safe_to_repeat_and_refuses_another_shape(nats: EmbeddedServer) -> None:
+    async with await Log.connect(nats.url, "shop") as log:
+        await asyncio.gather(*(log.ensure(slots=8, cluster_id="u1") for _ in range(4)))
+        await log.ensure(slots=8, cluster_id="u1", max_age_s=3600)
+        with pytest.raises(errors.WrongStream, match=r"tw\.slots='8'.*'16'"):
+            await log.ensure(slots=16)
+        with pytest.raises(errors.WrongStream, match=r"cluster-id='u1'"):
+            await log.ensure(slots=8, cluster_id="u2")
+        assert await log.adopt_slots() == 8
+
+
+async def test_reading_goes_on_over_a_killed_server(nats: EmbeddedServer) -> None:
+    async with await Log.connect(nats.url, "test") as log:
+        await log.ensure(slots=8)
+        await log.commit([Message(log.subjects.config("a"), b"1")])
+        async with log.reader([log.subjects.configs]) as reader:
+            assert [r.body for r in await reader.fetch()] == [b"1"]
+            await nats.kill()
+            await nats.start()
+            async with asyncio.timeout(20):
+                while True:
+                    try:
+                        await log.commit([Message(log.subjects.config("a"), b"2")])
+                        break
+                    except errors.LogUnavailable:
+                        await asyncio.sleep(0.05)
+                got: list[bytes] = []
+                while b"2" not in got:
+                    try:
+                        got += [r.body for r in await reader.fetch(timeout_s=1)]
+                    except errors.LogUnavailable:
+                        await asyncio.sleep(0.05)
+            assert set(got) == {b"2"}
+
+
+async def test_a_timer_fires_is_replaced_and_is_cancelled(log: Log) -> None:
+    names, slot = log.subjects, Slot("2")
+
+    def at(key: str, due: float) -> Message:
+        return timers.set_message(names, slot, "autoscaler", key, due, due, {})
+
+    now = time.time()
+    await log.commit([at("kept", now + 60), at("gone", now + 0.2), at("moved", now + 3600)])
+    await log.commit([timers.cancel_message(names, slot, "autoscaler", "gone", {}), at("moved", now + 0.3)])
+    async with log.reader([names.timers("*", "autoscaler")]) as reader:
+        records = await reader.fetch(timeout_s=10)
+    assert [registry.decode(r.body) for r in records] == [TimerFired(at=now + 0.3, key="moved")]
+
+
+async def test_a_forged_schedule_is_dropped(log: Log) -> None:
+    names = log.subjects
+    victim = names.outcome(Slot("2"), "deployment", "shop", "web")
+    forged = Message(
+        names.schedule(Slot("2"), "autoscaler", "x"),
+        b'{"type":"outcome.applied.v1","at":1,"decision":"d"}',
+        {timers.SCHEDULE: "@at " + timers.rfc3339(time.time() - 1), timers.TARGET: victim},
+    )
+    await log.commit([forged])
+    async with asyncio.timeout(10):
+        while await log.last(victim) is None:  # noqa: ASYNC110  # it really was stored there
+            await asyncio.sleep(0.01)  # the server tells nobody
+    async with log.reader([names.outcomes("*")]) as reader:
+        assert await reader.fetch(timeout_s=0.3) == []
+        assert reader.forged == 1
+
+
+@pytest.mark.parametrize(
+    ("subject", "scheduler", "forged"),
+    [
+        ("tw.test.timer.1.spread.k", "tw.test.schedule.1.spread.k", False),
+        ("tw.test.timer.1.spread.k", "tw.test.schedule.1.autoscaler.k", True),
+        ("tw.test.timer.1.spread.k", "tw.test.schedule.2.spread.k", True),
+        ("tw.test.fact.1.pod.a.b", "tw.test.schedule.1.spread.k", True),
+        ("tw.test.timer.1.spread.k", "", True),
+    ],
+)
+def test_a_schedule_may_only_fire_its_own_timer(subject: str, scheduler: str, *, forged: bool) -> None:
+    assert Subjects("test").forged(subject, scheduler) is forged
+
+
+async def test_nobody_there_and_a_port_in_use_say_what_to_do(nats: EmbeddedServer) -> None:
+    with pytest.raises(
+        errors.LogUnavailable, match=r"no NATS server answers at nats://127\.0\.0\.1:1 .*--nats URL"
+    ):
+        await Log.connect("nats://127.0.0.1:1", "test")
+    with pytest.raises(errors.LogUnavailable, match="did not start"):
+        await EmbeddedServer(nats._store.parent / "other", port=int(nats.url.rsplit(":", 1)[1])).start()
+
+
+async def test_last_per_subject_gives_each_last_word_once(log: Log) -> None:
+    a, b = (log.subjects.fact(Slot("1"), "pod", "ns", n) for n in ("a", "b"))
+    await log.commit([Message(a, b"1"), Message(b, b"1"), Message(a, b"2")])
+    found = [(r.subject, r.body) async for r in log.last_per_subject([log.subjects.facts("*", "pod")])]
+    assert found == [(b, b"1"), (a, b"2")]
+    assert [r async for r in log.last_per_subject([log.subjects.facts("*", "node")])] == []
+
+
+def test_a_writer_stamps_fresh_headers() -> None:
+    writer = envelope.Writer("watcher", "i1")
+    first, second = writer.headers("m", cause="c", cause_seq=4), writer.headers("m", cause="c", cause_seq=4)
+    assert first == second
+    assert first is not second
+    assert first[envelope.CAUSE_SEQ] == "4"
+    assert subjects.slot_of("", 8) == ALL
