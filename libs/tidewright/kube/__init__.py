@@ -1,4 +1,8 @@
-"""The Kubernetes API as the services see it.
+"""The Kubernetes client and what is pure about Kubernetes objects.
 
-quantities    exact amounts (`250m`, `1.5Gi`) in integers
+Shell: client (Kube: authenticated requests and watch streams as raw bytes), listwatch (one kind as
+an endless stream), discovery (group and kind to path).
+Pure: errors (what was refused, classified), kinds (the table of watched kinds), projection and
+shapes (object bytes to facts), metricquery (names of metric queries), quantities (exact amounts).
+crds/ holds the CustomResourceDefinitions.
 """

@@ -1,0 +1,273 @@
+"""Kube: requests to one API server, and watch streams, as raw bytes.
+
+Configuration, authentication (tokens, certificates, exec plugins, in-cluster) and TLS are
+kubernetes_asyncio's; requests go over its aiohttp session, so objects never pass through its model
+classes. Everything that fails is a `KubeError`: an answer >= 400, and no answer at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import Any, Self
+from urllib.parse import urlencode
+
+import aiohttp
+import msgspec
+
+from tidewright.kube.errors import TIMEOUT, UNREACHABLE, KubeError, error_of
+
+_READ_BUFFER_BYTES = 2**20
+
+
+class Response(msgspec.Struct, frozen=True):
+    """A successful answer.
+
+    Attributes:
+        headers: names in lower case.
+    """
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class Kube:
+    """One API server. Make one with `connect` (a cluster) or `at` (a bare URL)."""
+
+    def __init__(self, session: aiohttp.ClientSession, url: str, auth: Authentication | None = None) -> None:
+        self._session = session
+        self._auth = auth
+        self._request_args = auth.request_args() if auth else {}
+        self.url = url.rstrip("/")
+
+    @classmethod
+    async def connect(
+        cls, kubeconfig: Path | None = None, in_cluster: bool = False, context: str | None = None
+    ) -> Kube:
+        """Load the configuration; nothing is requested yet.
+
+        Args:
+            kubeconfig: the file; None for `KUBECONFIG` or `~/.kube/config`.
+            in_cluster: use the service account of the pod that this runs in.
+            context: a context of the file; None for its current one.
+
+        Raises:
+            KubeError: the configuration cannot be used; reason `Configuration`.
+        """
+        auth = await Authentication.load(kubeconfig, in_cluster=in_cluster, context=context)
+        return cls(auth.session(), auth.configuration.host, auth)
+
+    @classmethod
+    def at(cls, url: str) -> Kube:
+        """A server that wants no authentication, by its URL (a metrics API, a test)."""
+        return cls(aiohttp.ClientSession(read_bufsize=_READ_BUFFER_BYTES, trust_env=True), url)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        timeout_s: float = 30.0,
+    ) -> Response:
+        """One request, answered whole. An expired login is renewed once.
+
+        `path` is absolute and already quoted (`/api/v1/namespaces/default/pods/a`); `timeout_s` is
+        for the whole request, in wall seconds.
+
+        Raises:
+            KubeError: an answer >= 400, or none (`status` 0).
+        """
+        try:
+            return await self._once(method, path, query, body, content_type, accept, timeout_s)
+        except KubeError as error:
+            if error.status != 401 or self._auth is None or not await self._auth.renew():
+                raise
+        return await self._once(method, path, query, body, content_type, accept, timeout_s)
+
+    async def _once(
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        body: bytes | None,
+        content_type: str,
+        accept: str,
+        timeout_s: float,
+    ) -> Response:
+        headers = await self._headers(accept)
+        if body is not None:
+            headers["Content-Type"] = content_type
+        try:
+            async with self._session.request(
+                method,
+                self._address(path, query),
+                data=body,
+                headers=headers,
+                timeout=aiohttp.ClientTimeout(total=timeout_s),
+                allow_redirects=False,
+                **self._request_args,
+            ) as answer:
+                content = await answer.read()
+                if answer.status >= 400:
+                    raise error_of(answer.status, content, answer.headers.get("Retry-After"))
+                names = {name.lower(): value for name, value in answer.headers.items()}
+                return Response(answer.status, names, content)
+        except TimeoutError as error:
+            raise KubeError(0, TIMEOUT, f"{method} {self.url}{path}: no answer in {timeout_s:g} s") from error
+        except aiohttp.ClientError as error:
+            raise KubeError(0, UNREACHABLE, f"{method} {self.url}{path}: {error}") from error
+
+    async def stream(
+        self, path: str, *, query: Mapping[str, str], read_timeout_s: float | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """The lines of a watch, one item each, until the server ends it.
+
+        Raises:
+            KubeError: as `request`; also when the stream breaks, or is silent for `read_timeout_s`.
+        """
+        async for lines in self.stream_batches(path, query=query, read_timeout_s=read_timeout_s):
+            for line in lines:
+                yield line
+
+    async def stream_batches(
+        self, path: str, *, query: Mapping[str, str], read_timeout_s: float | None = None
+    ) -> AsyncGenerator[list[bytes], None]:
+        """As `stream`, with all lines that arrived together in one list.
+
+        The first item is always an empty list: the server has accepted the request.
+        """
+        headers = await self._headers("application/json")
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=30.0, sock_read=read_timeout_s)
+        try:
+            async with self._session.get(
+                self._address(path, query), headers=headers, timeout=timeout, **self._request_args
+            ) as answer:
+                if answer.status >= 400:
+                    raise error_of(answer.status, await answer.read(), answer.headers.get("Retry-After"))
+                yield []
+                rest = b""
+                async for chunk in answer.content.iter_any():
+                    lines = chunk.split(b"\n")
+                    if len(lines) == 1:
+                        rest += chunk
+                        continue
+                    lines[0] = rest + lines[0]
+                    rest = lines.pop()
+                    yield [line for line in lines if line]
+                if rest:
+                    raise KubeError(0, UNREACHABLE, f"GET {self.url}{path}: the stream ended within an item")
+        except TimeoutError as error:
+            raise KubeError(0, TIMEOUT, f"GET {self.url}{path}: silent for {read_timeout_s} s") from error
+        except aiohttp.ClientError as error:
+            raise KubeError(0, UNREACHABLE, f"GET {self.url}{path}: {error}") from error
+
+    async def _headers(self, accept: str) -> dict[str, str]:
+        headers = {"Accept": accept, "User-Agent": "tidewright"}
+        if self._auth is not None and (token := await self._auth.authorization()):
+            headers["Authorization"] = token
+        return headers
+
+    def _address(self, path: str, query: Mapping[str, str] | None) -> Any:
+        # yarl, with encoded=True: quoted once, by us; it would decode %2F in a name again.
+        from yarl import URL
+
+        text = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
+        return URL(text, encoded=True)
+
+
+class Authentication:
+    """kubernetes_asyncio's configuration, and how to renew what expires in it."""
+
+    def __init__(self, configuration: Any, loader: Any = None) -> None:
+        self.configuration = configuration
+        self._loader = loader
+        self._renewing = asyncio.Lock()
+
+    @classmethod
+    async def load(cls, kubeconfig: Path | None, *, in_cluster: bool, context: str | None) -> Authentication:
+        """Read a kubeconfig or the pod's service account.
+
+        Raises:
+            KubeError: reason `Configuration`; the message names the file or what is missing.
+        """
+        # Imported here: it brings hundreds of model classes, and `tidewright --help` needs none.
+        from kubernetes_asyncio import config
+        from kubernetes_asyncio.client import Configuration
+
+        configuration = Configuration()
+        where = "the pod's service account" if in_cluster else f"kubeconfig {kubeconfig or '(default)'}"
+        if kubeconfig is not None and not await asyncio.to_thread(kubeconfig.is_file):
+            raise KubeError(0, "Configuration", f"kubeconfig {kubeconfig}: no such file")
+        try:
+            if in_cluster:
+                config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # not annotated there
+                return cls(configuration)
+            loader = await config.load_kube_config(
+                config_file=str(kubeconfig) if kubeconfig else None,
+                context=context,
+                client_configuration=configuration,
+                persist_config=False,
+            )
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # the loader raises yaml, value, assertion and own errors
+            raise KubeError(0, "Configuration", f"{where}: {error}") from error
+        return cls(configuration, loader)
+
+    def session(self) -> aiohttp.ClientSession:
+        """kubernetes_asyncio's own session: its TLS context, proxies and connection pool."""
+        from kubernetes_asyncio.client.rest import RESTClientObject
+
+        try:
+            session: aiohttp.ClientSession = RESTClientObject(self.configuration).pool_manager
+        except (OSError, ValueError) as error:
+            raise KubeError(
+                0, "Configuration", f"certificates of {self.configuration.host}: {error}"
+            ) from error
+        return session
+
+    def request_args(self) -> dict[str, Any]:
+        """What each request needs beside its headers: proxy and the name expected in the certificate."""
+        args = {
+            "proxy": self.configuration.proxy,
+            "proxy_headers": self.configuration.proxy_headers,
+            "server_hostname": self.configuration.tls_server_name,
+        }
+        return {name: value for name, value in args.items() if value}
+
+    async def authorization(self) -> str | None:
+        """The `Authorization` header in force; None when certificates do it."""
+        token: str | None = await self.configuration.get_api_key_with_prefix("BearerToken")
+        return token
+
+    async def renew(self) -> bool:
+        """Log in again after a 401. False when there is nothing to renew."""
+        if self._loader is None:
+            return False
+        before = self.configuration.api_key.get("BearerToken")
+        async with self._renewing:
+            if self.configuration.api_key.get("BearerToken") != before:
+                return True
+            try:
+                await self._loader.load_and_set(self.configuration)
+            except asyncio.CancelledError:
+                raise
+            except Exception:  # noqa: BLE001 - the 401 itself is what the caller shall see
+                return False
+        return bool(self.configuration.api_key.get("BearerToken") != before)

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import yaml
+from aiohttp import web
+
+from tests.unit.kube.api import Api, serving, status
+from tidewright.kube.client import Kube
+from tidewright.kube.errors import KubeError, error_of
+
+
+async def test_an_answer_comes_back_as_bytes_with_lower_case_headers() -> None:
+    api = Api()
+    api.lists = [web.Response(body=b'{"a":1}', headers={"X-Thing": "yes"})]
+    async with serving(api), Kube.at(api.url) as kube:
+        answer = await kube.request("GET", "/api/v1/x", query={"limit": "5"})
+    assert (answer.status, answer.body, answer.headers["x-thing"]) == (200, b'{"a":1}', "yes")
+    assert api.requests[0].query["limit"] == "5"
+
+
+async def test_a_quoted_path_is_not_quoted_or_unquoted_again() -> None:
+    api = Api()
+    api.lists = [web.Response(body=b"{}")]
+    async with serving(api), Kube.at(api.url) as kube:
+        await kube.request("GET", "/apis/a%2Fb/c")
+    assert api.requests[0].raw_path == "/apis/a%2Fb/c"
+
+
+async def test_a_refusal_carries_status_reason_message_and_retry_after() -> None:
+    api = Api()
+    api.lists = [status(429, "TooManyRequests", "slow down", **{"Retry-After": "7"})]
+    async with serving(api), Kube.at(api.url) as kube:
+        with pytest.raises(KubeError) as caught:
+            await kube.request("GET", "/api/v1/x")
+    error = caught.value
+    assert (error.status, error.reason, error.message) == (429, "TooManyRequests", "slow down")
+    assert (error.retry_after_s, error.error_class, error.retriable) == (7.0, "throttled", True)
+
+
+async def test_no_server_is_unavailable_and_names_the_url() -> None:
+    async with Kube.at("http://127.0.0.1:9") as kube:
+        with pytest.raises(KubeError, match=r"http://127\.0\.0\.1:9/version") as caught:
+            await kube.request("GET", "/version")
+    assert (caught.value.status, caught.value.reason) == (0, "Unreachable")
+
+
+async def test_a_late_answer_is_a_timeout() -> None:
+    api = Api()
+
+    async def never(_: web.Request) -> web.StreamResponse:
+        await api.closing.wait()
+        return web.Response()
+
+    api.lists = [never]
+    async with serving(api), Kube.at(api.url) as kube:
+        with pytest.raises(KubeError) as caught:
+            await kube.request("GET", "/x", timeout_s=0.05)
+        api.closing.set()
+    assert caught.value.reason == "Timeout"
+
+
+@pytest.mark.parametrize(
+    ("code", "error_class"),
+    [
+        (400, "invalid"),
+        (401, "forbidden"),
+        (403, "forbidden"),
+        (404, "gone"),
+        (409, "conflict"),
+        (410, "gone"),
+        (422, "invalid"),
+        (429, "throttled"),
+        (500, "unavailable"),
+        (503, "unavailable"),
+        (504, "unavailable"),
+    ],
+)
+def test_every_status_has_a_class(code: int, error_class: str) -> None:
+    assert error_of(code, b"plain text").error_class == error_class
+
+
+def test_a_body_that_is_no_status_becomes_the_message() -> None:
+    error = error_of(502, b"<html>bad gateway</html>")
+    assert "bad gateway" in error.message
+    assert error.reason == "HTTP502"
+
+
+def _kubeconfig(folder: Path, url: str, **user: object) -> Path:
+    path = folder / "config"
+    path.write_text(
+        yaml.safe_dump(
+            {
+                "apiVersion": "v1",
+                "kind": "Config",
+                "clusters": [{"name": "c", "cluster": {"server": url}}],
+                "users": [{"name": "u", "user": user}],
+                "contexts": [{"name": "x", "context": {"cluster": "c", "user": "u"}}],
+                "current-context": "x",
+            }
+        )
+    )
+    return path
+
+
+async def test_the_token_of_a_kubeconfig_is_sent(tmp_path: Path) -> None:
+    api = Api()
+    api.lists = [web.Response(body=b"{}")]
+    async with serving(api):
+        path = _kubeconfig(tmp_path, api.url, token="secret")
+        async with await Kube.connect(path) as kube:
+            await kube.request("GET", "/version")
+    assert api.requests[0].headers["Authorization"] == "Bearer secret"
+
+
+async def test_a_login_that_expired_is_renewed_once(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    await asyncio.to_thread(token.write_text, "old")
+    api = Api()
+    api.lists = [status(401, "Unauthorized"), web.Response(body=b"{}")]
+    async with serving(api):
+        path = _kubeconfig(tmp_path, api.url, tokenFile=str(token))
+        async with await Kube.connect(path) as kube:
+            await asyncio.to_thread(token.write_text, "new")
+            await kube.request("GET", "/version")
+    assert [r.headers["Authorization"] for r in api.requests] == ["Bearer old", "Bearer new"]
+
+
+async def test_a_missing_kubeconfig_is_named(tmp_path: Path) -> None:
+    with pytest.raises(KubeError, match="nothere: no such file"):
+        await Kube.connect(tmp_path / "nothere")
+
+
+async def test_a_kubeconfig_that_is_not_one_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "config"
+    path.write_text("just: text")
+    with pytest.raises(KubeError, match="config"):
+        await Kube.connect(path)
+
+
+async def test_stream_lines_are_whole_however_they_arrive() -> None:
+    api = Api()
+    api.watches = [[b'{"a"', b":1}\n{", b'"b":2}\n']]
+    async with serving(api), Kube.at(api.url) as kube:
+        lines = [line async for line in kube.stream("/x", query={"watch": "true"})]
+    assert lines == [b'{"a":1}', b'{"b":2}']
+
+
+async def test_a_silent_stream_is_a_timeout() -> None:
+    api = Api()
+    async with serving(api), Kube.at(api.url) as kube:
+        with pytest.raises(KubeError) as caught:
+            async for _ in kube.stream("/x", query={"watch": "true"}, read_timeout_s=0.05):
+                pass
+        assert caught.value.reason == "Timeout"
