@@ -1,0 +1,238 @@
+"""The interface of a cloud provider (provisioning-request.md, 5.1).
+
+A `Provider` owns groups; a `Group` owns instances. All sizes are of one cluster. Every call may
+block and every call may fail with a `CloudError`; optional calls fail with `NotImplementedByCloud`.
+Every call that changes something takes an idempotency key (the decision's id): the same key again
+does nothing again and gives the same answer.
+
+Watcher (reads) and actuator (writes) are the only users; deciders see facts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import IntEnum
+from typing import Any, Protocol
+
+import msgspec
+
+from tidewright.cloud.errors import ErrorClass
+
+
+class InstanceState(IntEnum):
+    """Where an instance is in its life; the numbers are the wire's."""
+
+    RUNNING = 1
+    CREATING = 2
+    DELETING = 3
+
+
+class InstanceError(msgspec.Struct, frozen=True, kw_only=True):
+    """Why an instance cannot come up."""
+
+    error_class: ErrorClass
+    code: str
+    message: str = ""
+
+
+class Instance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One machine, ordered or existing.
+
+    Attributes:
+        id: equals the node's `spec.providerID`.
+        state: None when the cloud does not say.
+        zone: empty when the cloud does not say.
+    """
+
+    id: str
+    state: InstanceState | None = None
+    error: InstanceError | None = None
+    zone: str = ""
+
+
+class Taint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+class NodeTemplate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An empty node as it would join.
+
+    Attributes:
+        capacity: resource name to quantity text (`cpu`, `memory`, `pods`, extended ones).
+        allocatable: the same after what the machine keeps for itself; empty means capacity.
+        labels: all but the hostname label, which differs per node.
+        static_pods: manifests of pods that every node runs (mirror pods).
+    """
+
+    capacity: dict[str, str]
+    allocatable: dict[str, str] = {}
+    labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    static_pods: tuple[dict[str, Any], ...] = ()
+
+
+class GroupOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Overrides of one group; None keeps the default. Times in seconds, thresholds 0 to 1."""
+
+    scale_down_utilization_threshold: float | None = None
+    scale_down_gpu_utilization_threshold: float | None = None
+    scale_down_unneeded_s: float | None = None
+    scale_down_unready_s: float | None = None
+    max_node_provision_s: float | None = None
+    max_node_startup_s: float | None = None
+    zero_or_max_node_scaling: bool | None = None
+    allow_non_atomic_scale_up_to_max: bool | None = None
+    ignore_daemon_sets_utilization: bool | None = None
+
+
+class MachineType(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A machine that auto-provisioned groups can be made of.
+
+    Attributes:
+        price_per_hour: in the cloud's currency.
+    """
+
+    name: str
+    template: NodeTemplate
+    zones: tuple[str, ...] = ()
+    price_per_hour: float = 0.0
+
+
+class ResourceLimit(msgspec.Struct, frozen=True, kw_only=True):
+    """Cluster-wide bounds of one resource: `cpu` in cores, `memory` in bytes, GPU types in devices."""
+
+    minimum: int = 0
+    maximum: int
+
+
+class GpuConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """How a node shows its GPUs."""
+
+    label: str
+    type: str
+    resource: str
+    dynamic: bool = False
+
+
+class Group(Protocol):
+    """One node group: identical nodes behind one size."""
+
+    @property
+    def id(self) -> str:
+        """Unique and stable; keys all state."""
+
+    @property
+    def debug(self) -> str:
+        """For people."""
+
+    @property
+    def min_size(self) -> int: ...
+
+    @property
+    def max_size(self) -> int: ...
+
+    @property
+    def autoprovisioned(self) -> bool: ...
+
+    async def exists(self) -> bool:
+        """False for a group that `Provider.new_node_group` made and `create` has not created."""
+
+    async def target_size(self) -> int:
+        """What is ordered: with what does not exist yet, without what is being deleted."""
+
+    async def increase_size(self, delta: int, *, key: str) -> None:
+        """Order `delta` > 0 more; returns when the order is accepted, not when nodes exist.
+
+        Raises:
+            CloudError: `Invalid` beyond the maximum; `QuotaExceeded`, `OutOfCapacity`, ...
+        """
+
+    async def atomic_increase_size(self, delta: int, *, key: str) -> None:
+        """All `delta` or nothing. Optional."""
+
+    async def delete_nodes(self, instance_ids: Sequence[str], *, key: str) -> None:
+        """Delete these instances and lower the target by as many.
+
+        Raises:
+            CloudError: `Invalid` for instances of another group, or going below the minimum.
+        """
+
+    async def force_delete_nodes(self, instance_ids: Sequence[str], *, key: str) -> None:
+        """As `delete_nodes`, whatever the minimum. Optional."""
+
+    async def decrease_target_size(self, delta: int, *, key: str) -> None:
+        """Cancel `-delta` orders that are not fulfilled; never deletes an existing node.
+
+        Raises:
+            CloudError: `Invalid` when fewer than `-delta` orders are open.
+        """
+
+    async def nodes(self) -> Sequence[Instance]:
+        """All instances, also those that have not registered as nodes."""
+
+    async def template(self) -> NodeTemplate:
+        """An empty node as it would join. Optional: without it a group cannot grow from zero."""
+
+    async def options(self, defaults: GroupOptions) -> GroupOptions:
+        """`defaults` with this group's overrides."""
+
+    async def create(self, *, key: str) -> Group:
+        """Make an auto-provisioned group exist. Optional."""
+
+    async def delete(self, *, key: str) -> None:
+        """Delete an empty auto-provisioned group. Optional."""
+
+
+class Provider(Protocol):
+    """A cloud, as the watcher polls it and the actuator writes to it."""
+
+    @property
+    def name(self) -> str:
+        """Short, for flags and logs."""
+
+    async def refresh(self) -> None:
+        """Read groups, limits and tags again. The set of groups changes here and nowhere else."""
+
+    def node_groups(self) -> Sequence[Group]:
+        """The groups as of the last `refresh`, sorted by id."""
+
+    async def node_group_for_node(self, provider_id: str, labels: Mapping[str, str]) -> Group | None:
+        """The node's group; None for a node that is not managed here and never touched."""
+
+    async def has_instance(self, provider_id: str) -> bool:
+        """Whether the node's machine still exists at the cloud. Optional."""
+
+    async def node_price(self, template: NodeTemplate, start: float, end: float) -> float:
+        """Price of such a node between two times (seconds since the epoch). Optional."""
+
+    async def pod_price(self, requests: Mapping[str, int], start: float, end: float) -> float:
+        """Price of such a pod (cpu in millicores, others in units) between two times. Optional."""
+
+    async def machine_types(self) -> Sequence[MachineType]:
+        """What auto-provisioned groups can be made of, sorted by name. Optional."""
+
+    async def new_node_group(
+        self,
+        machine_type: str,
+        *,
+        labels: Mapping[str, str],
+        taints: Sequence[Taint],
+        resources: Mapping[str, str],
+    ) -> Group:
+        """A group that does not exist yet; `Group.create` makes it. Optional."""
+
+    async def resource_limits(self) -> Mapping[str, ResourceLimit]:
+        """Cluster-wide bounds by resource name; empty when the cloud has none."""
+
+    def gpu_label(self) -> str:
+        """The node label that marks GPU nodes; empty when there is none."""
+
+    async def gpu_types(self) -> Sequence[str]: ...
+
+    def gpu_config(self, labels: Mapping[str, str]) -> GpuConfig | None:
+        """How this node shows its GPUs; None for a node without."""
+
+    async def cleanup(self) -> None:
+        """At shutdown."""
