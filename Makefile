@@ -1,22 +1,77 @@
+SHELL := /bin/bash
 # Two commands on a fresh machine: `make demo` and `make test`. Everything else is listed by `make help`.
+# Every target sets itself up: a virtual environment in .venv, filled from requirements.lock by hash.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
-UV     := $(VENV)/.uv/bin/uv
+
+# Options, given as `make TARGET NAME=value`.
+VECTORS ?= ../shared/spec/vectors
+JOBS    ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help lock
+.PHONY: help setup demo up test check format vectors e2e bench chaos generate golden lock clean
 
 help:  ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## */\1\t/' | expand -t 12
 
+setup: $(READY)  ## the virtual environment alone
+
 $(READY): requirements.lock pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tidewright needs Python 3.11 or later, and $(PYTHON) is " + sys.version.split()[0] + ": name another with `make PYTHON=python3.12 ...`")'
+	@echo 'setting up $(VENV) (once, and after a change of the dependencies)' >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
+demo: $(READY)  ## a cluster, the log and the services on a recorded load; METRICS=FILE.csv, SPEED=n
+	@$(BIN)/tidewright demo $(if $(METRICS),--metrics $(METRICS)) $(if $(SPEED),--speed $(SPEED)) $(ARGS)
+
+up: $(READY)  ## bring everything up and keep it running until Ctrl-C
+	@$(BIN)/tidewright up $(ARGS)
+
+test: $(READY)  ## all tests; JOBS=n processes, ARGS=... for pytest
+	@env -u KUBECONFIG $(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
+
+check: $(READY)  ## format, lint, strict types, import contracts, generated files, lock, dependencies
+	@$(BIN)/ruff format --check --quiet .
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+	@$(BIN)/python -m tidewright.cli.contract --check
+	@! grep -nE '(https?|file)://|^--?(index|extra-index|find-links|i |f )' requirements.lock \
+	  || { echo 'requirements.lock: names an index or a file address; run `make lock`' >&2; exit 1; }
+	@$(BIN)/deptry . 2>&1 | { grep -vE '^(Scanning|Assuming|$$)' || true; } | sed 's/^/deptry: /'; exit $${PIPESTATUS[0]}
+
+format: $(READY)  ## put the code into its form
+	@$(BIN)/ruff format --quiet .
+	@$(BIN)/ruff check --quiet --fix .
+
+vectors: $(READY)  ## the specification's cases; VECTORS='PATH...' for others than ../shared/spec/vectors
+	@$(BIN)/python -m tests.vectors $(VECTORS)
+
+e2e: $(READY)  ## end-to-end suite; on the embedded cluster, or on KUBECONFIG=FILE
+	@$(BIN)/pytest tests/e2e $(if $(KUBECONFIG),--kubeconfig $(KUBECONFIG)) $(ARGS)
+
+bench: $(READY)  ## benchmarks, a table and build/bench.json; BENCH=word for those with it in their name
+	@mkdir -p build
+	@$(BIN)/python -m tests.bench $(BENCH)
+
+chaos: $(READY)  ## kill at random, then compare; KILLS=n, SEED=n
+	@$(BIN)/python -m tests.chaos $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED))
+
+generate: $(READY)  ## proto/ anew from the event types, the CRDs and the service table
+	@$(BIN)/python -m tidewright.cli.contract
+
+golden: $(READY)  ## a golden file for every event type that has none yet
+	@$(BIN)/python -m tidewright.cli.contract --golden
+
 lock: $(READY)  ## resolve the dependencies anew and lock them by hash
-	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
 	  --no-emit-find-links --no-annotate --no-header --extra dev pyproject.toml -o requirements.lock
+
+clean:  ## everything that a target made: the environment, caches, build/
+	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +

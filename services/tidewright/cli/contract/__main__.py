@@ -1,0 +1,41 @@
+"""`make generate`: proto/ anew. `--check` only compares; `--golden` adds samples that are missing.
+
+Exit code 1 when something is stale or a change would break the history; nothing is written then.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from tidewright.cli.contract import golden, tree
+
+ROOT = Path(__file__).resolve().parents[4]
+PROTO = ROOT / "proto"
+GOLDEN = ROOT / "tests" / "golden" / "events"
+CRDS = ROOT / "libs" / "tidewright" / "kube" / "crds"
+
+
+def main(arguments: list[str]) -> int:
+    if unknown := set(arguments) - {"--check", "--golden"}:
+        print(f"unknown argument {min(unknown)}: give --check, --golden or nothing", file=sys.stderr)
+        return 2
+    if "--golden" in arguments:
+        for path in golden.complete(GOLDEN):
+            print(path.relative_to(ROOT))
+        return 0
+    problems = tree.incompatible(PROTO)
+    if not problems and "--check" not in arguments:
+        for change in tree.write(PROTO, tree.wanted(CRDS)):
+            print(change.replace(f"{ROOT}/", ""))
+        return 0
+    if "--check" in arguments:
+        problems += [f"{line}; run `make generate`" for line in tree.stale(PROTO, tree.wanted(CRDS))]
+        problems += golden.complaints(GOLDEN)
+    for problem in problems:
+        print(problem.replace(f"{ROOT}/", ""), file=sys.stderr)
+    return int(bool(problems))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

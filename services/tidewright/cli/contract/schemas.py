@@ -1,0 +1,47 @@
+"""A JSON Schema per event type, from its Struct."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from typing import Any, TypeAlias
+
+import msgspec
+
+from tidewright.events.base import Event
+from tidewright.events.registry import BY_NAME
+
+Schema: TypeAlias = dict[str, Any]
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def schema_of(event_type: type[Event], tag: str) -> Schema:
+    """The schema of one type, complete in itself: what it refers to is under `$defs`."""
+    generated = msgspec.json.schema(event_type)
+    definitions: dict[str, Any] = generated["$defs"]
+    body = definitions.pop(event_type.__name__)
+    schema = {"$schema": DIALECT, "$id": f"urn:tidewright:{tag}", **body}
+    if definitions:
+        schema["$defs"] = dict(sorted(definitions.items()))
+    tidied: Schema = json.loads(json.dumps(_tidied(schema)))  # tuples become lists, as in a file
+    return tidied
+
+
+def all_schemas() -> dict[str, Schema]:
+    """Tag to schema, for every event type."""
+    return {tag: schema_of(event_type, tag) for tag, event_type in sorted(BY_NAME.items())}
+
+
+def _tidied(node: Any) -> Any:
+    """Docstrings without their indentation, which differs from one Python to the next."""
+    if isinstance(node, dict):
+        return {
+            key: inspect.cleandoc(value)
+            if key == "description" and isinstance(value, str)
+            else _tidied(value)
+            for key, value in node.items()
+        }
+    if isinstance(node, list):
+        return [_tidied(item) for item in node]
+    return node
