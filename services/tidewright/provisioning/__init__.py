@@ -1,0 +1,20 @@
+"""Provisioning: capacity for groups of pods, all or nothing, decided once.
+
+decide          State, evolve, decide: the decider (service `provisioning`, one partition)
+state           what the decider remembers
+spec            a ProvisioningRequest read, validated and frozen; classes and their names
+requests/       life of a request: conditions, retries, bookings, attempts
+pack/           placing pods by counting over shapes
+groups          node groups: template nodes, who may grow and why not, similar groups, balancing
+clusterstate    readiness, acceptable ranges, upcoming nodes, health, time-outs
+backoff         groups that failed are left alone for a while
+limits          cluster limits and quotas
+expander        which of several options
+scaleup         from pods to one plan
+saga            a plan's increases carried out, and taken back
+helped          which pending pods may cause an increase
+idle            empty nodes that nobody needs any more
+kueue           what Kueue makes of a request's conditions
+settings        the configuration, with the reference's names and defaults
+sentences       decisions in words
+"""

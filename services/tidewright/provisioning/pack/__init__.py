@@ -1,0 +1,12 @@
+"""Placing pods on nodes by counting over shapes.
+
+A request of half a million pods is arithmetic on its shapes: how many pods of a shape a node holds is
+a division, and nodes in the same state are one entry with a count. Only shapes whose own inter-pod
+terms depend on where their earlier pods went are placed pod by pod, and only they pay for it.
+
+classes     which pods are decided as one
+grid        nodes as columns of free amounts: the cluster as it is, forked for each trial
+topology    one shape pod by pod, under affinity and spread
+runs        equal new nodes as runs: fill round robin or first fit, add
+estimate    how many nodes of a template hold these shapes
+"""

@@ -1,0 +1,389 @@
+"""Nodes as columns: what is free of each resource, who sits where, and forks of it for trials.
+
+The grid answers for thousands of nodes at once with integer arithmetic. Rows are nodes; a row that
+was removed is skipped. The search order is by node name, round robin with one pointer per
+evaluation (spec 3.4): a search starts after the node where the previous one ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidewright.kube.predicates import (
+    HOSTNAME,
+    PODS,
+    NodeTerm,
+    NodeView,
+    PodShape,
+    Taint,
+    conflict,
+    counted_alone,
+    untolerated,
+)
+from tidewright.kube.selectors import Requirement
+
+Ints: TypeAlias = NDArray[np.int64]
+Mask: TypeAlias = NDArray[np.bool_]
+
+UNTAINTED = (Taint("node.kubernetes.io/unschedulable"),)
+
+
+class Grid:
+    """Nodes and the pods on them. Changed in place by the owner; `fork` before you try something.
+
+    Attributes:
+        free: resource name to what is left of it per row; negative on an overcommitted node.
+        where: shape digest to (row to number of pods).
+        shapes: every shape that has a pod here, by digest.
+        pointer: row rank (position in name order) where the next search starts.
+    """
+
+    def __init__(self) -> None:
+        self.views: list[NodeView | None] = []
+        self.rows: dict[str, int] = {}
+        self.free: dict[str, Ints] = {}
+        self.where: dict[str, dict[int, int]] = {}
+        self.shapes: dict[str, PodShape] = {}
+        self.pointer = 0
+        self._spare: list[int] = []
+        self._own: set[str] = set()
+        self._columns: dict[str, tuple[Ints, list[str]]] = {}
+        self._kinds: tuple[Ints, list[tuple[tuple[Taint, ...], bool]]] | None = None
+        self._order: Ints | None = None
+        self._masks: dict[str, Mask] = {}
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def fork(self) -> Grid:
+        """A copy that can be thrown away. What depends on nodes alone is shared until nodes change."""
+        other = Grid()
+        other.views = list(self.views)
+        other.rows = dict(self.rows)
+        other.free = {name: column.copy() for name, column in self.free.items()}
+        other.where = dict(self.where)
+        other.shapes = dict(self.shapes)
+        other.pointer = self.pointer
+        other._spare = list(self._spare)
+        other._columns = self._columns
+        other._kinds = self._kinds
+        other._order = self._order
+        other._masks = self._masks
+        self._own = set()  # both sides now share every inner table
+        return other
+
+    # --- Nodes ---
+
+    def add_node(self, view: NodeView) -> int:
+        """Add or replace a node; its pods stay where they are. Returns its row."""
+        row = self.rows.get(view.name)
+        if row is None:
+            if self._spare:
+                row = self._spare.pop()
+                self.views[row] = view
+            else:
+                row = len(self.views)
+                self.views.append(view)
+                for name, column in self.free.items():
+                    self.free[name] = np.append(column, np.int64(0))
+            self.rows[view.name] = row
+            before: Mapping[str, int] = {}
+        else:
+            old = self.views[row]
+            before = old.allocatable if old is not None else {}
+            self.views[row] = view
+        for name in sorted({*before, *view.allocatable}):
+            self._column_of(name)[row] += view.allocatable.get(name, 0) - before.get(name, 0)
+        self._forget_views()
+        return row
+
+    def add_copies(self, template: NodeView, names: Iterable[str]) -> list[int]:
+        """Add fresh copies of one template in one step: what is known of the other rows is extended."""
+        added = list(names)
+        if not added:
+            return []
+        start, count = len(self.views), len(added)
+        for name in added:
+            labels = {**template.labels, HOSTNAME: name}
+            self.rows[name] = len(self.views)
+            self.views.append(
+                NodeView(
+                    name=name,
+                    labels=labels,
+                    taints=template.taints,
+                    allocatable=template.allocatable,
+                    unschedulable=template.unschedulable,
+                )
+            )
+        for name in template.allocatable:
+            self._column_of(name, start)
+        for name, column in self.free.items():
+            more = np.full(count, template.allocatable.get(name, 0), dtype=np.int64)
+            self.free[name] = np.concatenate([column[:start], more])
+        self._forget_views()
+        return list(range(start, start + count))
+
+    def remove_node(self, name: str) -> None:
+        """Forget a node. The pods on it are forgotten too."""
+        row = self.rows.pop(name, None)
+        if row is None:
+            return
+        for digest in sorted(self.where):
+            if row in self.where[digest]:
+                self._inner(digest).pop(row)
+        for column in self.free.values():
+            column[row] = 0
+        self.views[row] = None
+        self._spare.append(row)
+        self._forget_views()
+
+    def _forget_views(self) -> None:
+        self._columns, self._kinds, self._order, self._masks = {}, None, None, {}
+
+    def _column_of(self, resource: str, length: int | None = None) -> Ints:
+        column = self.free.get(resource)
+        if column is None:
+            column = np.zeros(len(self.views) if length is None else length, dtype=np.int64)
+            self.free[resource] = column
+        return column
+
+    # --- Pods ---
+
+    def _inner(self, digest: str) -> dict[int, int]:
+        """The shape's table of rows, ours to change."""
+        if digest not in self._own:
+            self.where[digest] = dict(self.where.get(digest, {}))
+            self._own.add(digest)
+        return self.where[digest]
+
+    def put(self, shape: PodShape, row: int, count: int = 1) -> None:
+        """Place pods on a row without asking; a negative count takes them away."""
+        if not count:
+            return
+        inner = self._inner(shape.digest)
+        inner[row] = inner.get(row, 0) + count
+        if not inner[row]:
+            del inner[row]
+        self.shapes.setdefault(shape.digest, shape)
+        for name, amount in shape.requests.items():
+            if amount:
+                self._column_of(name)[row] -= amount * count
+
+    def held(self, row: int) -> dict[str, int]:
+        """What sits on a row: digest to number of pods."""
+        return {d: inner[row] for d, inner in sorted(self.where.items()) if row in inner}
+
+    # --- What depends on nodes alone ---
+
+    def order(self) -> Ints:
+        """Rows that exist, by node name."""
+        if self._order is None:
+            self._order = np.array([self.rows[name] for name in sorted(self.rows)], dtype=np.int64)
+        return self._order
+
+    def column(self, key: str) -> tuple[Ints, list[str]]:
+        """A label as numbers: per row the index into the values, -1 where the label is absent."""
+        found = self._columns.get(key)
+        if found is None:
+            values: dict[str, int] = {}
+            ids = np.full(len(self.views), -1, dtype=np.int64)
+            for row in self.rows.values():
+                view = self.views[row]
+                value = view.labels.get(key) if view is not None else None
+                if value is None and key == HOSTNAME and view is not None:
+                    value = view.name
+                if value is not None:
+                    ids[row] = values.setdefault(value, len(values))
+            found = (ids, list(values))
+            self._columns[key] = found
+        return found
+
+    def _holding(self, key: str, requirement: Requirement) -> Mask:
+        ids, values = self.column(key)
+        per_value = np.array(
+            [requirement.matches({key: v}) for v in values] + [requirement.matches({})], dtype=np.bool_
+        )
+        return per_value[ids]
+
+    def _named(self, requirement: Requirement) -> Mask:
+        found = np.zeros(len(self.views), dtype=np.bool_)
+        for name, row in self.rows.items():
+            found[row] = requirement.matches({requirement.key: name})
+        return found
+
+    def _terms(self, terms: Iterable[NodeTerm]) -> Mask:
+        some = np.zeros(len(self.views), dtype=np.bool_)
+        for term in terms:
+            if not term.labels and not term.names:
+                continue
+            every = np.ones(len(self.views), dtype=np.bool_)
+            for r in term.labels:
+                every &= self._holding(r.key, r)
+            for r in term.names:
+                every &= self._named(r)
+            some |= every
+        return some
+
+    def affine(self, shape: PodShape) -> Mask:
+        """Rows that node selector and required node affinity allow."""
+        mask = np.zeros(len(self.views), dtype=np.bool_)
+        mask[self.order()] = True
+        for r in shape.selector:
+            mask &= self._holding(r.key, r)
+        if shape.terms is not None:
+            mask &= self._terms(shape.terms)
+        return mask
+
+    def tolerated(self, shape: PodShape) -> Mask:
+        """Rows whose taints the shape tolerates."""
+        if self._kinds is None:
+            known: dict[tuple[tuple[Taint, ...], bool], int] = {}
+            ids = np.zeros(len(self.views), dtype=np.int64)
+            for row in self.rows.values():
+                view = self.views[row]
+                if view is not None:
+                    ids[row] = known.setdefault((view.taints, view.unschedulable), len(known))
+            self._kinds = (ids, list(known))
+        ids, kinds = self._kinds
+        allowed = [
+            untolerated(shape, taints) is None and (not cordoned or untolerated(shape, UNTAINTED) is None)
+            for taints, cordoned in kinds
+        ]
+        return np.array(allowed or [True], dtype=np.bool_)[ids]
+
+    def mask(self, shape: PodShape) -> Mask:
+        """Rows where the shape may run, whatever else runs there. Remembered until nodes change."""
+        found = self._masks.get(shape.digest)
+        if found is None:
+            if shape.error:
+                found = np.zeros(len(self.views), dtype=np.bool_)
+            else:
+                found = self.affine(shape) & self.tolerated(shape)
+                if shape.node_name:
+                    only = np.zeros(len(self.views), dtype=np.bool_)
+                    if shape.node_name in self.rows:
+                        only[self.rows[shape.node_name]] = True
+                    found &= only
+                for volume in shape.volumes:
+                    if volume.terms:
+                        found &= self._terms(volume.terms)
+            self._masks[shape.digest] = found
+        return found
+
+    # --- What depends on the pods that are there ---
+
+    def open(self, shape: PodShape) -> Mask:
+        """Rows where the shape may run beside the pods that are there, its own terms left aside
+        where they are about pods of its own shape.
+        """
+        mask = self.mask(shape).copy()
+        own_keys = sorted({t.key for t in shape.anti_affinity if t.key != HOSTNAME})
+        for digest, inner in self.where.items():
+            if not inner:
+                continue
+            other = self.shapes[digest]
+            if digest != shape.digest and conflict(shape, other):
+                mask[list(inner)] = False
+            for term in other.anti_affinity:
+                if term.key != HOSTNAME and term.selects(shape):
+                    self._close_domains(mask, term.key, inner)
+            for key in own_keys:
+                if any(t.key == key and t.selects(other) for t in shape.anti_affinity):
+                    self._close_domains(mask, key, inner)
+        return mask
+
+    def _close_domains(self, mask: Mask, key: str, inner: Mapping[int, int]) -> None:
+        ids, values = self.column(key)
+        taken = np.zeros(len(values) + 1, dtype=np.bool_)
+        taken[ids[list(inner)]] = True
+        taken[-1] = False  # rows without the label are in no domain
+        mask &= ~taken[ids]
+
+    def capacity(self, shape: PodShape) -> Ints:
+        """How many pods of this shape each row still takes, its own affinity and spread left aside."""
+        mask = self.open(shape)
+        found = np.full(len(self.views), np.iinfo(np.int32).max, dtype=np.int64)
+        for name, amount in shape.requests.items():
+            if amount > 0:
+                column = self.free.get(name)
+                if column is None:
+                    return np.zeros(len(self.views), dtype=np.int64)
+                np.minimum(found, column // amount, out=found)
+        if conflict(shape, shape):
+            np.minimum(found, 1, out=found)
+            inner = self.where.get(shape.digest)
+            if inner:
+                found[list(inner)] = 0
+        found[~mask] = 0
+        return np.maximum(found, 0, out=found)
+
+    def spread_out(self, capacity: Ints, count: int) -> list[tuple[int, int]]:
+        """Round robin of `count` pods over rows with this capacity: (row, pods), and move the pointer."""
+        order = self.order()
+        if not len(order) or count <= 0:
+            return []
+        start = self.pointer % len(order)
+        turned = np.concatenate([order[start:], order[:start]])
+        room = capacity[turned]
+        count = min(count, int(room.sum()))
+        if count <= 0:
+            return []
+        low, high = 0, int(room.max())
+        while low < high:  # the largest number of whole rounds
+            middle = (low + high + 1) // 2
+            if int(np.minimum(room, middle).sum()) <= count:
+                low = middle
+            else:
+                high = middle - 1
+        given = np.minimum(room, low)
+        rest = count - int(given.sum())
+        if rest:
+            more = np.flatnonzero(room > low)[:rest]
+            given[more] += 1
+            last = int(more[-1])
+        else:
+            last = int(np.flatnonzero(room >= low)[-1])
+        self.pointer = (start + last + 1) % len(order)
+        chosen = np.flatnonzero(given)
+        return [
+            (int(r), int(n)) for r, n in zip(turned[chosen].tolist(), given[chosen].tolist(), strict=True)
+        ]
+
+    def place(self, shape: PodShape, count: int) -> int:
+        """Place up to `count` pods of a shape; the number placed. Fork first if you may regret it."""
+        if count <= 0:
+            return 0
+        if not counted_alone(shape):
+            from tidewright.provisioning.pack.topology import place_one_by_one
+
+            return place_one_by_one(self, shape, count)
+        placed = 0
+        for row, pods in self.spread_out(self.capacity(shape), count):
+            self.put(shape, row, pods)
+            placed += pods
+        return placed
+
+    def pods(self) -> int:
+        return sum(sum(inner.values()) for inner in self.where.values())
+
+    def least_free(self, shape: PodShape) -> tuple[str, str]:
+        """The node that comes nearest to holding one pod, and the resource that is short there."""
+        rows = np.flatnonzero(self.mask(shape))
+        best: tuple[float, str, str] | None = None
+        for row in rows.tolist():
+            view = self.views[row]
+            if view is None:
+                continue
+            lacking = [
+                ((amount - int(self.free[name][row] if name in self.free else 0)) / amount, name)
+                for name, amount in sorted(shape.requests.items())
+                if amount > 0
+            ]
+            short = max(lacking, default=(0.0, PODS))
+            if best is None or (short[0], view.name) < best[:2]:
+                best = (short[0], view.name, short[1])
+        return ("", "") if best is None else (best[1], best[2])
