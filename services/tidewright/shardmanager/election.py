@@ -1,0 +1,55 @@
+"""Who leads: lock names and identities as the original's election uses them (section 1.11).
+
+Our own manager does not elect: its slots belong to one replica at a time by fenced commits. These
+names are needed to stay passive while an original manager still holds its lock, and to give the
+workers theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from tidewright.shardmanager.strategy import lock_name
+
+LOCK_KIND = "Lease"
+RELEASE_ON_CANCEL = False
+SAFE_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_LENGTH = 10
+
+
+class Election(msgspec.Struct, frozen=True, kw_only=True):
+    """The `propeller.leader-election` section. Durations in seconds."""
+
+    enabled: bool = False
+    namespace: str = ""
+    name: str = ""
+    lease_duration_s: float = 15.0
+    renew_deadline_s: float = 10.0
+    retry_period_s: float = 2.0
+
+    @property
+    def manager_lease(self) -> str:
+        """The manager's lock as `namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    def worker_leases(self, count: int) -> list[str]:
+        """The workers' locks: the name is overridden, the namespace is not."""
+        return [f"{self.namespace}/{lock_name(index)}" for index in range(count)]
+
+
+def identity(environment: Mapping[str, str], hostname: str, entropy: bytes) -> str:
+    """The identity that the original takes: the pod's name, else the host's with a random end.
+
+    `entropy` is at least ten random bytes, drawn by the caller.
+    """
+    if name := environment.get("POD_NAME"):
+        return name
+    suffix = "".join(SAFE_ALPHABET[byte % len(SAFE_ALPHABET)] for byte in entropy[:_SUFFIX_LENGTH])
+    return f"{hostname}_{suffix}"
+
+
+def native_identity(pod_name: str, pod_uid: str) -> str:
+    """Ours: with the incarnation, because a pod's name comes back and its uid does not (R1)."""
+    return f"{pod_name}_{pod_uid}"

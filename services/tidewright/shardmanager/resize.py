@@ -1,0 +1,103 @@
+"""What a change of the number of contiguous shards does, before it is done.
+
+effects    compat: keys that change their shard, and the ones that two pods own meanwhile (1.8)
+gates      gate mode: which old shards must be gone before a new one may open (3.5)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tidewright.sharding.keyspace import shard_ranges
+
+
+class ResizeEffects(msgspec.Struct, frozen=True, kw_only=True):
+    """A resize in compat mode.
+
+    Attributes:
+        changing: slots whose shard index changes, ascending.
+        new_indexes: shards whose names are free at once, so that their pods start in the first pass.
+        doubly_owned: slots of those shards, which old pods may still run.
+        minimal_moves: what any method has to move between balanced shards of these two counts.
+    """
+
+    changing: tuple[int, ...]
+    new_indexes: tuple[int, ...]
+    doubly_owned: tuple[int, ...]
+    deleted_in_first_pass: int
+    minimal_moves: int
+
+
+class Gate(msgspec.Struct, frozen=True, kw_only=True):
+    """A new shard's lock, held until the old owners of all its slots are proven gone."""
+
+    new_index: int
+    slots: tuple[int, int]
+    opens_after_old: tuple[int, ...]
+
+
+class Step(msgspec.Struct, frozen=True, kw_only=True):
+    """Stop one old shard; these new ones may then open."""
+
+    stop_old: int
+    then_open_new: tuple[int, ...]
+
+
+def effects(slots: int, before: int, after: int) -> ResizeEffects:
+    """What going from `before` to `after` contiguous shards does."""
+    old, new = owners(slots, before), owners(slots, after)
+    added = range(before, max(before, after))
+    return ResizeEffects(
+        changing=tuple(slot for slot in range(slots) if old[slot] != new[slot]),
+        new_indexes=tuple(added),
+        doubly_owned=tuple(slot for slot in range(slots) if new[slot] in added),
+        deleted_in_first_pass=before if before != after else 0,
+        minimal_moves=minimal_moves(slots, before, after),
+    )
+
+
+def owners(slots: int, count: int) -> list[int]:
+    """The shard index of each slot."""
+    return [index for index, part in enumerate(shard_ranges(slots, count)) for _ in part]
+
+
+def minimal_moves(slots: int, before: int, after: int) -> int:
+    """Slots that must move: whoever had most keeps most, and nobody keeps more than the new share."""
+    held = sorted(map(len, shard_ranges(slots, before)), reverse=True)
+    shares = sorted(map(len, shard_ranges(slots, after)), reverse=True)
+    return slots - sum(min(h, s) for h, s in zip(held, shares, strict=False))
+
+
+def gates(slots: int, before: int, after: int) -> list[Gate]:
+    """For each new shard the old ones that it waits for."""
+    old = owners(slots, before)
+    return [
+        Gate(
+            new_index=index,
+            slots=(part.start, part.stop),
+            opens_after_old=tuple(sorted({old[slot] for slot in part})),
+        )
+        for index, part in enumerate(shard_ranges(slots, after))
+    ]
+
+
+def feeds(gate_list: Sequence[Gate], before: int) -> list[tuple[int, ...]]:
+    """For each old shard the new ones that wait for it."""
+    return [
+        tuple(gate.new_index for gate in gate_list if old in gate.opens_after_old) for old in range(before)
+    ]
+
+
+def steps(gate_list: Sequence[Gate], before: int) -> list[Step]:
+    """The old shards in the order in which they are stopped, each with the new ones that open after it."""
+    return [
+        Step(
+            stop_old=old,
+            then_open_new=tuple(
+                gate.new_index for gate in gate_list if max(gate.opens_after_old, default=0) == old
+            ),
+        )
+        for old in range(before)
+    ]

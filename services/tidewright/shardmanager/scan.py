@@ -1,0 +1,264 @@
+"""One pass of the propeller manager over its pods (section 1.8), as a machine without an API.
+
+A pass asks for calls and is told how they came out, so the same rules run against a log of outcomes,
+against an API and against test vectors. Deletions are asked for one at a time and before any
+creation, because a failed deletion ends the pass; creations are asked for together, because a failed
+one holds up no other.
+
+    judge     which pods go, which names exist, how many run
+    Pass      template -> pods -> deletions -> creations -> done
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+from tidewright.shardmanager.config import ManagerConfig
+from tidewright.shardmanager.confighash import accepted_hashes
+from tidewright.shardmanager.pods import CONFIG_HASH, TEMPLATE_VERSION, create_error, wanted
+
+Verb = Literal["get", "list", "delete", "create"]
+
+
+class Fidelity(StrEnum):
+    """Where a pass follows the original to the letter and where it is kinder.
+
+    `REFERENCE` knows one hash and deletes every stale pod that carries the application's label.
+    `KIND` (what runs) accepts both historical hashes, and leaves pods alone that no manager made.
+    """
+
+    REFERENCE = "reference"
+    KIND = "kind"
+
+
+class SeenPod(msgspec.Struct, frozen=True, kw_only=True):
+    """A pod with the application's label, as a pass sees it."""
+
+    name: str
+    phase: str = "Pending"
+    annotations: dict[str, str] = {}
+    deleting: bool = False
+
+    @property
+    def made_by_a_manager(self) -> bool:
+        return TEMPLATE_VERSION in self.annotations and CONFIG_HASH in self.annotations
+
+
+class Call(msgspec.Struct, frozen=True, kw_only=True):
+    """One request of a pass. `name` is the selector of a list."""
+
+    verb: Verb
+    resource: str
+    namespace: str
+    name: str
+    index: int = -1
+
+
+class Judgement(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pass concludes from the list of pods.
+
+    Attributes:
+        stale: names to delete, in list order.
+        existing: expected names that are taken by a pod that stays.
+        running: of those, how many are in phase Running.
+        foreign: names of pods that no manager made, in list order (`KIND` only).
+    """
+
+    stale: tuple[str, ...]
+    existing: frozenset[str]
+    running: int
+    foreign: tuple[str, ...] = ()
+
+
+class Stage(StrEnum):
+    """What a pass waits for."""
+
+    TEMPLATE = "template"
+    PODS = "pods"
+    DELETING = "deleting"
+    CREATING = "creating"
+    DONE = "done"
+
+
+def is_stale(annotations: Mapping[str, str], template_version: str, hashes: Iterable[str]) -> bool:
+    """Whether a pod belongs to another template version or configuration. Nothing else is compared."""
+    return annotations.get(TEMPLATE_VERSION) != template_version or annotations.get(CONFIG_HASH) not in hashes
+
+
+def judge(
+    config: ManagerConfig,
+    template_version: str,
+    pods: Sequence[SeenPod],
+    fidelity: Fidelity = Fidelity.KIND,
+) -> Judgement:
+    """Sort the pods into those that go and those that stay."""
+    hashes = accepted_hashes(config.shard)
+    if fidelity is Fidelity.REFERENCE:
+        hashes = hashes[:1]
+    expected = frozenset(config.pod_names)
+    stale: list[str] = []
+    foreign: list[str] = []
+    existing: set[str] = set()
+    running = 0
+    for pod in pods:
+        if fidelity is Fidelity.KIND and not pod.made_by_a_manager:
+            foreign.append(pod.name)
+            if pod.name in expected:
+                existing.add(pod.name)  # its name is taken: a creation could only be refused
+        elif is_stale(pod.annotations, template_version, hashes) or pod.phase == "Failed":
+            stale.append(pod.name)
+        elif pod.name in expected:
+            existing.add(pod.name)
+            running += pod.phase == "Running"
+    return Judgement(
+        stale=tuple(stale), existing=frozenset(existing), running=running, foreign=tuple(foreign)
+    )
+
+
+class Pass(msgspec.Struct, kw_only=True):
+    """One pass under way.
+
+    Attributes:
+        template_version: of the template that this pass works with.
+        deletions: names still to delete, in order; the first one is asked for.
+        creations: indexes asked for and not answered.
+        running: the gauge; None when the judging step did not end.
+        errors: messages of failed creations by index.
+        error: the error that ended the pass, before any creation.
+    """
+
+    stage: Stage = Stage.TEMPLATE
+    template_version: str = ""
+    deletions: list[str] = []
+    creations: list[int] = []
+    existing: list[str] = []
+    foreign: list[str] = []
+    deleted: int = 0
+    created: int = 0
+    counted: int = 0
+    running: int | None = None
+    errors: dict[int, str] = {}
+    error: str = ""
+
+    @property
+    def done(self) -> bool:
+        return self.stage is Stage.DONE
+
+    @property
+    def outcome(self) -> str:
+        """The error of the pass, empty when there is none: creation errors each after a newline."""
+        return self.error or "".join("\n" + self.errors[index] for index in sorted(self.errors))
+
+    def calls(self, config: ManagerConfig, namespace: str) -> list[Call]:
+        """The requests that may be made now."""
+        match self.stage:
+            case Stage.TEMPLATE:
+                name, where = config.pod_template_name, config.pod_template_namespace
+                return [Call(verb="get", resource="podtemplates", namespace=where, name=name)]
+            case Stage.PODS:
+                selector = config.list_selector
+                return [Call(verb="list", resource="pods", namespace=namespace, name=selector)]
+            case Stage.DELETING:
+                name = self.deletions[0]
+                return [Call(verb="delete", resource="pods", namespace=namespace, name=name)]
+            case Stage.CREATING:
+                return [
+                    Call(
+                        verb="create",
+                        resource="pods",
+                        namespace=namespace,
+                        name=config.pod_name(index),
+                        index=index,
+                    )
+                    for index in self.creations
+                ]
+            case Stage.DONE:
+                return []
+
+    def template_read(self, version: str) -> None:
+        """The template is there, at this resourceVersion."""
+        self.template_version = version
+        self.stage = Stage.PODS
+
+    def template_missing(self, config: ManagerConfig, error: str) -> None:
+        """Nothing is repaired without a template; what runs keeps running."""
+        self._end(
+            f"failed to retrieve pod template '{config.pod_template_name}' "
+            f"from namespace '{config.pod_template_namespace}' [{error}]"
+        )
+
+    def list_failed(self, error: str) -> None:
+        self._end(error)
+
+    def listed(
+        self, config: ManagerConfig, pods: Sequence[SeenPod], fidelity: Fidelity = Fidelity.KIND
+    ) -> None:
+        """Judge the pods."""
+        judgement = judge(config, self.template_version, pods, fidelity)
+        self.deletions = list(judgement.stale)
+        self.existing = sorted(judgement.existing)
+        self.foreign = list(judgement.foreign)
+        self.counted = judgement.running
+        self._after_deletion(config)
+
+    def deletion_answered(self, config: ManagerConfig, error: str = "") -> None:
+        """How the deletion that was asked for came out. An error ends the pass."""
+        if error:
+            self._end(error)
+            return
+        self.deletions = self.deletions[1:]
+        self.deleted += 1
+        self._after_deletion(config)
+
+    def creation_answered(self, config: ManagerConfig, index: int, error: str = "") -> None:
+        """How one creation came out; an error is remembered and holds up no other."""
+        self._answered(index, create_error(config.pod_name(index), error) if error else "")
+
+    def creation_impossible(self, index: int, message: str) -> None:
+        """The pod could not even be made from the template; the message stands as it is."""
+        self._answered(index, message)
+
+    def _answered(self, index: int, message: str) -> None:
+        self.creations = [i for i in self.creations if i != index]
+        if message:
+            self.errors[index] = message
+        else:
+            self.created += 1
+        if not self.creations:
+            self.stage = Stage.DONE
+
+    def _after_deletion(self, config: ManagerConfig) -> None:
+        if self.deletions:
+            self.stage = Stage.DELETING
+            return
+        self.running = self.counted
+        names = config.pod_names
+        self.creations = [index for index, name in enumerate(names) if name not in self.existing]
+        self.stage = Stage.CREATING if self.creations else Stage.DONE
+
+    def _end(self, error: str) -> None:
+        self.error = error
+        self.deletions = []
+        self.stage = Stage.DONE
+
+
+def annotations_wanted(config: ManagerConfig, template_version: str) -> dict[str, str]:
+    """The annotations that a pod of this pass carries."""
+    return wanted(template_version, accepted_hashes(config.shard)[0])
+
+
+def other_generation(config: ManagerConfig, pods: Sequence[SeenPod], template_version: str) -> str:
+    """Why a second manager stays passive, empty when it need not: the fleet is of another configuration."""
+    hashes = accepted_hashes(config.shard)
+    others = [
+        pod
+        for pod in pods
+        if pod.made_by_a_manager
+        and pod.annotations[TEMPLATE_VERSION] == template_version
+        and pod.annotations[CONFIG_HASH] not in hashes
+    ]
+    return "a second manager with another configuration generation stays passive" if others else ""
