@@ -26,6 +26,10 @@ class Unknown(msgspec.Struct, frozen=True, kw_only=True):
     at: float
 
 
+class _Named(msgspec.Struct):
+    type: str
+
+
 class NotAnEvent(ValueError):
     """The bytes are no event: not JSON, without a type, or with a field of the wrong type."""
 
@@ -52,6 +56,7 @@ BY_NAME: dict[str, type[Event]] = {name: t for t in ALL if (name := wire_name(t)
 
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Union[ALL])
 _unknown = msgspec.json.Decoder(Unknown)
+_named = msgspec.json.Decoder(_Named)
 _encoder = msgspec.json.Encoder(order="deterministic")
 
 
@@ -70,12 +75,12 @@ def decode(body: bytes) -> Event | Unknown:
         return _decoder.decode(body)
     except msgspec.ValidationError as error:
         try:
-            unknown = _unknown.decode(body)
+            named = _named.decode(body).type
+            if named not in BY_NAME:
+                return _unknown.decode(body)
         except msgspec.MsgspecError:
             raise NotAnEvent(f"not an event: {error}") from error
-        if unknown.type in BY_NAME:
-            raise NotAnEvent(f"not a {unknown.type}: {error}") from error
-        return unknown
+        raise NotAnEvent(f"not a {named}: {error}") from error
     except msgspec.DecodeError as error:
         raise NotAnEvent(f"not an event: {error}") from error
 

@@ -60,8 +60,12 @@ def parse_headers(raw: bytes) -> dict[str, str]:
 class Reader:
     """Records of one set of filters. Use as an async context manager, or call `close`."""
 
-    def __init__(self, log: Log, filters: tuple[str, ...], after: int, *, last_only: bool = False) -> None:
+    def __init__(
+        self, log: Log, filters: tuple[str, ...], after: int, *, last_only: bool = False, stream: str = ""
+    ) -> None:
+        """`stream` is the log's own unless another one (the membership bucket's) is named."""
         self._log = log
+        self._stream = stream or log.stream
         self._filters = filters
         self._last_only = last_only
         self._arrived: deque[Record] = deque()
@@ -166,7 +170,7 @@ class Reader:
         else:
             config["filter_subjects"] = list(self._filters)
         answer = await self._log.api(
-            f"CONSUMER.CREATE.{self._log.stream}", {"stream_name": self._log.stream, "config": config}
+            f"CONSUMER.CREATE.{self._stream}", {"stream_name": self._stream, "config": config}
         )
         self.pending = int(answer["num_pending"])
         self._consumer = answer["name"]
@@ -188,7 +192,7 @@ class Reader:
         self._credit += batch
         try:
             await self._log.client.publish(
-                f"$JS.API.CONSUMER.MSG.NEXT.{self._log.stream}.{self._consumer}",
+                f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}",
                 body.encode(),
                 reply=self._subscription.subject,
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 from tidewright.events import registry
-from tidewright.events.timers import TimerFired
+from tidewright.events.base import Timer
 from tidewright.log.connection import Message
 from tidewright.log.subjects import Slot, Subjects
 
@@ -26,13 +26,13 @@ def rfc3339(wall: float) -> str:
 
 
 def set_message(
-    subjects: Subjects, slot: Slot, service: str, key: str, due: float, wall: float, headers: dict[str, str]
+    subjects: Subjects, slot: Slot, service: str, timer: Timer, wall: float, headers: dict[str, str]
 ) -> Message:
-    """The message that has `TimerFired(at=due)` published at wall time `wall` (seconds)."""
+    """The message that has `timer` published at wall time `wall` (seconds)."""
     return Message(
-        subjects.schedule(slot, service, key),
-        registry.encode(TimerFired(at=due, key=key)),
-        headers | {SCHEDULE: f"@at {rfc3339(wall)}", TARGET: subjects.timer(slot, service, key)},
+        subjects.schedule(slot, service, timer.key),
+        registry.encode(timer),
+        headers | {SCHEDULE: f"@at {rfc3339(wall)}", TARGET: subjects.timer(slot, service, timer.key)},
     )
 
 

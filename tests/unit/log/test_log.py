@@ -104,7 +104,7 @@ async def test_a_timer_fires_is_replaced_and_is_cancelled(log: Log) -> None:
     names, slot = log.subjects, Slot("2")
 
     def at(key: str, due: float) -> Message:
-        return timers.set_message(names, slot, "autoscaler", key, due, due, {})
+        return timers.set_message(names, slot, "autoscaler", TimerFired(at=due, key=key), due, {})
 
     now = time.time()
     await log.commit([at("kept", now + 60), at("gone", now + 0.2), at("moved", now + 3600)])

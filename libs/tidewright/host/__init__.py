@@ -1,0 +1,12 @@
+"""What every service runs in. A service brings a decider (two pure functions); the rest is here.
+
+decider     the contract between a decider and whatever drives it
+fold        the defined fold order: one slot's state, its digests, its timers (pure)
+restore     a slot's fold rebuilt from recorded messages (pure)
+plan        decisions and checkpoints as messages (pure)
+membership  who is alive, and which slots are whose
+commit      grouped atomic commits, and what a refusal means
+host        the loop: claim, restore, read, fold, commit, hand over
+health      probes and metrics over HTTP
+process     one OS process: logging, signals, exit codes
+"""

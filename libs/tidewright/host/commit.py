@@ -1,0 +1,209 @@
+"""Grouped atomic commits, and what a refusal means.
+
+A refusal is not proof of another owner: the retry of a commit whose answer was lost is refused too.
+So after a time-out or a conflict the last checkpoint of each slot is read: mine and this commit:
+done; another incarnation's: the slot is lost; neither: the same batch again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic
+
+import stamina
+import structlog
+
+from tidewright.host import plan
+from tidewright.host.decider import State
+from tidewright.host.fold import Fold
+from tidewright.host.health import Health
+from tidewright.log import checkpoint as checkpoints
+from tidewright.log import errors
+from tidewright.log.checkpoint import Checkpoint
+from tidewright.log.connection import MAX_BATCH, Log, Message
+from tidewright.log.envelope import Writer
+from tidewright.log.subjects import Slot
+
+STORE_FULL_PAUSE_S = 1.0
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass
+class Owned(Generic[State]):
+    """A slot that this process decides for.
+
+    Attributes:
+        epoch: of our claim.
+        checkpoint_seq: sequence of the slot's last checkpoint, which must be ours.
+        read: sequence up to which the slot's inputs have been taken.
+        pending: decisions that are not committed yet, as messages.
+        schedules: by timer key, the schedule (or its cancellation) that they ask for last.
+        dirty: events folded since the last commit.
+        halted: why the slot stopped, empty while it goes on.
+    """
+
+    fold: Fold[State]
+    epoch: int
+    checkpoint_seq: int
+    read: int
+    pending: list[Message] = field(default_factory=list)
+    schedules: dict[str, Message] = field(default_factory=dict)
+    dirty: int = 0
+    halted: str = ""
+    committed_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def slot(self) -> Slot:
+        return self.fold.slot
+
+    @property
+    def size(self) -> int:
+        """Messages that its next commit takes, the checkpoint not counted."""
+        return len(self.pending) + len(self.schedules)
+
+    def clear(self) -> None:
+        """Nothing is pending any more."""
+        self.pending.clear()
+        self.schedules.clear()
+        self.dirty = 0
+
+
+@dataclass
+class Committer:
+    """Commits for one process. One batch is in flight at a time."""
+
+    log: Log
+    writer: Writer
+    health: Health
+    count: int = 0
+
+    async def commit(self, slots: Iterable[Owned[State]]) -> list[Slot]:
+        """Commit what these slots have pending; returns the slots that turned out to be another's.
+
+        Waits out an unreachable or full log; gives up only when cancelled.
+        """
+        lost: list[Slot] = []
+        for batch in _batches([s for s in slots if s.pending or s.dirty]):
+            lost += await self._commit_batch(batch)
+        return lost
+
+    async def claim(self, fold: Fold[State], last: Checkpoint | None, last_seq: int) -> Owned[State]:
+        """Make a slot ours: its next checkpoint, with the epoch after the last one's.
+
+        Raises:
+            Conflict: somebody wrote a checkpoint after `last`.
+            LogUnavailable: no answer; whether the claim holds is seen in the log.
+        """
+        self.count += 1
+        epoch = last.epoch + 1 if last else 1
+        position = last.position if last else 0
+        checkpoint = plan.checkpoint_of(
+            fold, position=position, epoch=epoch, incarnation=self.writer.incarnation, commit=self.count
+        )  # fmt: skip
+        message = plan.checkpoint_message(self.log.subjects, fold.slot, self.writer, checkpoint, last_seq)
+        committed = await self.log.commit([message])
+        return Owned(fold, epoch, committed.last_seq, position)
+
+    async def _commit_batch(self, batch: list[Owned[State]]) -> list[Slot]:
+        lost: list[Slot] = []
+        self.count += 1
+        while batch:
+            messages, places = self._messages(batch)
+            started = time.monotonic()
+            try:
+                committed = await self.log.commit(messages)
+            except errors.StoreFull as error:
+                self._count("full")
+                self.health.not_ready = str(error)
+                logger.error(
+                    "store full, waiting", error=str(error), do="enlarge the store; nothing is lost meanwhile"
+                )
+                await asyncio.sleep(STORE_FULL_PAUSE_S)
+                continue
+            except (errors.Conflict, errors.LogUnavailable) as error:
+                self._count("unclear")
+                logger.info(
+                    "commit unclear, looking at the checkpoints", reason=error.reason, error=str(error)
+                )
+                done, gone = await self._what_became_of(batch)
+                lost += gone
+                if not done:
+                    remaining = [s for s in batch if s.slot not in gone]
+                    if len(remaining) < len(batch):
+                        self.count += 1  # another batch, not the same one again
+                    batch = remaining
+                    continue
+            else:
+                self._count("done")
+                self.health.metrics.commit_seconds.observe(time.monotonic() - started)
+                for owned, place in zip(batch, places, strict=True):
+                    owned.checkpoint_seq = committed.seq_of(place)
+            for owned in batch:
+                owned.clear()
+                owned.committed_at = time.monotonic()
+            return lost
+        return lost
+
+    def _messages(self, batch: Sequence[Owned[State]]) -> tuple[list[Message], list[int]]:
+        """The batch, and the place of each slot's checkpoint in it."""
+        messages: list[Message] = []
+        places: list[int] = []
+        for owned in batch:
+            messages += owned.pending
+            messages += owned.schedules.values()
+            places.append(len(messages))
+            checkpoint = plan.checkpoint_of(
+                owned.fold, position=owned.read, epoch=owned.epoch, incarnation=self.writer.incarnation, commit=self.count
+            )  # fmt: skip
+            messages.append(
+                plan.checkpoint_message(
+                    self.log.subjects, owned.slot, self.writer, checkpoint, owned.checkpoint_seq
+                )
+            )
+        return messages, places
+
+    async def _what_became_of(self, batch: Sequence[Owned[State]]) -> tuple[bool, list[Slot]]:
+        """Whether the batch was stored after all, and which of its slots are another's now."""
+        gone: list[Slot] = []
+        done = False
+        for owned in batch:
+            async for attempt in stamina.retry_context(
+                on=errors.LogUnavailable, attempts=None, timeout=None, wait_max=2.0
+            ):
+                with attempt:
+                    record = await self.log.last(
+                        self.log.subjects.checkpoint(owned.slot, self.writer.service)
+                    )
+            if record is None or record.seq == owned.checkpoint_seq:
+                continue
+            found = checkpoints.decode(record.body)
+            if found.incarnation == self.writer.incarnation and found.commit == self.count:
+                owned.checkpoint_seq = record.seq
+                done = True
+            else:
+                logger.warning(
+                    "slot is another's now", slot=owned.slot, epoch=found.epoch, incarnation=found.incarnation
+                )
+                gone.append(owned.slot)
+        return done, gone
+
+    def _count(self, result: str) -> None:
+        self.health.metrics.commits.labels(result).inc()
+
+
+def _batches(slots: Sequence[Owned[State]]) -> list[list[Owned[State]]]:
+    """Slots together while their messages fit into one atomic batch; a slot is never split."""
+    batches: list[list[Owned[State]]] = []
+    room = 0
+    for owned in slots:
+        size = owned.size + 1
+        if size > room:
+            batches.append([])
+            room = MAX_BATCH
+        batches[-1].append(owned)
+        room -= size
+    return batches

@@ -1,0 +1,121 @@
+"""The defined fold order, for one service in one slot. Pure: no clock, no I/O.
+
+For each event in stream order: `evolve`, then `decide`, then `evolve` for each decision that it
+gave, before the next event. Host, verify, replay and backtest all go through here, so there is one
+order and one place that knows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic
+
+from tidewright.events import registry
+from tidewright.events.base import Decision, Event, Fact
+from tidewright.events.decisions import CancelTimer, SetTimer
+from tidewright.events.timers import TimerFired, TimerStepped
+from tidewright.host.decider import Decider, State
+from tidewright.log.checkpoint import digest_of, rolled
+from tidewright.log.subjects import Slot
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """A decision and its body as it is stored."""
+
+    decision: Decision
+    body: bytes
+
+
+def decision_id(service: str, slot: Slot, cause: int, n: int) -> str:
+    """The id of the n-th decision that the event at sequence `cause` gave: the same at every recomputation."""
+    return f"{service}.{slot}.{cause}.{n}"
+
+
+def cause_of(identity: str) -> tuple[int, int]:
+    """Sequence of the cause, and n, of a decision's id.
+
+    Raises:
+        ValueError: not an id of a decision.
+    """
+    _, cause, n = identity.rsplit(".", 2)
+    return int(cause), int(n)
+
+
+class Fold(Generic[State]):
+    """The state of one slot, and what is needed to go on from it.
+
+    Attributes:
+        at: greatest log time folded so far: the fold's "now", seconds.
+        position: sequence up to which everything of the slot is folded.
+        folded: events folded.
+        digest: rolling digest over (sequence, body) of these.
+        chain: digest of the last decision.
+        timers: key to due time of the timers that are set.
+    """
+
+    def __init__(self, decider: Decider[State], slot: Slot) -> None:
+        self.decider = decider
+        self.slot = slot
+        self.state = decider.initial(None)
+        self.at = 0.0
+        self.position = 0
+        self.folded = 0
+        self.digest = b""
+        self.chain = ""
+        self.timers: dict[str, float] = {}
+
+    def step(self, seq: int, body: bytes, event: Event | registry.Unknown) -> list[Decided]:
+        """Fold one event, and decide."""
+        taken = self._enter(seq, body, event)
+        if taken is None:
+            return []
+        self.state = self.decider.evolve(self.state, taken)
+        if isinstance(taken, Fact) and taken.refresh:
+            return []
+        decided: list[Decided] = []
+        for n, decision in enumerate(self.decider.decide(self.state, taken)):
+            registry.stamped(
+                decision, decision_id=decision_id(self.decider.service, self.slot, seq, n), prev=self.chain
+            )
+            stored = registry.encode(decision)
+            self.chain = digest_of(stored)
+            self._follow(decision)
+            decided.append(Decided(decision, stored))
+        return decided
+
+    def replay(self, seq: int, body: bytes, event: Event | registry.Unknown, recorded: list[Decided]) -> None:
+        """Fold one event and the decisions that were recorded for it, without deciding."""
+        taken = self._enter(seq, body, event)
+        if taken is not None:
+            self.state = self.decider.evolve(self.state, taken)
+        for decided in recorded:
+            self.replay_decision(decided)
+
+    def replay_decision(self, decided: Decided) -> None:
+        """Fold one recorded decision."""
+        self.chain = digest_of(decided.body)
+        self._follow(decided.decision)
+
+    def _enter(self, seq: int, body: bytes, event: Event | registry.Unknown) -> Event | None:
+        """Count the event in; None when it is not for the decider."""
+        self.position = seq
+        self.folded += 1
+        self.digest = rolled(self.digest, seq, body)
+        self.at = max(self.at, event.at)
+        if isinstance(event, registry.Unknown | TimerStepped):
+            return None
+        if isinstance(event, TimerFired):
+            # A timer that was replaced or cancelled may have fired all the same.
+            if self.timers.get(event.key) != event.at:
+                return None
+            del self.timers[event.key]
+        return event
+
+    def _follow(self, decision: Decision) -> None:
+        match decision:
+            case SetTimer(key=key, due=due):
+                self.timers[key] = due
+            case CancelTimer(key=key):
+                self.timers.pop(key, None)
+        self.state = self.decider.evolve(self.state, decision)

@@ -1,0 +1,115 @@
+"""Probes and metrics over HTTP.
+
+Ready: the bus is connected and the fold has caught up; a standby is ready too. Live: the loop
+turned within its budget; ticks count, so quiet is not dead.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+from aiohttp import web
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.aiohttp import make_aiohttp_handler
+
+from tidewright.events.version import __version__
+
+LOOP_BUDGET_S = 30.0
+STARTUP_S = 120.0
+
+
+class Metrics:
+    """A process's metrics: names, help and units in one place. States are labels."""
+
+    def __init__(self, service: str) -> None:
+        self.registry = CollectorRegistry()
+        r = self.registry
+        Gauge(
+            "tidewright_build_info", "1; the labels say what runs.", ["version", "service"], registry=r
+        ).labels(__version__, service).set(1)
+        self.folded = Counter("tidewright_events_folded_total", "Events folded.", registry=r)
+        self.decisions = Counter(
+            "tidewright_decisions_total", "Decisions committed, by type.", ["type"], registry=r
+        )
+        self.commits = Counter(
+            "tidewright_commits_total", "Atomic commits, by result.", ["result"], registry=r
+        )
+        self.commit_seconds = Histogram(
+            "tidewright_commit_seconds", "Time from a commit's first byte to its answer.", registry=r
+        )
+        self.lag = Gauge(
+            "tidewright_fold_lag_events", "Events on the log that are not folded yet.", registry=r
+        )
+        self.slots = Gauge("tidewright_slots_owned", "Slots that this replica decides for.", registry=r)
+        self.halted = Gauge(
+            "tidewright_slots_halted",
+            "Slots stopped by bytes that do not decode, or by a defect.",
+            registry=r,
+        )
+        self.last_event = Gauge(
+            "tidewright_last_event_timestamp_seconds", "Log time of the last event folded.", registry=r
+        )
+        self.forged = Counter(
+            "tidewright_forged_schedules_total",
+            "Messages dropped because a schedule published them elsewhere.",
+            registry=r,
+        )
+        self.errors = Counter("tidewright_errors_total", "Errors, by reason.", ["reason"], registry=r)
+
+
+@dataclass
+class Health:
+    """What the probes answer. A service sets `not_ready` to why it is not, and calls `tick`."""
+
+    service: str
+    not_ready: str = "starting"
+    metrics: Metrics = field(init=False)
+    port: int = 0
+    _ticked: float = field(default_factory=lambda: time.monotonic() + STARTUP_S)
+    _runner: web.AppRunner | None = None
+
+    def __post_init__(self) -> None:
+        self.metrics = Metrics(self.service)
+
+    def tick(self) -> None:
+        """The loop turned."""
+        self._ticked = time.monotonic()
+
+    @property
+    def stuck_s(self) -> float:
+        """Seconds since the loop last turned."""
+        return max(0.0, time.monotonic() - self._ticked)
+
+    def application(self) -> web.Application:
+        """`/livez`, `/readyz`, `/metrics`."""
+        app = web.Application()
+        app.router.add_get("/livez", self._live)
+        app.router.add_get("/readyz", self._ready)
+        app.router.add_get("/metrics", make_aiohttp_handler(registry=self.metrics.registry))
+        return app
+
+    async def start(self, host: str, port: int) -> None:
+        """Serve; port 0 takes a free one, which `port` then names."""
+        self._runner = web.AppRunner(self.application(), access_log=None)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Stop serving."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def _live(self, _: web.Request) -> web.Response:
+        if self.stuck_s > LOOP_BUDGET_S:
+            return web.Response(status=503, text=f"the loop has not turned for {self.stuck_s:.0f} s\n")
+        return web.Response(text="ok\n")
+
+    async def _ready(self, _: web.Request) -> web.Response:
+        return (
+            web.Response(status=503, text=f"{self.not_ready}\n")
+            if self.not_ready
+            else web.Response(text="ok\n")
+        )

@@ -1,0 +1,396 @@
+"""The loop that every decider runs in: claim, restore, read, fold, commit, hand over.
+
+One reader serves all slots of the process. A newly won slot is restored by a reader of its own
+while the others go on, is claimed, and then joins. A slot whose bytes do not decode, or whose
+decider fails, stops and says so; the others go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import Generic
+
+import structlog
+
+from tidewright.events import registry
+from tidewright.events.base import Decision, Event
+from tidewright.events.config import ClockSet
+from tidewright.host import plan
+from tidewright.host.commit import Committer, Owned
+from tidewright.host.decider import Decider, State
+from tidewright.host.fold import Fold
+from tidewright.host.health import Health
+from tidewright.host.inputs import Inputs, Partition, Role
+from tidewright.host.membership import Membership, shares
+from tidewright.host.restore import Restore
+from tidewright.log import checkpoint as checkpoints
+from tidewright.log import errors
+from tidewright.log.checkpoint import Checkpoint
+from tidewright.log.clock import Clock
+from tidewright.log.connection import MAX_BATCH, Log
+from tidewright.log.envelope import Writer
+from tidewright.log.reader import Reader, Record
+from tidewright.log.subjects import Slot
+
+FETCH = 500
+"""Records per fetch; a commit covers what one fetch brought."""
+FETCH_WAIT_S = 0.25
+COMMIT_AFTER_EVENTS = 2000
+COMMIT_AFTER_S = 1.0
+"""A fold without decisions is not committed at once: folding it again gives the same."""
+COMMIT_PENDING = MAX_BATCH // 2
+"""Messages pending, over all slots, that are not let grow further within a fetch."""
+OUTAGE_PAUSE_S = 0.2
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a host runs.
+
+    Attributes:
+        partition: one state per slot, or one for the whole cluster.
+        follows: other services whose decisions are inputs.
+        renew_s: a slot's checkpoint is written anew at least this often, so that retention does
+            not age it out; a third of the log's max age. None: never.
+    """
+
+    partition: Partition = "slots"
+    follows: frozenset[str] = frozenset()
+    renew_s: float | None = None
+
+
+@dataclass
+class _Arrival(Generic[State]):
+    """Slots on their way in: restored from the log up to their last checkpoints, not claimed yet."""
+
+    reader: Reader
+    restores: dict[Slot, Restore[State]]
+    last: dict[Slot, tuple[Checkpoint, int]] = field(default_factory=dict)
+    broken: dict[Slot, str] = field(default_factory=dict)
+
+
+class Host(Generic[State]):
+    """Runs one decider on one log."""
+
+    def __init__(
+        self,
+        decider: Decider[State],
+        log: Log,
+        membership: Membership,
+        health: Health,
+        *,
+        writer: Writer,
+        clock: Clock | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        self.decider = decider
+        self.log = log
+        self.health = health
+        self.writer = writer
+        self.clock = clock or Clock()
+        self.settings = settings or Settings()
+        self.inputs = Inputs(
+            decider.service,
+            decider.kinds,
+            log.subjects,
+            log.slots,
+            self.settings.partition,
+            self.settings.follows,
+        )
+        self.owned: dict[Slot, Owned[State]] = {}
+        self._membership = membership
+        self._committer = Committer(log, writer, health)
+        self._reader: Reader | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Decide until `stop` is set; then commit, and hand the slots over."""
+        await self._follow_clock()
+        await self._membership.join()
+        arriving: asyncio.Task[_Arrival[State]] | None = None
+        try:
+            while not stop.is_set():
+                self.health.tick()
+                try:
+                    arriving = await self._settle(arriving)
+                    if self.owned:
+                        await self._turn()
+                    else:
+                        await self._idle(stop, arriving)
+                except errors.LogUnavailable as error:
+                    self.health.not_ready = str(error)
+                    self.health.metrics.errors.labels(error.reason).inc()
+                    logger.warning("log unavailable, going on when it is back", error=str(error))
+                    await asyncio.sleep(OUTAGE_PAUSE_S)
+            await self._commit(self.owned.values())
+        finally:
+            if arriving is not None:
+                arriving.cancel()  # its consumer is forgotten by the server after a while
+            await self._drop_reader()
+            await self._membership.leave()
+
+    # -- which slots ---------------------------------------------------------------------------
+
+    async def _settle(
+        self, arriving: asyncio.Task[_Arrival[State]] | None
+    ) -> asyncio.Task[_Arrival[State]] | None:
+        """Give up what is another's by membership, restore what is ours, claim what is restored."""
+        self._membership.changed.clear()
+        wanted = shares(self.writer.incarnation, self._membership.members, self.inputs.every)
+        leaving = [o for slot, o in self.owned.items() if slot not in wanted]
+        if leaving:
+            await self._commit(leaving)
+            await self._release([o.slot for o in leaving])
+        if arriving is not None and arriving.done():
+            arriving = await self._claim(arriving.result(), wanted)
+        missing = wanted - self.owned.keys()
+        if missing and arriving is None:
+            slots = sorted(missing, key=str)
+            reader = self.log.reader(self.inputs.filters(slots, recorded=True))
+            arrival = _Arrival(reader, {slot: Restore(Fold(self.decider, slot)) for slot in slots})
+            arriving = asyncio.create_task(self._advance(arrival))
+        return arriving
+
+    async def _advance(self, arrival: _Arrival[State]) -> _Arrival[State]:
+        """Fold up to the last checkpoint of each arriving slot; the slots already owned go on meanwhile.
+
+        What lies behind a slot's last checkpoint is not decided yet, and comes by once more later.
+        """
+        while True:
+            try:
+                goal = 0
+                for slot in arrival.restores:
+                    record = await self.log.last(self.log.subjects.checkpoint(slot, self.decider.service))
+                    goal = max(goal, record.seq if record else 0)
+                while arrival.reader.received < goal:
+                    for record in await arrival.reader.fetch(FETCH, timeout_s=FETCH_WAIT_S):
+                        self._restore_record(arrival, record)
+                    await asyncio.sleep(0)
+                return arrival
+            except errors.LogUnavailable as error:
+                logger.warning("restoring waits for the log", error=str(error))
+                await asyncio.sleep(OUTAGE_PAUSE_S)
+
+    async def _claim(
+        self, arrival: _Arrival[State], wanted: Collection[Slot]
+    ) -> asyncio.Task[_Arrival[State]] | None:
+        """Claim what is restored; what its owner has advanced meanwhile is restored further."""
+        claimed: list[Owned[State]] = []
+        for slot in list(arrival.restores):
+            last, last_seq = arrival.last.get(slot, (None, 0))
+            if slot in wanted:
+                try:
+                    owned = await self._committer.claim(arrival.restores[slot].fold, last, last_seq)
+                except errors.Conflict:
+                    logger.info("slot advanced by its owner while it was restored, reading on", slot=slot)
+                    continue
+                owned.halted = arrival.broken.get(slot, "")
+                self.owned[slot] = owned
+                claimed.append(owned)
+            del arrival.restores[slot]
+        if claimed:
+            logger.info(
+                "slots claimed", slots=[o.slot for o in claimed], position=min(o.read for o in claimed)
+            )
+            await self._rearranged()
+        if arrival.restores:
+            return asyncio.create_task(self._advance(arrival))
+        await arrival.reader.close()
+        return None
+
+    async def _release(self, slots: Sequence[Slot]) -> None:
+        for slot in slots:
+            self.owned.pop(slot, None)
+        if slots:
+            logger.info("slots released", slots=list(slots))
+            await self._rearranged()
+
+    async def _rearranged(self) -> None:
+        """The set of slots is another: the reader's filters follow at the next turn."""
+        await self._drop_reader()
+        self.health.metrics.slots.set(len(self.owned))
+        self.health.metrics.halted.set(sum(bool(o.halted) for o in self.owned.values()))
+
+    async def _drop_reader(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            await reader.close()
+
+    async def _idle(self, stop: asyncio.Event, arriving: asyncio.Task[_Arrival[State]] | None) -> None:
+        """Nothing owned: wait for membership, for slots to arrive, or for the end."""
+        if arriving is None:
+            self.health.not_ready = ""  # a standby is ready too
+        waits = [asyncio.ensure_future(self._membership.changed.wait()), asyncio.ensure_future(stop.wait())]
+        await asyncio.wait(
+            [*waits, *([arriving] if arriving else [])], timeout=1.0, return_when=asyncio.FIRST_COMPLETED
+        )
+        for wait in waits:
+            wait.cancel()
+
+    # -- folding -------------------------------------------------------------------------------
+
+    async def _turn(self) -> None:
+        """One fetch, folded and committed."""
+        if self._reader is None:
+            after = min(o.read for o in self.owned.values())
+            self._reader = self.log.reader(self.inputs.filters(self.owned, recorded=False), after=after)
+        reader = self._reader
+        records = await reader.fetch(FETCH, timeout_s=FETCH_WAIT_S)
+        for record in records:
+            if self._take(record):
+                await self._reschedule()
+            if sum(o.size for o in self.owned.values()) >= COMMIT_PENDING:
+                await self._commit(self.owned.values())
+        for owned in self.owned.values():
+            owned.read = max(owned.read, reader.position)
+        self._observe(reader, len(records))
+        now = time.monotonic()
+        due = sum(o.dirty for o in self.owned.values()) >= COMMIT_AFTER_EVENTS
+        for owned in self.owned.values():
+            age = now - owned.committed_at
+            due = due or bool(owned.pending) or (owned.dirty > 0 and age > COMMIT_AFTER_S)
+            if self.settings.renew_s is not None and age > self.settings.renew_s:
+                owned.dirty += 1
+                due = True
+        if due:
+            await self._commit(self.owned.values())
+
+    def _observe(self, reader: Reader, count: int) -> None:
+        metrics = self.health.metrics
+        metrics.folded.inc(count)
+        metrics.lag.set(reader.pending or 0)
+        if reader.forged:
+            metrics.forged.inc(reader.forged)
+            reader.forged = 0
+        if self.owned:
+            metrics.last_event.set(max(o.fold.at for o in self.owned.values()))
+        halted = [f"slot {o.slot}: {o.halted}" for o in self.owned.values() if o.halted]
+        behind = (reader.pending or 0) > FETCH
+        self.health.not_ready = "; ".join(halted) or ("catching up with the log" if behind else "")
+
+    def _take(self, record: Record) -> bool:
+        """Fold one record into the slots that it belongs to; True when the clock was set."""
+        try:
+            event: Event | registry.Unknown | None = registry.decode(record.body)
+            problem = ""
+        except registry.NotAnEvent as error:
+            event, problem = None, str(error)
+        slot = self.inputs.slot(record.subject)
+        targets = list(self.owned.values()) if slot is None else [o] if (o := self.owned.get(slot)) else []
+        for owned in targets:
+            if record.seq <= owned.read or owned.halted:
+                continue
+            if event is None:
+                self._halt(owned, record, problem)
+            elif self.inputs.concerns(event):
+                self._decide(owned, record, event)
+            owned.read = max(owned.read, record.seq)
+        if isinstance(event, ClockSet):
+            self.clock.set(event)
+            return True
+        return False
+
+    def _decide(self, owned: Owned[State], record: Record, event: Event | registry.Unknown) -> None:
+        """Fold one event into one slot, and queue what was decided."""
+        try:
+            decided = owned.fold.step(record.seq, record.body, event)
+        except Exception as error:  # a defect of one decider must not stop the other slots
+            logger.exception(
+                "decider failed", slot=owned.slot, seq=record.seq, event_type=type(event).__name__
+            )
+            self._halt(
+                owned, record, f"the decider failed on event {record.seq}: {type(error).__name__}: {error}"
+            )
+            return
+        owned.dirty += 1
+        for one in decided:
+            planned = plan.planned(
+                self.log.subjects,
+                owned.slot,
+                self.writer,
+                one,
+                cause_seq=record.seq,
+                cause=record.headers,
+                wall_of=self.clock.wall_of,
+                step_until=self._step_until(),
+            )
+            owned.pending.append(planned.message)
+            if planned.schedule is not None:
+                owned.schedules[planned.key] = planned.schedule
+            self.health.metrics.decisions.labels(type(one.decision).__name__).inc()
+
+    def _halt(self, owned: Owned[State], record: Record, problem: str) -> None:
+        """Stop one slot before the record that it cannot take. Nothing undecided of it is committed."""
+        owned.halted = problem
+        owned.clear()
+        self.health.metrics.halted.inc()
+        self.health.metrics.errors.labels("Halted").inc()
+        logger.error(
+            "slot stopped, the others go on", slot=owned.slot, seq=record.seq, subject=record.subject, error=problem,
+            do="inspect the message; the slot goes on after a restart with a version that understands it",
+        )  # fmt: skip
+
+    def _restore_record(self, arrival: _Arrival[State], record: Record) -> None:
+        """Hand one record of the log to the slots being restored."""
+        role, slot = self.inputs.role(record.subject), self.inputs.slot(record.subject)
+        names = arrival.restores.keys() if slot is None else {slot} & arrival.restores.keys()
+        try:
+            if role is Role.CHECKPOINT:
+                for name in names:
+                    found = checkpoints.decode(record.body)
+                    if not arrival.restores[name].checkpoint(found):
+                        logger.warning(
+                            "the log folds to another digest than the checkpoint has",
+                            slot=name,
+                            seq=record.seq,
+                        )
+                    arrival.last[name] = (found, record.seq)
+                return
+            event = registry.decode(record.body)
+        except ValueError as error:
+            for name in names:
+                arrival.broken.setdefault(name, f"message {record.seq} on {record.subject}: {error}")
+            return
+        for name in names:
+            if name in arrival.broken:
+                continue
+            if role is Role.DECISION and isinstance(event, Decision):
+                arrival.restores[name].decision(record.body, event)
+            elif role is Role.INPUT and self.inputs.concerns(event):
+                arrival.restores[name].event(record.seq, record.body, event)
+
+    # -- committing ----------------------------------------------------------------------------
+
+    async def _commit(self, slots: Collection[Owned[State]]) -> None:
+        lost = await self._committer.commit([o for o in slots if not o.halted])
+        if lost:
+            await self._release(lost)
+
+    # -- time ----------------------------------------------------------------------------------
+
+    async def _follow_clock(self) -> None:
+        """Take over the mapping of time that is in force."""
+        async for record in self.log.last_per_subject([self.log.subjects.configs]):
+            event = registry.decode(record.body)
+            if isinstance(event, ClockSet):
+                self.clock.set(event)
+
+    def _step_until(self) -> float | None:
+        return None if self.settings.renew_s is None else time.time() + self.settings.renew_s
+
+    async def _reschedule(self) -> None:
+        """The clock was set: what is due at a log time is due at another wall time now."""
+        messages = [
+            plan.timer_message(
+                self.log.subjects, owned.slot, self.decider.service, key, due,
+                self.writer.headers(f"{self.decider.service}.{owned.slot}.reset.{key}"), self.clock.wall_of, self._step_until(),
+            )
+            for owned in self.owned.values() if not owned.halted
+            for key, due in owned.fold.timers.items()
+        ]  # fmt: skip
+        for start in range(0, len(messages), MAX_BATCH):
+            await self.log.commit(messages[start : start + MAX_BATCH])

@@ -1,0 +1,161 @@
+"""Who is alive, and which slots are whose.
+
+Live replicas keep an entry in a bucket whose entries expire; each slot belongs to the live replica
+with the highest rendezvous hash, so that only slots which a new member wins move. Membership only
+says who should *try*: the expected sequence of a slot's checkpoint decides who writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Iterable
+from hashlib import blake2b
+from typing import Any, Protocol
+
+import structlog
+
+from tidewright.log import errors
+from tidewright.log.connection import Log
+from tidewright.log.reader import Reader
+from tidewright.log.subjects import Slot, escape
+
+TTL_S = 2.0
+HEARTBEAT_S = 0.5
+STALE_S = TTL_S + 0.5
+"""A member not heard of for so long is gone even if the bucket's own marker was missed."""
+
+logger = structlog.get_logger(__name__)
+
+
+def rendezvous(slot: Slot, members: Iterable[str]) -> str | None:
+    """The member that a slot belongs to; None when there is none. Ties go to the greater name."""
+    return max(
+        members, key=lambda m: (blake2b(f"{m}\0{slot}".encode(), digest_size=8).digest(), m), default=None
+    )
+
+
+def shares(member: str, members: Collection[str], slots: Iterable[Slot]) -> frozenset[Slot]:
+    """The slots of one member among all."""
+    return frozenset(slot for slot in slots if rendezvous(slot, members) == member)
+
+
+class Membership(Protocol):
+    """Who is there. `changed` is set whenever `members` differs from before."""
+
+    changed: asyncio.Event
+
+    @property
+    def members(self) -> frozenset[str]: ...
+    async def join(self) -> None: ...
+    async def leave(self) -> None: ...
+
+
+class Alone:
+    """A replica that is the only one by configuration."""
+
+    def __init__(self, member: str) -> None:
+        self.changed = asyncio.Event()
+        self.members = frozenset({member})
+
+    async def join(self) -> None:
+        """Nothing to tell anybody."""
+
+    async def leave(self) -> None:
+        """Nothing to tell anybody."""
+
+
+class BucketMembership:
+    """Members of one service, by their entries in the membership bucket."""
+
+    def __init__(self, log: Log, service: str, member: str) -> None:
+        self._log, self._service, self._member = log, service, member
+        self._stream = f"KV_{log.stream}_members"
+        self._root = f"$KV.{log.stream}_members"
+        self._heard: dict[str, float] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._members: frozenset[str] = frozenset()
+        self.changed = asyncio.Event()
+
+    @property
+    def members(self) -> frozenset[str]:
+        """Who is alive, as last seen."""
+        return self._members
+
+    async def join(self) -> None:
+        """Make the bucket if need be, enter, and wait until the entry is seen to be there."""
+        await self._ensure_bucket()
+        seen = asyncio.Event()
+        self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._watch(seen))]
+        await seen.wait()
+
+    async def leave(self) -> None:
+        """Take the entry back at once, so that the others need not wait for its expiry."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        try:
+            await self._log.client.publish(self._key(self._member), b"", headers={"KV-Operation": "DEL"})
+            await self._log.client.flush(timeout=1)
+        except Exception as error:  # noqa: BLE001  # leaving is a courtesy; the entry expires anyway
+            logger.debug("membership entry left to expire", error=str(error))
+
+    def _key(self, member: str) -> str:
+        return f"{self._root}.{self._service}.{escape(member)}"
+
+    async def _ensure_bucket(self) -> None:
+        config: dict[str, Any] = {
+            "name": self._stream,
+            "subjects": [f"{self._root}.>"],
+            "storage": "memory",
+            "max_msgs_per_subject": 1,
+            "max_age": int(TTL_S * 1e9),
+            "subject_delete_marker_ttl": int(TTL_S * 1e9),
+            "allow_msg_ttl": True,
+            "allow_rollup_hdrs": True,
+            "allow_direct": True,
+            "deny_delete": True,
+            "discard": "new",
+            "duplicate_window": int(TTL_S * 1e9),
+        }
+        await self._log.api(f"STREAM.CREATE.{self._stream}", config)
+
+    async def _beat(self) -> None:
+        while True:
+            try:
+                await self._log.client.publish(self._key(self._member), b"1")
+            except Exception as error:  # noqa: BLE001  # the connection comes back or the process ends
+                logger.debug("heartbeat not sent", error=str(error))
+            await asyncio.sleep(HEARTBEAT_S)
+
+    async def _watch(self, seen: asyncio.Event) -> None:
+        prefix = len(f"{self._root}.{self._service}.")
+        while True:
+            try:
+                async with Reader(
+                    self._log, (f"{self._root}.{self._service}.>",), 0, last_only=True, stream=self._stream
+                ) as reader:
+                    while True:
+                        for record in await reader.fetch(timeout_s=HEARTBEAT_S):
+                            name = record.subject[prefix:]
+                            if record.body:
+                                self._heard[name] = time.monotonic()
+                            else:  # left, or expired: the marker has no body either
+                                self._heard.pop(name, None)
+                        self._judge()
+                        if self._member in self._members:
+                            seen.set()
+            except errors.LogError as error:
+                logger.debug("membership not readable", error=str(error))
+                await asyncio.sleep(HEARTBEAT_S)
+
+    def _judge(self) -> None:
+        now = time.monotonic()
+        mine = self._heard.get(escape(self._member))
+        if mine is None or now - mine > STALE_S:
+            return  # what is not heard of may be our own deafness: keep the last view
+        self._heard = {m: t for m, t in self._heard.items() if now - t <= STALE_S}
+        members = frozenset(self._heard)
+        if members != self._members:
+            self._members = members
+            self.changed.set()

@@ -1,0 +1,108 @@
+"""One OS process of Tidewright: structured logs on stderr, probes, signals, exit codes.
+
+Exit codes: 0 asked to stop; 1 failed; 2 refused configuration; 69 a dependency is not available.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import structlog
+import uvloop
+
+from tidewright.host.health import Health
+from tidewright.log import errors
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_UNAVAILABLE = 0, 1, 2, 69
+
+
+@dataclass(frozen=True)
+class ProcessOptions:
+    """What every process takes.
+
+    Attributes:
+        health_port: port of the probes; 0 takes a free one and logs it.
+        log_format: `json`, or `console` for people.
+    """
+
+    service: str
+    log_level: str = "info"
+    log_format: str = "json"
+    health_host: str = "127.0.0.1"
+    health_port: int = 0
+
+
+@dataclass
+class Process:
+    """What a service's main function is given."""
+
+    options: ProcessOptions
+    health: Health
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+def configure_logs(level: str, log_format: str, **bound: str) -> None:
+    """Structured logs on stderr; stdout belongs to results."""
+    renderer = (
+        structlog.processors.JSONRenderer()
+        if log_format == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty() and not os.environ.get("NO_COLOR"))
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+    structlog.contextvars.bind_contextvars(**bound)
+
+
+def run(options: ProcessOptions, main: Callable[[Process], Awaitable[None]]) -> int:
+    """Run a service until it ends or is told to (SIGTERM, SIGINT), and return the exit code."""
+    configure_logs(options.log_level, options.log_format, service=options.service)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_run(options, main))
+
+
+async def _run(options: ProcessOptions, main: Callable[[Process], Awaitable[None]]) -> int:
+    logger = structlog.get_logger(__name__)
+    process = Process(options, Health(options.service))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, process.stop.set)
+    try:
+        await process.health.start(options.health_host, options.health_port)
+    except OSError as error:
+        logger.error(
+            "the port of the probes is taken", host=options.health_host, port=options.health_port, error=str(error),
+            do="pass another --health-port, or 0 for any free one",
+        )  # fmt: skip
+        return EXIT_UNAVAILABLE
+    logger.info("started", health_port=process.health.port)
+    try:
+        await main(process)
+    except (errors.LogForbidden, errors.WrongStream) as error:
+        logger.error("cannot start", reason=error.reason, error=str(error))
+        return EXIT_USAGE
+    except errors.LogUnavailable as error:
+        logger.error("cannot go on", reason=error.reason, error=str(error))
+        return EXIT_UNAVAILABLE
+    except Exception:
+        logger.exception("failed")
+        return EXIT_FAILED
+    finally:
+        await process.health.stop()
+    logger.info("stopped")
+    return EXIT_OK

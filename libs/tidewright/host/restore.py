@@ -1,0 +1,65 @@
+"""A slot's fold rebuilt from the messages on the log. Pure; also what verify and replay build on.
+
+Facts lie on the log before the decisions that they caused, with other facts in between, yet a
+decision is folded right after its cause. So events wait here until a checkpoint says up to where
+the service had decided; by then all of its decisions for them have come by. What still waits at the
+end is what nobody has decided yet.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Generic
+
+from tidewright.events import registry
+from tidewright.events.base import Decision, Event
+from tidewright.host.decider import State
+from tidewright.host.fold import Decided, Fold, cause_of
+from tidewright.log.checkpoint import Checkpoint
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """An event that is not folded yet."""
+
+    seq: int
+    body: bytes
+    event: Event | registry.Unknown
+
+
+class Restore(Generic[State]):
+    """Feed it a slot's inputs, decisions and checkpoints in stream order."""
+
+    def __init__(self, fold: Fold[State]) -> None:
+        self.fold = fold
+        self.waiting: deque[Waiting] = deque()
+        self._recorded: dict[int, list[Decided]] = {}
+
+    def event(self, seq: int, body: bytes, event: Event | registry.Unknown) -> None:
+        """An input of the slot."""
+        if seq > self.fold.position:
+            self.waiting.append(Waiting(seq, body, event))
+
+    def decision(self, body: bytes, decision: Decision) -> None:
+        """A decision of the service in the slot."""
+        cause, _ = cause_of(decision.id)
+        if cause > self.fold.position:
+            self._recorded.setdefault(cause, []).append(Decided(decision, body))
+
+    def checkpoint(self, checkpoint: Checkpoint) -> bool:
+        """Fold what the checkpoint covers; False when the digest says that other events were folded then."""
+        while self.waiting and self.waiting[0].seq <= checkpoint.position:
+            first = self.waiting.popleft()
+            self.fold.replay(first.seq, first.body, first.event, self._recorded.pop(first.seq, []))
+        # Causes that retention has removed: their decisions count all the same, in their order.
+        for cause in sorted(c for c in self._recorded if c <= checkpoint.position):
+            for decided in self._recorded.pop(cause):
+                self.fold.replay_decision(decided)
+        self.fold.position = max(self.fold.position, checkpoint.position)
+        same = self.fold.digest.hex() == checkpoint.digest and self.fold.chain == checkpoint.chain
+        self.fold.digest = bytes.fromhex(checkpoint.digest)
+        self.fold.chain = checkpoint.chain
+        self.fold.folded = checkpoint.folded
+        self.fold.at = max(self.fold.at, checkpoint.at)
+        return same

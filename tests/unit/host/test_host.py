@@ -1,0 +1,261 @@
+"""The host against a real nats-server: fold order, restart, fencing, timers, faults of one slot."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.unit.host.counting import Counting, State
+from tidewright.events import registry
+from tidewright.events.base import Decision
+from tidewright.events.config import ClockSet
+from tidewright.events.decisions import HoldReplicas
+from tidewright.events.facts import PodObserved
+from tidewright.host.fold import Fold, cause_of, decision_id
+from tidewright.host.health import Health
+from tidewright.host.host import Host
+from tidewright.host.membership import Alone, BucketMembership, rendezvous, shares
+from tidewright.log import errors
+from tidewright.log.checkpoint import decode as decode_checkpoint
+from tidewright.log.connection import Log, Message
+from tidewright.log.envelope import Writer
+from tidewright.log.server import EmbeddedServer
+from tidewright.log.subjects import Slot
+
+NAMESPACES = ("shop", "bank", "game", "mail")
+
+
+def pod(log: Log, namespace: str, n: int, *, name: str = "", at: float | None = None) -> Message:
+    fact = PodObserved(at=time.time() if at is None else at, namespace=namespace, name=name or f"p{n}")
+    return Message(
+        log.subjects.fact(log.slot_of(namespace), "pod", namespace, fact.name), registry.encode(fact)
+    )
+
+
+@asynccontextmanager
+async def hosting(log: Log, *, alone: bool = True, member: str = "") -> AsyncIterator[Host[State]]:
+    """A host running in the background; ended as SIGTERM would."""
+    writer = Writer("counting", member) if member else Writer("counting")
+    membership = Alone(writer.incarnation) if alone else BucketMembership(log, "counting", writer.incarnation)
+    host = Host(Counting(), log, membership, Health("counting"), writer=writer)
+    stop = asyncio.Event()
+    task = asyncio.create_task(host.run(stop))
+    try:
+        yield host
+    finally:
+        stop.set()
+        async with asyncio.timeout(10):
+            await task
+
+
+async def until(condition: Callable[[], bool], timeout_s: float = 15) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not condition():  # noqa: ASYNC110  # what is awaited here tells nobody
+            await asyncio.sleep(0.01)
+
+
+async def until_recorded(log: Log, namespace: str) -> None:
+    async with asyncio.timeout(10):
+        while namespace not in await holds(log):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+async def decisions(log: Log) -> list[Decision]:
+    async with log.reader([log.subjects.decisions("*", "counting")]) as reader:
+        found = [registry.decode(r.body) async for r in reader.until_current()]
+    return [d for d in found if isinstance(d, Decision)]
+
+
+async def holds(log: Log) -> dict[str, list[str]]:
+    """Reasons of the recorded holds by namespace, in log order."""
+    found: dict[str, list[str]] = {}
+    for decision in await decisions(log):
+        if isinstance(decision, HoldReplicas):
+            found.setdefault(decision.target.namespace, []).append(decision.reason)
+    return found
+
+
+async def expect_holds(log: Log, count: int) -> None:
+    """Each namespace has holds 1..count in order: none lost, none doubled."""
+    wanted = {n: [f"hold {i}" for i in range(1, count + 1)] for n in NAMESPACES}
+    async with asyncio.timeout(20):
+        while (found := await holds(log)) != wanted:
+            assert all(reasons == wanted[n][: len(reasons)] for n, reasons in found.items()), found
+            await asyncio.sleep(0.05)
+
+
+async def test_every_decision_is_recorded_once_over_restarts(log: Log) -> None:
+    for start in (0, 10, 20):
+        await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(start, start + 10)])
+        async with hosting(log):
+            await expect_holds(log, (start + 10) // 3)
+    ids = [d.id for d in await decisions(log)]
+    assert len(ids) == len(set(ids)) == 80
+
+
+async def test_a_restart_goes_on_from_the_recorded_state(log: Log) -> None:
+    await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(8)])
+    async with hosting(log) as host:
+        await expect_holds(log, 2)
+        before = {s: (o.fold.state, o.fold.chain) for s, o in host.owned.items()}
+    async with hosting(log) as host:
+        await until(lambda: len(host.owned) == log.slots)
+        after = {s: (o.fold.state, o.fold.chain, o.epoch) for s, o in host.owned.items()}
+    assert {s: (state, chain) for s, (state, chain, _) in after.items()} == before
+    assert {epoch for _, _, epoch in after.values()} == {2}
+
+
+async def test_decisions_form_a_chain_that_recomputation_reproduces(log: Log) -> None:
+    await log.commit([pod(log, "shop", i) for i in range(12)])
+    slot = log.slot_of("shop")
+    async with hosting(log):
+        async with asyncio.timeout(15):
+            while len(await decisions(log)) < 8:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+    fold = Fold(Counting(), slot)
+    recomputed = []
+    async with log.reader([log.subjects.facts("*", "pod")]) as reader:
+        async for record in reader.until_current():
+            recomputed += [d.body for d in fold.step(record.seq, record.body, registry.decode(record.body))]
+    async with log.reader([log.subjects.decisions("*", "counting")]) as reader:
+        assert [r.body async for r in reader.until_current()] == recomputed
+
+
+async def test_a_second_process_on_the_same_slots_takes_over_and_the_first_steps_back(log: Log) -> None:
+    await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(3)])
+    async with hosting(log) as first:
+        await expect_holds(log, 1)
+        async with hosting(log) as second:  # believes to be alone, too
+            await until(lambda: len(second.owned) == log.slots)
+            # The first notices at its next commit, claims again (it, too, believes to be alone), and so
+            # on: whoever writes is always the one whose claim is the last.
+            await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(3, 30)])
+            await expect_holds(log, 10)
+        assert {o.epoch for o in second.owned.values()} != {1}
+    assert first.health.metrics.commits.labels("unclear")._value.get() > 0
+
+
+async def test_slots_move_only_to_a_new_member_and_back_when_it_leaves(log: Log) -> None:
+    async with hosting(log, alone=False, member="a") as a:
+        await until(lambda: len(a.owned) == log.slots)
+        async with hosting(log, alone=False, member="b") as b:
+            mine = shares("b", {"a", "b"}, a.inputs.every)
+            await until(lambda: set(b.owned) == mine and set(a.owned) == set(a.inputs.every) - mine)
+            await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(9)])
+            await expect_holds(log, 3)
+        await until(lambda: len(a.owned) == log.slots)
+        await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(9, 12)])
+        await expect_holds(log, 4)
+
+
+def test_rendezvous_moves_only_what_the_new_member_wins() -> None:
+    slots = [Slot(str(i)) for i in range(256)]
+    before = {s: rendezvous(s, {"a", "b", "c"}) for s in slots}
+    after = {s: rendezvous(s, {"a", "b", "c", "d"}) for s in slots}
+    assert all(after[s] in (before[s], "d") for s in slots)
+    assert 32 < sum(after[s] == "d" for s in slots) < 96
+    assert rendezvous(slots[0], ()) is None
+
+
+async def test_timers_wake_the_decider_at_their_log_time(log: Log) -> None:
+    wall = time.time()
+    clock = ClockSet(at=1000.0, wall=wall, log=1000.0, speed=10.0)
+    await log.commit([Message(log.subjects.config("clock"), registry.encode(clock))])
+    async with hosting(log) as host:
+        await until(lambda: len(host.owned) == log.slots)
+        await log.commit([pod(log, "shop", i, at=1003.0) for i in range(3)])
+        owned = host.owned[log.slot_of("shop")]
+        await until(lambda: owned.fold.state.woken == 1)
+        assert owned.fold.at == 1004.0
+        assert owned.fold.timers == {}
+        assert time.time() - wall >= 0.4  # log time 1004 is 0.4 s after the start on the wall
+
+
+async def test_timers_follow_when_the_clock_is_set(log: Log) -> None:
+    async with hosting(log) as host:
+        await until(lambda: len(host.owned) == log.slots)
+        now = time.time()
+        await log.commit([pod(log, "shop", i, at=now + 3600) for i in range(3)])
+        owned = host.owned[log.slot_of("shop")]
+        await until(lambda: bool(owned.fold.timers))
+        clock = ClockSet(at=now, wall=now, log=now + 3600, speed=10.0)
+        await log.commit([Message(log.subjects.config("clock"), registry.encode(clock))])
+        await until(lambda: owned.fold.state.woken == 1)
+
+
+async def test_bytes_that_do_not_decode_stop_one_slot_and_the_others_go_on(log: Log) -> None:
+    async with hosting(log) as host:
+        await until(lambda: len(host.owned) == log.slots)
+        slot = log.slot_of("shop")
+        assert log.slot_of("bank") != slot
+        await log.commit(
+            [
+                Message(
+                    log.subjects.fact(slot, "pod", "shop", "x"), b'{"type":"fact.pod-observed.v1","at":"no"}'
+                )
+            ]
+        )
+        await log.commit([pod(log, "shop", i) for i in range(3)] + [pod(log, "bank", i) for i in range(3)])
+        await until_recorded(log, "bank")
+        assert "shop" not in await holds(log)
+        assert f"slot {slot}: not a fact.pod-observed.v1" in host.health.not_ready
+
+
+async def test_a_failing_decider_stops_its_slot_with_the_event_named(log: Log) -> None:
+    async with hosting(log) as host:
+        await until(lambda: len(host.owned) == log.slots)
+        committed = await log.commit([pod(log, "shop", 0, name="poison")])
+        owned = host.owned[log.slot_of("shop")]
+        await until(lambda: bool(owned.halted))
+        assert f"event {committed.last_seq}: RuntimeError: poison" in owned.halted
+        await log.commit([pod(log, "bank", i) for i in range(3)])
+        await until_recorded(log, "bank")
+
+
+async def test_an_outage_of_the_server_loses_and_doubles_nothing(nats: EmbeddedServer) -> None:
+    async with await Log.connect(nats.url, "test") as log:
+        await log.ensure(slots=8)
+        async with hosting(log):
+            for start in (0, 6, 12):
+                async with asyncio.timeout(20):
+                    for n in NAMESPACES:
+                        for i in range(start, start + 6):
+                            await _say(log, pod(log, n, i))
+                await nats.kill()
+                await nats.start()
+            await expect_holds(log, 6)
+
+
+async def _say(log: Log, message: Message) -> None:
+    """Append once, whatever the server does meanwhile: the subject's emptiness is the expectation."""
+    once = Message(message.subject, message.body, None, expect_last=0)
+    while True:
+        try:
+            await log.commit([once])
+            return
+        except errors.Conflict:
+            return  # an earlier try was stored, its answer lost
+        except errors.LogUnavailable:
+            await asyncio.sleep(0.05)
+
+
+async def test_a_checkpoint_says_what_was_folded(log: Log) -> None:
+    await log.commit([pod(log, "shop", i) for i in range(4)])
+    async with hosting(log) as host:
+        await until(lambda: host.owned.get(log.slot_of("shop")) is not None)
+        await until(lambda: host.owned[log.slot_of("shop")].fold.folded == 4)
+    record = await log.last(log.subjects.checkpoint(log.slot_of("shop"), "counting"))
+    assert record is not None
+    checkpoint = decode_checkpoint(record.body)
+    assert (checkpoint.folded, checkpoint.epoch, checkpoint.position >= 4) == (4, 1, True)
+    assert checkpoint.digest
+    assert checkpoint.chain
+
+
+@pytest.mark.parametrize(("slot", "cause", "n"), [("3", 17, 0), ("all", 1, 12)])
+def test_a_decision_id_names_its_cause(slot: str, cause: int, n: int) -> None:
+    assert cause_of(decision_id("autoscaler", Slot(slot), cause, n)) == (cause, n)
