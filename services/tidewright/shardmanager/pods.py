@@ -41,10 +41,8 @@ def pod_manifest(
 ) -> JsonObject:
     """The pod of one shard.
 
-    Args:
-        template: the `template` of the PodTemplate (pod metadata and spec).
-        template_version: the PodTemplate object's resourceVersion.
-        namespace: where the pods are; empty keeps the template's.
+    `template` is the `template` of the PodTemplate (pod metadata and spec), `template_version` that
+    object's resourceVersion; an empty `namespace` keeps the template's.
 
     Raises:
         ContainerMissing: tested before the index.

@@ -11,7 +11,7 @@ one holds up no other.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import StrEnum
 from typing import Literal
 
@@ -84,7 +84,7 @@ class Stage(StrEnum):
     DONE = "done"
 
 
-def is_stale(annotations: Mapping[str, str], template_version: str, hashes: Iterable[str]) -> bool:
+def is_stale(annotations: Mapping[str, str], template_version: str, hashes: Collection[str]) -> bool:
     """Whether a pod belongs to another template version or configuration. Nothing else is compared."""
     return annotations.get(TEMPLATE_VERSION) != template_version or annotations.get(CONFIG_HASH) not in hashes
 
@@ -96,9 +96,8 @@ def judge(
     fidelity: Fidelity = Fidelity.KIND,
 ) -> Judgement:
     """Sort the pods into those that go and those that stay."""
-    hashes = accepted_hashes(config.shard)
-    if fidelity is Fidelity.REFERENCE:
-        hashes = hashes[:1]
+    known = accepted_hashes(config.shard)
+    hashes = known[:1] if fidelity is Fidelity.REFERENCE else known
     expected = frozenset(config.pod_names)
     stale: list[str] = []
     foreign: list[str] = []
