@@ -22,8 +22,8 @@ $(READY): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Tidewright needs Python 3.11 or later, and $(PYTHON) is " + sys.version.split()[0] + ": name another with `make PYTHON=python3.12 ...`")'
 	@echo 'setting up $(VENV) (once, and after a change of the dependencies)' >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 demo: $(READY)  ## a cluster, the log and the services on a recorded load; METRICS=FILE.csv, SPEED=n

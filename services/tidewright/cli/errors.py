@@ -1,0 +1,57 @@
+"""Errors that end a command, and the exit code of each.
+
+CommandError      1    it failed
+|- BadInput       2    refused input: the message names what was found and what would be valid
+`- Unavailable    69   cluster or log unavailable: try again, or name another one
+
+Interrupted commands exit with 130. A message names what, where, and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+FAILED, BAD_USAGE, UNAVAILABLE, INTERRUPTED = 1, 2, 69, 130
+
+
+class CommandError(Exception):
+    """A command failed for a reason that its user can read."""
+
+    exit_code = FAILED
+
+
+class BadInput(CommandError):
+    """Something that the user gave is not valid."""
+
+    exit_code = BAD_USAGE
+
+
+class Unavailable(CommandError):
+    """The cluster or the log does not answer, or refuses us."""
+
+    exit_code = UNAVAILABLE
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Turn the errors of the log and of the Kubernetes client into those of commands.
+
+    Raises:
+        CommandError: with the message of the original, which is its cause.
+    """
+    from tidewright.kube.errors import KubeError
+    from tidewright.log.errors import LogError, LogForbidden, LogUnavailable, WrongStream
+
+    try:
+        yield
+    except (LogUnavailable, LogForbidden) as error:
+        raise Unavailable(str(error)) from error
+    except WrongStream as error:
+        raise BadInput(str(error)) from error
+    except LogError as error:
+        raise CommandError(str(error)) from error
+    except KubeError as error:
+        raise (BadInput if error.reason == "Configuration" else Unavailable)(
+            f"{error}: check the cluster, or name another with --kubeconfig FILE"
+        ) from error
