@@ -1,0 +1,29 @@
+"""WorkloadSpread (`apps.kruise.io`): which subset a new pod goes to, which pod leaves first, and why.
+
+The core is pure; `admission` and what it starts are the shell.
+
+API
+    spec         the resource, typed: target, filter, subsets, strategy (both served versions)
+    validation   the rules of the validating webhook, V1 to V25
+    nodeterms    node selector terms, tolerations, taints: checking and matching
+    podrules     what a pod spec must satisfy after a patch (part of V12)
+    podschema    the fields of a pod as data
+    podjson      strategic merge of a patch into a pod, and reading the result back
+Placement
+    limits       limits as numbers: strict and lenient reading, percentages
+    pods         the facts about a pod that decisions use; versions; the annotation
+    matching     whose pod is it: owner chains, filters, the whitelist, replicas
+    choose       the choice of a subset, a pure function of free slots and the request
+    inject       writing a subset's rules into a pod
+    ledger       the spread's ledger: rules, placements, releases folded to free slots
+Control
+    status       the status object: entries per subset and version
+    costs        deletion costs: who leaves first
+    adoption     pods without a placement, adopted by the node they run on
+    reconcile    one pass over a spread's pods: status, costs, adoption, adaptive rescheduling
+    triggers     which object wakes which spread (strict profile)
+    decide       State, evolve, decide
+    sentences    reasons as sentences, for `explain`
+Shell
+    certificates, admission
+"""

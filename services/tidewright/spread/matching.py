@@ -1,0 +1,430 @@
+"""Whose pod is it, and how many replicas does its workload have (specification, 2.3, 2.4, 3.2, 3.7).
+
+    owner_matches        the owner chain from a pod up to a target
+    selected             the target's filter
+    Whitelist            kinds beyond the built-in ones, from a ConfigMap
+    replicas_at_path     one number out of any object
+    replicas_at_admission, replicas_of        the target's replicas, as each side reads them
+    pods_of, workload_version                 the target's pods and its latest revision
+
+Objects come through a `Reader`, so the same rules serve recorded facts and test cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tidewright.events.base import JsonObject
+from tidewright.kube.selectors import LabelSelector, SelectorError
+from tidewright.spread import limits
+from tidewright.spread.pods import (
+    POD_TEMPLATE_HASH,
+    VERSION_IGNORED,
+    Owner,
+    Pod,
+    controller_of,
+    short_hash,
+)
+from tidewright.spread.spec import GroupKind, Profile, Spread, TargetFilter, TargetRef
+
+BUILT_IN = frozenset(
+    GroupKind(group, kind)
+    for group, kind in (
+        ("apps", "Deployment"),
+        ("apps.kruise.io", "CloneSet"),
+        ("apps", "ReplicaSet"),
+        ("batch", "Job"),
+        ("apps", "StatefulSet"),
+        ("apps.kruise.io", "StatefulSet"),
+    )
+)
+_REPLICAS_AT_ADMISSION = frozenset(
+    {
+        ("apps/v1", "Deployment"),
+        ("apps/v1", "ReplicaSet"),
+        ("apps/v1", "StatefulSet"),
+        ("apps.kruise.io/v1alpha1", "CloneSet"),
+        ("apps.kruise.io/v1alpha1", "StatefulSet"),
+        ("apps.kruise.io/v1beta1", "StatefulSet"),
+    }
+)
+WHITELIST_CONFIG_MAP = "kruise-configuration"
+WHITELIST_KEY = "WorkloadSpread_Watch_Custom_Workload_WhiteList"
+_INT64_MAX = 2**63 - 1
+
+
+class NotFound(LookupError):
+    """An object that a decision needs is not there (yet)."""
+
+
+class Forbidden(PermissionError):
+    """We may not read an object that a decision needs."""
+
+
+class BadApiVersion(ValueError):
+    """An apiVersion with more than one slash."""
+
+
+class BadPath(ValueError):
+    """A replicas path that leads to no integer; the message names it."""
+
+
+class BadWhitelist(ValueError):
+    """The whitelist is no JSON of the expected shape."""
+
+
+Reader = Callable[[str, str, str], JsonObject]
+"""(apiVersion, kind, name) to the object in the spread's namespace; NotFound or Forbidden. The version does not matter."""
+
+
+class WhitelistEntry(msgspec.Struct, frozen=True):
+    """One custom workload; `sub_resources` are kinds between it and its pods."""
+
+    group: str
+    version: str
+    kind: str
+    replicas_path: str = ""
+    sub_resources: tuple[GroupKind, ...] = ()
+
+
+class Whitelist(msgspec.Struct, frozen=True):
+    """The custom workloads that are allowed."""
+
+    entries: tuple[WhitelistEntry, ...] = ()
+
+    def known(self, kind: GroupKind) -> bool:
+        """Whether owners of this kind are followed: built in, listed, or between a listed kind and its pods."""
+        return kind in BUILT_IN or any(
+            kind == GroupKind(e.group, e.kind) or kind in e.sub_resources for e in self.entries
+        )
+
+    def entry(self, kind: GroupKind) -> WhitelistEntry | None:
+        return next((e for e in self.entries if GroupKind(e.group, e.kind) == kind), None)
+
+
+def whitelist_of(text: str) -> Whitelist:
+    """Read the ConfigMap's JSON document; key names are matched without regard to case.
+
+    Raises:
+        BadWhitelist: not JSON, or not of the expected shape.
+    """
+    try:
+        document = _lower(msgspec.json.decode(text.encode()))
+        return Whitelist(tuple(_entry(e) for e in (document or {}).get("workloads") or ()))
+    except (msgspec.DecodeError, AttributeError, TypeError) as error:
+        raise BadWhitelist(
+            f"ConfigMap {WHITELIST_CONFIG_MAP}, key {WHITELIST_KEY}: {error}; expected "
+            '{"workloads": [{"Group": ..., "Version": ..., "Kind": ..., "replicasPath": ...}]}'
+        ) from error
+
+
+def _lower(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k.lower(): _lower(v) for k, v in value.items()}
+    return [_lower(v) for v in value] if isinstance(value, list) else value
+
+
+def _entry(read: Mapping[str, Any]) -> WhitelistEntry:
+    text = {key: read.get(key) or "" for key in ("group", "version", "kind", "replicaspath")}
+    for key, value in text.items():
+        if not isinstance(value, str):
+            raise TypeError(f"{key} is {value!r}, not text")
+    return WhitelistEntry(
+        text["group"],
+        text["version"],
+        text["kind"],
+        text["replicaspath"],
+        tuple(GroupKind(s.get("group") or "", s.get("kind") or "") for s in read.get("subresources") or ()),
+    )
+
+
+def group_version(api_version: str) -> tuple[str, str]:
+    """Split an apiVersion. Raises BadApiVersion."""
+    if api_version in ("", "/"):
+        return "", ""
+    match api_version.split("/"):
+        case [version]:
+            return "", version
+        case [group, version]:
+            return group, version
+    raise BadApiVersion(f"apiVersion {api_version!r} has more than one slash")
+
+
+def group_kind(ref: TargetRef | Owner) -> GroupKind:
+    """Raises BadApiVersion."""
+    return GroupKind(group_version(ref.api_version)[0], ref.kind)
+
+
+def owner_matches(target: TargetRef, owner: Owner | None, whitelist: Whitelist, read: Reader) -> bool:
+    """Whether the chain of controllers from `owner` upwards reaches the target (2.3).
+
+    Raises:
+        NotFound, Forbidden: of the reader.
+        BadApiVersion: of the target or of an owner.
+    """
+    if owner is None:
+        return False
+    wanted, found = group_kind(target), group_kind(owner)
+    if wanted == found and target.name == owner.name:
+        return True
+    if not whitelist.known(found):
+        return False
+    return owner_matches(
+        target, controller_of(read(owner.api_version, owner.kind, owner.name)), whitelist, read
+    )
+
+
+def could_lead_to(target: TargetRef, missing: Owner, whitelist: Whitelist) -> bool:
+    """Whether an owner that cannot be read might be controlled by the target, as far as one can tell [Q-5]."""
+    if whitelist.entry(group_kind(target)) is not None:
+        return True
+    if (target.kind, missing.kind) == ("Deployment", "ReplicaSet"):
+        return missing.name.startswith(f"{target.name}-")
+    return False
+
+
+def selected(
+    target_filter: TargetFilter | None, labels: Mapping[str, str], profile: Profile = Profile.STRICT
+) -> bool:
+    """Whether admission takes a pod with these labels.
+
+    A filter without a selector takes no pod in the strict profile and all pods in the better one [Q-1].
+
+    Raises:
+        SelectorError: the selector cannot be read.
+    """
+    if target_filter is None:
+        return True
+    if target_filter.selector is None:
+        return profile is Profile.BETTER
+    return LabelSelector.of(target_filter.selector).matches(labels)
+
+
+def counted(target_filter: TargetFilter | None, labels: Mapping[str, str]) -> bool:
+    """Whether the controller counts a pod with these labels. Raises SelectorError."""
+    if target_filter is None or target_filter.selector is None:
+        return True
+    return LabelSelector.of(target_filter.selector).matches(labels)
+
+
+def replicas_at_path(obj: Any, path: str) -> int:
+    """The integer at a dotted path; list elements by index; the empty path gives 0.
+
+    Raises:
+        BadPath: nothing there, no integer there, or a step into a scalar.
+    """
+    if not path:
+        return 0
+    found = obj
+    for step in path.split("."):
+        if isinstance(found, Mapping) and step in found:
+            found = found[step]
+        elif isinstance(found, list) and step.isascii() and step.isdigit() and int(step) < len(found):
+            found = found[int(step)]
+        else:
+            raise BadPath(f"path {path!r} does not exist: no {step!r}")
+    if isinstance(found, bool) or not isinstance(found, int) or abs(found) > _INT64_MAX:
+        raise BadPath(f"path {path!r} leads to {found!r}, not to an integer")
+    return found
+
+
+def replicas_at_paths(obj: Any, paths: Iterable[str]) -> int:
+    """The sum over several paths. Raises BadPath for the first that fails."""
+    return sum(replicas_at_path(obj, path) for path in paths)
+
+
+def replicas_at_admission(spread: Spread, whitelist: Whitelist, read: Reader) -> int:
+    """Replicas that start a ledger (2.4): read only if some limit is a percentage; 0 when the target is gone.
+
+    Raises:
+        Forbidden: of the reader.
+        BadPath: a path of the target's filter leads to no integer.
+    """
+    target = spread.target
+    if target is None or not limits.needs_replicas(s.limit for s in spread.subsets):
+        return 0
+    try:
+        obj = read(target.api_version, target.kind, target.name)
+    except NotFound:
+        return 0
+    if spread.target_filter is not None and spread.target_filter.replicas_path_list:
+        return replicas_at_paths(obj, spread.target_filter.replicas_path_list)
+    if (target.api_version, target.kind) in _REPLICAS_AT_ADMISSION:
+        return _spec_number(obj, "replicas")
+    if (target.api_version, target.kind) == ("batch/v1", "Job"):
+        return _spec_number(obj, "parallelism")
+    entry = whitelist.entry(group_kind(target))
+    return replicas_at_path(obj, entry.replicas_path) if entry is not None else 0
+
+
+def _spec_number(obj: Mapping[str, Any], key: str) -> int:
+    value = (obj.get("spec") or {}).get(key)
+    return value if isinstance(value, int) else 1
+
+
+class TargetView(msgspec.Struct, frozen=True):
+    """The target as the controller sees it.
+
+    Attributes:
+        replicas: wanted by the target, -1 for a custom kind without scale.
+        version: of its current template; "" when there is no target.
+        pods: its pods, in list order, after the filter.
+    """
+
+    replicas: int
+    version: str
+    pods: tuple[Pod, ...]
+
+
+def view(
+    spread: Spread,
+    obj: JsonObject | None,
+    replica_sets: Sequence[JsonObject],
+    pods: Sequence[Pod],
+    whitelist: Whitelist,
+    versioned_kinds: frozenset[str],
+    profile: Profile = Profile.STRICT,
+) -> TargetView:
+    """Pods, replicas and version of the target (3.2, 3.7).
+
+    Raises:
+        NotFound: a Deployment's current ReplicaSet is not there yet.
+        BadPath: a replicas path leads to no integer.
+        SelectorError: the filter cannot be read.
+    """
+    if obj is None or spread.target is None:
+        return TargetView(0, "", ())
+    kind = spread.target.kind
+    replicas = replicas_of(spread, obj, whitelist, profile)
+    meta: Mapping[str, Any] = obj.get("metadata") or {}
+    gone = meta.get("deletionTimestamp") is not None or _plain_replicas(spread.target, obj) == 0
+    mine: Iterable[Pod] = () if gone and kind != "Job" else pods_of(spread.target, obj, replica_sets, pods)
+    return TargetView(
+        replicas,
+        workload_version(kind, obj, replica_sets, versioned_kinds, profile),
+        tuple(p for p in mine if counted(spread.target_filter, p.labels)),
+    )
+
+
+def _plain_replicas(target: TargetRef, obj: JsonObject) -> int:
+    """Replicas before paths override them: of the spec for built-in kinds, of the scale for others."""
+    group, _ = group_version(target.api_version)
+    if target.kind == "Job":
+        return _spec_number(obj, "parallelism")
+    if GroupKind(group, target.kind) in BUILT_IN:
+        return _spec_number(obj, "replicas")
+    scale = (obj.get("spec") or {}).get("replicas")
+    return scale if isinstance(scale, int) else -1
+
+
+def replicas_of(
+    spread: Spread, obj: JsonObject, whitelist: Whitelist, profile: Profile = Profile.STRICT
+) -> int:
+    """Replicas in the controller: the plain ones, unless a path says otherwise (3.2). Raises BadPath.
+
+    The strict profile finds the whitelist's path by group, version and kind; the better one resolves
+    an entry without a version too [Q-6].
+    """
+    target = spread.target
+    if target is None:
+        return 0
+    if spread.target_filter is not None and spread.target_filter.replicas_path_list:
+        return replicas_at_paths(obj, spread.target_filter.replicas_path_list)
+    group, version = group_version(target.api_version)
+    entry = whitelist.entry(GroupKind(group, target.kind))
+    if entry is not None and (entry.version == version or (profile is Profile.BETTER and not entry.version)):
+        return replicas_at_path(obj, entry.replicas_path)
+    return _plain_replicas(target, obj)
+
+
+def pods_of(
+    target: TargetRef, obj: JsonObject, replica_sets: Sequence[JsonObject], pods: Sequence[Pod]
+) -> list[Pod]:
+    """The target's pods by ownership (3.2); for a Deployment through its ReplicaSets, in their order."""
+    meta: Mapping[str, Any] = obj.get("metadata") or {}
+    uid = meta.get("uid") or ""
+    selector = _selector((obj.get("spec") or {}).get("selector"))
+    if target.kind == "Deployment":
+        uids = [(rs.get("metadata") or {}).get("uid") or "" for rs in _controlled(obj, replica_sets)]
+        return [p for u in uids for p in pods if u in p.owner_uids] if uids else _owned(pods, uid)
+    owned = _owned(pods, uid)
+    if target.kind == "Job" and selector is not None:
+        return [p for p in owned if selector.matches(p.labels)]
+    if GroupKind(group_version(target.api_version)[0], target.kind) in BUILT_IN or owned:
+        return owned
+    return [p for p in pods if selector is not None and selector.matches(p.labels)]
+
+
+def _owned(pods: Iterable[Pod], uid: str) -> list[Pod]:
+    return [p for p in pods if uid in p.owner_uids]
+
+
+def _selector(selector: JsonObject | None) -> LabelSelector | None:
+    if not selector:
+        return None
+    try:
+        return LabelSelector.of(selector)
+    except SelectorError:
+        return None
+
+
+def _controlled(deployment: JsonObject, replica_sets: Sequence[JsonObject]) -> list[JsonObject]:
+    """The Deployment's own ReplicaSets that its selector matches and nobody is deleting."""
+    uid = (deployment.get("metadata") or {}).get("uid") or ""
+    selector = _selector((deployment.get("spec") or {}).get("selector"))
+    found = []
+    for replica_set in replica_sets:
+        meta: Mapping[str, Any] = replica_set.get("metadata") or {}
+        owner = controller_of(replica_set)
+        if meta.get("deletionTimestamp") is not None or owner is None or owner.uid != uid:
+            continue
+        if selector is None or selector.matches(meta.get("labels") or {}):
+            found.append(replica_set)
+    return found
+
+
+def workload_version(
+    kind: str,
+    obj: JsonObject,
+    replica_sets: Sequence[JsonObject],
+    versioned_kinds: frozenset[str],
+    profile: Profile = Profile.STRICT,
+) -> str:
+    """The version of the target's current template (3.7).
+
+    Raises:
+        NotFound: it cannot be known yet: no ReplicaSet has the current template, or the CloneSet's
+            controller has not seen its spec.
+    """
+    if kind.lower() not in versioned_kinds:
+        return VERSION_IGNORED
+    meta: Mapping[str, Any] = obj.get("metadata") or {}
+    match kind:
+        case "CloneSet":
+            status: Mapping[str, Any] = obj.get("status") or {}
+            if (status.get("observedGeneration") or 0) < (meta.get("generation") or 0):
+                raise NotFound(f"CloneSet {meta.get('name')}: its status is behind its spec")
+            return short_hash(status.get("updateRevision") or "")
+        case "Deployment":
+            template = _template((obj.get("spec") or {}).get("template"))
+            for replica_set in _controlled(obj, replica_sets):
+                if _template((replica_set.get("spec") or {}).get("template")) == template:
+                    labels: Mapping[str, str] = (replica_set.get("metadata") or {}).get("labels") or {}
+                    return labels.get(POD_TEMPLATE_HASH, "")
+            raise NotFound(f"Deployment {meta.get('name')}: no ReplicaSet has its current template yet")
+        case "ReplicaSet":
+            own: str = (meta.get("labels") or {}).get(POD_TEMPLATE_HASH, "")
+            # Pods of a standalone ReplicaSet have no hash either, and are the latest there are [Q-13].
+            return own or (VERSION_IGNORED if profile is Profile.BETTER else "")
+    return VERSION_IGNORED
+
+
+def _template(template: JsonObject | None) -> JsonObject:
+    found = dict(template or {})
+    meta = dict(found.get("metadata") or {})
+    meta["labels"] = {k: v for k, v in (meta.get("labels") or {}).items() if k != POD_TEMPLATE_HASH}
+    found["metadata"] = meta
+    return found
