@@ -166,7 +166,7 @@ class Host(Generic[State]):
                 for slot in arrival.restores:
                     record = await self.log.last(self.log.subjects.checkpoint(slot, self.decider.service))
                     goal = max(goal, record.seq if record else 0)
-                while arrival.reader.received < goal:
+                while arrival.reader.position < goal:
                     for record in await arrival.reader.fetch(FETCH, timeout_s=FETCH_WAIT_S):
                         self._restore_record(arrival, record)
                     await asyncio.sleep(0)
