@@ -3,10 +3,12 @@
 decider     the contract between a decider and whatever drives it
 fold        the defined fold order: one slot's state, its digests, its timers (pure)
 restore     a slot's fold rebuilt from recorded messages (pure)
+inputs      what a service reads of the log (pure)
 plan        decisions and checkpoints as messages (pure)
 membership  who is alive, and which slots are whose
 commit      grouped atomic commits, and what a refusal means
 host        the loop: claim, restore, read, fold, commit, hand over
+service     a decider as a service
 health      probes and metrics over HTTP
 process     one OS process: logging, signals, exit codes
 """

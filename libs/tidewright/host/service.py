@@ -1,0 +1,108 @@
+"""A decider as a service: connect, find the stream, join, run."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import structlog
+
+from tidewright.host.decider import Decider, State
+from tidewright.host.host import Host, Settings
+from tidewright.host.membership import BucketMembership
+from tidewright.host.process import Process
+from tidewright.log import errors
+from tidewright.log.connection import Log
+from tidewright.log.envelope import Writer
+
+PATIENCE_S = 30.0
+"""How long a starting process waits for a log that does not answer, before it gives up."""
+PAUSE_S = 0.5
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """Which log, and with which credentials.
+
+    Attributes:
+        url: of the NATS server; may hold user and password.
+        cluster: name of the cluster, part of every subject.
+        credentials: file as `nsc` makes it.
+        max_age_s: the log's retention, which decides how often checkpoints are renewed; 0: for ever.
+    """
+
+    url: str = "nats://127.0.0.1:4222"
+    cluster: str = "default"
+    credentials: Path | None = None
+    max_age_s: float = 0.0
+
+    @property
+    def renew_s(self) -> float | None:
+        """How often what lies on the log is said again; None: never."""
+        return self.max_age_s / 3 if self.max_age_s else None
+
+
+async def connect(options: LogOptions, process: Process) -> Log:
+    """Connect to the log, waiting a while for a server that is only starting.
+
+    Raises:
+        LogUnavailable: nobody answered in `PATIENCE_S`.
+        LogForbidden: the credentials are refused: not worth waiting.
+    """
+    deadline = asyncio.get_running_loop().time() + PATIENCE_S
+    while True:
+        try:
+            return await Log.connect(
+                options.url, options.cluster, credentials=options.credentials, name=process.options.service
+            )
+        except errors.LogUnavailable as error:
+            if process.stop.is_set() or asyncio.get_running_loop().time() > deadline:
+                raise
+            process.health.not_ready = str(error)
+            logger.warning("waiting for the log", error=str(error))
+            await pause(process, PAUSE_S)
+
+
+async def find_stream(log: Log, process: Process) -> None:
+    """Wait until the watcher has made the cluster's stream, and take over its slot count."""
+    while not process.stop.is_set():
+        try:
+            await log.adopt_slots()
+            return
+        except (errors.WrongStream, errors.LogUnavailable) as error:
+            process.health.not_ready = str(error)
+            process.health.tick()
+            logger.info("waiting for the stream", error=str(error))
+            await pause(process, PAUSE_S)
+
+
+async def pause(process: Process, seconds: float) -> None:
+    """Sleep, but not longer than the process is to live."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await process.stop.wait()
+
+
+async def run_decider(
+    process: Process, decider: Decider[State], options: LogOptions, settings: Settings | None = None
+) -> None:
+    """Run a decider until the process is told to stop."""
+    async with await connect(options, process) as log:
+        await find_stream(log, process)
+        if process.stop.is_set():
+            return
+        writer = Writer(decider.service)
+        settings = settings or Settings()
+        host = Host(
+            decider,
+            log,
+            BucketMembership(log, decider.service, writer.incarnation),
+            process.health,
+            writer=writer,
+            settings=Settings(settings.partition, settings.follows, options.renew_s),
+        )
+        await host.run(process.stop)
