@@ -50,11 +50,13 @@ class PodTemplateObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.pod-t
     """A core `v1` PodTemplate.
 
     Attributes:
-        template: its `template` as stored (`metadata` and `spec` of a pod), without images, commands
-            and environment: what scheduling looks at.
+        template: its `template` as stored (`metadata` and `spec` of a pod), whole: the shard manager
+            makes pods of it.
+        resource_version: of the object; propeller fleets carry it in an annotation of every pod.
     """
 
     template: JsonObject = {}
+    resource_version: str = ""
 
 
 class PodTemplateGone(ObjectFact, frozen=True, kw_only=True, tag="fact.pod-template-gone.v1"):

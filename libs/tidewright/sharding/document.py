@@ -15,11 +15,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from itertools import chain
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
+from tidewright.events.shards import AssignmentEntry as Entry
+from tidewright.events.shards import EntryKind
 from tidewright.sharding.keyspace import parse_runs, runs
+
+__all__ = ["Document", "Entry", "EntryKind", "Refused", "apply", "created", "replay"]
 
 _Rule: TypeAlias = "Callable[[Document, Entry, Sequence[int]], None]"
 
@@ -72,52 +76,6 @@ class MemberRecord(msgspec.Struct, omit_defaults=True):
     @property
     def id(self) -> str:
         return member_id(self.name, self.incarnation)
-
-
-EntryKind = Literal[
-    "create",
-    "join",
-    "leave",
-    "expire",
-    "recover",
-    "depart",
-    "take",
-    "offer",
-    "withdraw",
-    "drain",
-    "cancel",
-    "release",
-    "grant",
-    "force",
-    "double",
-    "freeze",
-    "unfreeze",
-]
-
-
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One change of the document, as its ledger keeps it.
-
-    Attributes:
-        revision: of the document that it was decided on.
-        at: log time, seconds.
-        slots: the slots concerned, as runs.
-        member: the member concerned: who joins, acknowledges, or is given the slots.
-        checkpoints: by slot, with a release.
-        keyspace: number of slots, with `create`.
-        cause: why, for people and for the metrics: `join`, `leave`, `load`, `pin`, `crash`, ...
-    """
-
-    kind: EntryKind
-    revision: int
-    at: float
-    slots: str = ""
-    member: str = ""
-    weight: int = 1
-    version: str = ""
-    checkpoints: dict[int, str] = {}
-    keyspace: int = 0
-    cause: str = ""
 
 
 class Refused(Exception):

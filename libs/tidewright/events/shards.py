@@ -1,0 +1,157 @@
+"""Events of the shard manager: shard sets, their members, and what is decided about them.
+
+Facts      ShardSet..., ShardMember..., ...Gone; a pod's template is `PodTemplateObserved`
+Records    RecordPass (compat), ChangeAssignment (one entry of a set's ledger), SizeShards,
+           ChangeRollout, ReportShards
+
+Effects are the shared ones: pods are created and deleted, a lease is taken by a patch of the
+member's own record, the assignment is published in the set's status.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from tidewright.events.base import Decision, ObjectRef
+from tidewright.events.facts import ObjectFact, ResourceFact
+
+
+class ShardSetObserved(ResourceFact, frozen=True, kw_only=True, tag="fact.shard-set-observed.v1"):
+    """A ShardSet (`shards.tidewright.dev/v1alpha1`)."""
+
+
+class ShardSetGone(ObjectFact, frozen=True, kw_only=True, tag="fact.shard-set-gone.v1"):
+    """A ShardSet is no longer there. Its workers keep running."""
+
+
+class ShardMemberObserved(ResourceFact, frozen=True, kw_only=True, tag="fact.shard-member-observed.v1"):
+    """A ShardMember: one worker process, as it reports itself; its renewals are its lease."""
+
+
+class ShardMemberGone(ObjectFact, frozen=True, kw_only=True, tag="fact.shard-member-gone.v1"):
+    """A ShardMember's record was deleted. Its process may still act until its lease runs out."""
+
+
+class RecordPass(Decision, frozen=True, kw_only=True, tag="decision.record-pass.v1"):
+    """How a pass over a propeller fleet ended, when that differs from the pass before.
+
+    Attributes:
+        target: the PodTemplate of the fleet.
+        application: the fleet's name, value of its pods' `app` label.
+        created: pods created in this pass.
+        deleted: pods deleted in this pass.
+        running: expected pods in phase Running; None when the pass ended before it knew.
+        adopted: pods of the fleet that were found as they should be.
+        foreign: pods with the application's label that no manager made; they are left alone.
+        error: the error of the pass in the words of the original, empty when there is none.
+    """
+
+    target: ObjectRef
+    application: str
+    created: int = 0
+    deleted: int = 0
+    running: int | None = None
+    adopted: int = 0
+    foreign: tuple[str, ...] = ()
+    error: str = ""
+
+
+EntryKind = Literal[
+    "create",
+    "join",
+    "leave",
+    "expire",
+    "recover",
+    "take",
+    "depart",
+    "offer",
+    "withdraw",
+    "drain",
+    "cancel",
+    "release",
+    "grant",
+    "force",
+    "double",
+    "freeze",
+    "unfreeze",
+]
+
+
+class AssignmentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One change of an assignment document.
+
+    Attributes:
+        kind: what happens; `tidewright.sharding.document` says when it is allowed.
+        revision: of the document that it was decided on.
+        at: log time, seconds.
+        slots: the slots concerned, as runs (`0-7,12`).
+        member: the member concerned: who joins, acknowledges, or is given the slots.
+        weight: of a member that joins.
+        version: of its software.
+        checkpoints: by slot, with a release.
+        keyspace: number of slots, with `create`.
+        cause: why: `crash`, `exit`, `planned`, `rebalance`, ...
+    """
+
+    kind: EntryKind
+    revision: int
+    at: float
+    slots: str = ""
+    member: str = ""
+    weight: int = 1
+    version: str = ""
+    checkpoints: dict[int, str] = {}
+    keyspace: int = 0
+    cause: str = ""
+
+
+class ChangeAssignment(Decision, frozen=True, kw_only=True, tag="decision.change-assignment.v1"):
+    """One entry of a ShardSet's ledger. The document is the fold of these, in order."""
+
+    target: ObjectRef
+    entry: AssignmentEntry
+
+
+class SizeShards(Decision, frozen=True, kw_only=True, tag="decision.size-shards.v1"):
+    """Set the number of shards of a ShardSet. The demand that led to it is in `because`.
+
+    Attributes:
+        shards: the wanted number.
+        from_shards: what it was.
+        recommended: what the load calls for; `shards` follows it with hysteresis.
+    """
+
+    target: ObjectRef
+    shards: int
+    from_shards: int
+    recommended: int
+
+
+class ChangeRollout(Decision, frozen=True, kw_only=True, tag="decision.change-rollout.v1"):
+    """A rollout of a ShardSet starts, pauses, or is complete.
+
+    Attributes:
+        generation: digest of template and injected parts that is being rolled out.
+        last_good: the last generation that was complete.
+    """
+
+    target: ObjectRef
+    state: Literal["started", "paused", "resumed", "complete"]
+    generation: str
+    last_good: str = ""
+    reason: str = ""
+
+
+class ReportShards(Decision, frozen=True, kw_only=True, tag="decision.report-shards.v1"):
+    """Something about a ShardSet that needs no action of ours, when it differs from the last report.
+
+    Attributes:
+        reason: `InvalidSpec`, `ShardStuck`, `DrainOverdue`, `HotSlot`, `ForeignPod`, ...; empty when
+            there is nothing to report any more.
+    """
+
+    target: ObjectRef
+    reason: str = ""
+    message: str = ""
