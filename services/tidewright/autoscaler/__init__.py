@@ -1,0 +1,22 @@
+"""The autoscaler: WatermarkPodAutoscaler, decided as a pure function of the log.
+
+The rooms, in the order in which a pass goes through them (sections of the specification in brackets):
+
+spec          what the user wrote: decoding, defaults, validation; compiled into `Rules` [1.2-1.8]
+readiness     which pods count, and the gate on their share [2.4, 2.6]
+formula       one metric's proposal, and convergence inside the band [2.5-2.8]
+combine       several metrics' proposals into one [2.9]
+limits        velocity, ready guard, minimum and maximum [2.10]
+windows       forbidden windows and delays: may it scale now, and if not, until when [2.11]
+lifecycle     the gate of a DatadogMonitor [2.2]
+evaluate      a whole pass as a value that keeps every stage's numbers [2.3, 2.12]
+conditions    the conditions of a pass, and how they are set [3]
+status        the stored status, there and back [1.5, 2.14]
+messages      texts of object events [4.1]
+gauges        Prometheus series of an object [4.2]
+reasons       the rules of a pass as `Because`, for the log
+sentences     `Because` rendered for people
+state         what the fold holds, and the index over it
+decide        the decider: evolve and decide
+backtest      the very same decider over a recorded series and a load model
+"""

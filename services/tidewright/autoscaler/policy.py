@@ -1,0 +1,54 @@
+"""The installation's policy: what an operator sets for all objects, as `ConfigSet` brings it.
+
+`strict` restores the reference's behaviour wherever section 9 of the specification offers it; the
+other switches are improvements that an operator opts into.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidewright.events.base import JsonObject
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the autoscaler behaves in this installation.
+
+    Attributes:
+        strict: behave as the reference does, defects included (section 9, except faults).
+        skip_not_scaling_events: no object event when nothing is scaled; a condition says it instead.
+        stale_after_s: a metric value older than this never scales down; 0 switches the guard off.
+        status_interval_s: least time between two status writes that differ in measured values only.
+        enforce_bounds_without_metrics: bring a target back inside min and max although a metric
+            cannot be read (D6).
+        guard_resource_zero: an object that does not tolerate zero holds on a zero of a Resource
+            metric too (D30).
+        outcome_timeout_s: how long an ordered scale is waited for before it counts as lost.
+    """
+
+    strict: bool = False
+    skip_not_scaling_events: bool = False
+    stale_after_s: float = 300.0
+    status_interval_s: float = 60.0
+    enforce_bounds_without_metrics: bool = False
+    guard_resource_zero: bool = False
+    outcome_timeout_s: float = 120.0
+
+
+DEFAULT = Policy()
+
+
+def of_config(data: JsonObject) -> Policy:
+    """The policy in a `ConfigSet`; a member that cannot be read keeps its default.
+
+    A bad value must not stop the autoscaler, and half a policy is better than none: each member is
+    judged alone. Unknown members are left to newer versions.
+    """
+    found: JsonObject = {}
+    for field in msgspec.structs.fields(Policy):
+        if field.name in data:
+            try:
+                found[field.name] = msgspec.convert(data[field.name], field.type)
+            except msgspec.ValidationError:
+                continue
+    return Policy(**found)
