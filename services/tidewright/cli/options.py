@@ -1,0 +1,85 @@
+"""Options that several commands share, as dataclasses, and the one `-o` of all of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
+
+from cyclopts import Group, Parameter
+
+THE_LOG = Group("Log", sort_key=10)
+THE_CLUSTER = Group("Cluster", sort_key=20)
+PROCESS = Group("Process", sort_key=30)
+
+LogFormat: TypeAlias = Literal["auto", "json", "console"]
+Level: TypeAlias = Literal["debug", "info", "warning", "error"]
+
+Output: TypeAlias = Annotated[
+    Literal["table", "json", "yaml"], Parameter(name=["--output", "-o"], help="How to print the result.")
+]
+
+
+@Parameter(name="*", group=THE_LOG)
+@dataclass(frozen=True, kw_only=True)
+class LogOptions:
+    """Where the log is.
+
+    Attributes:
+        nats: URL of the NATS server; a user and password may be part of it.
+        nats_credentials: Credentials file of an account's user, as `nsc` makes it.
+        cluster: Name of the cluster: each has a stream of its own.
+    """
+
+    nats: str = "nats://127.0.0.1:4222"
+    nats_credentials: Path | None = None
+    cluster: str = "local"
+
+
+@Parameter(name="*", group=THE_CLUSTER)
+@dataclass(frozen=True, kw_only=True)
+class ClusterOptions:
+    """Which Kubernetes API to talk to.
+
+    Attributes:
+        kubeconfig: Kubeconfig file.
+        context: Context in it, instead of the current one.
+        in_cluster: Use the ServiceAccount of the pod that this runs in.
+    """
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    in_cluster: bool = False
+
+
+@Parameter(name="*", group=PROCESS)
+@dataclass(frozen=True, kw_only=True)
+class ProcessFlags:
+    """How the process runs.
+
+    Attributes:
+        log_level: Least severe level that is logged.
+        log_format: Lines for people or JSON; auto: for people on a terminal.
+        health_host: Address on which probes and metrics are served.
+        health_port: Their port; 0 takes a free one, and the log says which.
+    """
+
+    log_level: Level = "info"
+    log_format: LogFormat = "auto"
+    health_host: str = "127.0.0.1"
+    health_port: int = 0
+
+
+def emit(value: Any, output: Output, table: Callable[[], str]) -> None:
+    """Print a result on stdout in the wanted form; `table` is asked only for the form for people."""
+    match output:
+        case "table":
+            print(table())
+        case "json":
+            print(json.dumps(value, indent=2))
+        case "yaml":
+            import yaml
+
+            print(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), end="")

@@ -1,0 +1,37 @@
+"""`tidewright version`."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+import sys
+from importlib import metadata
+
+from tidewright.cli.options import Output, emit
+from tidewright.events.version import __version__
+from tidewright.log.errors import LogUnavailable
+from tidewright.log.server import find_binary
+
+SHOWN = ("nats-py", "kubernetes-asyncio", "msgspec", "numpy")
+
+
+def version(*, output: Output = "table") -> None:
+    """Versions of this software and of what it runs on."""
+    found = {
+        "tidewright": __version__,
+        "python": platform.python_version(),
+        "nats-server": _server(),
+        **{name: metadata.version(name) for name in SHOWN},
+        "platform": sys.platform,
+    }
+    emit(found, output, lambda: "\n".join(f"{name:<20}{value}" for name, value in found.items()))
+
+
+def _server() -> str:
+    try:
+        answer = subprocess.run(
+            [find_binary(), "--version"], capture_output=True, text=True, check=True, timeout=10
+        )
+    except (LogUnavailable, OSError, subprocess.SubprocessError):
+        return "<none>"
+    return answer.stdout.split()[-1].removeprefix("v")
