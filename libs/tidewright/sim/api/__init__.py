@@ -1,0 +1,21 @@
+"""An embedded Kubernetes API server that real clients cannot tell from the real one, where it matters here.
+
+The way of a request, and the room of each step:
+
+    server        socket, kubeconfig, journal, background work: what is started and stopped
+    http          from HTTP to verbs and back; watch streams, lists, discovery, errors
+    request       the path taken apart, options, media types; `match` reads its selectors
+    reading       get, list, watch: resourceVersion semantics, pages
+    writing       create, update, patch, deletecollection; `deletion` has the rules of going
+    subresources  scale, binding, eviction, finalize
+    strategies    prepare, default, validate: `defaults`, `validate`, `workload_rules`, `names`
+    patch         merge, JSON and strategic patches; `managed` and `applying` are server-side apply
+    store         objects as bytes, one counter of versions, bounded history; `journal` keeps them
+    watch         a change becomes lines of streams
+
+Beside requests: `gc` (owners, namespaces), `definitions` and `custom` (CustomResourceDefinitions), `faults`.
+What is described rather than done: `resources` and `builtin` (the kinds), `discovery`, `openapi`, `table` and
+`columns` (what kubectl prints), `reviews`.
+
+Not here: controllers, scheduler, kubelets. They are clients.
+"""

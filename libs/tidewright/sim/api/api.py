@@ -1,0 +1,183 @@
+"""One API server without its transport: store, kinds, rules, and what runs beside requests.
+
+`Api` is what the verbs (`reading`, `writing`, `deletion`, `subresources`) work on. It joins the rooms of
+this package and holds the few things that several of them need.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tidewright.sim.api import errors, managed
+from tidewright.sim.api.builtin import builtin_registry
+from tidewright.sim.api.conversion import convert
+from tidewright.sim.api.definitions import Definitions
+from tidewright.sim.api.deletion import Deletion
+from tidewright.sim.api.gc import Collector
+from tidewright.sim.api.metadata import Stamps
+from tidewright.sim.api.request import Request, json_type
+from tidewright.sim.api.resources import Kind
+from tidewright.sim.api.store import Record, Store
+from tidewright.sim.api.strategies import Strategies
+
+Object = dict[str, Any]
+SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
+
+
+class Api:
+    """The state and the rules of one API server."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+        self.store = store
+        self.registry = builtin_registry()
+        self.stamps = Stamps(clock)
+        self.strategies = Strategies(self)
+        self.deletion = Deletion(self)
+        self.collector = Collector(self)
+        self.definitions = Definitions(self)
+        self._next_service = 1
+
+    # -- objects on their way in and out ---------------------------------------------------------
+
+    def decode(self, request: Request, obj: Object) -> list[str]:
+        """Check that the object is of the requested kind; returns warnings. Raises 400."""
+        kind = request.kind
+        for field, wanted in (("apiVersion", request.api_version), ("kind", kind.kind)):
+            found = obj.get(field)
+            if not found:
+                if kind.custom:
+                    raise errors.bad_request(
+                        f"error when creating: Object '{field[0].upper()}{field[1:]}' is missing in the body"
+                    )
+                obj[field] = wanted
+            elif found != wanted:
+                if field == "apiVersion":
+                    raise errors.bad_request(
+                        f"the API version in the data ({found}) does not match the expected API version ({wanted})"
+                    )
+                raise errors.bad_request(
+                    f"{found} in version {request.version!r} cannot be handled as a {kind.kind}: "
+                    f"the kind in the data ({found}) does not match the expected kind ({wanted})"
+                )
+        meta = obj.get("metadata")
+        if meta is None:
+            obj["metadata"] = {}
+        elif not isinstance(meta, dict):
+            raise errors.bad_request(
+                f'{kind.kind} in version "{request.version}" cannot be handled as a {kind.kind}: json: cannot '
+                f"unmarshal {json_type(meta)} into Go struct field {kind.kind}.metadata of type v1.ObjectMeta"
+            )
+        return []
+
+    def to_version(self, kind: Kind, version: str, obj: Object) -> Object:
+        """A stored object as the version that a client asked for."""
+        wanted = kind.api_version(version)
+        if obj.get("apiVersion") != wanted or obj.get("kind") != kind.kind:
+            return convert(kind, wanted, obj)
+        return obj
+
+    def canonical(self, kind: Kind, obj: Object) -> Object:
+        """The object as it is stored: apiVersion, kind and metadata first, in the stored version."""
+        if kind.table:
+            obj = convert(kind, "v1", obj)
+            api_version, name = obj["apiVersion"], obj["kind"]
+        else:
+            api_version, name = kind.stored_api_version, kind.kind
+        head = {"apiVersion": api_version, "kind": name, "metadata": obj["metadata"]}
+        return head | {key: value for key, value in obj.items() if key not in head}
+
+    def render(self, kind: Kind, version: str, record: Record) -> bytes:
+        """The stored bytes as a version of the kind."""
+        if kind.table:
+            return self.encode(convert(kind, kind.api_version(version), record.decode()))
+        if not kind.custom:
+            return record.raw
+        wanted = kind.api_version(version)
+        stored = b'{"apiVersion":"%s"' % kind.stored_api_version.encode()
+        if record.raw.startswith(stored):
+            if wanted == kind.stored_api_version:
+                return record.raw
+            return b'{"apiVersion":"%s"' % wanted.encode() + record.raw[len(stored) :]
+        return self.encode(record.decode() | {"apiVersion": wanted})
+
+    @staticmethod
+    def encode(obj: Object) -> bytes:
+        import msgspec
+
+        return msgspec.json.encode(obj)
+
+    # -- what writes ask on their way --------------------------------------------------------------
+
+    def check_namespace_accepts(self, kind: Kind, namespace: str, name: str) -> None:
+        """Raises 404 for a namespace that is not there, 403 for one that is going."""
+        record = self.store.table("/namespaces").get("", namespace)
+        if record is None:
+            raise errors.not_found("", "namespaces", namespace)
+        if b'"deletionTimestamp"' in record.raw and "deletionTimestamp" in record.decode()["metadata"]:
+            raise errors.forbidden(
+                kind.group,
+                kind.plural,
+                name,
+                f"unable to create new content in namespace {namespace} because it is being terminated",
+                [
+                    {
+                        "reason": "NamespaceTerminating",
+                        "message": f"namespace {namespace} is being terminated",
+                        "field": "metadata.namespace",
+                    }
+                ],
+            )
+
+    async def admit(self, request: Request, operation: str, obj: Object, old: Object | None) -> Object:
+        """Ask the mutating webhooks."""
+        del request, operation, old
+        return obj
+
+    async def admit_validating(
+        self, request: Request, operation: str, obj: Object | None, old: Object | None
+    ) -> None:
+        """Ask the validating webhooks."""
+
+    def check_quota(self, kind: Kind, new: Object, old: Object | None, *, dry_run: bool) -> None:
+        """Charge the namespace's quotas."""
+
+    def track(self, request: Request, new: Object, old: Object | None, operation: str) -> None:
+        """Note in managedFields who set what."""
+        managed.track(request, new, old, operation, self.stamps.now())
+
+    def committed(self, kind: Kind, record: Record, previous: Record | None, obj: Object) -> None:
+        """Called after every write: definitions and the garbage collector follow the store."""
+        if kind.table_name == "apiextensions.k8s.io/customresourcedefinitions":
+            self.definitions.follow(record, obj)
+        self.collector.follow(kind, record, previous, obj)
+
+    def next_cluster_ip(self) -> str:
+        """A service address of 10.96.0.0/16 that no service has."""
+        used = {
+            (record.decode().get("spec") or {}).get("clusterIP")
+            for record in self.store.table("/services").scan()
+        }
+        while True:
+            self._next_service = self._next_service % 65_000 + 1
+            address = f"10.96.{self._next_service // 256}.{self._next_service % 256}"
+            if address not in used:
+                return address
+
+    # -- start ------------------------------------------------------------------------------------
+
+    def bootstrap(self) -> None:
+        """Make the namespaces that every cluster has, and serve the stored definitions."""
+        kind = self.registry.named("namespaces")
+        table = self.store.table("/namespaces")
+        for name in SYSTEM_NAMESPACES:
+            if kind is not None and table.get("", name) is None:
+                from tidewright.sim.api.metadata import initialise
+
+                obj: Object = {"metadata": {"name": name}}
+                initialise(obj["metadata"], self.stamps.now(), generation=False)
+                self.strategies.prepare_create(kind, "v1", obj)
+                self.strategies.default(kind, "v1", obj)
+                self.store.put(table, self.canonical(kind, obj))
+        self.definitions.load()

@@ -1,0 +1,36 @@
+"""Custom resources: what one version of a CustomResourceDefinition asks of its objects."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tidewright.sim.api.errors import Cause
+
+Object = dict[str, Any]
+
+
+class PrinterColumn(msgspec.Struct, rename="camel"):
+    """A column that a definition asks for."""
+
+    name: str
+    type: str
+    json_path: str = msgspec.field(name="jsonPath")
+    description: str = ""
+    format: str = ""
+    priority: int = 0
+
+
+class CustomVersion:
+    """One version of a custom resource."""
+
+    def __init__(self, schema: Object, columns: tuple[PrinterColumn, ...]) -> None:
+        self.schema = schema
+        self.columns = columns
+
+    def default(self, obj: Object) -> None:
+        """Prune what the schema does not know and fill in its defaults."""
+
+    def validate(self, obj: Object, old: Object | None) -> list[Cause]:
+        return []

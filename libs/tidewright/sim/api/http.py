@@ -1,0 +1,411 @@
+"""From HTTP to verbs and back: the handler of every request.
+
+A request is resolved to a kind and a verb (`request.py`), done (`reading`, `writing`, `subresources`), and
+answered as the client wants it: the whole object, a table, or its metadata. What is no resource is served
+from here too: discovery, version, health, OpenAPI, and what others have mounted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import zlib
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from tidewright.sim.api import discovery, errors, openapi, reading, subresources, table, writing
+from tidewright.sim.api.api import Api
+from tidewright.sim.api.discovery import AGGREGATED, SERVER_VERSION, MountedGroup
+from tidewright.sim.api.faults import Faults
+from tidewright.sim.api.match import matcher
+from tidewright.sim.api.request import JSON, Representation, Request, negotiate, parse_query, resolve
+from tidewright.sim.api.requestlog import Entry, RequestLog, digest
+from tidewright.sim.api.resources import Kind
+from tidewright.sim.api.reviews import review
+from tidewright.sim.api.store import Record
+from tidewright.sim.api.watch import Watch, bookmark_line
+
+Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
+Object = dict[str, Any]
+
+MAX_BODY_BYTES = 3 * 1024 * 1024
+GZIP_FROM_BYTES = 128 * 1024
+DEFAULT_WATCH_S = 2700.0
+_HEADERS = {"Content-Type": JSON, "Cache-Control": "no-cache, private"}
+
+
+class Frontend:
+    """Handles the requests of one API server."""
+
+    def __init__(self, api: Api, log: RequestLog, *, bookmark_interval_s: float) -> None:
+        self._api = api
+        self._log = log
+        self._bookmark_interval_s = bookmark_interval_s
+        self.faults = Faults()
+        self.mounts: dict[str, Handler] = {}  # by path prefix without the last slash
+        self.mounted_groups: list[MountedGroup] = []
+        self.watches: set[Watch] = set()
+        self._cache: dict[tuple[str, int], bytes] = {}
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request; every refusal is a Status."""
+        method, target = request.method, request._message.path  # noqa: SLF001  # the raw target, not parsed twice
+        path, _, query_text = target.partition("?")
+        body = b""
+        rv = 0
+        try:
+            if request.can_read_body:
+                body = await self._body(request)
+            if self.faults.rules:
+                await self.faults.meet(request, method, path, query_text)
+            response, rv = await self._answer(request, method, path, query_text, body)
+        except errors.ApiError as error:
+            response = refusal(error)
+        except Exception as error:  # noqa: BLE001  # a bug here must not look like a dead server
+            _report(error)
+            response = refusal(errors.internal(f"{type(error).__name__}: {error}"))
+        self._log.add(
+            Entry(
+                at=self._api.stamps.now_s(),
+                method=method,
+                path=target,
+                user_agent=request.headers.get("User-Agent", ""),
+                code=response.status,
+                body=digest(body),
+                rv=rv,
+            )
+        )
+        return response
+
+    @staticmethod
+    async def _body(request: web.BaseRequest) -> bytes:
+        length = request.content_length
+        if length is not None and length > MAX_BODY_BYTES:
+            raise errors.too_large(MAX_BODY_BYTES)
+        try:
+            return await request.read()
+        except web.HTTPRequestEntityTooLarge:
+            raise errors.too_large(MAX_BODY_BYTES) from None
+
+    async def _answer(
+        self, http: web.BaseRequest, method: str, path: str, query_text: str, body: bytes
+    ) -> tuple[web.StreamResponse, int]:
+        mounted = self._mounted(path)
+        if mounted is not None:
+            return await mounted(http), 0
+        query = parse_query(query_text) if query_text else {}
+        request = resolve(self._api.registry, method, path, query, http.headers)
+        if request is None:
+            return await self._other(http, method, path, query), 0
+        request.body = body
+        accept = http.headers.get("Accept", "")
+        shape = negotiate(accept)
+        if request.verb == "watch":
+            return await self._watch(http, request, shape), 0
+        if request.verb == "list":
+            return await self._list(http, request, shape), 0
+        outcome = await self._perform(request)
+        if isinstance(outcome, web.Response):
+            return outcome, 0
+        return self._object(request, outcome, shape), outcome.record.rv if outcome.record else 0
+
+    def _mounted(self, path: str) -> Handler | None:
+        for prefix, handler in self.mounts.items():
+            if path == prefix or path.startswith(prefix + "/"):
+                return handler
+        return None
+
+    async def _perform(self, request: Request) -> Any:
+        api = self._api
+        if request.subresource:
+            return await subresources.serve(api, request)
+        match request.verb:
+            case "get":
+                return writing.Outcome(reading.get(api, request))
+            case "create":
+                if not request.kind.custom and request.kind.verbs == ("create",):
+                    if request.kind.kind == "Binding":
+                        return await subresources.bind(api, request)
+                    return writing.Outcome(None, obj=review(request), code=201)
+                return await writing.create(api, request)
+            case "update":
+                return await writing.update(api, request)
+            case "patch":
+                return await writing.apply_patch(api, request)
+            case "delete":
+                return await self._delete(request)
+            case "deletecollection":
+                deleted = await writing.delete_collection(api, request)
+                return await self._records(request, deleted, {"resourceVersion": str(api.store.rv)})
+        raise errors.method_not_allowed(request.kind.group, request.kind.plural)
+
+    async def _delete(self, request: Request) -> writing.Outcome:
+        outcome: writing.Outcome = await writing.delete(self._api, request)
+        if outcome.obj is not None or outcome.record is None:
+            return writing.Outcome(None, obj=outcome.obj, code=outcome.code)
+        kind = request.kind
+        details: Object = {"name": request.name}
+        if kind.group:
+            details["group"] = kind.group
+        details |= {"kind": kind.plural, "uid": outcome.record.uid}
+        status = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Success",
+            "details": details,
+        }
+        return writing.Outcome(outcome.record, obj=status, code=outcome.code)
+
+    # -- objects and lists --------------------------------------------------------------------------
+
+    def _object(self, request: Request, outcome: writing.Outcome, shape: Representation) -> web.Response:
+        api, kind = self._api, request.kind
+        if outcome.obj is None and outcome.record is not None:
+            if not shape.form:
+                body = api.render(kind, request.version, outcome.record)
+            elif shape.table:
+                include = request.query.get("includeObject", "Metadata")
+                meta = {"resourceVersion": str(outcome.record.rv)}
+                body = table.table(api, kind, request.version, [outcome.record], meta, include)
+            else:
+                body = api.encode(table.partial(outcome.record.decode()))
+        else:
+            obj = outcome.obj or {}
+            if obj.get("kind") not in {"Status", "Scale"} and request.kind.verbs != ("create",):
+                obj = api.to_version(kind, request.version, obj)
+            body = api.encode(obj)
+        headers = _HEADERS
+        if outcome.warnings:
+            response = web.Response(body=body, status=outcome.code, headers=headers)
+            for warning in outcome.warnings:
+                text = warning.replace("\\", "\\\\").replace('"', '\\"')
+                response.headers.add("Warning", f'299 - "{text}"')
+            return response
+        return web.Response(body=body, status=outcome.code, headers=headers)
+
+    async def _list(self, http: web.BaseRequest, request: Request, shape: Representation) -> web.Response:
+        page = reading.list_page(self._api, request)
+        meta: Object = {"resourceVersion": str(page.rv)}
+        if page.next_token:
+            meta["continue"] = page.next_token
+            if page.remaining is not None:
+                meta["remainingItemCount"] = page.remaining
+        return await self._records(request, page.records, meta, shape, http)
+
+    async def _records(
+        self,
+        request: Request,
+        records: list[Record],
+        meta: Object,
+        shape: Representation | None = None,
+        http: web.BaseRequest | None = None,
+    ) -> web.Response:
+        api, kind = self._api, request.kind
+        if shape is not None and shape.table:
+            include = request.query.get("includeObject", "Metadata")
+            body = table.table(api, kind, request.version, records, meta, include)
+        elif shape is not None and shape.form:
+            head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": meta}
+            body = api.encode(head | {"items": [table.partial(record.decode()) for record in records]})
+        else:
+            if kind.custom or kind.table:
+                items = [api.render(kind, request.version, record) for record in records]
+            else:
+                items = [record.raw for record in records]
+            head_bytes = b'{"kind":"%s","apiVersion":"%s","metadata":%s,"items":[' % (
+                kind.list_name.encode(),
+                request.api_version.encode(),
+                api.encode(meta),
+            )
+            body = b"%s%s]}" % (head_bytes, b",".join(items))
+        return await self._compressed(http, body)
+
+    @staticmethod
+    async def _compressed(http: web.BaseRequest | None, body: bytes) -> web.Response:
+        if (
+            http is None
+            or len(body) < GZIP_FROM_BYTES
+            or "gzip" not in http.headers.get("Accept-Encoding", "")
+        ):
+            return web.Response(body=body, headers=_HEADERS)
+        # level 1 as the real server; in a thread, because zlib lets go of the interpreter
+        packed = await asyncio.to_thread(zlib.compress, body, 1, 16 + zlib.MAX_WBITS)
+        return web.Response(
+            body=packed, headers=_HEADERS | {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
+        )
+
+    # -- watch --------------------------------------------------------------------------------------
+
+    async def _watch(
+        self, http: web.BaseRequest, request: Request, shape: Representation
+    ) -> web.StreamResponse:
+        api, kind = self._api, request.kind
+        if "watch" not in kind.verbs:
+            raise errors.method_not_allowed(kind.group, kind.plural)
+        options = reading.watch_options(api, request, DEFAULT_WATCH_S)
+        selected = matcher(kind, request.query)
+        stored = api.store.table(kind.table_name)
+        render, sharing = self._renderer(request, kind, shape)
+        watch = Watch(stored, selected, request.namespace, render, sharing)
+        response = web.StreamResponse(headers=_HEADERS)
+        response.enable_chunked_encoding()
+        bookmark_version = request.api_version
+
+        def bookmark() -> bytes:
+            return bookmark_line(bookmark_version, kind.kind, api.store.rv)
+
+        try:
+            if options.from_now or options.initial:
+                watch.initial(record for record in stored.scan(request.namespace) if selected.matches(record))
+                if options.initial and options.bookmarks:
+                    end = bookmark_line(bookmark_version, kind.kind, api.store.rv, initial_end=True)
+                    watch.bookmark(lambda: end)
+                watch.start()
+            elif options.rv > api.store.rv:
+                raise errors.too_old(options.rv, api.store.rv)
+            else:
+                watch.start(stored.since(options.rv) if options.rv else ())
+        except errors.ApiError as error:
+            watch.error(error)
+        self.watches.add(watch)
+        try:
+            await response.prepare(http)
+            await self._stream(response, watch, bookmark if options.bookmarks else None, options.timeout_s)
+        except (ConnectionError, asyncio.CancelledError):
+            if http.transport is not None and not http.transport.is_closing():
+                raise
+        finally:
+            watch.stop()
+            self.watches.discard(watch)
+        return response
+
+    async def _stream(
+        self,
+        response: web.StreamResponse,
+        watch: Watch,
+        bookmark: Callable[[], bytes] | None,
+        timeout_s: float,
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_s
+        next_bookmark = loop.time() + self._bookmark_interval_s
+        while True:
+            now = loop.time()
+            if now >= end:
+                watch.stop()
+            wait_s = min(end, next_bookmark if bookmark is not None else end) - now
+            data = await watch.lines(max(wait_s, 0.0))
+            if data is None:
+                await response.write_eof()
+                return
+            if data:
+                await response.write(data)
+            if bookmark is not None and loop.time() >= next_bookmark:
+                watch.bookmark(bookmark)
+                next_bookmark = loop.time() + self._bookmark_interval_s
+
+    def _renderer(
+        self, request: Request, kind: Kind, shape: Representation
+    ) -> tuple[Callable[[Record], bytes], str]:
+        """How this watch shows a record, and the name under which lines may be shared (empty: not at all)."""
+        api, version = self._api, request.version
+        if shape.table:
+            include = request.query.get("includeObject", "Metadata")
+            first = [True]
+
+            def rows(record: Record) -> bytes:
+                headers, first[0] = first[0], False
+                meta = {"resourceVersion": str(record.rv)}
+                return table.table(api, kind, version, [record], meta, include, headers=headers)
+
+            return rows, ""
+        if shape.form:
+            return (lambda record: api.encode(table.partial(record.decode()))), "metadata:"
+        return (lambda record: api.render(kind, version, record)), f"{kind.group}/{version}:"
+
+    # -- what is no resource ----------------------------------------------------------------------
+
+    async def _other(
+        self, http: web.BaseRequest, method: str, path: str, query: dict[str, str]
+    ) -> web.StreamResponse:
+        del query
+        if path.startswith("/sim/faults"):
+            return await self.faults.serve(http, self)
+        if method not in {"GET", "HEAD"}:
+            raise errors.method_not_allowed("", "") if path.startswith("/api") else errors.path_not_found()
+        path = path.rstrip("/") or "/"
+        if path in {"/healthz", "/livez", "/readyz"} or path.startswith(("/healthz/", "/livez/", "/readyz/")):
+            return web.Response(text="ok")
+        if path == "/version":
+            return web.Response(body=msgspec.json.encode(SERVER_VERSION), headers=_HEADERS)
+        if path == "/":
+            paths = ["/api", "/api/v1", "/apis", "/healthz", "/openapi/v2", "/openapi/v3", "/version"]
+            return web.Response(body=msgspec.json.encode({"paths": paths}), headers=_HEADERS)
+        if path.startswith("/openapi/"):
+            return await openapi.serve(self._api, http, path)
+        return self._discovery(http, path)
+
+    def _discovery(self, http: web.BaseRequest, path: str) -> web.Response:
+        parts = path.split("/")[1:]
+        registry, mounted = self._api.registry, self.mounted_groups
+        accept = http.headers.get("Accept", "")
+        found: Object | None = None
+        if path in {"/api", "/apis"}:
+            if AGGREGATED in accept and "v=v2" in accept.replace("v=v2beta1", ""):
+                body = self._cached(
+                    f"aggregated {path}",
+                    lambda: discovery.aggregated(registry, mounted, core=path == "/api"),
+                )
+                kind = f"{JSON};g=apidiscovery.k8s.io;v=v2;as={AGGREGATED}"
+                return web.Response(body=body, headers={"Content-Type": kind, "Vary": "Accept"})
+            if path == "/api":
+                found = discovery.core_versions(http.host)
+            else:
+                found = discovery.group_list(registry, mounted)
+        elif parts[0] == "api" and len(parts) == 2:
+            found = discovery.resource_list(registry, mounted, "", parts[1])
+        elif parts[0] == "apis" and len(parts) == 2:
+            found = discovery.group(registry, mounted, parts[1])
+        elif parts[0] == "apis" and len(parts) == 3:
+            found = discovery.resource_list(registry, mounted, parts[1], parts[2])
+        if found is None:
+            raise errors.path_not_found()
+        return web.Response(body=msgspec.json.encode(found), headers=_HEADERS)
+
+    def resource_list(self, prefix: str) -> web.Response:
+        """Discovery of one mounted group and version, by its path."""
+        group, version = prefix.split("/")[2:4]
+        found = discovery.resource_list(self._api.registry, self.mounted_groups, group, version)
+        return web.Response(body=msgspec.json.encode(found), headers=_HEADERS)
+
+    def _cached(self, what: str, make: Callable[[], Any]) -> bytes:
+        key = (what, self._api.registry.generation + 1000 * len(self.mounted_groups))
+        found = self._cache.get(key)
+        if found is None:
+            self._cache = {k: v for k, v in self._cache.items() if k[0] != what}
+            found = self._cache[key] = msgspec.json.encode(make())
+        return found
+
+    def close_watches(self) -> None:
+        """End every open watch."""
+        for watch in list(self.watches):
+            watch.stop()
+
+
+def refusal(error: errors.ApiError) -> web.Response:
+    """The answer that tells an error."""
+    headers = dict(_HEADERS)
+    if error.retry_after_s is not None:
+        headers["Retry-After"] = str(error.retry_after_s)
+    return web.Response(body=error.body, status=error.code, headers=headers)
+
+
+def _report(error: Exception) -> None:
+    import structlog
+
+    with contextlib.suppress(Exception):
+        structlog.get_logger("tidewright.sim.api").error("request failed", exc_info=error)

@@ -1,0 +1,88 @@
+"""Object metadata: what the server sets, keeps and lets nobody change."""
+
+from __future__ import annotations
+
+import datetime as dt
+import random
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+_SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
+_SUFFIX_LENGTH = 5
+_MAX_GENERATED_PREFIX = 63 - _SUFFIX_LENGTH
+_random = random.SystemRandom()
+
+# metadata that an update cannot change: the stored value is kept
+KEPT = (
+    "uid",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "selfLink",
+)
+
+
+class Stamps:
+    """RFC 3339 times from a clock; whole seconds are formatted once."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._second = -1
+        self._text = ""
+
+    def now_s(self) -> float:
+        return self._clock()
+
+    def now(self) -> str:
+        """The present second, as metadata carries it."""
+        second = int(self._clock())
+        if second != self._second:
+            self._second, self._text = second, stamp(second)
+        return self._text
+
+
+def stamp(seconds: float) -> str:
+    """Seconds since the epoch as RFC 3339 in UTC, whole seconds."""
+    return dt.datetime.fromtimestamp(int(seconds), tz=dt.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def parse_stamp(text: str) -> float:
+    """Seconds since the epoch of an RFC 3339 time. Raises ValueError."""
+    return dt.datetime.fromisoformat(text).timestamp()
+
+
+def generated_name(prefix: str) -> str:
+    """A name made from `generateName`: the prefix, cut where needed, and five random letters."""
+    suffix = "".join(_random.choices(_SUFFIX_LETTERS, k=_SUFFIX_LENGTH))
+    return prefix[:_MAX_GENERATED_PREFIX] + suffix
+
+
+def initialise(metadata: dict[str, Any], created: str, *, generation: bool) -> None:
+    """Make metadata of a new object: what clients may not choose is set or removed."""
+    for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
+        metadata.pop(key, None)
+    metadata["uid"] = str(uuid.uuid4())
+    metadata["creationTimestamp"] = created
+    if generation:
+        metadata["generation"] = 1
+    else:
+        metadata.pop("generation", None)
+
+
+def keep(new: dict[str, Any], old: dict[str, Any]) -> None:
+    """Undo changes of what no update can change."""
+    for key in KEPT:
+        if key in old:
+            new[key] = old[key]
+        else:
+            new.pop(key, None)
+    new["name"] = old["name"]
+    if "namespace" in old:
+        new["namespace"] = old["namespace"]
+    else:
+        new.pop("namespace", None)
+    for key in ("labels", "annotations", "finalizers", "ownerReferences"):
+        if key in new and not new[key]:
+            del new[key]

@@ -1,0 +1,197 @@
+"""Patches: JSON merge patch (RFC 7386), JSON patch (RFC 6902) and strategic merge patch.
+
+All three return a new object and leave their arguments alone where they differ from the result (shared
+subtrees are not copied). A strategic merge patch merges the lists that the built-in kinds declare by key
+(`STRATEGIC_KEYS`) and knows the directives `$patch`, `$retainKeys`, `$setElementOrder/...` and
+`$deleteFromPrimitiveList/...`. Server-side apply is in `managed.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tidewright.sim.api import errors
+
+MERGE = "application/merge-patch+json"
+JSON_PATCH = "application/json-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
+APPLY = "application/apply-patch+yaml"
+
+# lists that merge by a key of their elements, by the field's name
+STRATEGIC_KEYS: dict[str, str] = {
+    "addresses": "type",
+    "conditions": "type",
+    "containers": "name",
+    "env": "name",
+    "ephemeralContainers": "name",
+    "hostAliases": "ip",
+    "hostIPs": "ip",
+    "imagePullSecrets": "name",
+    "initContainers": "name",
+    "matchConditions": "name",
+    "ownerReferences": "uid",
+    "podIPs": "ip",
+    "resourceClaims": "name",
+    "schedulingGates": "name",
+    "secrets": "name",
+    "taints": "key",
+    "topologySpreadConstraints": "topologyKey",
+    "volumeDevices": "devicePath",
+    "volumeMounts": "mountPath",
+    "volumes": "name",
+    "webhooks": "name",
+}
+PRIMITIVE_SETS = frozenset({"finalizers", "podCIDRs"})
+
+
+def merge(target: Any, patch: Any) -> Any:
+    """RFC 7386."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict):
+            result[key] = merge(result.get(key), value)
+        else:
+            result[key] = value
+    return result
+
+
+def json_patch(target: dict[str, Any], operations: Any) -> Any:
+    """RFC 6902. Raises 400 for what is no patch, 422 for a patch that does not apply."""
+    import jsonpatch
+    import jsonpointer
+
+    if not isinstance(operations, list):
+        raise errors.bad_request(
+            "error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch"
+        )
+    if len(operations) > 10_000:
+        raise errors.ApiError(
+            413, f"The allowed maximum operations in a JSON patch is 10000, got {len(operations)}"
+        )
+    try:
+        return jsonpatch.JsonPatch(operations).apply(target)
+    except jsonpatch.InvalidJsonPatch as error:
+        raise errors.bad_request(f"error decoding patch: {error}") from None
+    except jsonpatch.JsonPatchTestFailed as error:
+        raise _unprocessable(f"testing value failed: {error}") from None
+    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError) as error:
+        raise _unprocessable(str(error)) from None
+
+
+def _unprocessable(message: str) -> errors.ApiError:
+    return errors.ApiError(422, f"the server rejected our request due to an error in our request: {message}")
+
+
+def strategic(target: Any, patch: dict[str, Any], field: str = "", kind: str = "") -> Any:
+    """Strategic merge of a patch into an object of a built-in kind.
+
+    Args:
+        target: the object, or the part of it under `field`; None when there is none yet.
+        patch: what to merge into it.
+        field: the name of the field that holds both, for the merge keys of `ports`.
+        kind: the kind of the whole object.
+    """
+    directive = patch.get("$patch")
+    if directive == "replace":
+        return {key: value for key, value in patch.items() if key != "$patch"}
+    if directive == "delete":
+        return {}
+    if directive not in (None, "merge"):
+        raise errors.bad_request(f"Unknown patch type found: {directive}")
+    result = dict(target) if isinstance(target, dict) else {}
+    retain = patch.get("$retainKeys")
+    if retain is not None:
+        result = {key: value for key, value in result.items() if key in retain}
+    for key, value in patch.items():
+        if key.startswith("$deleteFromPrimitiveList/"):
+            name = key.partition("/")[2]
+            if isinstance(result.get(name), list):
+                result[name] = [item for item in result[name] if item not in value]
+        elif key.startswith("$"):
+            continue
+        elif value is None:
+            result.pop(key, None)
+        elif isinstance(value, dict):
+            merged = strategic(result.get(key), value, key, kind)
+            result[key] = merged
+        elif isinstance(value, list):
+            result[key] = _merge_list(result.get(key), value, key, field, kind)
+        else:
+            result[key] = value
+    for key, order in patch.items():
+        if key.startswith("$setElementOrder/") and isinstance(order, list):
+            name = key.partition("/")[2]
+            if isinstance(result.get(name), list):
+                merge_key = strategic_key(name, kind)
+                result[name] = _ordered(result[name], order, merge_key)
+    return result
+
+
+def strategic_key(field: str, kind: str) -> str | None:
+    """The key by which a list merges; None when it is replaced as a whole."""
+    if field == "ports":
+        return "port" if kind == "Service" else "containerPort"
+    if field == "addresses" and kind != "Node":
+        return None
+    return STRATEGIC_KEYS.get(field)
+
+
+def _merge_list(target: Any, patch: list[Any], field: str, parent: str, kind: str) -> list[Any]:
+    merge_key = strategic_key(field, kind)
+    existing: list[Any] = list(target) if isinstance(target, list) else []
+    if merge_key is None:
+        if field in PRIMITIVE_SETS and parent in {"metadata", "spec"}:
+            return existing + [item for item in patch if item not in existing]
+        return patch
+    if any(isinstance(item, dict) and item.get("$patch") == "replace" for item in patch):
+        return [item for item in patch if item.get("$patch") != "replace"]
+    for item in patch:
+        if not isinstance(item, dict):
+            raise errors.bad_request(f"list element of {field} in a strategic merge patch is not an object")
+        if merge_key not in item:
+            raise errors.bad_request(f"map: {item} does not contain declared merge key: {merge_key}")
+        at = next(
+            (
+                i
+                for i, old in enumerate(existing)
+                if isinstance(old, dict) and old.get(merge_key) == item[merge_key]
+            ),
+            None,
+        )
+        if item.get("$patch") == "delete":
+            existing = [
+                old for old in existing if not isinstance(old, dict) or old.get(merge_key) != item[merge_key]
+            ]
+        elif at is None:
+            existing.append(strategic({}, item, field, kind))
+        else:
+            existing[at] = strategic(existing[at], item, field, kind)
+    return existing
+
+
+def _ordered(items: list[Any], order: list[Any], merge_key: str | None) -> list[Any]:
+    """Items in the order given; what the order does not name stays behind what it followed."""
+
+    def identity(item: Any) -> Any:
+        return item.get(merge_key) if merge_key and isinstance(item, dict) else item
+
+    wanted = [identity(entry) for entry in order]
+    named = {msgspec.json.encode(identity(item)): item for item in items if identity(item) in wanted}
+    rest = [(index, item) for index, item in enumerate(items) if identity(item) not in wanted]
+    result = [named[key] for key in (msgspec.json.encode(entry) for entry in wanted) if key in named]
+    for index, item in rest:
+        result.insert(min(index, len(result)), item)
+    return result
+
+
+def decode_patch(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise errors.bad_request(f"error decoding patch: {error}") from None

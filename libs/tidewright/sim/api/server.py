@@ -1,0 +1,157 @@
+"""The API server as something to start and stop: socket, kubeconfig, journal, background work.
+
+    server = ApiServer(data=Path("data/cluster"))
+    await server.start()
+    server.write_kubeconfig(path)
+    ...
+    await server.stop()
+
+It listens on plain HTTP, loopback by default, and asks for no credentials (the kubeconfig carries a token
+so that clients which insist on one are content).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from tidewright.sim.api.api import Api
+from tidewright.sim.api.discovery import MountedGroup
+from tidewright.sim.api.http import MAX_BODY_BYTES, Frontend, Handler
+from tidewright.sim.api.journal import FileJournal
+from tidewright.sim.api.requestlog import RequestLog
+from tidewright.sim.api.store import Store
+
+TOKEN = "tidewright-sim"  # noqa: S105  # no secret: the server asks nobody who they are
+
+
+class ApiServer:
+    """An embedded Kubernetes API server.
+
+    Args:
+        data: folder that keeps the objects over restarts; None keeps them in memory only.
+        host: address to listen on.
+        port: port to listen on; 0 takes a free one, see `url`.
+        history_limit: changes per kind that can still be watched; older versions are Expired.
+        bookmark_interval_s: how often watches that want bookmarks get one.
+        request_log_path: file that gets a line of JSON per request.
+        request_log_limit: requests kept in memory.
+        clock: seconds since the epoch, for timestamps.
+
+    Raises:
+        OSError: on `start`, when the address is taken or the folder cannot be written.
+    """
+
+    def __init__(
+        self,
+        data: Path | None = None,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        history_limit: int = 20_000,
+        bookmark_interval_s: float = 5.0,
+        request_log_path: Path | None = None,
+        request_log_limit: int = 100_000,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._host = host
+        self._port = port
+        self._journal = FileJournal(data) if data is not None else None
+        self.api = Api(Store(history_limit=history_limit, journal=self._journal), clock)
+        self.requests = RequestLog(request_log_limit, request_log_path)
+        self._frontend = Frontend(self.api, self.requests, bookmark_interval_s=bookmark_interval_s)
+        self._runner: web.ServerRunner | None = None
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    @property
+    def url(self) -> str:
+        """`http://127.0.0.1:PORT`, once started."""
+        return f"http://{self._host}:{self._port}"
+
+    async def start(self) -> None:
+        """Restore what the folder holds, then serve."""
+        if self._journal is not None:
+            self._journal.open(self.api.store)
+        self.api.bootstrap()
+        self.api.collector.resume()
+        self._tasks.append(asyncio.create_task(self.api.collector.run(), name="sim collector"))
+        server = web.Server(self._frontend.handle, request_factory=_request, access_log=None)
+        self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=1.0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self._port, backlog=1024)
+        await site.start()
+        if self._port == 0:
+            self._port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """End watches, finish requests, close the journal."""
+        self._frontend.close_watches()
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        self._tasks.clear()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+        if self._journal is not None:
+            self._journal.close()
+        self.requests.close()
+
+    async def __aenter__(self) -> ApiServer:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    def mount(self, group: str, version: str, resources: list[dict[str, Any]], handler: Handler) -> None:
+        """Serve a group from another handler, as an aggregated API is.
+
+        Args:
+            group: `metrics.k8s.io`.
+            version: `v1beta1`.
+            resources: APIResource entries (name, singularName, namespaced, kind, verbs) for discovery.
+            handler: answers every request below `/apis/<group>/<version>/`.
+        """
+        self._frontend.mounted_groups.append(MountedGroup(group, version, resources))
+        self._frontend.mounts[f"/apis/{group}/{version}"] = _below(
+            f"/apis/{group}/{version}", handler, self._frontend
+        )
+
+    def write_kubeconfig(self, path: Path) -> None:
+        """Write a kubeconfig whose only context is this server."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(
+            "apiVersion: v1\nkind: Config\ncurrent-context: tidewright\n"
+            f"clusters:\n- name: tidewright\n  cluster:\n    server: {self.url}\n"
+            "contexts:\n- name: tidewright\n  context:\n    cluster: tidewright\n    user: tidewright\n"
+            "    namespace: default\n"
+            f"users:\n- name: tidewright\n  user:\n    token: {TOKEN}\n",
+            encoding="utf-8",
+        )
+        path.chmod(0o600)
+
+
+def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+    """Requests with this server's limit on bodies; `read` refuses what is larger."""
+    loop = asyncio.get_running_loop()
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY_BYTES + 1)
+
+
+def _below(prefix: str, handler: Handler, frontend: Frontend) -> Handler:
+    """The list of the group's resources is discovery's business, everything below it the handler's."""
+
+    async def serve(request: web.BaseRequest) -> web.StreamResponse:
+        if request.path.rstrip("/") == prefix:
+            return frontend.resource_list(prefix)
+        return await handler(request)
+
+    return serve

@@ -1,0 +1,148 @@
+"""What each kind does on its way into the store: prepared, defaulted, validated.
+
+The rules for one kind are in `defaults.py` and `validate.py`; custom resources bring theirs with their
+schema (`custom.py`). Here is what they have in common: status belongs to the status subresource, spec to
+the object, and `generation` counts changes of what is wanted.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tidewright.sim.api import defaults, errors, validate
+from tidewright.sim.api.resources import Kind
+
+if TYPE_CHECKING:
+    from tidewright.sim.api.api import Api
+
+Object = dict[str, Any]
+_META = frozenset({"apiVersion", "kind", "metadata", "status"})
+
+
+class Strategies:
+    """Prepares, defaults and validates the objects of one API server."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+
+    def prepare_create(self, kind: Kind, version: str, obj: Object) -> None:
+        """Drop what a new object cannot bring, set what the server decides."""
+        if kind.custom:
+            if kind.status:
+                obj.pop("status", None)
+            return
+        prepare = defaults.PREPARE_CREATE.get(kind.table_name)
+        if prepare is not None:
+            prepare(self._api, obj)
+        elif kind.status and kind.table_name not in _STATUS_ON_CREATE:
+            obj.pop("status", None)
+
+    def prepare_update(self, kind: Kind, version: str, new: Object, old: Object, subresource: str) -> None:
+        """Restore what this subresource cannot change."""
+        if subresource == "status":
+            status = new.get("status")
+            meta = new["metadata"]
+            for key in list(new):
+                if key != "metadata":
+                    del new[key]
+            new.update({key: value for key, value in old.items() if key not in {"metadata", "status"}})
+            if status is not None:
+                new["status"] = status
+            if kind.custom:
+                new["metadata"] = dict(old["metadata"])
+                if "managedFields" in meta:
+                    new["metadata"]["managedFields"] = meta["managedFields"]
+            else:
+                for key in ("ownerReferences", "finalizers"):
+                    if key in old["metadata"]:
+                        meta[key] = old["metadata"][key]
+                    else:
+                        meta.pop(key, None)
+        elif kind.status:
+            if "status" in old:
+                new["status"] = old["status"]
+            else:
+                new.pop("status", None)
+        self._keep_deletion_rules(kind, new, old)
+        prepare = defaults.PREPARE_UPDATE.get(kind.table_name)
+        if prepare is not None and not kind.custom:
+            prepare(self._api, new, old, subresource)
+
+    @staticmethod
+    def _keep_deletion_rules(kind: Kind, new: Object, old: Object) -> None:
+        if "deletionTimestamp" not in old["metadata"]:
+            return
+        before = set(old["metadata"].get("finalizers") or ())
+        added = [name for name in new["metadata"].get("finalizers") or () if name not in before]
+        if added:
+            raise errors.invalid(
+                kind.group,
+                kind.kind,
+                old["metadata"]["name"],
+                [
+                    errors.Cause(
+                        "metadata.finalizers",
+                        "Forbidden: no new finalizers can be added if the object is being deleted, found new "
+                        f"finalizers {_go_strings(added)}",
+                        "FieldValueForbidden",
+                    )
+                ],
+            )
+
+    def default(self, kind: Kind, version: str, obj: Object) -> None:
+        """Fill in what the kind's defaults say, and bring values into their canonical form."""
+        if kind.custom:
+            custom = kind.custom[version]
+            custom.default(obj)
+            return
+        fill = defaults.DEFAULTS.get(kind.table_name)
+        if fill is not None:
+            fill(obj)
+
+    def validate_create(self, kind: Kind, version: str, obj: Object) -> None:
+        """Raises 422 with every field that is wrong."""
+        causes = validate.metadata(kind, obj)
+        if kind.custom:
+            causes += kind.custom[version].validate(obj, None)
+        else:
+            check = validate.CREATE.get(kind.table_name)
+            if check is not None:
+                causes += check(obj)
+        if causes:
+            raise errors.invalid(kind.group, kind.kind, obj["metadata"].get("name", ""), causes)
+
+    def validate_update(self, kind: Kind, version: str, new: Object, old: Object, subresource: str) -> None:
+        """Raises 422 with every field that is wrong or may not be changed."""
+        causes = [] if new["metadata"] == old["metadata"] else validate.metadata(kind, new)
+        if kind.custom:
+            causes += kind.custom[version].validate(new, old)
+        elif subresource != "status":
+            check = validate.CREATE.get(kind.table_name)
+            if check is not None and new.get("spec") != old.get("spec"):
+                causes += check(new)
+            compare = validate.UPDATE.get(kind.table_name)
+            if compare is not None:
+                causes += compare(new, old)
+        if causes:
+            raise errors.invalid(kind.group, kind.kind, old["metadata"]["name"], causes)
+
+    @staticmethod
+    def spec_changed(kind: Kind, new: Object, old: Object) -> bool:
+        """Whether what is wanted changed: the spec, or for objects without one everything but metadata."""
+        if "spec" in new or "spec" in old:
+            if kind.custom:
+                return any(new.get(key) != old.get(key) for key in {*new, *old} - _META)
+            return bool(new.get("spec") != old.get("spec"))
+        return any(new.get(key) != old.get(key) for key in {*new, *old} - _META)
+
+    @staticmethod
+    def has_own_finalizers(kind: Kind, obj: Object) -> bool:
+        """Namespaces are held by `spec.finalizers` until they are empty."""
+        return kind.table_name == "/namespaces" and bool((obj.get("spec") or {}).get("finalizers"))
+
+
+_STATUS_ON_CREATE = frozenset({"/nodes", "/persistentvolumes"})
+
+
+def _go_strings(values: list[str]) -> str:
+    return "[]string{" + ", ".join(f'"{value}"' for value in values) + "}"

@@ -1,0 +1,116 @@
+"""Validation of metadata and of the built-in kinds, with the API server's messages.
+
+`metadata` holds for every object; `CREATE` and `UPDATE` have the rules of single kinds, by table name.
+All return causes (path, message, reason), in the order of the fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tidewright.sim.api import names
+from tidewright.sim.api.errors import Cause
+from tidewright.sim.api.resources import Kind
+from tidewright.sim.api.workload_rules import RULES_CREATE, RULES_UPDATE
+
+Object = dict[str, Any]
+
+MAX_ANNOTATIONS_BYTES = 256 * 1024
+_STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
+_LABEL_NAMES = frozenset({"/namespaces"})
+_DNS1035_NAMES = frozenset({"/services"})
+_PATH_NAMES = frozenset(
+    f"rbac.authorization.k8s.io/{plural}"
+    for plural in ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
+)
+
+
+def invalid(field: str, value: str, message: str) -> Cause:
+    return Cause(field, f'Invalid value: "{value}": {message}')
+
+
+def required(field: str, message: str = "") -> Cause:
+    return Cause(field, "Required value" + (f": {message}" if message else ""), "FieldValueRequired")
+
+
+def metadata(kind: Kind, obj: Object) -> list[Cause]:
+    """Name, namespace, labels, annotations, owners and finalizers."""
+    meta = obj["metadata"]
+    causes: list[Cause] = []
+    name = meta.get("name", "")
+    if not isinstance(name, str) or not name:
+        causes.append(required("metadata.name", "name or generateName is required"))
+    else:
+        causes += [invalid("metadata.name", name, message) for message in _name_check(kind)(name)]
+    labels = meta.get("labels")
+    if labels:
+        causes += label_map("metadata.labels", labels)
+    annotations = meta.get("annotations")
+    if annotations:
+        causes += _annotations(annotations)
+    if meta.get("ownerReferences"):
+        causes += _owners(meta["ownerReferences"])
+    for finalizer in meta.get("finalizers") or ():
+        causes += [
+            invalid("metadata.finalizers", finalizer, message) for message in names.qualified(finalizer)
+        ]
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            message = "name is neither a standard finalizer name nor is it fully qualified"
+            causes.append(invalid("metadata.finalizers[0]", finalizer, message))
+    return causes
+
+
+def _name_check(kind: Kind) -> Callable[[str], tuple[str, ...]]:
+    if kind.table_name in _LABEL_NAMES:
+        return names.label
+    if kind.table_name in _DNS1035_NAMES:
+        return names.dns1035
+    return names.path_segment if kind.table_name in _PATH_NAMES else names.subdomain
+
+
+def label_map(path: str, labels: Any) -> list[Cause]:
+    causes: list[Cause] = []
+    for key, value in labels.items():
+        causes += [invalid(path, key, message) for message in names.qualified(key)]
+        causes += [invalid(path, value, message) for message in names.label_value(value)]
+    return causes
+
+
+def _annotations(annotations: Any) -> list[Cause]:
+    causes: list[Cause] = []
+    total = 0
+    for key, value in annotations.items():
+        causes += [invalid("metadata.annotations", key, message) for message in names.qualified(key.lower())]
+        total += len(key) + len(value)
+    if total > MAX_ANNOTATIONS_BYTES:
+        causes.append(
+            Cause(
+                "metadata.annotations",
+                f"Too long: may not be more than {MAX_ANNOTATIONS_BYTES} bytes",
+                "FieldValueTooLong",
+            )
+        )
+    return causes
+
+
+def _owners(references: list[Object]) -> list[Cause]:
+    causes: list[Cause] = []
+    controllers = 0
+    path = "metadata.ownerReferences"
+    for reference in references:
+        if not reference.get("apiVersion"):
+            causes.append(invalid(f"{path}.apiVersion", "", "version must not be empty"))
+        for field in ("kind", "name", "uid"):
+            if not reference.get(field):
+                causes.append(invalid(f"{path}.{field}", "", "must not be empty"))
+        controllers += 1 if reference.get("controller") else 0
+    if controllers > 1:
+        causes.append(
+            invalid("metadata.ownerReferences", "", "Only one reference can have Controller set to true.")
+        )
+    return causes
+
+
+CREATE: dict[str, Callable[[Object], list[Cause]]] = dict(RULES_CREATE)
+UPDATE: dict[str, Callable[[Object, Object], list[Cause]]] = dict(RULES_UPDATE)
