@@ -92,6 +92,8 @@ class KubeletOptions:
         start: from the binding to running containers.
         readiness: from running to ready (a pod's readiness probe `initialDelaySeconds` is added).
         stop: from the deletion mark to the end of the containers; never beyond the pod's own grace.
+        job_run: how long pods of Jobs run, unless an annotation says otherwise.
+        register: from the appearance of a Node of ours that is not ready until it is.
         lease_s: renewal interval of the nodes' leases; None for no leases at all.
         heartbeats_per_s: wall rate that all renewals together never exceed; the interval stretches.
         seed: of all draws.
@@ -100,6 +102,8 @@ class KubeletOptions:
     start: Delay = Delay(a_s=1.0)
     readiness: Delay = Delay()
     stop: Delay = Delay(a_s=1.0)
+    job_run: Delay = Delay(a_s=10.0)
+    register: Delay = Delay()
     lease_s: float | None = 10.0
     heartbeats_per_s: float = 100.0
     seed: int = 0

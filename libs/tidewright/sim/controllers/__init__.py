@@ -1,0 +1,13 @@
+"""The simulated controller manager, and the machinery that all simulated components share.
+
+objects        what is read of Kubernetes objects
+cache          stores kept by list and watch; what we wrote is in them at once
+writes         requests as values, and their execution
+queue          keys to look at again: coalesced, spaced, retried
+manager        all controllers running over one cache
+replicasets, deployments, statefulsets, daemonsets, jobs, budgets, node_lifecycle
+               one controller each: pure arithmetic first, then `reconcile`
+
+A controller is a client over HTTP as any other, and its `reconcile` is pure: it looks at the cache
+and returns writes. Nothing here runs beside a real controller manager.
+"""

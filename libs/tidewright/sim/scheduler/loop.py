@@ -1,0 +1,320 @@
+"""The scheduler as a client: pods without a node come in, bindings and conditions go out.
+
+One pod at a time is placed, in order of priority and then arrival; bindings are sent side by side
+while the next pods are placed on the assumption that they succeed. A pod that fits nowhere gets the
+condition and an object event, and comes back when something changes that could help.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from tidewright.kube.errors import KubeError
+from tidewright.kube.quantities import NotAQuantity
+from tidewright.log.clock import Clock
+from tidewright.sim.controllers.cache import Cache
+from tidewright.sim.controllers.objects import NODE, POD, Node, Pod, stamp
+from tidewright.sim.controllers.recorder import Recorder
+from tidewright.sim.controllers.writes import STRATEGIC_PATCH, Write, Writer, patch
+from tidewright.sim.scheduler.placement import Placer, Refusal, Shape, shape_of
+
+_log = structlog.get_logger(__name__)
+
+NAME: Final = "default-scheduler"
+QUIET_S: Final = 0.02
+"""Changes within so many wall seconds give unschedulable pods one new chance together."""
+_AT_ONCE: Final = 32  # pods placed before other tasks get their turn
+
+
+class Scheduler:
+    """One scheduler over a cache."""
+
+    def __init__(self, cache: Cache, writer: Writer, clock: Clock, recorder: Recorder) -> None:
+        self._cache = cache
+        self._writer = writer
+        self._clock = clock
+        self._recorder = recorder
+        self.placer = Placer()
+        self._shapes: dict[bytes, Shape] = {}
+        self._placed: dict[str, tuple[Pod, Shape, str]] = {}
+        self._waiting: dict[str, Pod] = {}
+        self._heap: list[tuple[int, float, int, str]] = []
+        self._arrivals = 0
+        self._stuck: dict[str, Pod] = {}
+        self._said: dict[str, str] = {}
+        self._failures: dict[str, int] = {}
+        self._refused: dict[bytes, str] = {}
+        self._work = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._slots = asyncio.Semaphore(64)
+        self.bound = 0
+        cache.of(NODE)
+
+    async def run(self) -> None:
+        """Schedule until cancelled. Starts once nodes and pods had their first list."""
+        await self._cache.synced()
+        self._cache.of(NODE).listen(self._node_changed)
+        self._cache.pods.listen(self._pod_changed)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._retry(), name="scheduler retry")
+            while True:
+                await self._work.wait()
+                self._work.clear()
+                await self._drain(group)
+
+    # --- what the cache says ------------------------------------------------------------------
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if new is None:
+            if old is not None:
+                name = old.metadata.name
+                for uid in [uid for uid, (_, _, node) in self._placed.items() if node == name]:
+                    self._unplace(uid)
+                self.placer.table.drop(name)
+        else:
+            if old is not None and not _matters(old, new):
+                return
+            known = new.metadata.name in self.placer.table.row_of
+            self.placer.table.put(new)
+            if not known:
+                for pod in self._cache.pods.on_node(new.metadata.name):
+                    self._pod_changed(None, pod)
+        self._retry_later()
+
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
+        if new is None or new.finished:
+            gone = new if new is not None else old
+            if gone is not None:
+                self._forget(gone.metadata.uid)
+            return
+        uid = new.metadata.uid
+        if old is not None and old.metadata.uid != uid:
+            self._forget(old.metadata.uid)
+        if new.spec.node_name:
+            self._waiting.pop(uid, None)
+            self._stuck.pop(uid, None)
+            known = self._placed.get(uid)
+            if known is not None and known[2] != new.spec.node_name:
+                self._unplace(uid)
+                known = None
+            if known is None:
+                self._place(new, self._shape(new), new.spec.node_name)
+            elif known[0].metadata.labels != new.metadata.labels:
+                self._unplace(uid)
+                self._place(new, self._shape(new), new.spec.node_name)
+                self._retry_later()
+            return
+        if uid in self._placed or not self._ours(new):
+            return
+        if uid in self._stuck and old is not None and not _reconsider(old, new):
+            self._stuck[uid] = new
+            return
+        self._stuck.pop(uid, None)
+        if uid not in self._waiting:
+            self._enqueue(new)
+        self._waiting[uid] = new
+
+    def _ours(self, pod: Pod) -> bool:
+        return (
+            pod.spec.scheduler_name == NAME
+            and not pod.spec.scheduling_gates
+            and pod.metadata.deletion_timestamp is None
+        )
+
+    def _forget(self, uid: str) -> None:
+        self._waiting.pop(uid, None)
+        self._stuck.pop(uid, None)
+        self._said.pop(uid, None)
+        self._failures.pop(uid, None)
+        if self._unplace(uid):
+            self._retry_later()
+
+    def _shape(self, pod: Pod) -> Shape:
+        try:
+            shape = shape_of(pod)
+        except NotAQuantity as error:
+            _log.warning("a pod's requests cannot be read", pod=str(pod.key), error=str(error))
+            shape = Shape(key=b"", static="", requests={"pods": 1}, scored=(0, 0))
+        known = self._shapes.get(shape.key)
+        if known is None:
+            if len(self._shapes) > 10_000:
+                self._shapes.clear()
+            known = self._shapes[shape.key] = shape
+        return known
+
+    def _place(self, pod: Pod, shape: Shape, node: str) -> None:
+        row = self.placer.table.row_of.get(node)
+        if row is not None:
+            self._placed[pod.metadata.uid] = (pod, shape, node)
+            self.placer.place(pod, shape, row)
+
+    def _unplace(self, uid: str) -> bool:
+        found = self._placed.pop(uid, None)
+        if found is None:
+            return False
+        pod, shape, node = found
+        row = self.placer.table.row_of.get(node)
+        if row is not None:
+            self.placer.unplace(pod, shape, row)
+        return True
+
+    # --- the queue ----------------------------------------------------------------------------
+
+    def _enqueue(self, pod: Pod) -> None:
+        self._arrivals += 1
+        entry = (-pod.spec.priority, pod.metadata.created, self._arrivals, pod.metadata.uid)
+        heapq.heappush(self._heap, entry)
+        self._waiting[pod.metadata.uid] = pod
+        self._work.set()
+
+    def _retry_later(self) -> None:
+        self._refused.clear()
+        if self._stuck:
+            self._changed.set()
+
+    async def _retry(self) -> None:
+        while True:
+            await self._changed.wait()
+            await asyncio.sleep(QUIET_S)
+            self._changed.clear()
+            stuck, self._stuck = self._stuck, {}
+            for pod in stuck.values():
+                self._enqueue(pod)
+
+    async def _drain(self, group: asyncio.TaskGroup) -> None:
+        done = 0
+        while self._heap:
+            pod = self._waiting.pop(heapq.heappop(self._heap)[3], None)
+            if pod is None:
+                continue
+            shape = self._shape(pod)
+            message = self._refused.get(shape.key)
+            if message is None:
+                found = self.placer.choose(pod, shape)
+                if isinstance(found, int):
+                    node = self.placer.table.nodes[found]
+                    assert node is not None  # noqa: S101 - chosen among present rows
+                    self._place(pod, shape, node.metadata.name)
+                    await self._slots.acquire()
+                    group.create_task(self._bind(pod, node.metadata.name), name=f"bind {pod.metadata.name}")
+                else:
+                    message = self._refuse(pod, shape, found)
+            if message is not None:
+                self._stuck[pod.metadata.uid] = pod
+                if self._said.get(pod.metadata.uid) != message:
+                    self._said[pod.metadata.uid] = message
+                    await self._slots.acquire()
+                    group.create_task(self._report(pod, message), name=f"refuse {pod.metadata.name}")
+            done += 1
+            if done % _AT_ONCE == 0:
+                await asyncio.sleep(0)
+
+    def _refuse(self, pod: Pod, shape: Shape, refusal: Refusal) -> str:
+        message = refusal.message()
+        if shape.lonely:
+            self._refused[shape.key] = message
+        return message
+
+    # --- writes -------------------------------------------------------------------------------
+
+    async def _bind(self, pod: Pod, node: str) -> None:
+        metadata = pod.metadata
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": metadata.name, "namespace": metadata.namespace, "uid": metadata.uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+        }
+        body = msgspec.json.encode(binding)
+        try:
+            await self._writer.send(Write("POST", POD, pod.key, body, subresource="binding"))
+        except KubeError as error:
+            self._unbound(pod, error)
+        else:
+            self.bound += 1
+            self._failures.pop(metadata.uid, None)
+            self._said.pop(metadata.uid, None)
+            message = f"Successfully assigned {metadata.namespace}/{metadata.name} to {node}"
+            self._recorder.record(POD, metadata, "Normal", "Scheduled", message, NAME)
+        finally:
+            self._slots.release()
+
+    def _unbound(self, pod: Pod, error: KubeError) -> None:
+        """Give the place back, and try again unless the pod is gone or bound by somebody else."""
+        uid = pod.metadata.uid
+        known = self._cache.pods.get(pod.key)
+        if known is not None and known.metadata.uid == uid and known.spec.node_name:
+            return
+        self._unplace(uid)
+        self._retry_later()
+        if error.status == 404 or known is None or known.metadata.uid != uid:
+            return
+        failures = self._failures[uid] = self._failures.get(uid, 0) + 1
+        wait_s = max(min(5.0, 0.01 * 2**failures), error.retry_after_s or 0.0)
+        _log.info("a binding is tried again", pod=str(pod.key), error=str(error), again_s=wait_s)
+        asyncio.get_running_loop().call_later(wait_s, self._again, uid, pod.key)
+
+    def _again(self, uid: str, key: tuple[str, str]) -> None:
+        pod = self._cache.pods.get(key)
+        if pod is not None and pod.metadata.uid == uid and not pod.spec.node_name and uid not in self._placed:
+            self._enqueue(pod)
+
+    async def _report(self, pod: Pod, message: str) -> None:
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message,
+            "lastProbeTime": None,
+        }
+        before = pod.condition("PodScheduled")
+        if before is None or before.status != "False":
+            condition["lastTransitionTime"] = stamp(self._clock.now())
+        change: dict[str, Any] = {
+            "metadata": {"uid": pod.metadata.uid},
+            "status": {"conditions": [condition]},
+        }
+        try:
+            await self._writer.send(
+                patch(
+                    POD,
+                    pod.key,
+                    change,
+                    subresource="status",
+                    content_type=STRATEGIC_PATCH,
+                    tolerate=(404, 409),
+                )
+            )
+        except KubeError as error:
+            self._said.pop(pod.metadata.uid, None)
+            _log.info("a condition could not be written", pod=str(pod.key), error=str(error))
+        finally:
+            self._slots.release()
+        self._recorder.record(POD, pod.metadata, "Warning", "FailedScheduling", message, NAME)
+
+
+def _matters(old: Node, new: Node) -> bool:
+    """Whether scheduling could differ: heartbeats and conditions change nothing here."""
+    return (
+        old.metadata.uid != new.metadata.uid
+        or old.metadata.labels != new.metadata.labels
+        or old.spec != new.spec
+        or old.status.allocatable != new.status.allocatable
+    )
+
+
+def _reconsider(old: Pod, new: Pod) -> bool:
+    """Whether a pod that fitted nowhere has changed in what was looked at."""
+    return old.spec != new.spec or old.metadata.labels != new.metadata.labels
+
+
+def unbound(pods: Iterable[Pod]) -> list[Pod]:
+    """Pods that wait for this scheduler, in the order in which it takes them."""
+    waiting = [pod for pod in pods if not pod.spec.node_name and pod.spec.scheduler_name == NAME]
+    return sorted(waiting, key=lambda pod: (-pod.spec.priority, pod.metadata.created, pod.key))

@@ -1,0 +1,77 @@
+"""What a pod asks for: requests summed the way the API defines them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidewright.kube import quantities
+from tidewright.sim.controllers.objects import Container, PodSpec
+
+DEFAULT_CPU_MILLIS = 100
+DEFAULT_MEMORY_BYTES = 200 * 2**20
+"""What scores (never filters) take a container without a request for."""
+
+
+def amounts(resources: Mapping[str, str | int | float]) -> dict[str, int]:
+    """Quantities as integers: `cpu` in millicores, everything else in units.
+
+    Raises:
+        tidewright.kube.quantities.NotAQuantity: a value is none.
+    """
+    return {
+        name: quantities.milli(value) if name == "cpu" else quantities.whole(value)
+        for name, value in resources.items()
+    }
+
+
+def pod_requests(spec: PodSpec) -> dict[str, int]:
+    """The pod's requests: containers and sidecars together, or an init container's peak; overhead.
+
+    `cpu` in millicores, everything else in units; `pods` is always 1.
+    """
+    total: dict[str, int] = {}
+    for container in spec.containers:
+        _add(total, _of(container))
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in spec.init_containers:
+        wanted = _of(container)
+        if container.restart_policy == "Always":
+            _add(sidecars, wanted)
+            wanted = sidecars
+        else:
+            wanted = _sum(sidecars, wanted)
+        for name, value in wanted.items():
+            peak[name] = max(peak.get(name, 0), value)
+    _add(total, sidecars)
+    for name, value in peak.items():
+        total[name] = max(total.get(name, 0), value)
+    _add(total, amounts(spec.overhead))
+    total["pods"] = 1
+    return total
+
+
+def scored_requests(spec: PodSpec) -> tuple[int, int]:
+    """CPU in millicores and memory in bytes as scores count them: defaults for missing requests."""
+    cpu = memory = 0
+    for container in spec.containers:
+        wanted = _of(container)
+        cpu += wanted.get("cpu", DEFAULT_CPU_MILLIS)
+        memory += wanted.get("memory", DEFAULT_MEMORY_BYTES)
+    return cpu, memory
+
+
+def _of(container: Container) -> dict[str, int]:
+    resources = container.resources
+    return amounts({**resources.limits, **resources.requests})
+
+
+def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
+    for name, value in more.items():
+        total[name] = total.get(name, 0) + value
+
+
+def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    total = dict(one)
+    _add(total, other)
+    return total
