@@ -1,0 +1,423 @@
+"""Raw object bytes to facts: only the fields that some decider uses, decoded once. Pure.
+
+One function per kind, each `bytes -> Projection`; `kinds` lists them. A projection's fact has `at` 0:
+whoever publishes it stamps it. Objects that cannot be read raise `Malformed`, which names the object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, TypeAlias
+
+import msgspec
+
+from tidewright.events.facts import (
+    NodeObserved,
+    ObjectFact,
+    Owner,
+    PodObserved,
+    ResourceFact,
+    ShapeObserved,
+    WorkloadObserved,
+)
+from tidewright.kube.predicates import amounts
+from tidewright.kube.selectors import LabelSelector
+from tidewright.kube.shapes import NULL, Shapes, SpecFields
+from tidewright.kube.times import seconds
+
+REVISION = "deployment.kubernetes.io/revision"
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+POD_ANNOTATIONS = (
+    "cluster-autoscaler.kubernetes.io/",
+    "autoscaling.x-k8s.io/",
+    "controller.kubernetes.io/",
+    "apps.kruise.io/",
+    "kueue.x-k8s.io/",
+    "karpenter.sh/",
+    "tidewright",
+)
+"""Prefixes of the annotations of pods and nodes that deciders look at; network plugins write others."""
+
+
+class Malformed(ValueError):
+    """An object that cannot be read: which one, which field, what was expected."""
+
+
+class Projection(msgspec.Struct, frozen=True):
+    """What one object says.
+
+    Attributes:
+        fact: with `at` 0.
+        resource_version: of the object.
+        shape: of a pod, with `at` 0; None for other kinds.
+    """
+
+    fact: ObjectFact
+    resource_version: str
+    shape: ShapeObserved | None = None
+
+
+Bytes: TypeAlias = bytes | msgspec.Raw
+Project: TypeAlias = Callable[[Bytes], Projection]
+
+
+class _OwnerReference(msgspec.Struct):
+    kind: str
+    name: str
+    uid: str = ""
+    apiVersion: str = ""  # noqa: N815 - the API's names, here and below
+    controller: bool | None = None
+
+
+class _Meta(msgspec.Struct):
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resourceVersion: str = ""  # noqa: N815
+    generation: int = 0
+    creationTimestamp: str | None = None  # noqa: N815
+    deletionTimestamp: str | None = None  # noqa: N815
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    finalizers: list[str] | None = None
+    ownerReferences: list[_OwnerReference] | None = None  # noqa: N815
+
+
+class _Condition(msgspec.Struct):
+    type: str
+    status: str = ""
+    reason: str | None = None
+    lastTransitionTime: str | None = None  # noqa: N815
+
+
+class _ContainerStatus(msgspec.Struct):
+    restartCount: int = 0  # noqa: N815
+
+
+class _PodStatus(msgspec.Struct):
+    phase: str = "Pending"
+    reason: str | None = None
+    startTime: str | None = None  # noqa: N815
+    conditions: list[_Condition] | None = None
+    containerStatuses: list[_ContainerStatus] | None = None  # noqa: N815
+
+
+class _Pod(msgspec.Struct):
+    metadata: _Meta
+    spec: SpecFields = msgspec.field(default_factory=SpecFields)
+    status: _PodStatus = msgspec.field(default_factory=_PodStatus)
+
+
+class _Taint(msgspec.Struct):
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+class _NodeSpec(msgspec.Struct):
+    providerID: str = ""  # noqa: N815
+    unschedulable: bool = False
+    taints: list[_Taint] | None = None
+
+
+class _NodeStatus(msgspec.Struct):
+    allocatable: dict[str, str | int | float] | None = None
+    conditions: list[_Condition] | None = None
+
+
+class _Node(msgspec.Struct):
+    metadata: _Meta
+    spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
+    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
+
+
+class _TemplateMeta(msgspec.Struct):
+    labels: dict[str, str] | None = None
+
+
+class _Template(msgspec.Struct):
+    metadata: _TemplateMeta | None = None
+
+
+class _WorkloadSpec(msgspec.Struct):
+    replicas: int | None = None
+    selector: msgspec.Raw = NULL
+    template: _Template | None = None
+    paused: bool | None = None
+
+
+class _WorkloadStatus(msgspec.Struct):
+    replicas: int = 0
+    readyReplicas: int = 0  # noqa: N815
+    observedGeneration: int = 0  # noqa: N815
+    updateRevision: str | None = None  # noqa: N815
+
+
+class _Workload(msgspec.Struct):
+    metadata: _Meta
+    spec: _WorkloadSpec = msgspec.field(default_factory=_WorkloadSpec)
+    status: _WorkloadStatus = msgspec.field(default_factory=_WorkloadStatus)
+
+
+class _ScaleSpec(msgspec.Struct):
+    replicas: int = 0
+
+
+class _ScaleStatus(msgspec.Struct):
+    replicas: int = 0
+    selector: str = ""
+
+
+class _Scale(msgspec.Struct):
+    metadata: _Meta
+    spec: _ScaleSpec = msgspec.field(default_factory=_ScaleSpec)
+    status: _ScaleStatus = msgspec.field(default_factory=_ScaleStatus)
+
+
+class _Resource(msgspec.Struct):
+    metadata: _Meta
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None
+
+
+class _Named(msgspec.Struct):
+    metadata: _Meta
+
+
+_pod = msgspec.json.Decoder(_Pod)
+_node = msgspec.json.Decoder(_Node)
+_workload = msgspec.json.Decoder(_Workload)
+_scale = msgspec.json.Decoder(_Scale)
+_resource = msgspec.json.Decoder(_Resource)
+_named = msgspec.json.Decoder(_Named)
+_any = msgspec.json.Decoder()
+_shapes = Shapes()
+
+_UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, AttributeError, KeyError)
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Which object some bytes are about."""
+
+    namespace: str
+    name: str
+    uid: str
+    resource_version: str
+
+
+def identity(raw: Bytes) -> Identity:
+    """Read the metadata alone.
+
+    Raises:
+        Malformed: even that cannot be read.
+    """
+    try:
+        meta = _named.decode(raw).metadata
+    except msgspec.MsgspecError as error:
+        raise Malformed(f"an object without readable metadata: {error}") from error
+    return Identity(meta.namespace, meta.name, meta.uid, meta.resourceVersion)
+
+
+def pod(raw: Bytes) -> Projection:
+    """A Pod, with its shape."""
+    try:
+        found = _pod.decode(raw)
+        meta, status = found.metadata, found.status
+        labels = meta.labels or {}
+        shape = _shapes.of(meta.namespace, labels, found.spec)
+        ready: bool | None = None
+        ready_changed_at: float | None = None
+        unschedulable_since: float | None = None
+        for condition in status.conditions or ():
+            if condition.type == "Ready":
+                ready = condition.status == "True"
+                ready_changed_at = _time(condition.lastTransitionTime)
+            elif (
+                condition.type == "PodScheduled"
+                and condition.status == "False"
+                and condition.reason == "Unschedulable"
+            ):
+                unschedulable_since = _time(condition.lastTransitionTime)
+        restarts = 0
+        for container in status.containerStatuses or ():
+            restarts += container.restartCount
+        fact = PodObserved(
+            at=0.0,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            shape=shape.digest,
+            phase=status.phase,
+            node=found.spec.nodeName or "",
+            ready=ready,
+            ready_changed_at=ready_changed_at,
+            created_at=_time(meta.creationTimestamp),
+            started_at=_time(status.startTime),
+            unschedulable_since=unschedulable_since,
+            deleting_at=_time(meta.deletionTimestamp),
+            reason=status.reason or "",
+            restarts=restarts,
+            labels=labels,
+            annotations=_wanted(meta.annotations),
+            owners=_owners(meta.ownerReferences),
+        )
+        return Projection(fact, meta.resourceVersion, shape)
+    except _UNREADABLE as error:
+        raise _malformed("Pod", raw, error) from error
+
+
+def node(raw: Bytes) -> Projection:
+    """A Node."""
+    try:
+        found = _node.decode(raw)
+        meta = found.metadata
+        ready = next((c for c in found.status.conditions or () if c.type == "Ready"), None)
+        taints = tuple({"key": t.key, "value": t.value, "effect": t.effect} for t in found.spec.taints or ())
+        fact = NodeObserved(
+            at=0.0,
+            name=meta.name,
+            uid=meta.uid,
+            labels=meta.labels or {},
+            annotations=_wanted(meta.annotations),
+            allocatable=amounts(found.status.allocatable or {}),
+            taints=taints,
+            unschedulable=found.spec.unschedulable,
+            ready=ready.status == "True" if ready else None,
+            ready_changed_at=_time(ready.lastTransitionTime) if ready else None,
+            created_at=_time(meta.creationTimestamp),
+            deleting_at=_time(meta.deletionTimestamp),
+            provider_id=found.spec.providerID,
+        )
+        return Projection(fact, meta.resourceVersion)
+    except _UNREADABLE as error:
+        raise _malformed("Node", raw, error) from error
+
+
+def workload(api_version: str, kind: str) -> Project:
+    """A projection for a built-in kind with replicas, selector and template."""
+
+    def project(raw: Bytes) -> Projection:
+        try:
+            found = _workload.decode(raw)
+            meta, spec, status = found.metadata, found.spec, found.status
+            annotations = meta.annotations or {}
+            template = spec.template.metadata if spec.template else None
+            fact = WorkloadObserved(
+                at=0.0,
+                namespace=meta.namespace,
+                name=meta.name,
+                uid=meta.uid,
+                api_version=api_version,
+                kind=kind,
+                replicas=1 if spec.replicas is None else spec.replicas,
+                status_replicas=status.replicas,
+                ready_replicas=status.readyReplicas,
+                selector=_selector(bytes(spec.selector)),
+                generation=meta.generation,
+                observed_generation=status.observedGeneration,
+                revision=status.updateRevision or annotations.get(REVISION, ""),
+                template_labels=(template.labels if template else None) or {},
+                labels=meta.labels or {},
+                annotations=_unapplied(annotations),
+                owners=_owners(meta.ownerReferences),
+                created_at=_time(meta.creationTimestamp),
+                deleting_at=_time(meta.deletionTimestamp),
+                paused=bool(spec.paused),
+            )
+            return Projection(fact, meta.resourceVersion)
+        except _UNREADABLE as error:
+            raise _malformed(kind, raw, error) from error
+
+    return project
+
+
+def scale(raw: Bytes, api_version: str, kind: str) -> WorkloadObserved:
+    """What the scale subresource of a custom resource says; `api_version` and `kind` are the resource's."""
+    try:
+        found = _scale.decode(raw)
+        meta = found.metadata
+        return WorkloadObserved(
+            at=0.0,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            api_version=api_version,
+            kind=kind,
+            replicas=found.spec.replicas,
+            status_replicas=found.status.replicas,
+            selector=found.status.selector,
+            created_at=_time(meta.creationTimestamp),
+        )
+    except _UNREADABLE as error:
+        raise _malformed(f"{kind} scale", raw, error) from error
+
+
+def resource(kind: str, fact_type: type[ResourceFact]) -> Project:
+    """A projection for a custom resource: spec and status as they are stored."""
+
+    def project(raw: Bytes) -> Projection:
+        try:
+            found = _resource.decode(raw)
+            meta = found.metadata
+            fact = fact_type(
+                at=0.0,
+                namespace=meta.namespace,
+                name=meta.name,
+                uid=meta.uid,
+                generation=meta.generation,
+                created_at=_time(meta.creationTimestamp),
+                deleting_at=_time(meta.deletionTimestamp),
+                labels=meta.labels or {},
+                annotations=_unapplied(meta.annotations or {}),
+                finalizers=tuple(meta.finalizers or ()),
+                spec=found.spec or {},
+                status=found.status or {},
+            )
+            return Projection(fact, meta.resourceVersion)
+        except _UNREADABLE as error:
+            raise _malformed(kind, raw, error) from error
+
+    return project
+
+
+def _time(text: str | None) -> float | None:
+    return None if text is None else seconds(text)
+
+
+def _owners(references: list[_OwnerReference] | None) -> tuple[Owner, ...]:
+    if not references:
+        return ()
+    return tuple(
+        Owner(kind=r.kind, name=r.name, uid=r.uid, api_version=r.apiVersion, controller=bool(r.controller))
+        for r in references
+    )
+
+
+def _wanted(annotations: Mapping[str, str] | None) -> dict[str, str]:
+    if not annotations:
+        return {}
+    return {name: value for name, value in annotations.items() if name.startswith(POD_ANNOTATIONS)}
+
+
+def _unapplied(annotations: dict[str, str]) -> dict[str, str]:
+    """Without kubectl's copy of the object, and without the revision, which has a field of its own."""
+    if LAST_APPLIED not in annotations and REVISION not in annotations:
+        return annotations
+    return {name: value for name, value in annotations.items() if name not in (LAST_APPLIED, REVISION)}
+
+
+@lru_cache(maxsize=4096)
+def _selector(raw: bytes) -> str:
+    """The text form of a workload's selector, as its scale's `status.selector` would be."""
+    return str(LabelSelector.of(_any.decode(raw) or {}))
+
+
+def _malformed(kind: str, raw: Bytes, error: Exception) -> Malformed:
+    try:
+        who = identity(raw)
+        where = f"{kind} {who.namespace}/{who.name}" if who.namespace else f"{kind} {who.name}"
+    except Malformed:
+        where = f"a {kind} without readable metadata"
+    return Malformed(f"{where} cannot be read: {error}")

@@ -1,0 +1,133 @@
+"""Answers of the metrics APIs as facts: values in milli, or why there are none. Pure.
+
+Spec: watermark-autoscaler.md, 2.5 (External) and 2.6 (Resource).
+"""
+
+from __future__ import annotations
+
+from urllib.parse import quote
+
+import msgspec
+
+from tidewright.events.facts import MetricSampled
+from tidewright.kube import quantities
+from tidewright.kube.errors import TIMEOUT, KubeError
+from tidewright.kube.metricquery import MetricQuery
+from tidewright.kube.quantities import QuantityText
+from tidewright.kube.times import seconds
+from tidewright.watcher.wanted import Query
+
+EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"
+RESOURCE = "/apis/metrics.k8s.io/v1beta1"
+
+_BY_CLASS = {"forbidden": "forbidden", "gone": "not-found", "throttled": "throttled"}
+
+
+class _Value(msgspec.Struct):
+    value: QuantityText
+    timestamp: str | None = None
+
+
+class _Values(msgspec.Struct):
+    items: list[_Value] | None = None
+
+
+class _Meta(msgspec.Struct):
+    name: str
+
+
+class _Container(msgspec.Struct):
+    usage: dict[str, QuantityText] = {}
+
+
+class _PodMetrics(msgspec.Struct):
+    metadata: _Meta
+    timestamp: str | None = None
+    containers: list[_Container] = []
+
+
+class _PodMetricsList(msgspec.Struct):
+    items: list[_PodMetrics] | None = None
+
+
+_values = msgspec.json.Decoder(_Values)
+_pods = msgspec.json.Decoder(_PodMetricsList)
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What to GET for a query."""
+
+    path: str
+    params: dict[str, str]
+
+
+def request(query: Query) -> Request:
+    """The request of a query.
+
+    Raises:
+        NotAQuery: its name is none.
+    """
+    parsed = MetricQuery.parse(query.name)
+    params = {"labelSelector": parsed.selector} if parsed.selector else {}
+    within = f"/namespaces/{quote(query.namespace, safe='')}"
+    if parsed.source == "external":
+        return Request(f"{EXTERNAL}{within}/{quote(parsed.metric, safe='')}", params)
+    return Request(f"{RESOURCE}{within}/pods", params)
+
+
+def sample(query: Query, body: bytes, at: float) -> MetricSampled:
+    """The fact that an answer makes; one that cannot be read becomes a failure of class `garbage`."""
+    parsed = MetricQuery.parse(query.name)
+    try:
+        if parsed.source == "external":
+            return _external(query, body, at)
+        return _resource(query, parsed.metric, body, at)
+    except (msgspec.MsgspecError, ValueError) as error:
+        return failure(query, f"the answer cannot be read: {error}", "garbage", at)
+
+
+def _external(query: Query, body: bytes, at: float) -> MetricSampled:
+    items = _values.decode(body).items or []
+    if not items:
+        return failure(query, "no metrics returned from external metrics API", "empty", at)
+    return MetricSampled(
+        at=at,
+        namespace=query.namespace,
+        name=query.name,
+        series_milli=tuple(quantities.milli(item.value) for item in items),
+        sampled_at=_time(items[0].timestamp),
+    )
+
+
+def _resource(query: Query, resource: str, body: bytes, at: float) -> MetricSampled:
+    items = _pods.decode(body).items or []
+    if not items:
+        return failure(query, "no metrics returned from resource metrics API", "empty", at)
+    pods: dict[str, int] = {}
+    for item in items:
+        if item.containers and all(resource in container.usage for container in item.containers):
+            pods[item.metadata.name] = sum(quantities.milli(c.usage[resource]) for c in item.containers)
+    return MetricSampled(
+        at=at,
+        namespace=query.namespace,
+        name=query.name,
+        pods_milli=pods,
+        sampled_at=_time(items[0].timestamp),
+    )
+
+
+def failure(query: Query, error: str, error_class: str, at: float) -> MetricSampled:
+    """The fact that a query failed."""
+    return MetricSampled(
+        at=at, namespace=query.namespace, name=query.name, error=error, error_class=error_class
+    )
+
+
+def refused(query: Query, error: KubeError, at: float) -> MetricSampled:
+    """The fact that a metrics API did not answer, or refused."""
+    word = "timeout" if error.reason == TIMEOUT else _BY_CLASS.get(error.error_class, "unavailable")
+    return failure(query, error.message, word, at)
+
+
+def _time(text: str | None) -> float | None:
+    return None if text is None else seconds(text)

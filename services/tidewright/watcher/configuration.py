@@ -1,0 +1,218 @@
+"""Configuration onto the log: the clock's mapping, and the parts of one ConfigMap.
+
+Each key of the ConfigMap is one part: `autoscaler`, or `autoscaler.yaml`, holds the configuration of
+the autoscaler as YAML. A part that cannot be read is left as it was, and said so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import structlog
+import yaml
+
+from tidewright.events import registry
+from tidewright.events.config import ClockSet, ConfigSet
+from tidewright.kube.client import Kube
+from tidewright.kube.listwatch import Deleted, Item, ListStarted, Page, list_watch
+from tidewright.log.clock import Clock
+from tidewright.log.subjects import ALL
+from tidewright.watcher.appender import Appender, Fenced
+from tidewright.watcher.follow import RENEW_S, FactLog, stand_by
+from tidewright.watcher.stamp import Stamp
+
+CONFIG = "config"
+CLOCK = "clock"
+JUMP_CHECK_S = 1.0
+SUFFIXES = (".yaml", ".yml", ".json")
+
+_log = structlog.get_logger(__name__)
+
+
+class _ConfigMap(msgspec.Struct):
+    data: dict[str, str] | None = None
+
+
+_decoder = msgspec.json.Decoder(_ConfigMap)
+
+
+class BadPart(ValueError):
+    """A key of the ConfigMap that holds no mapping."""
+
+
+def part_of(key: str) -> str:
+    """The name of a part from its key: without the suffix of a file."""
+    for suffix in SUFFIXES:
+        if key.endswith(suffix):
+            return key.removesuffix(suffix)
+    return key
+
+
+def read_part(key: str, text: str) -> ConfigSet:
+    """A part's event, `at` 0.
+
+    Raises:
+        BadPart: it is no YAML, or no mapping; the message names the key and the place.
+    """
+    try:
+        data: Any = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise BadPart(f"key {key!r} is not YAML: {error}") from error
+    if data is None:
+        data = {}
+    if not isinstance(data, dict) or not all(isinstance(name, str) for name in data):
+        raise BadPart(f"key {key!r} holds {type(data).__name__}: a mapping of names to values is expected")
+    try:
+        return ConfigSet(at=0.0, name=part_of(key), data=msgspec.json.decode(msgspec.json.encode(data)))
+    except (TypeError, msgspec.MsgspecError) as error:
+        raise BadPart(f"key {key!r} holds a value that JSON cannot: {error}") from error
+
+
+def changes(known: dict[str, ConfigSet], data: dict[str, str]) -> tuple[list[ConfigSet], list[BadPart]]:
+    """The parts to say, `at` 0, given those said last; what vanished becomes empty. Pure."""
+    said: list[ConfigSet] = []
+    bad: list[BadPart] = []
+    present: set[str] = set()
+    for key in sorted(data):
+        present.add(part_of(key))
+        try:
+            part = read_part(key, data[key])
+        except BadPart as error:
+            bad.append(error)
+            continue
+        before = known.get(part.name)
+        if before is None or before.data != part.data:
+            said.append(part)
+    for name in sorted(known):
+        if name not in present and known[name].data:
+            said.append(ConfigSet(at=0.0, name=name))
+    return said, bad
+
+
+async def set_clock(
+    log: FactLog, appender: Appender, clock: Clock, stamp: Stamp, speed: float | None, log_start: float | None
+) -> None:
+    """Follow the mapping on the log; start another one when a different speed is asked for.
+
+    Args:
+        log: where the mapping lies.
+        appender: of part `config`, claimed.
+        clock: is set to the mapping in force.
+        stamp: the process's stamps.
+        speed: log seconds per wall second; None to leave things as they are.
+        log_start: log time at which a new mapping starts, seconds; None for the present one.
+    """
+    record = await log.last(log.subjects.config(CLOCK))
+    found = registry.decode(record.body) if record else None
+    if isinstance(found, ClockSet):
+        clock.set(found)
+    if speed is not None and (speed != clock.speed or (record is None and log_start is not None)):
+        wall = Clock().now()
+        setting = ClockSet(
+            at=0.0, wall=wall, log=clock.now() if log_start is None else log_start, speed=speed
+        )
+        clock.set(setting)
+        at = stamp.now()
+        setting = msgspec.structs.replace(setting, at=at)
+        await appender.commit(
+            [(log.subjects.config(CLOCK), registry.encode(setting))], resource_version="", at=at
+        )
+        _log.info("clock set", speed=speed, log=setting.log)
+    stamp.rebase()
+
+
+class Configuration:
+    """The part `config`: the ConfigMap's parts, and jumps of the clock."""
+
+    def __init__(
+        self, kube: Kube, log: FactLog, appender: Appender, stamp: Stamp, *, config_map: str = ""
+    ) -> None:
+        """`config_map` is `namespace/name`; empty for none."""
+        self._kube = kube
+        self._log = log
+        self._appender = appender
+        self._stamp = stamp
+        self._config_map = config_map
+        self._turn = asyncio.Lock()
+        self._committed_at = 0.0
+
+    async def run(self) -> None:
+        """Follow for ever; the part is claimed already."""
+        while True:
+            try:
+                await self._own()
+            except Fenced as fenced:
+                _log.warning("stepped back, standing by", kind=CONFIG, message=str(fenced))
+            await stand_by(self._appender)
+            await self._appender.claim()
+
+    async def _own(self) -> None:
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._mind_the_clock())
+                if self._config_map:
+                    tasks.create_task(self._follow())
+        except ExceptionGroup as group:
+            fenced, others = group.split(Fenced)
+            if others is not None or fenced is None:
+                raise
+            raise Fenced(str(fenced.exceptions[0])) from group
+
+    async def _append(self, messages: list[tuple[str, bytes]], at: float) -> None:
+        async with self._turn:
+            await self._appender.commit(messages, resource_version="", at=at)
+            self._committed_at = asyncio.get_running_loop().time()
+
+    async def _mind_the_clock(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            jumped = self._stamp.jump()
+            if jumped is not None:
+                _log.warning("the clock jumped", from_at=jumped.from_at, to_at=jumped.to_at)
+                subject = self._log.subjects.fact(ALL, CLOCK, "", "watcher")
+                await self._append([(subject, registry.encode(jumped))], jumped.at)
+            elif loop.time() - self._committed_at > RENEW_S:
+                await self._append([], self._stamp.now())
+            await asyncio.sleep(JUMP_CHECK_S)
+
+    async def _follow(self) -> None:
+        known: dict[str, ConfigSet] = {}
+        async for record in self._log.last_per_subject([self._log.subjects.configs]):
+            event = registry.decode(record.body)
+            if isinstance(event, ConfigSet):
+                known[event.name] = event
+        namespace, _, name = self._config_map.rpartition("/")
+        path = f"/api/v1/namespaces/{namespace or 'default'}/configmaps"
+        async for item in list_watch(self._kube, path, query={"fieldSelector": f"metadata.name={name}"}):
+            data = _data(item)
+            if data is None:
+                continue
+            said, bad = changes(known, data)
+            for error in bad:
+                _log.error(
+                    "configuration left as it was", config_map=self._config_map, error=str(error),
+                    do="correct the key in the ConfigMap",
+                )  # fmt: skip
+            if not said:
+                continue
+            at = self._stamp.now()
+            stamped = [msgspec.structs.replace(part, at=at) for part in said]
+            await self._append([(self._log.subjects.config(p.name), registry.encode(p)) for p in stamped], at)
+            for part in stamped:
+                known[part.name] = part
+                _log.info("configuration said", name=part.name, config_map=self._config_map)
+
+
+def _data(item: Item) -> dict[str, str] | None:
+    """The ConfigMap's data as of an item of its stream; None for items that say nothing about it."""
+    match item:
+        case Page(objects=objects):
+            return _decoder.decode(objects[0]).data or {} if objects else {}
+        case Deleted():
+            return {}
+        case ListStarted():
+            return None
+    raw = getattr(item, "raw", None)
+    return None if raw is None else _decoder.decode(raw).data or {}

@@ -1,0 +1,176 @@
+"""What is new about the objects of one kind: the present against what was said last. Pure.
+
+    said(event)                  a last word read back from the log
+    seen(raw)                    an object of a list, or one that was added or changed
+    list_started(), list_done()  what a complete list did not show is gone
+    deleted(raw)                 a watch event
+
+Each answers with the facts to publish, `at` 0, in order. A projection that equals the last word gives
+none. A kind's memory is a digest per object, not the object.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import blake2b
+from typing import NamedTuple, TypeAlias, TypeVar
+
+import msgspec
+
+from tidewright.events import registry
+from tidewright.events.base import Fact
+from tidewright.events.facts import ObjectFact, ShapeObserved
+from tidewright.kube import projection
+from tidewright.kube.kinds import WatchedKind
+from tidewright.kube.projection import Malformed, Projection
+
+Key: TypeAlias = tuple[str, str]
+"""Namespace and name."""
+
+_DIGEST_BYTES = 12
+"""Two projections of one object collide with probability 2**-96."""
+
+
+class Said(NamedTuple):
+    """The last word on an object.
+
+    Attributes:
+        at: log time when it was said.
+    """
+
+    digest: bytes
+    uid: str
+    at: float
+
+
+def digest_of(fact: Fact) -> bytes:
+    """Of what a fact says, not of when it is said."""
+    return blake2b(registry.encode(unstamped(fact)), digest_size=_DIGEST_BYTES).digest()
+
+
+def unstamped(fact: Fact) -> Fact:
+    """The fact without the marks of one saying of it."""
+    if fact.at == 0.0 and not fact.refresh:
+        return fact
+    return msgspec.structs.replace(fact, at=0.0, refresh=False)
+
+
+class Diff:
+    """One kind."""
+
+    def __init__(self, kind: WatchedKind) -> None:
+        self.kind = kind
+        self.objects: dict[Key, Said] = {}
+        self.shapes: dict[str, tuple[str, float]] = {}
+        """Digest of each shape said, to its namespace and the log time of its last saying."""
+        self.unchanged = 0
+        """Objects seen that gave no fact."""
+        self.malformed = 0
+        self._missing: dict[Key, Said] | None = None
+
+    def said(self, fact: Fact) -> None:
+        """Take over a last word from the log: what was said before this process started."""
+        if isinstance(fact, ShapeObserved):
+            self.shapes[fact.digest] = (fact.namespace, fact.at)
+        elif isinstance(fact, ObjectFact):
+            self._remember(fact, fact.at)
+
+    def seen(self, raw: projection.Bytes, at: float) -> list[Fact]:
+        """An object as it is now; `at` is the log time at which its facts will be said.
+
+        Raises:
+            Malformed: it cannot be read. What was said about it stands.
+        """
+        try:
+            found = self.kind.project(raw)
+        except Malformed:
+            self.malformed += 1
+            if self._missing is not None:
+                who = projection.identity(raw)
+                self._missing.pop((who.namespace, who.name), None)
+            raise
+        return self.observed(found, at)
+
+    def observed(self, found: Projection, at: float) -> list[Fact]:
+        """As `seen`, for what is projected already."""
+        fact = found.fact
+        key = (fact.namespace, fact.name)
+        if self._missing is not None:
+            self._missing.pop(key, None)
+        digest = blake2b(registry.encode(fact), digest_size=_DIGEST_BYTES).digest()
+        last = self.objects.get(key)
+        if last is not None and last.digest == digest:
+            self.unchanged += 1
+            return []
+        facts: list[Fact] = []
+        if found.shape is not None and found.shape.digest not in self.shapes:
+            self.shapes[found.shape.digest] = (key[0], at)
+            facts.append(found.shape)
+        if last is not None and last.uid != fact.uid:
+            # Another object of the same name: the old one's end was missed.
+            facts.append(self.kind.gone(at=0.0, namespace=key[0], name=key[1], uid=last.uid))
+        facts.append(fact)
+        self.objects[key] = Said(digest, fact.uid, at)
+        return facts
+
+    def deleted(self, raw: projection.Bytes) -> list[Fact]:
+        """An object is gone.
+
+        Raises:
+            Malformed: its metadata cannot be read.
+        """
+        who = projection.identity(raw)
+        return self._gone((who.namespace, who.name))
+
+    def list_started(self) -> None:
+        """A complete list begins: whatever it will not show is gone."""
+        self._missing = dict(self.objects)
+
+    def list_done(self) -> list[Fact]:
+        """The facts about what vanished unseen, in the order of names."""
+        missing, self._missing = self._missing or {}, None
+        return [fact for key in sorted(missing) for fact in self._gone(key)]
+
+    def _gone(self, key: Key) -> list[Fact]:
+        last = self.objects.pop(key, None)
+        if last is None:
+            return []
+        return [self.kind.gone(at=0.0, namespace=key[0], name=key[1], uid=last.uid)]
+
+    def _remember(self, fact: ObjectFact, at: float) -> None:
+        key = (fact.namespace, fact.name)
+        if is_gone(fact):
+            self.objects.pop(key, None)
+        else:
+            self.objects[key] = Said(digest_of(fact), fact.uid, at)
+
+    def due(self, before: float, limit: int) -> list[Key]:
+        """Objects last said before a log time, oldest first, at most `limit`."""
+        return _oldest(self.objects, lambda said: said.at, before, limit)
+
+    def due_shapes(self, before: float, limit: int) -> list[str]:
+        """As `due`, for shapes."""
+        return _oldest(self.shapes, lambda said: said[1], before, limit)
+
+    def refreshed(self, fact: Fact) -> None:
+        """A last word was said again."""
+        if isinstance(fact, ShapeObserved):
+            self.shapes[fact.digest] = (fact.namespace, fact.at)
+        elif isinstance(fact, ObjectFact):
+            key = (fact.namespace, fact.name)
+            if (last := self.objects.get(key)) is not None:
+                self.objects[key] = last._replace(at=fact.at)
+
+
+def is_gone(fact: Fact) -> bool:
+    """Whether a fact says that its object is no longer there."""
+    return type(fact).__name__.endswith("Gone")
+
+
+_K = TypeVar("_K")
+_V = TypeVar("_V")
+
+
+def _oldest(found: dict[_K, _V], at_of: Callable[[_V], float], before: float, limit: int) -> list[_K]:
+    due = [(at, key) for key, value in found.items() if (at := at_of(value)) < before]
+    return [key for _, key in sorted(due, key=lambda pair: pair[0])[:limit]]

@@ -1,0 +1,296 @@
+"""One kind, from the API server onto the log, for as long as this process owns it.
+
+claim -> read back what was said -> list or resume -> diff -> stamp -> append with the checkpoint
+
+A follower that is fenced drops its state and stands by: it claims again when the new owner's
+checkpoint has not been renewed for `TAKE_OVER_S`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Protocol
+
+import msgspec
+import structlog
+
+from tidewright.events import registry
+from tidewright.events.base import Fact
+from tidewright.events.facts import ObjectFact, ShapeObserved
+from tidewright.kube.client import Kube
+from tidewright.kube.errors import KubeError
+from tidewright.kube.kinds import WatchedKind
+from tidewright.kube.listwatch import (
+    Added,
+    Bookmark,
+    Deleted,
+    Item,
+    ListDone,
+    ListStarted,
+    Modified,
+    Page,
+    list_watch_batches,
+)
+from tidewright.kube.projection import Malformed
+from tidewright.log.reader import Record
+from tidewright.log.subjects import Slot
+from tidewright.watcher.appender import Appender, Fenced, LogPort
+from tidewright.watcher.diff import Diff
+from tidewright.watcher.stamp import Stamp
+
+SHAPE = "shape"
+RENEW_S = 10.0
+"""An owner renews its checkpoint at least this often, in wall seconds."""
+TAKE_OVER_S = 35.0
+"""A checkpoint that has not moved for so long has no owner."""
+REFRESH_BATCH = 200
+
+_log = structlog.get_logger(__name__)
+
+
+class FactLog(LogPort, Protocol):
+    """What a follower uses of the log beside appending."""
+
+    def slot_of(self, namespace: str) -> Slot: ...
+    def last_per_subject(self, filters: Sequence[str]) -> AsyncIterator[Record]: ...
+
+
+class Progress(msgspec.Struct):
+    """For metrics and readiness.
+
+    Attributes:
+        synced: the kind has been listed, or resumed.
+        facts: published since the start.
+        unchanged: objects seen that gave no fact.
+        malformed: objects that could not be read.
+        error_class: of the last request that failed, empty since one succeeded.
+    """
+
+    synced: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
+    facts: int = 0
+    unchanged: int = 0
+    malformed: int = 0
+    error_class: str = ""
+
+
+class Follower:
+    """One kind."""
+
+    def __init__(
+        self,
+        kind: WatchedKind,
+        kube: Kube,
+        log: FactLog,
+        appender: Appender,
+        stamp: Stamp,
+        *,
+        on_fact: Callable[[ObjectFact], None] | None = None,
+        max_age_s: float = 0.0,
+        page_size: int = 500,
+        streaming: bool = False,
+    ) -> None:
+        """`on_fact` sees each fact about an object, also those read back; `max_age_s` is the log's."""
+        self.kind = kind
+        self.progress = Progress()
+        self._kube = kube
+        self._log = log
+        self._appender = appender
+        self._stamp = stamp
+        self._on_fact = on_fact
+        self._max_age_s = max_age_s
+        self._page_size = page_size
+        self._streaming = streaming
+        self._diff = Diff(kind)
+        self._version = ""
+        self._turn = asyncio.Lock()
+        """Commits of this part: following, renewing and refreshing take turns."""
+        self._committed_at = 0.0
+
+    async def run(self) -> None:
+        """Follow the kind for ever, stepping back while somebody else owns it."""
+        while True:
+            try:
+                await self._own()
+            except Fenced as fenced:
+                _log.warning("stepped back, standing by", kind=self.kind.name, message=str(fenced))
+            await stand_by(self._appender)
+
+    async def _own(self) -> None:
+        position = await self._appender.claim()
+        self._stamp.raise_to(position.at)
+        self._diff = Diff(self.kind)
+        self._version = position.resource_version
+        await self._read_back()
+        if self._version:
+            self.progress.synced.set()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._follow())
+                tasks.create_task(self._renew())
+                if self._max_age_s:
+                    tasks.create_task(self._refresh())
+        except ExceptionGroup as group:
+            fenced, others = group.split(Fenced)
+            if others is not None or fenced is None:
+                raise
+            raise Fenced(str(fenced.exceptions[0])) from group
+
+    async def _read_back(self) -> None:
+        filters = [self._log.subjects.facts("*", self.kind.name)]
+        if self.kind.shaped:
+            filters.append(self._log.subjects.facts("*", SHAPE))
+        async for record in self._log.last_per_subject(filters):
+            try:
+                fact = registry.decode(record.body)
+            except registry.NotAnEvent as error:
+                _log.warning(
+                    "a last word is not readable, saying it again", subject=record.subject, error=str(error)
+                )
+                continue
+            if isinstance(fact, Fact):
+                self._stamp.raise_to(fact.at)
+                self._diff.said(fact)
+                self._tell(fact)
+        _log.info("read back", kind=self.kind.name, objects=len(self._diff.objects))
+
+    async def _follow(self) -> None:
+        batches = list_watch_batches(
+            self._kube,
+            self.kind.path,
+            page_size=self._page_size,
+            resource_version=self._version or None,
+            streaming=self._streaming,
+            on_error=self._failed,
+        )
+        async for items in batches:
+            self.progress.error_class = ""
+            async with self._turn:
+                await self._take(items)
+
+    def _failed(self, error: KubeError) -> None:
+        self.progress.error_class = error.error_class
+
+    async def _take(self, items: list[Item]) -> None:
+        at = self._stamp.now()
+        facts: list[Fact] = []
+        listed = False
+        change: Added | Modified | Deleted | None = None
+        for item in items:
+            match item:
+                case Page(objects=objects):
+                    for raw in objects:
+                        facts += self._seen(raw, at)
+                case ListStarted():
+                    self._version = ""
+                    self._diff.list_started()
+                case ListDone(resource_version=version):
+                    facts += self._diff.list_done()
+                    self._version, change, listed = version, None, True
+                case Bookmark(resource_version=version):
+                    self._version, change = version, None
+                case Deleted(raw=raw):
+                    facts += self._gone(raw)
+                    change = item
+                case _:
+                    facts += self._seen(item.raw, at)
+                    change = item
+        if change is not None:
+            self._version = change.resource_version or self._version
+        self.progress.unchanged = self._diff.unchanged
+        self.progress.malformed = self._diff.malformed
+        if facts or listed:
+            await self._say(facts, at)
+        if listed:
+            self.progress.synced.set()
+            _log.info("listed", kind=self.kind.name, objects=len(self._diff.objects), facts=len(facts))
+
+    def _seen(self, raw: bytes | msgspec.Raw, at: float) -> list[Fact]:
+        try:
+            return self._diff.seen(raw, at)
+        except Malformed as error:
+            _log.warning("object skipped", kind=self.kind.name, error=str(error))
+            return []
+
+    def _gone(self, raw: bytes | msgspec.Raw) -> list[Fact]:
+        try:
+            return self._diff.deleted(raw)
+        except Malformed as error:
+            _log.warning("deletion skipped", kind=self.kind.name, error=str(error))
+            return []
+
+    async def _say(self, facts: list[Fact], at: float) -> None:
+        """Stamp, append, and only then tell others in this process."""
+        messages: list[tuple[str, bytes]] = []
+        for n, fact in enumerate(facts):
+            stamped = msgspec.structs.replace(fact, at=at)
+            facts[n] = stamped
+            messages.append((self._subject(stamped), registry.encode(stamped)))
+        await self._appender.commit(messages, resource_version=self._version, at=at)
+        self._committed_at = asyncio.get_running_loop().time()
+        self.progress.facts += len(facts)
+        for fact in facts:
+            self._tell(fact)
+
+    def _tell(self, fact: Fact) -> None:
+        if self._on_fact is not None and isinstance(fact, ObjectFact):
+            self._on_fact(fact)
+
+    def _subject(self, fact: Fact) -> str:
+        subjects, slot_of = self._log.subjects, self._log.slot_of
+        if isinstance(fact, ShapeObserved):
+            return subjects.fact(slot_of(fact.namespace), SHAPE, fact.namespace, fact.digest)
+        if isinstance(fact, ObjectFact):
+            return subjects.fact(slot_of(fact.namespace), self.kind.name, fact.namespace, fact.name)
+        raise TypeError(f"a {type(fact).__name__} is about no object")
+
+    async def _renew(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(RENEW_S / 4)
+            async with self._turn:
+                if loop.time() - self._committed_at >= RENEW_S:
+                    await self._say([], self._stamp.now())
+
+    async def _refresh(self) -> None:
+        """Say each object again before the log forgets it."""
+        while True:
+            await asyncio.sleep(min(self._max_age_s / 30, 60.0))
+            before = self._stamp.now() - self._max_age_s / 3
+            async with self._turn:
+                await self._say_again(before)
+
+    async def _say_again(self, before: float) -> None:
+        subjects, slot_of = self._log.subjects, self._log.slot_of
+        due = [
+            subjects.fact(slot_of(namespace), self.kind.name, namespace, name)
+            for namespace, name in self._diff.due(before, REFRESH_BATCH)
+        ]
+        for digest in self._diff.due_shapes(before, REFRESH_BATCH):
+            namespace, _ = self._diff.shapes[digest]
+            due.append(subjects.fact(slot_of(namespace), SHAPE, namespace, digest))
+        at = self._stamp.now()
+        again: list[tuple[str, Fact]] = []
+        for subject in due:
+            record = await self._log.last(subject)
+            fact = registry.decode(record.body) if record else None
+            if isinstance(fact, Fact):
+                again.append((subject, msgspec.structs.replace(fact, at=at, refresh=True)))
+        if again:
+            messages = [(subject, registry.encode(fact)) for subject, fact in again]
+            await self._appender.commit(messages, resource_version=self._version, at=at)
+        for _, fact in again:
+            self._diff.refreshed(fact)
+
+
+async def stand_by(appender: Appender) -> None:
+    """Return when the part's owner has been silent for `TAKE_OVER_S`."""
+    loop = asyncio.get_running_loop()
+    _, sequence = await appender.look()
+    since = loop.time()
+    while loop.time() - since < TAKE_OVER_S:
+        await asyncio.sleep(TAKE_OVER_S / 10)
+        _, found = await appender.look()
+        if found != sequence:
+            sequence, since = found, loop.time()
+    _log.info("the owner is silent, taking over")

@@ -1,0 +1,234 @@
+"""The watcher as a process: connects, makes the stream, and runs one task per part."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import stamina
+import stamina.instrumentation
+import structlog
+from prometheus_client import Gauge
+
+from tidewright.events.facts import ObjectFact
+from tidewright.host.health import Health
+from tidewright.host.process import Process
+from tidewright.kube.client import Kube
+from tidewright.kube.discovery import Discovery
+from tidewright.kube.errors import KubeError
+from tidewright.kube.kinds import BY_NAME, KINDS, WatchedKind
+from tidewright.log.clock import Clock
+from tidewright.log.connection import DEFAULT_SLOTS, Log
+from tidewright.log.envelope import Writer
+from tidewright.watcher.appender import SERVICE, Appender
+from tidewright.watcher.configuration import CONFIG, Configuration, set_clock
+from tidewright.watcher.follow import Follower
+from tidewright.watcher.sampler import INTERVAL_S, METRIC, Sampler, Sources
+from tidewright.watcher.stamp import Stamp
+
+OTHERS_FIRST_S = 15.0
+"""How long a kind that refers to others waits for their lists."""
+START_S = 60.0
+"""How long the API server may take to answer at the start."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the watcher takes.
+
+    Attributes:
+        cluster: names the log; one watcher fleet per cluster.
+        kubeconfig: None for `KUBECONFIG` or `~/.kube/config`; not used when `in_cluster`.
+        slots: partitions of the log; fixed for its life.
+        replicas: servers that keep a copy of the log.
+        max_age_s: how long the log keeps a message, seconds; 0 for ever.
+        external_metrics_url, resource_metrics_url: base URLs of metrics APIs; empty for the API server.
+        config_map: `namespace/name` of the configuration; empty for none.
+        speed: log seconds per wall second; None to follow what the log says.
+        log_start: log time at which a new mapping starts; None for the wall clock's.
+        kinds: names of the kinds to follow; empty for all.
+        metrics_interval_s: log time between two samples of a metric.
+        page_size: objects per page of a list.
+        streaming_lists: take initial lists as watch events where the server can.
+    """
+
+    nats_url: str
+    cluster: str
+    nats_credentials: Path | None = None
+    kubeconfig: Path | None = None
+    context: str | None = None
+    in_cluster: bool = False
+    slots: int = DEFAULT_SLOTS
+    replicas: int = 1
+    max_age_s: float = 0.0
+    external_metrics_url: str = ""
+    resource_metrics_url: str = ""
+    config_map: str = ""
+    speed: float | None = None
+    log_start: float | None = None
+    kinds: tuple[str, ...] = ()
+    metrics_interval_s: float = INTERVAL_S
+    page_size: int = 500
+    streaming_lists: bool = False
+
+
+async def run(options: Options, process: Process | None = None) -> None:
+    """Run until `process.stop` is set (or this task is cancelled).
+
+    Raises:
+        LogError: the log cannot be used; see its classes.
+        KubeError: the cluster's configuration cannot be used, or it does not answer within `START_S`.
+    """
+    # Retries are logged where they happen, with what they mean.
+    stamina.instrumentation.set_on_retry_hooks([])
+    kube = await Kube.connect(options.kubeconfig, options.in_cluster, options.context)
+    external = Kube.at(options.external_metrics_url) if options.external_metrics_url else kube
+    resource = Kube.at(options.resource_metrics_url) if options.resource_metrics_url else kube
+    try:
+        cluster_id = await _cluster_id(kube)
+        async with await Log.connect(
+            options.nats_url, options.cluster, credentials=options.nats_credentials, name=SERVICE
+        ) as log:
+            await log.ensure(
+                options.slots, cluster_id=cluster_id, replicas=options.replicas, max_age_s=options.max_age_s
+            )
+            watcher = Watcher(options, log, Sources(kube=kube, external=external, resource=resource))
+            await watcher.run(process)
+    finally:
+        for client in {kube, external, resource}:
+            await client.close()
+
+
+async def _cluster_id(kube: Kube) -> str:
+    """The uid of `kube-system`, so that two clusters of one name do not share a log; empty without one."""
+
+    class Named(msgspec.Struct):
+        metadata: dict[str, object]
+
+    def retry(error: Exception) -> bool:
+        if isinstance(error, KubeError) and error.retriable:
+            _log.warning(
+                "the cluster does not answer yet", url=kube.url, reason=error.reason, error=str(error)
+            )
+            return True
+        return False
+
+    async for attempt in stamina.retry_context(on=retry, attempts=None, timeout=START_S, wait_max=5.0):
+        with attempt:
+            try:
+                answer = await kube.request("GET", "/api/v1/namespaces/kube-system", timeout_s=5.0)
+            except KubeError as error:
+                if error.error_class in ("gone", "forbidden"):
+                    return ""
+                raise
+            return str(msgspec.json.decode(answer.body, type=Named).metadata.get("uid", ""))
+    return ""
+
+
+class Watcher:
+    """All parts of one process."""
+
+    def __init__(self, options: Options, log: Log, sources: Sources) -> None:
+        self.options = options
+        self.clock = Clock()
+        self.stamp = Stamp(self.clock.now, time.monotonic, lambda: self.clock.speed)
+        self._log = log
+        writer = Writer(SERVICE)
+        in_flight = asyncio.Lock()
+
+        def appender(part: str) -> Appender:
+            return Appender(log, writer, part, in_flight)
+
+        self._config_appender = appender(CONFIG)
+        self._configuration = Configuration(
+            sources.kube, log, self._config_appender, self.stamp, config_map=options.config_map
+        )
+        self.sampler = Sampler(
+            sources,
+            Discovery(sources.kube),
+            log,
+            appender(METRIC),
+            self.stamp,
+            self.clock,
+            interval_s=options.metrics_interval_s,
+        )
+        kinds = tuple(BY_NAME[name] for name in options.kinds) or KINDS
+        self.followers = {kind: self._follower(kind, sources.kube, appender(kind.name)) for kind in kinds}
+
+    def _follower(self, kind: WatchedKind, kube: Kube, appender: Appender) -> Follower:
+        return Follower(
+            kind,
+            kube,
+            self._log,
+            appender,
+            self.stamp,
+            on_fact=self._on_fact if kind.kind == "WatermarkPodAutoscaler" else None,
+            max_age_s=self.options.max_age_s,
+            page_size=self.options.page_size,
+            streaming=self.options.streaming_lists,
+        )
+
+    def _on_fact(self, fact: ObjectFact) -> None:
+        self.sampler.observe(fact)
+
+    async def run(self, process: Process | None) -> None:
+        """Run all parts until told to stop; the failure of one ends all."""
+        found = await self._config_appender.claim()
+        self.stamp.raise_to(found.at)
+        await set_clock(
+            self._log,
+            self._config_appender,
+            self.clock,
+            self.stamp,
+            self.options.speed,
+            self.options.log_start,
+        )
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(self._configuration.run()), tasks.create_task(self.sampler.run())]
+            for kind, follower in self.followers.items():
+                running.append(tasks.create_task(self._start(kind, follower)))
+            if process is not None:
+                running.append(tasks.create_task(self._report(process.health)))
+                await process.stop.wait()
+                for task in running:
+                    task.cancel()
+
+    async def _start(self, kind: WatchedKind, follower: Follower) -> None:
+        if kind.after_others:
+            try:
+                async with asyncio.timeout(OTHERS_FIRST_S):
+                    for other, it in self.followers.items():
+                        if not other.after_others:
+                            await it.progress.synced.wait()
+            except TimeoutError:
+                _log.warning("not all kinds are listed, going on", kind=kind.name)
+        await follower.run()
+
+    async def _report(self, health: Health) -> None:
+        """Readiness, the loop's ticks, and metrics."""
+        gauges = {
+            name: Gauge(f"tidewright_watcher_{name}", text, ["kind"], registry=health.metrics.registry)
+            for name, text in (
+                ("facts", "Facts published since the start."),
+                ("unchanged", "Objects seen that gave no fact."),
+                ("malformed", "Objects that could not be read."),
+            )
+        }
+        while True:
+            health.tick()
+            waiting = []
+            for kind, follower in self.followers.items():
+                progress = follower.progress
+                for name, gauge in gauges.items():
+                    gauge.labels(kind.name).set(getattr(progress, name))
+                # A kind that the cluster does not have is not waited for.
+                if not progress.synced.is_set() and progress.error_class != "gone":
+                    waiting.append(f"{kind.name} ({progress.error_class or 'listing'})")
+            gauges["facts"].labels(METRIC).set(self.sampler.samples)
+            health.not_ready = f"not listed yet: {', '.join(waiting)}" if waiting else ""
+            await asyncio.sleep(0.2)

@@ -1,0 +1,335 @@
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import msgspec
+import pytest
+
+from tidewright.events.facts import (
+    NodeObserved,
+    Owner,
+    PodObserved,
+    WatermarkPodAutoscalerObserved,
+    WorkloadObserved,
+)
+from tidewright.kube import kinds, projection
+from tidewright.kube.projection import Malformed
+from tidewright.kube.times import rfc3339, rfc3339_micro, seconds
+
+STAMP = "2026-11-21T12:00:00Z"
+AT = 1795262400.0
+
+POD: dict[str, Any] = {
+    "metadata": {
+        "name": "web-1",
+        "namespace": "shop",
+        "uid": "u1",
+        "resourceVersion": "7",
+        "creationTimestamp": STAMP,
+        "labels": {"app": "web", "pod-template-hash": "abc"},
+        "annotations": {"cni.example/ip": "10.0.0.1", "controller.kubernetes.io/pod-deletion-cost": "5"},
+        "ownerReferences": [
+            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "r", "controller": True}
+        ],
+        "managedFields": [{"manager": "x"}],
+    },
+    "spec": {
+        "nodeName": "n1",
+        "nodeSelector": {"disk": "ssd"},
+        "priority": 3,
+        "containers": [
+            {"name": "a", "image": "i", "resources": {"requests": {"cpu": "250m", "memory": "1Gi"}}}
+        ],
+        "volumes": [
+            {"name": "v", "projected": {}},
+            {"name": "c", "persistentVolumeClaim": {"claimName": "x"}},
+        ],
+    },
+    "status": {
+        "phase": "Running",
+        "startTime": STAMP,
+        "conditions": [
+            {"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-21T12:00:05Z"},
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": STAMP},
+        ],
+        "containerStatuses": [{"restartCount": 2}, {"restartCount": 1}],
+    },
+}
+
+
+def raw(content: object) -> bytes:
+    return msgspec.json.encode(content)
+
+
+def test_a_pod_carries_what_deciders_use() -> None:
+    found = projection.pod(raw(POD))
+    assert found.resource_version == "7"
+    assert found.shape is not None
+    assert found.fact == PodObserved(
+        at=0.0,
+        namespace="shop",
+        name="web-1",
+        uid="u1",
+        shape=found.shape.digest,
+        phase="Running",
+        node="n1",
+        ready=True,
+        ready_changed_at=AT + 5,
+        created_at=AT,
+        started_at=AT,
+        restarts=3,
+        labels={"app": "web", "pod-template-hash": "abc"},
+        annotations={"controller.kubernetes.io/pod-deletion-cost": "5"},
+        owners=(Owner(kind="ReplicaSet", name="web", uid="r", api_version="apps/v1", controller=True),),
+    )
+
+
+def test_a_shape_is_content_addressed_and_leaves_out_what_differs_per_pod() -> None:
+    first = projection.pod(raw(POD)).shape
+    other = copy.deepcopy(POD)
+    other["metadata"]["name"] = "web-2"
+    other["metadata"]["labels"]["pod-template-hash"] = "def"
+    other["spec"]["nodeName"] = "n2"
+    other["spec"]["containers"][0]["image"] = "j"
+    second = projection.pod(raw(other)).shape
+    assert first is not None
+    assert first == second
+    assert first.requests == {"cpu": 250, "memory": 2**30}
+    assert first.labels == {"app": "web"}
+    assert first.priority == 3
+    assert first.scheduling == {
+        "nodeSelector": {"disk": "ssd"},
+        "volumes": [{"persistentVolumeClaim": {"claimName": "x"}}],
+    }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"priority": 4},
+        {"nodeSelector": {"disk": "hdd"}},
+        {"tolerations": [{"operator": "Exists"}]},
+        {"overhead": {"cpu": "10m"}},
+        {"containers": [{"resources": {"requests": {"cpu": "251m", "memory": "1Gi"}}}]},
+        {"initContainers": [{"resources": {"requests": {"cpu": "1"}}}]},
+        {"volumes": []},
+    ],
+)
+def test_a_change_that_scheduling_sees_is_another_shape(change: dict[str, Any]) -> None:
+    first = projection.pod(raw(POD)).shape
+    other = projection.pod(raw(POD | {"spec": POD["spec"] | change})).shape
+    assert first is not None
+    assert other is not None
+    assert first.digest != other.digest
+
+
+def test_requests_follow_the_rules_for_init_containers_sidecars_and_overhead() -> None:
+    spec = {
+        "containers": [{"resources": {"requests": {"cpu": "100m"}}}],
+        "initContainers": [
+            {"resources": {"requests": {"cpu": "50m"}}, "restartPolicy": "Always"},
+            {"resources": {"requests": {"cpu": "300m"}}},
+        ],
+        "overhead": {"cpu": "5m"},
+    }
+    shape = projection.pod(raw(POD | {"spec": spec})).shape
+    assert shape is not None
+    assert shape.requests == {"cpu": 355}  # max(100 + 50, 300 + 50) + 5
+
+
+def test_an_unschedulable_pod_says_since_when() -> None:
+    status = {
+        "phase": "Pending",
+        "conditions": [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "reason": "Unschedulable",
+                "lastTransitionTime": STAMP,
+            }
+        ],
+    }
+    fact = projection.pod(raw(POD | {"status": status})).fact
+    assert isinstance(fact, PodObserved)
+    assert (fact.unschedulable_since, fact.ready) == (AT, None)
+
+
+def test_a_pod_without_spec_and_status_is_still_a_pod() -> None:
+    fact = projection.pod(raw({"metadata": {"name": "a", "namespace": "b"}})).fact
+    assert isinstance(fact, PodObserved)
+    assert fact.phase == "Pending"
+
+
+def test_a_node_keeps_what_scheduling_needs() -> None:
+    fact = projection.node(
+        raw(
+            {
+                "metadata": {"name": "n1", "uid": "u", "labels": {"zone": "a"}},
+                "spec": {
+                    "providerID": "sim:///1",
+                    "unschedulable": True,
+                    "taints": [{"key": "k", "effect": "NoSchedule"}],
+                },
+                "status": {
+                    "allocatable": {"cpu": "3920m", "memory": "2Gi", "pods": "110"},
+                    "conditions": [
+                        {
+                            "type": "Ready",
+                            "status": "False",
+                            "lastTransitionTime": STAMP,
+                            "lastHeartbeatTime": STAMP,
+                        }
+                    ],
+                },
+            }
+        )
+    ).fact
+    assert fact == NodeObserved(
+        at=0.0,
+        name="n1",
+        uid="u",
+        labels={"zone": "a"},
+        allocatable={"cpu": 3920, "memory": 2**31, "pods": 110},
+        taints=({"key": "k", "value": "", "effect": "NoSchedule"},),
+        unschedulable=True,
+        ready=False,
+        ready_changed_at=AT,
+        provider_id="sim:///1",
+    )
+
+
+def test_a_deployment_is_its_scale_and_more() -> None:
+    found = kinds.BY_NAME["deployment"].project(
+        raw(
+            {
+                "metadata": {
+                    "name": "web",
+                    "namespace": "shop",
+                    "generation": 4,
+                    "annotations": {
+                        projection.REVISION: "3",
+                        projection.LAST_APPLIED: "{...}",
+                        "owner": "team",
+                    },
+                },
+                "spec": {
+                    "replicas": 5,
+                    "selector": {
+                        "matchLabels": {"b": "2", "a": "1"},
+                        "matchExpressions": [{"key": "c", "operator": "Exists"}],
+                    },
+                    "template": {"metadata": {"labels": {"a": "1"}}},
+                },
+                "status": {"replicas": 6, "readyReplicas": 4, "observedGeneration": 4},
+            }
+        )
+    )
+    assert found.fact == WorkloadObserved(
+        at=0.0,
+        namespace="shop",
+        name="web",
+        api_version="apps/v1",
+        kind="Deployment",
+        replicas=5,
+        status_replicas=6,
+        ready_replicas=4,
+        selector="a=1,b=2,c",
+        generation=4,
+        observed_generation=4,
+        revision="3",
+        template_labels={"a": "1"},
+        annotations={"owner": "team"},
+    )
+
+
+def test_replicas_not_given_are_one_and_zero_is_zero() -> None:
+    project = kinds.BY_NAME["statefulset"].project
+    for spec, wanted in (({}, 1), ({"replicas": 0}, 0)):
+        fact = project(raw({"metadata": {"name": "a"}, "spec": spec})).fact
+        assert isinstance(fact, WorkloadObserved)
+        assert fact.replicas == wanted
+
+
+def test_a_custom_resource_is_passed_on_unvalidated() -> None:
+    fact = (
+        kinds.BY_NAME["watermarkpodautoscaler"]
+        .project(
+            raw(
+                {
+                    "metadata": {"name": "w", "namespace": "shop", "generation": 2, "finalizers": ["f"]},
+                    "spec": {"anything": [1, {"goes": None}]},
+                    "status": {"x": 1},
+                }
+            )
+        )
+        .fact
+    )
+    assert fact == WatermarkPodAutoscalerObserved(
+        at=0.0,
+        namespace="shop",
+        name="w",
+        generation=2,
+        finalizers=("f",),
+        spec={"anything": [1, {"goes": None}]},
+        status={"x": 1},
+    )
+
+
+def test_a_scale_is_a_workload_of_the_resources_kind() -> None:
+    fact = projection.scale(
+        raw(
+            {
+                "metadata": {"name": "r", "namespace": "shop"},
+                "spec": {"replicas": 2},
+                "status": {"replicas": 3, "selector": "a=b"},
+            }
+        ),
+        "argoproj.io/v1alpha1",
+        "Rollout",
+    )
+    assert (fact.replicas, fact.status_replicas, fact.selector) == (2, 3, "a=b")
+    assert (fact.api_version, fact.kind) == ("argoproj.io/v1alpha1", "Rollout")
+
+
+@pytest.mark.parametrize(
+    ("kind", "content", "named"),
+    [
+        (
+            "pod",
+            POD | {"spec": {"containers": [{"resources": {"requests": {"cpu": "lots"}}}]}},
+            "shop/web-1.*lots",
+        ),
+        ("pod", POD | {"status": {"startTime": "yesterday"}}, "shop/web-1.*yesterday"),
+        ("pod", POD | {"spec": {"containers": [{"ports": [1]}]}}, "shop/web-1"),
+        ("node", {"metadata": {"name": "n1"}, "status": {"allocatable": {"cpu": "?"}}}, "Node n1"),
+        ("deployment", {"metadata": {"name": "d"}, "spec": {"replicas": "two"}}, "Deployment d.*int"),
+        (
+            "deployment",
+            {"metadata": {"name": "d"}, "spec": {"selector": {"matchExpressions": 3}}},
+            "Deployment d",
+        ),
+        ("watermarkpodautoscaler", {"metadata": {"name": "w"}, "spec": "no"}, "WatermarkPodAutoscaler w"),
+        ("pod", {"metadata": 1}, "a Pod without readable metadata"),
+        ("pod", [], "a Pod without readable metadata"),
+    ],
+)
+def test_what_cannot_be_read_names_object_and_field(kind: str, content: object, named: str) -> None:
+    with pytest.raises(Malformed, match=named):
+        kinds.BY_NAME[kind].project(raw(content))
+
+
+def test_stamps_are_read_and_written() -> None:
+    assert seconds(STAMP) == AT
+    assert seconds("2026-11-21T13:00:00.5+01:00") == AT + 0.5
+    assert rfc3339(AT + 0.9) == STAMP
+    assert rfc3339_micro(AT + 0.25) == "2026-11-21T12:00:00.250000Z"
+    with pytest.raises(ValueError, match="zone"):
+        seconds("2026-11-21T12:00:00")
+
+
+def test_every_kind_has_a_name_and_a_path() -> None:
+    paths = {kind.name: kind.path for kind in kinds.KINDS}
+    assert paths["pod"] == "/api/v1/pods"
+    assert paths["deployment"] == "/apis/apps/v1/deployments"
+    assert len(paths) == len(kinds.KINDS)

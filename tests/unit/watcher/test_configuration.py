@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+
+from tidewright.events.config import ConfigSet
+from tidewright.watcher.configuration import BadPart, changes, read_part
+
+
+def test_a_key_is_a_part_with_or_without_the_suffix_of_a_file() -> None:
+    assert read_part("autoscaler.yaml", "a: 1").name == "autoscaler"
+    assert read_part("autoscaler", "a: 1") == ConfigSet(at=0.0, name="autoscaler", data={"a": 1})
+    assert read_part("spread.json", "").data == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["[1]", "just text", "a: [", "1: x", "a: 2026-11-21T12:00:00Z\nb: !!python/x y"]
+)
+def test_what_is_no_mapping_names_its_key(text: str) -> None:
+    with pytest.raises(BadPart, match="autoscaler"):
+        read_part("autoscaler", text)
+
+
+def test_only_what_changed_is_said_and_what_vanished_becomes_empty() -> None:
+    known = {
+        "same": ConfigSet(at=1.0, name="same", data={"a": 1}),
+        "changed": ConfigSet(at=1.0, name="changed", data={"a": 1}),
+        "vanished": ConfigSet(at=1.0, name="vanished", data={"a": 1}),
+        "empty": ConfigSet(at=1.0, name="empty"),
+    }
+    said, bad = changes(known, {"same": "a: 1", "changed": "a: 2", "new": "b: 1"})
+    assert said == [
+        ConfigSet(at=0.0, name="changed", data={"a": 2}),
+        ConfigSet(at=0.0, name="new", data={"b": 1}),
+        ConfigSet(at=0.0, name="vanished"),
+    ]
+    assert bad == []
+
+
+def test_a_part_that_cannot_be_read_stays_as_it_was() -> None:
+    known = {"a": ConfigSet(at=1.0, name="a", data={"x": 1})}
+    said, bad = changes(known, {"a": "["})
+    assert said == []
+    assert len(bad) == 1

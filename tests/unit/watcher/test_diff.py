@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidewright.events.base import Fact
+from tidewright.events.facts import NodeGone, NodeObserved, PodGone, PodObserved, ShapeObserved
+from tidewright.kube.kinds import BY_NAME
+from tidewright.kube.projection import Malformed
+from tidewright.watcher.diff import Diff, digest_of
+
+AT = 100.0
+
+
+def pod(name: str, *, uid: str = "u", phase: str = "Running", cpu: str = "1", version: str = "1") -> bytes:
+    return msgspec.json.encode(
+        {
+            "metadata": {"name": name, "namespace": "shop", "uid": uid, "resourceVersion": version},
+            "spec": {"containers": [{"resources": {"requests": {"cpu": cpu}}}]},
+            "status": {"phase": phase},
+        }
+    )
+
+
+def types(facts: list[Fact]) -> list[str]:
+    return [type(fact).__name__ for fact in facts]
+
+
+def test_a_new_pod_is_said_after_its_shape() -> None:
+    assert types(Diff(BY_NAME["pod"]).seen(pod("a"), AT)) == ["ShapeObserved", "PodObserved"]
+
+
+def test_a_shape_is_said_once() -> None:
+    diff = Diff(BY_NAME["pod"])
+    diff.seen(pod("a"), AT)
+    assert types(diff.seen(pod("b"), AT)) == ["PodObserved"]
+
+
+def test_an_unchanged_projection_says_nothing() -> None:
+    diff = Diff(BY_NAME["pod"])
+    diff.seen(pod("a"), AT)
+    assert diff.seen(pod("a", version="2"), AT + 1) == []
+    assert diff.unchanged == 1
+
+
+def test_a_changed_projection_is_said() -> None:
+    diff = Diff(BY_NAME["pod"])
+    diff.seen(pod("a"), AT)
+    assert types(diff.seen(pod("a", phase="Failed"), AT)) == ["PodObserved"]
+
+
+def test_a_deletion_is_said_once_with_the_uid() -> None:
+    diff = Diff(BY_NAME["pod"])
+    diff.seen(pod("a"), AT)
+    assert diff.deleted(pod("a")) == [PodGone(at=0.0, namespace="shop", name="a", uid="u")]
+    assert diff.deleted(pod("a")) == []
+
+
+def test_another_object_of_the_same_name_ends_the_first() -> None:
+    diff = Diff(BY_NAME["pod"])
+    diff.seen(pod("a", uid="one"), AT)
+    gone, now = diff.seen(pod("a", uid="two"), AT)
+    assert isinstance(gone, PodGone)
+    assert isinstance(now, PodObserved)
+    assert (gone.uid, now.uid) == ("one", "two")
+
+
+def test_what_a_list_does_not_show_is_gone() -> None:
+    diff = Diff(BY_NAME["pod"])
+    for name in "cab":
+        diff.seen(pod(name), AT)
+    diff.list_started()
+    assert diff.seen(pod("b"), AT) == []
+    assert [fact.name for fact in diff.list_done() if isinstance(fact, PodGone)] == ["a", "c"]
+    assert diff.list_done() == []
+
+
+def test_what_was_said_before_the_start_is_not_said_again_and_is_missed_when_gone() -> None:
+    first = Diff(BY_NAME["pod"])
+    said = [msgspec.structs.replace(fact, at=50.0) for fact in first.seen(pod("a"), AT)]
+    second = Diff(BY_NAME["pod"])
+    for fact in said:
+        second.said(fact)
+    second.said(msgspec.structs.replace(said[1], name="b", refresh=True))
+    second.list_started()
+    assert second.seen(pod("a"), AT) == []
+    assert types(second.list_done()) == ["PodGone"]
+
+
+def test_a_last_word_gone_is_remembered_as_gone() -> None:
+    diff = Diff(BY_NAME["node"])
+    diff.said(NodeObserved(at=1.0, name="n", uid="u"))
+    diff.said(NodeGone(at=2.0, name="n", uid="u"))
+    diff.list_started()
+    assert diff.list_done() == []
+
+
+def test_a_malformed_object_is_not_gone() -> None:
+    diff = Diff(BY_NAME["pod"])
+    diff.seen(pod("a"), AT)
+    diff.list_started()
+    with pytest.raises(Malformed):
+        diff.seen(pod("a", cpu="lots"), AT)
+    assert diff.list_done() == []
+    assert diff.malformed == 1
+
+
+def test_the_oldest_words_are_due_first() -> None:
+    diff = Diff(BY_NAME["pod"])
+    diff.seen(pod("b"), 10.0)
+    diff.seen(pod("a"), 20.0)
+    diff.seen(pod("c"), 30.0)
+    assert diff.due(25.0, 10) == [("shop", "b"), ("shop", "a")]
+    assert diff.due(25.0, 1) == [("shop", "b")]
+    [digest] = diff.due_shapes(25.0, 10)
+    assert diff.shapes[digest] == ("shop", 10.0)
+    diff.refreshed(PodObserved(at=40.0, namespace="shop", name="b", refresh=True))
+    diff.refreshed(ShapeObserved(at=40.0, digest=digest, namespace="shop", refresh=True))
+    assert diff.due(25.0, 10) == [("shop", "a")]
+    assert diff.due_shapes(25.0, 10) == []
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from(["Running", "Failed", "gone"])), max_size=30),
+    st.integers(0, 30),
+)
+def test_stopping_and_reading_back_changes_nothing(steps: list[tuple[str, str]], cut: int) -> None:
+    """A process that reads its last words back goes on exactly as one that never stopped."""
+
+    def feed(diff: Diff, name: str, phase: str) -> list[Fact]:
+        return diff.deleted(pod(name)) if phase == "gone" else diff.seen(pod(name, phase=phase), AT)
+
+    straight, log = Diff(BY_NAME["pod"]), list[Fact]()
+    for step in steps[:cut]:
+        log += feed(straight, *step)
+    restarted = Diff(BY_NAME["pod"])
+    for fact in log:
+        restarted.said(msgspec.structs.replace(fact, at=7.0))
+    for step in steps[cut:]:
+        assert feed(restarted, *step) == feed(straight, *step)
+
+
+def test_the_digest_is_of_what_is_said_not_when() -> None:
+    fact = NodeObserved(at=1.0, name="n")
+    assert digest_of(fact) == digest_of(NodeObserved(at=2.0, name="n", refresh=True))
+    assert digest_of(fact) != digest_of(NodeObserved(at=1.0, name="m"))
