@@ -10,14 +10,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tidewright.sim.api import errors, managed
+from tidewright.sim.api import errors, managed, schemas
 from tidewright.sim.api.builtin import builtin_registry
 from tidewright.sim.api.conversion import convert
 from tidewright.sim.api.definitions import Definitions
 from tidewright.sim.api.deletion import Deletion
 from tidewright.sim.api.gc import Collector
 from tidewright.sim.api.metadata import Stamps
-from tidewright.sim.api.request import Request, json_type
+from tidewright.sim.api.request import Request
 from tidewright.sim.api.resources import Kind
 from tidewright.sim.api.store import Record, Store
 from tidewright.sim.api.strategies import Strategies
@@ -44,12 +44,39 @@ class Api:
     def decode(self, request: Request, obj: Object) -> list[str]:
         """Check that the object is of the requested kind; returns warnings. Raises 400."""
         kind = request.kind
+        found = obj.get("apiVersion"), obj.get("kind")
+        if found != (request.api_version, kind.kind):
+            self._settle_type(request, obj)
+        meta = obj.get("metadata")
+        if meta is None:
+            obj["metadata"] = {}
+        if kind.custom:
+            problems = kind.custom[request.version].problems(kind, obj)
+        else:
+            model = schemas.model_name(kind.group, request.version, kind.kind)
+            problems = schemas.check(model, obj) if model is not None else None
+        if problems is None:
+            return []
+        if problems.mistyped:
+            raise _undecodable(request, problems.mistyped)
+        strictness = request.strictness
+        if strictness == "Strict":
+            unknown = ", ".join(f'unknown field "{path}"' for path in problems.unknown)
+            raise _undecodable(request, f"strict decoding error: {unknown}")
+        schemas.prune(obj, problems.unknown)
+        return [f'unknown field "{path}"' for path in problems.unknown] if strictness == "Warn" else []
+
+    @staticmethod
+    def _settle_type(request: Request, obj: Object) -> None:
+        kind = request.kind
         for field, wanted in (("apiVersion", request.api_version), ("kind", kind.kind)):
             found = obj.get(field)
             if not found:
                 if kind.custom:
+                    missing = "apiVersion" if field == "apiVersion" else "Kind"
                     raise errors.bad_request(
-                        f"error when creating: Object '{field[0].upper()}{field[1:]}' is missing in the body"
+                        f"the object provided is unrecognized (must be of type {kind.kind}): "
+                        f"Object '{missing}' is missing"
                     )
                 obj[field] = wanted
             elif found != wanted:
@@ -58,18 +85,9 @@ class Api:
                         f"the API version in the data ({found}) does not match the expected API version ({wanted})"
                     )
                 raise errors.bad_request(
-                    f"{found} in version {request.version!r} cannot be handled as a {kind.kind}: "
+                    f'{found} in version "{request.version}" cannot be handled as a {kind.kind}: '
                     f"the kind in the data ({found}) does not match the expected kind ({wanted})"
                 )
-        meta = obj.get("metadata")
-        if meta is None:
-            obj["metadata"] = {}
-        elif not isinstance(meta, dict):
-            raise errors.bad_request(
-                f'{kind.kind} in version "{request.version}" cannot be handled as a {kind.kind}: json: cannot '
-                f"unmarshal {json_type(meta)} into Go struct field {kind.kind}.metadata of type v1.ObjectMeta"
-            )
-        return []
 
     def to_version(self, kind: Kind, version: str, obj: Object) -> Object:
         """A stored object as the version that a client asked for."""
@@ -181,3 +199,12 @@ class Api:
                 self.strategies.default(kind, "v1", obj)
                 self.store.put(table, self.canonical(kind, obj))
         self.definitions.load()
+
+
+def _undecodable(request: Request, why: str) -> errors.ApiError:
+    """400 for an object that cannot be decoded; 422 when a patch made it so."""
+    kind = request.kind.kind
+    if request.verb == "patch":
+        cause = errors.Cause("patch", f"Invalid value: {why}")
+        return errors.invalid("", "", "", [cause])
+    return errors.bad_request(f'{kind} in version "{request.version}" cannot be handled as a {kind}: {why}')

@@ -156,6 +156,8 @@ def invalid(group: str, kind: str, name: str, causes: Iterable[Cause]) -> ApiErr
     details = _details(group, kind, name)
     details["causes"] = [cause.as_dict() for cause in unique]
     subject = f"{kind}.{group}" if group else kind
+    if not kind:
+        details.pop("kind")
     return ApiError(422, f'{subject} "{name}" is invalid: {text}', details=details)
 
 

@@ -16,11 +16,12 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from tidewright.sim.api import discovery, errors, openapi, reading, subresources, table, writing
+from tidewright.sim.api import discovery, errors, reading, subresources, table, writing
 from tidewright.sim.api.api import Api
 from tidewright.sim.api.discovery import AGGREGATED, SERVER_VERSION, MountedGroup
 from tidewright.sim.api.faults import Faults
 from tidewright.sim.api.match import matcher
+from tidewright.sim.api.openapi import Documents
 from tidewright.sim.api.request import JSON, Representation, Request, negotiate, parse_query, resolve
 from tidewright.sim.api.requestlog import Entry, RequestLog, digest
 from tidewright.sim.api.resources import Kind
@@ -44,6 +45,7 @@ class Frontend:
         self._api = api
         self._log = log
         self._bookmark_interval_s = bookmark_interval_s
+        self._documents = Documents(api)
         self.faults = Faults()
         self.mounts: dict[str, Handler] = {}  # by path prefix without the last slash
         self.mounted_groups: list[MountedGroup] = []
@@ -346,7 +348,7 @@ class Frontend:
             paths = ["/api", "/api/v1", "/apis", "/healthz", "/openapi/v2", "/openapi/v3", "/version"]
             return web.Response(body=msgspec.json.encode({"paths": paths}), headers=_HEADERS)
         if path.startswith("/openapi/"):
-            return await openapi.serve(self._api, http, path)
+            return await self._documents.serve(http, path)
         return self._discovery(http, path)
 
     def _discovery(self, http: web.BaseRequest, path: str) -> web.Response:
