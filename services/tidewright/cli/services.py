@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from tidewright.host.inputs import Partition
+
 
 class Role(Enum):
     """What a service may do, and to whom it talks."""
@@ -22,28 +24,29 @@ class Service:
         name: on the bus, on the command line and in the logs.
         role: decides its permissions and how it is started.
         main: `module:attribute` of what runs it, imported only when it is run. A watcher or
-            actuator has `run(options)`; a decider is an instance of `Decider`.
+            actuator has `run(options, process)`; a decider is an instance of `Decider`.
         summary: for `tidewright run --help`.
+        partition: of a decider: one state per slot, or one for the whole cluster.
+        follows: of a decider: other services whose decisions it reads as inputs.
     """
 
     name: str
     role: Role
     main: str
     summary: str
+    partition: Partition = "slots"
+    follows: frozenset[str] = frozenset()
 
 
 SERVICES: tuple[Service, ...] = (
-    Service("watcher", Role.WATCHER, "tidewright.watcher.main:run", "what the cluster says, as facts"),
-    Service("autoscaler", Role.DECIDER, "tidewright.autoscaler.decide:DECIDER", "WatermarkPodAutoscalers"),
-    Service(
-        "provisioning",
-        Role.DECIDER,
-        "tidewright.provisioning.decide:DECIDER",
-        "nodes and ProvisioningRequests",
-    ),
-    Service("spread", Role.DECIDER, "tidewright.spread.decide:DECIDER", "WorkloadSpreads"),
-    Service("shard-manager", Role.DECIDER, "tidewright.shardmanager.decide:DECIDER", "shards of controllers"),
-    Service("actuator", Role.ACTUATOR, "tidewright.actuator.main:run", "decisions made true, as outcomes"),
-)
+    Service("watcher", Role.WATCHER, "tidewright.watcher.service:run", "What the cluster says, as facts."),
+    Service("autoscaler", Role.DECIDER, "tidewright.autoscaler.decide:DECIDER", "WatermarkPodAutoscalers."),
+    Service("provisioning", Role.DECIDER, "tidewright.provisioning.decide:DECIDER",
+            "Nodes and ProvisioningRequests.", "cluster"),
+    Service("spread", Role.DECIDER, "tidewright.spread.decide:DECIDER", "WorkloadSpreads."),
+    Service("shard-manager", Role.DECIDER, "tidewright.shardmanager.decide:DECIDER", "Shards of controllers."),
+    Service("actuator", Role.ACTUATOR, "tidewright.actuator.service:run", "Decisions made true, as outcomes."),
+)  # fmt: skip
 
 BY_NAME: dict[str, Service] = {service.name: service for service in SERVICES}
+EVERY: tuple[str, ...] = tuple(BY_NAME)

@@ -243,10 +243,14 @@ class Supervisor:
         self._stages.append(stage)
         return await asyncio.gather(*(child.wait_ready() for child in stage))
 
+    async def stop_last(self) -> None:
+        """End the stage that was started last."""
+        await asyncio.gather(*(child.stop() for child in self._stages.pop()))
+
     async def stop(self) -> None:
         """End everything, the last stage first."""
         while self._stages:
-            await asyncio.gather(*(child.stop() for child in self._stages.pop()))
+            await self.stop_last()
 
     def children(self) -> Iterable[Child]:
         """Everything that is kept running, in the order of the start."""

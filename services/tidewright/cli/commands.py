@@ -1,0 +1,71 @@
+"""The table of subcommands: names, groups, help and examples. Imports none of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cyclopts import Group
+
+RUNNING = Group.create_ordered("Running")
+ASKING = Group.create_ordered("Asking the log")
+OTHER = Group.create_ordered("Other")
+
+
+@dataclass(frozen=True)
+class Command:
+    """One subcommand.
+
+    Attributes:
+        where: `module:attribute`, imported when the command is used.
+        examples: command lines and what each does; a test runs them through the parser.
+    """
+
+    name: str
+    where: str
+    group: Group
+    help: str
+    examples: tuple[tuple[str, str], ...]
+
+    @property
+    def epilogue(self) -> str:
+        """The examples, as they stand below the help."""
+        return "\n".join(["Examples:", *(f"  # {why}\n  {line}" for line, why in self.examples)])
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command(
+        "up", "tidewright.cli.up:up", RUNNING, "Bring up the log, a cluster and every service, until Ctrl-C.",
+        (
+            ("tidewright up", "everything on this machine, with an embedded cluster"),
+            ("tidewright up --kubeconfig ~/.kube/config --cluster prod", "beside a cluster that is there"),
+        ),
+    ),
+    Command(
+        "run", "tidewright.cli.run:app", RUNNING, "Run one service alone, as a container would.",
+        (
+            ("tidewright run autoscaler --nats nats://nats:4222 --cluster prod", "a decider"),
+            ("tidewright run watcher --in-cluster --cluster prod", "what reads the cluster"),
+        ),
+    ),
+    Command(
+        "demo", "tidewright.cli.demo:demo", RUNNING, "Watch an autoscaler follow a recorded load, in a minute.",
+        (
+            ("tidewright demo", "the built-in load"),
+            ("tidewright demo --metrics requests.csv -o json", "a recorded one, as JSON"),
+        ),
+    ),
+    Command(
+        "sim", "tidewright.cli.sim:app", RUNNING, "The embedded cluster: run it, attach to another, load it.",
+        (
+            ("tidewright sim up --nodes 10", "a cluster for kubectl, without the services"),
+            ("tidewright sim attach --kubeconfig kind.yaml", "simulated nodes beside another API server"),
+        ),
+    ),
+    Command(
+        "version", "tidewright.cli.version:version", OTHER, "Versions of this software and what it runs on.",
+        (("tidewright version", "for people"), ("tidewright version -o json", "for programs")),
+    ),
+)  # fmt: skip
+"""Every subcommand, in one place."""
+
+BY_NAME: dict[str, Command] = {command.name: command for command in COMMANDS}

@@ -1,0 +1,72 @@
+"""Install the CustomResourceDefinitions: server-side apply, and wait until each is established."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib.resources import files
+from typing import Any
+
+import yaml
+
+from tidewright.cli.errors import Unavailable
+from tidewright.kube.client import Kube
+
+PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+ESTABLISHED_WITHIN_S = 30.0
+
+
+def manifests() -> list[dict[str, Any]]:
+    """The CRDs that the services bring, by name."""
+    folder = files("tidewright.kube") / "crds"
+    found = [
+        document
+        for file in folder.iterdir()
+        if file.name.endswith(".yaml")
+        for document in yaml.safe_load_all(file.read_text(encoding="utf-8"))
+        if document
+    ]
+    return sorted(found, key=lambda manifest: str(manifest["metadata"]["name"]))
+
+
+async def install(kube: Kube) -> list[str]:
+    """Apply all of them; returns their names. Safe to repeat.
+
+    Raises:
+        KubeError: the API server refuses one.
+        Unavailable: one is not established in time.
+    """
+    names = []
+    for manifest in manifests():
+        name = str(manifest["metadata"]["name"])
+        await kube.request(
+            "PATCH",
+            f"{PATH}/{name}",
+            query={"fieldManager": "tidewright", "force": "true"},
+            body=yaml.safe_dump(manifest).encode(),
+            content_type="application/apply-patch+yaml",
+        )
+        names.append(name)
+    for name in names:
+        await _established(kube, name)
+    return names
+
+
+async def _established(kube: Kube, name: str) -> None:
+    said = "no status yet"
+    try:
+        async with asyncio.timeout(ESTABLISHED_WITHIN_S):
+            while True:
+                answer = await kube.request("GET", f"{PATH}/{name}")
+                conditions = (yaml.safe_load(answer.body).get("status") or {}).get("conditions") or []
+                if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
+                    return
+                said = (
+                    "; ".join(f"{c['type']}={c['status']}: {c.get('message', '')}" for c in conditions)
+                    or said
+                )
+                await asyncio.sleep(0.1)
+    except TimeoutError as error:
+        raise Unavailable(
+            f"CRD {name} was not established within {ESTABLISHED_WITHIN_S:g} s ({said}): "
+            f"see `kubectl describe crd {name}`"
+        ) from error

@@ -1,0 +1,148 @@
+"""`tidewright run SERVICE`: one service alone, as a container would."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import Annotated, Any
+
+from cyclopts import App, Group, Parameter
+
+from tidewright.cli.commands import BY_NAME as COMMANDS
+from tidewright.cli.errors import BadInput, CommandError, translated
+from tidewright.cli.options import ClusterOptions, LogOptions, ProcessFlags
+from tidewright.cli.services import BY_NAME, SERVICES, Role, Service
+from tidewright.host.process import Process, ProcessOptions
+from tidewright.host.process import run as run_process
+
+THE_SERVICE = Group("Service", sort_key=0)
+
+MaxAge = Annotated[
+    float, Parameter(help="How long the log keeps a message, seconds; 0: for ever.", group=THE_SERVICE)
+]
+
+app = App(name="run", help_format="plaintext", help_epilogue=COMMANDS["run"].epilogue)
+
+
+def load(service: Service) -> Any:
+    """What runs a service; its module is imported here and nowhere else.
+
+    Raises:
+        CommandError: this installation does not have it.
+    """
+    module, _, name = service.main.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise CommandError(f"service {service.name} cannot be loaded from {service.main}: {error}") from error
+
+
+def execute(service: str, flags: ProcessFlags, main: Callable[[Process], Awaitable[None]]) -> int:
+    """Run a service in this process until it is told to stop; returns the exit code."""
+    import structlog
+
+    failure: list[CommandError] = []
+
+    async def guarded(process: Process) -> None:
+        try:
+            with translated():
+                await main(process)
+        except CommandError as error:
+            failure.append(error)
+            structlog.get_logger(__name__).error("cannot go on", error=str(error))
+
+    log_format = (
+        flags.log_format if flags.log_format != "auto" else ("console" if sys.stderr.isatty() else "json")
+    )
+    options = ProcessOptions(
+        service=service,
+        log_level=flags.log_level,
+        log_format=log_format,
+        health_host=flags.health_host,
+        health_port=flags.health_port,
+    )
+    code = run_process(options, guarded)
+    return failure[0].exit_code if failure else code
+
+
+@app.command(help=BY_NAME["watcher"].summary)
+def watcher(
+    *,
+    log: LogOptions | None = None,
+    cluster: ClusterOptions | None = None,
+    process: ProcessFlags | None = None,
+    slots: Annotated[
+        int, Parameter(help="Partitions of the log; fixed for its life.", group=THE_SERVICE)
+    ] = 32,
+    replicas: Annotated[int, Parameter(help="Servers that keep a copy of the log.", group=THE_SERVICE)] = 1,
+    max_age: MaxAge = 0.0,
+    external_metrics_url: Annotated[
+        str, Parameter(help="Take external.metrics.k8s.io from here.", group=THE_SERVICE)
+    ] = "",
+    resource_metrics_url: Annotated[
+        str, Parameter(help="Take metrics.k8s.io from here.", group=THE_SERVICE)
+    ] = "",
+    metrics_interval: Annotated[
+        float, Parameter(help="Log seconds between two samples of a metric.", group=THE_SERVICE)
+    ] = 15.0,
+    config_map: Annotated[
+        str, Parameter(help="NAMESPACE/NAME of the configuration.", group=THE_SERVICE)
+    ] = "",
+    speed: Annotated[
+        float | None, Parameter(help="Log seconds per wall second, from now on.", group=THE_SERVICE)
+    ] = None,
+    log_start: Annotated[
+        float | None, Parameter(help="Log time at which a new speed starts, seconds.", group=THE_SERVICE)
+    ] = None,
+) -> int:
+    """Read the cluster, write facts."""
+    from tidewright.watcher.service import Options, run
+
+    if speed is not None and speed <= 0:
+        raise BadInput(f"--speed {speed:g}: log seconds per wall second, more than 0")
+    on, at = log or LogOptions(), cluster or ClusterOptions()
+    options = Options(
+        nats_url=on.nats, cluster=on.cluster, nats_credentials=on.nats_credentials,
+        kubeconfig=at.kubeconfig, context=at.context, in_cluster=at.in_cluster,
+        slots=slots, replicas=replicas, max_age_s=max_age,
+        external_metrics_url=external_metrics_url, resource_metrics_url=resource_metrics_url,
+        metrics_interval_s=metrics_interval, config_map=config_map, speed=speed, log_start=log_start,
+    )  # fmt: skip
+    return execute("watcher", process or ProcessFlags(), lambda it: run(options, it))
+
+
+@app.command(help=BY_NAME["actuator"].summary)
+def actuator(
+    *,
+    log: LogOptions | None = None,
+    cluster: ClusterOptions | None = None,
+    process: ProcessFlags | None = None,
+) -> int:
+    """Make decisions true, write outcomes."""
+    raise CommandError("the actuator is not there yet")
+
+
+def _decider(service: Service) -> Callable[..., int]:
+    def command(
+        *, log: LogOptions | None = None, process: ProcessFlags | None = None, max_age: MaxAge = 0.0
+    ) -> int:
+        from tidewright.host import service as host
+        from tidewright.host.host import Settings
+
+        on = log or LogOptions()
+        options = host.LogOptions(on.nats, on.cluster, on.nats_credentials, max_age)
+        settings = Settings(service.partition, service.follows)
+        decider = load(service)
+        return execute(
+            service.name,
+            process or ProcessFlags(),
+            lambda it: host.run_decider(it, decider, options, settings),
+        )
+
+    return command
+
+
+for _service in SERVICES:
+    if _service.role is Role.DECIDER:
+        app.command(_decider(_service), name=_service.name, help=_service.summary)

@@ -1,0 +1,246 @@
+"""The whole of Tidewright on one machine: the log, a cluster, and every service as its own process.
+
+Brought up in stages, each ready before the next: nats-server, the embedded cluster, what both need to
+hold (CRDs, the stream), the services. Ended in the reverse order.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+import structlog
+
+from tidewright.cli import crds
+from tidewright.cli.datafolder import DataFolder
+from tidewright.cli.errors import BadInput, translated
+from tidewright.cli.services import BY_NAME, EVERY, Role, Service
+from tidewright.cli.supervisor import CannotStart, Fields, Program, Sink, Supervisor
+from tidewright.kube.client import Kube
+from tidewright.kube.errors import KubeError
+from tidewright.log.connection import DEFAULT_SLOTS, Log
+from tidewright.log.server import configuration, find_binary
+
+HOST = "127.0.0.1"
+TRIES = 3
+"""Times that a free port may turn out to be taken after all."""
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StackOptions:
+    """What to bring up.
+
+    Attributes:
+        data: the data folder.
+        nats: URL of a server that runs already; None starts one.
+        nats_port, api_port: ports of the embedded servers; None takes those of the last run, or any.
+        cluster: name of the cluster on the log.
+        kubeconfig, context, in_cluster: a cluster that is there; none of them starts the embedded one.
+        services: names of those to run.
+        sync_always: every append reaches the disk before it is answered.
+        speed: log seconds per wall second; None leaves the clock as it is.
+        log_start: log time at which a new speed starts.
+        sim: further arguments of `tidewright sim up`.
+        watcher: further arguments of `tidewright run watcher`.
+        stop_within_s: wall seconds that a process has to end.
+    """
+
+    data: Path
+    fresh: bool = False
+    nats: str | None = None
+    nats_credentials: Path | None = None
+    nats_port: int | None = None
+    cluster: str = "local"
+    kubeconfig: Path | None = None
+    context: str | None = None
+    in_cluster: bool = False
+    api_port: int | None = None
+    services: Sequence[str] = EVERY
+    slots: int = DEFAULT_SLOTS
+    sync_always: bool = False
+    speed: float | None = None
+    log_start: float | None = None
+    sim: Sequence[str] = ()
+    watcher: Sequence[str] = ()
+    log_level: str = "info"
+    stop_within_s: float = 10.0
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be brought up."""
+        if unknown := [name for name in self.services if name not in BY_NAME]:
+            raise BadInput(f"service {unknown[0]!r} is not known: valid are {', '.join(BY_NAME)}")
+        if self.speed is not None and self.speed <= 0:
+            raise BadInput(f"speed {self.speed:g}: log seconds per wall second, more than 0")
+        if not 1 <= self.slots <= 1024:
+            raise BadInput(f"slots {self.slots}: 1 to 1024")
+
+    @property
+    def embedded_cluster(self) -> bool:
+        """Whether the cluster is ours to run."""
+        return self.kubeconfig is None and not self.in_cluster and self.context is None
+
+
+class Stack:
+    """Everything, while it runs. An async context manager."""
+
+    def __init__(self, options: StackOptions, sink: Sink) -> None:
+        self.options = options
+        self.supervisor = Supervisor(sink, stop_within_s=options.stop_within_s)
+        self.nats_url = options.nats or ""
+        self.kubeconfig = options.kubeconfig
+        self.crds: list[str] = []
+        self._folder: DataFolder | None = None
+
+    @property
+    def folder(self) -> DataFolder:
+        """The open data folder.
+
+        Raises:
+            RuntimeError: before the start.
+        """
+        if self._folder is None:
+            raise RuntimeError("the stack has not been started")
+        return self._folder
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Bring everything up.
+
+        Raises:
+            CommandError: something cannot start; the message says what and why. `stop` is still owed.
+        """
+        self._folder = DataFolder.open(self.options.data, fresh=self.options.fresh)
+        with translated():
+            if not self.nats_url:
+                self.nats_url = await self._start_nats()
+            async with await self._log() as log:
+                if self.options.embedded_cluster:
+                    await self._start_cluster()
+                await self._prepare(log)
+        await self.supervisor.start(*(self._service(BY_NAME[name]) for name in self.options.services))
+
+    async def stop(self) -> None:
+        """End everything, and let go of the data folder."""
+        await self.supervisor.stop()
+        if self._folder is not None:
+            self._folder.close()
+            self._folder = None
+
+    async def _log(self) -> Log:
+        options = self.options
+        return await Log.connect(
+            self.nats_url,
+            options.cluster,
+            credentials=options.nats_credentials,
+            name="supervisor",
+            timeout_s=5.0,
+        )
+
+    async def _prepare(self, log: Log) -> None:
+        """What the cluster and the log have to hold before a service starts."""
+        options = self.options
+        async with await Kube.connect(self.kubeconfig, options.in_cluster, options.context) as kube:
+            self.crds = await crds.install(kube)
+            await log.ensure(options.slots, cluster_id=await cluster_id(kube))
+
+    async def _start_nats(self) -> str:
+        store = self.folder.path / "nats"
+        store.mkdir(exist_ok=True)
+        config = store / "nats-server.conf"
+        for remaining in reversed(range(TRIES)):
+            port = self.folder.port("nats", self.options.nats_port)
+            config.write_text(
+                configuration(store, HOST, port, sync_always=self.options.sync_always, max_store_bytes=None)
+            )
+            program = Program("nats", (str(find_binary()), "-c", str(config)), started=_nats_started)
+            if await self._started(program, retry=remaining > 0 and self.options.nats_port is None):
+                break
+        return f"nats://{HOST}:{port}"
+
+    async def _start_cluster(self) -> None:
+        options, folder = self.options, self.folder
+        for remaining in reversed(range(TRIES)):
+            command = [
+                *("sim", "up", "--port", str(folder.port("api", options.api_port))),
+                *("--data", str(folder.path / "cluster"), "--write-kubeconfig", str(folder.kubeconfig)),
+                *("--log-level", options.log_level, "--log-format", "json", "--health-port", "0"),
+                *self._clock(),
+                *options.sim,
+            ]
+            program = Program("cluster", _tidewright(*command), env={"KUBECONFIG": None})
+            if await self._started(program, retry=remaining > 0 and options.api_port is None):
+                break
+        self.kubeconfig = folder.kubeconfig
+
+    async def _started(self, program: Program, *, retry: bool) -> Fields | None:
+        """Start a server; None when its port was taken in between and another is worth a try."""
+        try:
+            return (await self.supervisor.start(program))[0]
+        except CannotStart as error:
+            if retry and "address already in use" in str(error).lower():
+                await self.supervisor.stop_last()
+                return None
+            raise
+
+    def _service(self, service: Service) -> Program:
+        options = self.options
+        command = ["run", service.name, "--nats", self.nats_url, "--cluster", options.cluster]
+        if options.nats_credentials is not None:
+            command += ["--nats-credentials", str(options.nats_credentials.resolve())]
+        command += ["--log-level", options.log_level, "--log-format", "json", "--health-port", "0"]
+        env: dict[str, str | None] = {}
+        if service.role is Role.DECIDER:
+            env["KUBECONFIG"] = None  # deciders hold no cluster credentials
+        else:
+            if self.kubeconfig is not None:
+                command += ["--kubeconfig", str(self.kubeconfig.resolve())]
+            if options.context is not None:
+                command += ["--context", options.context]
+            if options.in_cluster:
+                command += ["--in-cluster"]
+        if service.role is Role.WATCHER:
+            command += ["--slots", str(options.slots), *self._clock(), *options.watcher]
+        return Program(service.name, _tidewright(*command), env=env)
+
+    def _clock(self) -> list[str]:
+        options = self.options
+        speed = [] if options.speed is None else ["--speed", f"{options.speed!r}"]
+        return speed + ([] if options.log_start is None else ["--log-start", f"{options.log_start!r}"])
+
+
+def _tidewright(*arguments: str) -> tuple[str, ...]:
+    return (sys.executable, "-m", "tidewright.cli.main", *arguments)
+
+
+def _nats_started(line: str) -> Fields | None:
+    return {} if "Server is ready" in line else None
+
+
+async def cluster_id(kube: Kube) -> str:
+    """The uid of `kube-system`, so that two clusters of one name do not share a log; empty without one."""
+    try:
+        answer = await kube.request("GET", "/api/v1/namespaces/kube-system")
+    except KubeError as error:
+        if error.error_class in ("gone", "forbidden"):
+            return ""
+        raise
+    return str(msgspec.json.decode(answer.body)["metadata"]["uid"])

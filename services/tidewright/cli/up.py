@@ -1,0 +1,126 @@
+"""`tidewright up`: the log, a cluster and every service, until Ctrl-C or SIGTERM."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+
+from tidewright.cli import datafolder
+from tidewright.cli.console import Printer
+from tidewright.cli.errors import INTERRUPTED
+from tidewright.cli.options import THE_CLUSTER, THE_LOG, ClusterOptions, Level, LogFormat
+from tidewright.cli.services import EVERY
+from tidewright.cli.stack import Stack, StackOptions
+from tidewright.host.process import configure_logs
+
+DATA = Group("Data", sort_key=0)
+
+
+def up(
+    *,
+    data: Annotated[
+        Path | None, Parameter(help="Data folder; by default the user's own.", group=DATA)
+    ] = None,
+    fresh: Annotated[
+        bool, Parameter(negative="", help="Forget what an earlier run left there.", group=DATA)
+    ] = False,
+    nats: Annotated[
+        str | None, Parameter(help="Use this NATS server instead of starting one.", group=THE_LOG)
+    ] = None,
+    nats_credentials: Annotated[
+        Path | None, Parameter(help="Credentials file for it.", group=THE_LOG)
+    ] = None,
+    nats_port: Annotated[
+        int | None, Parameter(help="Port of the embedded NATS server.", group=THE_LOG)
+    ] = None,
+    sync_always: Annotated[
+        bool, Parameter(negative="", help="Every append reaches the disk before its answer.", group=THE_LOG)
+    ] = False,
+    cluster: Annotated[str, Parameter(help="Name of the cluster on the log.", group=THE_LOG)] = "local",
+    slots: Annotated[int, Parameter(help="Partitions of a new log.", group=THE_LOG)] = 32,
+    at: ClusterOptions | None = None,
+    api_port: Annotated[
+        int | None, Parameter(help="Port of the embedded cluster.", group=THE_CLUSTER)
+    ] = None,
+    nodes: Annotated[int, Parameter(help="Nodes of the embedded cluster.", group=THE_CLUSTER)] = 3,
+    speed: Annotated[
+        float | None, Parameter(help="Log seconds per wall second, embedded cluster only.", group=THE_CLUSTER)
+    ] = None,
+    external_metrics_url: Annotated[
+        str, Parameter(help="Take external.metrics.k8s.io from here.", group=THE_CLUSTER)
+    ] = "",
+    resource_metrics_url: Annotated[
+        str, Parameter(help="Take metrics.k8s.io from here.", group=THE_CLUSTER)
+    ] = "",
+    services: Annotated[tuple[str, ...], Parameter(help="Services to run.", consume_multiple=True)] = EVERY,
+    log_level: Level = "info",
+    log_format: LogFormat = "auto",
+) -> int:
+    """Bring up the log, a cluster and every service, until Ctrl-C."""
+    where = at or ClusterOptions()
+    urls = [
+        ("--external-metrics-url", external_metrics_url),
+        ("--resource-metrics-url", resource_metrics_url),
+    ]
+    options = StackOptions(
+        data=data or datafolder.default(), fresh=fresh, nats=nats, nats_credentials=nats_credentials,
+        nats_port=nats_port, sync_always=sync_always, cluster=cluster, slots=slots,
+        kubeconfig=where.kubeconfig, context=where.context, in_cluster=where.in_cluster,
+        api_port=api_port, speed=speed, services=services, log_level=log_level,
+        sim=("--nodes", str(nodes)), watcher=tuple(part for name, url in urls if url for part in (name, url)),
+    )  # fmt: skip
+    people = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
+    configure_logs(log_level, "console" if people else "json", service="supervisor")
+    printer = Printer(as_json=not people, colour=sys.stderr.isatty(), level=log_level)
+    return asyncio.run(_run(options, printer))
+
+
+async def _run(options: StackOptions, printer: Printer) -> int:
+    """Run until a signal; returns the exit code."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    task = asyncio.current_task()
+    up_already = False
+
+    def on_signal() -> None:
+        stop.set()
+        if not up_already and task is not None:
+            task.cancel()  # what has been started so far is ended on the way out
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, on_signal)
+    try:
+        async with Stack(options, printer) as stack:
+            up_already = True
+            print(_welcome(stack), flush=True)
+            await stop.wait()
+            print("stopping", file=sys.stderr, flush=True)
+    except asyncio.CancelledError:
+        if not stop.is_set():
+            raise
+        return INTERRUPTED
+    return 0
+
+
+def _welcome(stack: Stack) -> str:
+    """What is up, where it lies, and what to type next."""
+    options = stack.options
+    lines = [
+        f"Tidewright is up: {', '.join(options.services)}.",
+        f"  log      {stack.nats_url}, cluster {options.cluster}, kept in {stack.folder.path}"
+        + (" (an existing server)" if options.nats else ""),
+    ]
+    if options.embedded_cluster:
+        lines += [
+            "  cluster  embedded; point kubectl at it:",
+            f"    export KUBECONFIG={stack.kubeconfig}",
+            "    kubectl get nodes,wpa -A",
+        ]
+    else:
+        lines.append(f"  cluster  {options.kubeconfig or 'in-cluster'} {options.context or ''}".rstrip())
+    lines.append("Ctrl-C ends it; the next start continues from there, --fresh starts anew.")
+    return "\n".join(lines)
