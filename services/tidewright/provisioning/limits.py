@@ -1,0 +1,106 @@
+"""Cluster-wide limits and quotas over node capacity: what is used, what is left. Spec 3.8.
+
+Usage counts all nodes, also not autoscaled ones, and upcoming ones. A node adds its capacity, cores
+rounded up to whole ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from tidewright.provisioning.settings import Quota, Settings
+
+CLUSTER_WIDE = "cluster-wide"
+NODES = "nodes"
+_BIG = 2**62
+
+
+class NodeAmounts(msgspec.Struct, frozen=True, kw_only=True):
+    """What one node adds to usage.
+
+    Attributes:
+        capacity: cpu in milli-cores, memory in bytes, others as counts.
+        count: so many equal nodes.
+    """
+
+    capacity: dict[str, int]
+    group: str = ""
+    labels: dict[str, str] = {}
+    count: int = 1
+
+
+def quota_amounts(capacity: Mapping[str, int]) -> dict[str, int]:
+    """One node in the units of quotas: whole cores, bytes, counts, one node."""
+    found = {name: amount for name, amount in capacity.items() if name not in ("pods", "cpu")}
+    found["cpu"] = -(-capacity.get("cpu", 0) // 1000)
+    found[NODES] = 1
+    return found
+
+
+class Limits:
+    """Quotas with what is used of each. Consuming changes it in place; `fork` for a trial."""
+
+    def __init__(self, quotas: Iterable[Quota]) -> None:
+        self.quotas = list(quotas)
+        self.used: list[dict[str, int]] = [{} for _ in self.quotas]
+
+    def fork(self) -> Limits:
+        other = Limits(self.quotas)
+        other.used = [dict(used) for used in self.used]
+        return other
+
+    def count(self, nodes: Iterable[NodeAmounts]) -> None:
+        """Add nodes that exist, or are on their way, to what is used."""
+        for node in nodes:
+            self.consume(node.group, node.labels, node.capacity, node.count)
+
+    def consume(self, group: str, labels: Mapping[str, str], capacity: Mapping[str, int], nodes: int) -> None:
+        amounts = quota_amounts(capacity)
+        for quota, used in zip(self.quotas, self.used, strict=True):
+            if _covers(quota, group, labels):
+                for name in quota.limits:
+                    used[name] = used.get(name, 0) + amounts.get(name, 0) * nodes
+
+    def allowed(self, group: str, labels: Mapping[str, str], capacity: Mapping[str, int]) -> int:
+        """How many more nodes of a group every quota allows."""
+        amounts = quota_amounts(capacity)
+        best = _BIG
+        for quota, used in zip(self.quotas, self.used, strict=True):
+            if _covers(quota, group, labels):
+                for name, limit in quota.limits.items():
+                    per_node = amounts.get(name, 0)
+                    if per_node > 0:
+                        best = min(best, max(0, limit - used.get(name, 0)) // per_node)
+        return best
+
+    def exceeded(self, group: str, labels: Mapping[str, str], capacity: Mapping[str, int], nodes: int) -> str:
+        """The reason why `nodes` more are not allowed, naming the first quota; empty when they are."""
+        amounts = quota_amounts(capacity)
+        for quota, used in zip(self.quotas, self.used, strict=True):
+            if _covers(quota, group, labels):
+                short = sorted(
+                    name
+                    for name, limit in quota.limits.items()
+                    if amounts.get(name, 0) > 0 and used.get(name, 0) + amounts[name] * nodes > limit
+                )
+                if short:
+                    return f'exceeded quota: "{quota.id}", resources: {", ".join(short)}'
+        return ""
+
+
+def _covers(quota: Quota, group: str, labels: Mapping[str, str]) -> bool:
+    if quota.groups is not None and group not in quota.groups:
+        return False
+    return all(labels.get(key) == value for key, value in quota.node_selector.items())
+
+
+def quotas_of(settings: Settings, learnt: Iterable[Quota] = ()) -> list[Quota]:
+    """The built-in limits as a quota, then the configured ones, then what was learnt from the cloud."""
+    built_in = {"cpu": settings.max_cores, "memory": settings.max_memory_bytes, **settings.gpu_limits}
+    return [
+        Quota(id=CLUSTER_WIDE, limits=built_in),
+        *settings.quotas,
+        *sorted(learnt, key=lambda quota: quota.id),
+    ]

@@ -1,0 +1,257 @@
+"""One attempt at a request: is there room (check), or one order for all that lacks room (atomic).
+
+Spec 2.7 and 2.11. An attempt works on the evaluation's own fork of the cluster: what it places stays
+there for the requests after it.
+
+`CLASSES` is the registry: a class is a function from (request, world) to (result, plan, conditions,
+details). Further classes register by their mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from tidewright.kube.predicates import PodShape
+from tidewright.kube.selectors import Requirement
+from tidewright.provisioning.pack.classes import Item
+from tidewright.provisioning.pack.classes import items as merged
+from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.requests.conditions import Condition
+from tidewright.provisioning.scaleup import (
+    ERROR,
+    NO_OPTIONS,
+    NOT_NEEDED,
+    SUCCESSFUL,
+    Plan,
+    World,
+    plan,
+    plan_all,
+)
+from tidewright.provisioning.spec import Mode, Parameters
+
+
+class Attempt(msgspec.Struct, kw_only=True):
+    """What came of an attempt.
+
+    Attributes:
+        result: `Successful`, `NotNeeded`, `NoOptionsAvailable`, `Error`.
+        conditions: to be set, in order.
+        plan: what is ordered; None for nothing.
+        placed: pods per pod set that have a place now or on ordered nodes.
+        details: for `provisioningClassDetails`.
+        shapes: the pod sets' shapes as they were placed (with a topology's domain fixed).
+    """
+
+    result: str
+    conditions: tuple[Condition, ...]
+    plan: Plan | None = None
+    placed: tuple[int, ...] = ()
+    details: dict[str, str] = {}
+    shapes: tuple[PodShape, ...] = ()
+    error: str = ""
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """What a request asks for: pod sets as shapes with counts, and its parameters."""
+
+    sets: tuple[Item, ...]
+    parameters: Parameters = Parameters()
+    alias: bool = False
+
+
+Class: TypeAlias = Callable[[Asked, World], Attempt]
+
+
+def attempt(mode: Mode, asked: Asked, world: World) -> Attempt:
+    """Try a request of ours; `world.grid` then holds what was placed."""
+    made = CLASSES[mode](asked, world)
+    if asked.alias:
+        extra = tuple(cond.available(c) for c in made.conditions if c.type == cond.PROVISIONED)
+        made.conditions += extra
+    return made
+
+
+def _failure(asked: Asked) -> tuple[Condition, ...]:
+    return (cond.GIVEN_UP,) if asked.parameters.no_retry else (cond.NOT_FOUND,)
+
+
+def _keep(world: World, trial: Grid) -> None:
+    world.grid = trial
+
+
+def check(asked: Asked, world: World) -> Attempt:
+    """Everything fits where there is room, or nothing is placed. Never adds nodes."""
+    best: tuple[Grid, tuple[int, ...], tuple[PodShape, ...]] | None = None
+    for sets in _variants(asked, world):
+        trial = world.grid.fork()
+        placed = _place(trial, sets)
+        if _enough(placed, sets, asked.parameters):
+            best = (trial, placed, tuple(item.shape for item in sets))
+            break
+    if best is None:
+        return Attempt(result=NO_OPTIONS, conditions=_failure(asked), placed=(0,) * len(asked.sets))
+    _keep(world, best[0])
+    return Attempt(
+        result=SUCCESSFUL,
+        conditions=(cond.FOUND, *_fully(asked, best[1])),
+        placed=best[1],
+        shapes=best[2],
+    )
+
+
+def atomic(asked: Asked, world: World) -> Attempt:
+    """Place what fits; for the rest one plan that holds all of it, or nothing."""
+    last: Plan | None = None
+    for wanted in _goals(asked):
+        for sets in _variants(asked, world, wanted):
+            trial = world.grid.fork()
+            here = _place(trial, sets)
+            shapes = tuple(item.shape for item in sets)
+            rest = merged(
+                (item.shape, item.count - n) for item, n in zip(sets, here, strict=True) if n < item.count
+            )
+            if not rest:
+                _keep(world, trial)
+                return Attempt(
+                    result=NOT_NEEDED,
+                    conditions=(cond.FOUND, *_fully(asked, here)),
+                    placed=here,
+                    shapes=shapes,
+                )
+            on_trial = _with_grid(world, trial)
+            made = plan(rest, on_trial, all_or_nothing=True, redistribute=True)
+            if made.result != SUCCESSFUL and asked.parameters.across_groups:
+                made = plan_all(rest, on_trial, all_or_nothing=True, redistribute=True)
+            if made.result == SUCCESSFUL:
+                _keep(world, trial)
+                full = tuple(item.count for item in sets)
+                return Attempt(
+                    result=SUCCESSFUL,
+                    conditions=(cond.ORDERED, *_fully(asked, full)),
+                    plan=made,
+                    placed=full,
+                    shapes=shapes,
+                )
+            last = last or made
+    return Attempt(
+        result=ERROR if last is not None and last.result == ERROR else NO_OPTIONS,
+        conditions=_failure(asked),
+        plan=last,
+        placed=(0,) * len(asked.sets),
+        error=last.event if last is not None else "",
+    )
+
+
+CLASSES: dict[Mode, Class] = {Mode.CHECK: check, Mode.ATOMIC: atomic}
+
+
+def _with_grid(world: World, grid: Grid) -> World:
+    return World(
+        groups=world.groups,
+        grid=grid,
+        limits=world.limits,
+        settings=world.settings,
+        current_nodes=world.current_nodes,
+        seed=world.seed,
+    )
+
+
+def _place(grid: Grid, sets: Sequence[Item]) -> tuple[int, ...]:
+    """Place each pod set best effort, the highest priority first; pods placed per set."""
+    placed = [0] * len(sets)
+    for index in sorted(range(len(sets)), key=lambda i: (-sets[i].shape.priority, i)):
+        placed[index] = grid.place(sets[index].shape, sets[index].count)
+    return tuple(placed)
+
+
+def _enough(placed: Sequence[int], sets: Sequence[Item], parameters: Parameters) -> bool:
+    return all(
+        n >= min(item.count, parameters.min_counts.get(index, item.count))
+        for index, (n, item) in enumerate(zip(placed, sets, strict=True))
+    )
+
+
+def _fully(asked: Asked, placed: Sequence[int]) -> tuple[Condition, ...]:
+    """[B8]: for elastic gangs, whether all pods have a place, not only the minimum."""
+    if not asked.parameters.min_counts:
+        return ()
+    lacking = sum(item.count - n for item, n in zip(asked.sets, placed, strict=True))
+    return (
+        Condition(
+            type=cond.FULLY_PROVISIONED,
+            status="False" if lacking else "True",
+            reason="MinimumProvisioned" if lacking else "AllProvisioned",
+            message=f"{lacking} pods above the minimum have no place yet"
+            if lacking
+            else "all pods have a place",
+        ),
+    )
+
+
+def _goals(asked: Asked) -> list[tuple[int, ...]]:
+    """Counts to try: all pods, then the minimum where the user allows it."""
+    full = tuple(item.count for item in asked.sets)
+    least = tuple(min(n, asked.parameters.min_counts.get(i, n)) for i, n in enumerate(full))
+    return [full] if least == full else [full, least]
+
+
+def _variants(asked: Asked, world: World, counts: Sequence[int] | None = None) -> list[tuple[Item, ...]]:
+    """The pod sets to place; with a topology one variant per domain, those with most room first."""
+    wanted = counts or [item.count for item in asked.sets]
+    sets = tuple(Item(item.shape, n) for item, n in zip(asked.sets, wanted, strict=True))
+    key = asked.parameters.topology
+    if not key:
+        return [sets]
+    return [
+        tuple(Item(_pinned(item.shape, key, value), item.count) for item in sets)
+        for value in _domains(world, key)
+    ]
+
+
+def _domains(world: World, key: str) -> list[str]:
+    """Values of a label among nodes and templates; the ones with most free cpu first, then by name."""
+    free: dict[str, int] = {}
+    ids, values = world.grid.column(key)
+    cpu = world.grid.free.get("cpu")
+    for index, value in enumerate(values):
+        free[value] = int(cpu[ids == index].sum()) if cpu is not None else 0
+    for group in world.groups:
+        value = group.labels.get(key, "")
+        if value:
+            free[value] = free.get(value, 0) + group.room * group.node_capacity.get("cpu", 0)
+    return sorted(free, key=lambda value: (-free[value], value))
+
+
+def _pinned(shape: PodShape, key: str, value: str) -> PodShape:
+    """The shape with one more condition on the node: its domain."""
+    return msgspec.structs.replace(
+        shape,
+        digest=f"{shape.digest}@{key}={value}",
+        selector=(*shape.selector, Requirement(key, "In", frozenset({value}))),
+    )
+
+
+def nearest(asked: Asked, world: World) -> Mapping[str, str]:
+    """For shapes that no group can ever hold: per pod set the nearest group and what is short there."""
+    found: dict[str, str] = {}
+    for index, item in enumerate(asked.sets):
+        best: tuple[float, str, str] | None = None
+        for group in sorted(world.groups, key=lambda g: g.id):
+            if group.template is None:
+                continue
+            free = group.template.free()
+            short = [
+                ((amount - free.get(name, 0)) / amount, name)
+                for name, amount in sorted(item.shape.requests.items())
+                if amount > free.get(name, 0)
+            ]
+            worst = max(short, default=(0.0, ""))
+            if best is None or worst[0] < best[0]:
+                best = (worst[0], group.id, worst[1])
+        if best is not None and best[2]:
+            found[str(index)] = f"{best[1]} is nearest and lacks {best[2]}"
+    return found

@@ -1,0 +1,152 @@
+"""Conditions of a request, in the words that clients see (spec 2.4), and how they are set.
+
+In the profile `compat` reasons and messages are verbatim: they surface in Kueue's workloads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+import msgspec
+
+ACCEPTED = "Accepted"
+PROVISIONED = "Provisioned"
+FAILED = "Failed"
+BOOKING_EXPIRED = "BookingExpired"
+CAPACITY_REVOKED = "CapacityRevoked"
+CAPACITY_AVAILABLE = "CapacityAvailable"
+CAPACITY_READY = "CapacityReady"
+FULLY_PROVISIONED = "FullyProvisioned"
+
+Status = Literal["True", "False", "Unknown"]
+
+
+class Condition(msgspec.Struct, frozen=True, kw_only=True):
+    """One condition; `changed_at` is its last transition, in seconds since the epoch."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    changed_at: float = 0.0
+    observed_generation: int = 0
+
+
+def _condition(kind: str, status: Status, reason: str, message: str) -> Condition:
+    return Condition(type=kind, status=status, reason=reason, message=message)
+
+
+ACCEPT = _condition(ACCEPTED, "True", "Accepted", "ProvisioningRequest is accepted by ClusterAutoscaler")
+FOUND = _condition(PROVISIONED, "True", "CapacityIsFound", "Capacity is found in the cluster")
+ORDERED = _condition(PROVISIONED, "True", "CapacityIsProvisioned", "Capacity is found in the cluster")
+NOT_FOUND = _condition(
+    PROVISIONED, "False", "CapacityIsNotFound", "Capacity is not found, CA will try to find it later."
+)
+CHECK_FAILED = _condition(
+    PROVISIONED, "False", "FailedToCheckCapacity", "Failed to check pre-existing capacity in the cluster"
+)
+GIVEN_UP = _condition(FAILED, "True", "CapacityIsNotFound", "CA could not find requested capacity")
+EXPIRED = _condition(FAILED, "True", "Expired", "ProvisioningRequest is expired")
+BOOKING_TIME_OVER = _condition(
+    BOOKING_EXPIRED, "True", "CapacityReservationTimeExpired", "Capacity reservation time is expired"
+)
+BOOKING_CONSUMED = _condition(
+    BOOKING_EXPIRED, "True", "CapacityBookingConsumed", "Capacity booking consumed: all pods scheduled"
+)
+
+
+def failed_to_create_pods(message: str) -> Condition:
+    return _condition(FAILED, "True", "FailedToCreatePods", message)
+
+
+def invalid(message: str) -> Condition:
+    """The spec cannot be understood: the API server would have refused it."""
+    return _condition(FAILED, "True", "InvalidSpec", message)
+
+
+def available(provisioned: Condition) -> Condition:
+    """`CapacityAvailable` for clients of the original proposal: as `Provisioned`."""
+    return msgspec.structs.replace(provisioned, type=CAPACITY_AVAILABLE)
+
+
+def find(conditions: Iterable[Condition], kind: str) -> Condition | None:
+    return next((c for c in conditions if c.type == kind), None)
+
+
+def is_true(conditions: Iterable[Condition], kind: str) -> bool:
+    found = find(conditions, kind)
+    return found is not None and found.status == "True"
+
+
+def with_condition(
+    conditions: Sequence[Condition], new: Condition, now: float, *, refresh: bool = False, generation: int = 0
+) -> tuple[Condition, ...]:
+    """The conditions with one set; all others stay, also those that are not ours.
+
+    Args:
+        conditions: as they are.
+        new: what is set; its `changed_at` is ignored.
+        now: becomes the transition time when the status changes.
+        refresh: take `now` even when the status does not change (`Provisioned=False` in compat, which
+            dashboards show as "last tried").
+        generation: of the object that this speaks about.
+    """
+    old = find(conditions, new.type)
+    same = old is not None and old.status == new.status
+    changed_at = old.changed_at if old is not None and same and not refresh else float(int(now))
+    made = msgspec.structs.replace(new, changed_at=changed_at, observed_generation=generation)
+    if old is None:
+        return (*conditions, made)
+    return tuple(made if c.type == new.type else c for c in conditions)
+
+
+def parse(found: Any) -> tuple[Condition, ...]:
+    """Conditions as a stored status has them; what is no condition is left out."""
+    if not isinstance(found, list):
+        return ()
+    return tuple(
+        Condition(
+            type=c["type"],
+            status=str(c.get("status", "Unknown")),
+            reason=str(c.get("reason") or ""),
+            message=str(c.get("message") or ""),
+            changed_at=parse_time(c.get("lastTransitionTime")),
+            observed_generation=int(c.get("observedGeneration") or 0),
+        )
+        for c in found
+        if isinstance(c, Mapping) and isinstance(c.get("type"), str)
+    )
+
+
+def render(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
+    """Conditions as the API has them."""
+    found = []
+    for c in conditions:
+        entry: dict[str, Any] = {
+            "type": c.type,
+            "status": c.status,
+            "reason": c.reason or "Unknown",  # an empty reason is refused
+            "message": c.message,
+            "lastTransitionTime": format_time(c.changed_at),
+        }
+        if c.observed_generation:
+            entry["observedGeneration"] = c.observed_generation
+        found.append(entry)
+    return found
+
+
+def parse_time(text: Any) -> float:
+    """Seconds since the epoch of an RFC 3339 time; 0 for what is none."""
+    if not isinstance(text, str):
+        return 0.0
+    try:
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        return 0.0
+
+
+def format_time(seconds: float) -> str:
+    """RFC 3339 in whole seconds, UTC."""
+    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,196 @@
+"""Who is tried when, in which order; what expires; what is deleted. Spec 2.5, 2.7, 2.9."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.requests.conditions import Condition
+from tidewright.provisioning.scaleup import ERROR, NO_OPTIONS, NOT_NEEDED, NOT_TRIED, SUCCESSFUL
+from tidewright.provisioning.spec import Mode
+
+REQUESTS_PER_SECOND = 1000
+"""How many small requests one evaluation takes on per second of its time box: the measured rate of
+the attempt, rounded down. A decider has no clock, so a time box becomes a number."""
+
+_RANK = {NOT_TRIED: 0, NO_OPTIONS: 1, ERROR: 2, NOT_NEEDED: 3, SUCCESSFUL: 3}
+
+
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
+    """A request as the rules about its life see it.
+
+    Attributes:
+        mode: None for a class that is not ours.
+        priority: higher first.
+        booking_s, valid_until_s: from its parameters; None for the general settings.
+        controlled: a controller owner that still exists collects it.
+    """
+
+    namespace: str = ""
+    name: str
+    uid: str = ""
+    mode: Mode | None = None
+    created_at: float = 0.0
+    priority: int = 0
+    conditions: tuple[Condition, ...] = ()
+    booking_s: float | None = None
+    valid_until_s: float | None = None
+    controlled: bool = False
+
+
+class Eligibility(msgspec.Struct, frozen=True):
+    """Attributes:
+    tried: an attempt is due.
+    next_wait_s: the wait after this attempt; None: forget what was remembered.
+    due: log time when an attempt will be due, for one that is not due now and will be.
+    """
+
+    tried: bool
+    next_wait_s: float | None = None
+    due: float | None = None
+
+
+def eligible(
+    candidate: Candidate,
+    now: float,
+    wait_s: float | None,
+    *,
+    initial_s: float,
+    maximum_s: float,
+    last_try: float | None = None,
+) -> Eligibility:
+    """Whether an attempt is due, and how long to wait after it. Spec 2.5.
+
+    Args:
+        candidate: the request.
+        now: log time.
+        wait_s: the remembered wait; None: none is.
+        initial_s: the first wait.
+        maximum_s: the longest.
+        last_try: when it was last tried, from our own memory; None: the condition's transition time.
+    """
+    found = candidate.conditions
+    if candidate.mode is None:
+        return Eligibility(tried=False)
+    if cond.is_true(found, cond.FAILED) or cond.is_true(found, cond.PROVISIONED):
+        return Eligibility(tried=False)
+    provisioned = cond.find(found, cond.PROVISIONED)
+    if provisioned is None:
+        return Eligibility(tried=True, next_wait_s=initial_s)
+    if provisioned.status != "False":
+        return Eligibility(tried=False)
+    wait = initial_s if wait_s is None else wait_s
+    since = provisioned.changed_at if last_try is None else last_try
+    if since + wait < now:
+        return Eligibility(tried=True, next_wait_s=min(2 * wait, maximum_s))
+    return Eligibility(tried=False, next_wait_s=wait, due=since + wait)
+
+
+def in_order(candidates: Iterable[Candidate]) -> list[Candidate]:
+    """[B6]: priority, then age, then namespace and name."""
+    return sorted(candidates, key=lambda c: (-c.priority, c.created_at, c.namespace, c.name))
+
+
+def take_turns(
+    candidates: Sequence[Candidate], *, batch: bool, batch_size: int, timebox_s: float
+) -> list[Candidate]:
+    """The requests of one evaluation under the reference's limits.
+
+    With batches of more than one: check requests up to the size and the time box, else one atomic
+    request. Without: one request. At least one is always taken.
+    """
+    ordered = in_order(candidates)
+    checks = [c for c in ordered if c.mode is Mode.CHECK]
+    if batch and batch_size > 1 and checks:
+        most = min(batch_size, max(1, int(timebox_s * REQUESTS_PER_SECOND)))
+        return checks[:most]
+    return ordered[:1]
+
+
+def within_timebox(candidates: Sequence[Candidate], *, batch_size: int, timebox_s: float) -> list[Candidate]:
+    """The requests of one evaluation of ours: all that are due, in order, up to the time box."""
+    most = max(1, int(timebox_s * REQUESTS_PER_SECOND))
+    if batch_size > 1:
+        most = min(most, batch_size)
+    return in_order(candidates)[:most]
+
+
+def handled_kinds(ordinary: bool, requests: bool, mode: str, loops: int) -> list[str]:
+    """Which kind each of the reference's loops serves when it alternates (spec 2.5).
+
+    Ours serves both in one evaluation; this tells what a client that counts loops would see.
+    """
+    found: list[str] = []
+    for _ in range(loops):
+        if ordinary and requests:
+            found.append(mode)
+        else:
+            found.append("requests" if requests else "ordinary")
+        mode = "ordinary" if mode == "requests" else "requests"
+    return found
+
+
+def combined(results: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """The best result of a batch, and the distinct errors merged into one text. Spec 2.7."""
+    best = max((result for result, _ in results), key=lambda r: _RANK[r], default=NOT_TRIED)
+    return best, merged_errors([error for _, error in results])
+
+
+def merged_errors(errors: Iterable[str]) -> str:
+    """The first of the distinct texts, with the others quoted; empty for none."""
+    texts = sorted({error for error in errors if error})
+    if len(texts) < 2:
+        return texts[0] if texts else ""
+    others = ", ".join(f'"{text}"' for text in texts[1:])
+    return f"{texts[0]} ...and other concurrent errors: [{others}]"
+
+
+def refresh(
+    candidates: Sequence[Candidate],
+    now: float,
+    *,
+    booking_s: float,
+    expiry_s: float,
+    max_updates: int = 0,
+) -> list[tuple[Candidate, Condition]]:
+    """Bookings and requests whose time is over: bookings first. Spec 2.9.
+
+    `max_updates` limits the number of writes (the reference: 20); 0 for no limit.
+    """
+    expired: list[tuple[Candidate, Condition]] = []
+    failed: list[tuple[Candidate, Condition]] = []
+    most = max_updates or len(candidates)
+    for candidate in candidates:
+        if len(expired) >= most:
+            break
+        found = candidate.conditions
+        if candidate.mode is None:
+            continue
+        if cond.is_true(found, cond.BOOKING_EXPIRED) or cond.is_true(found, cond.FAILED):
+            continue
+        provisioned = cond.find(found, cond.PROVISIONED)
+        if provisioned is not None and provisioned.status == "True":
+            kept = booking_s if candidate.booking_s is None else candidate.booking_s
+            if provisioned.changed_at + kept < now:
+                expired.append((candidate, cond.BOOKING_TIME_OVER))
+        elif len(failed) < most - len(expired) and expires_at(candidate, expiry_s) < now:
+            failed.append((candidate, cond.EXPIRED))
+    return expired + failed
+
+
+def expires_at(candidate: Candidate, expiry_s: float) -> float:
+    """When an unprovisioned request is given up: `ValidUntilSeconds` or the general expiry."""
+    # "0" means one attempt, whose failure is final; it is not a time that is over before that.
+    own = candidate.valid_until_s
+    return candidate.created_at + (min(own, expiry_s) if own else expiry_s)
+
+
+def collectable(candidate: Candidate, now: float, ttl_s: float, *, delete_controlled: bool = False) -> bool:
+    """Whether a request is old enough to be deleted: ours only, and not one that an owner collects."""
+    if candidate.mode is None or (candidate.controlled and not delete_controlled):
+        return False
+    return any(
+        c.changed_at + ttl_s < now for c in candidate.conditions if c.type in (cond.PROVISIONED, cond.FAILED)
+    )

@@ -1,0 +1,169 @@
+"""A plan carried out: which orders go out when, what their outcomes mean, what is taken back. Spec 3.9, [B3].
+
+Orders are absolute sizes, so a repeat changes nothing and a late answer is recognised. One group after
+the other by default (the first error stops the rest), or all at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from tidewright.provisioning.scaleup import ERROR, EXECUTION_FAILED, SUCCESSFUL, Plan, Target
+
+WAITING, ORDERED, APPLIED, FAILED, SKIPPED = "waiting", "ordered", "applied", "failed", "skipped"
+
+
+class Step(msgspec.Struct, kw_only=True):
+    """One group's order.
+
+    Attributes:
+        decision: id of the order, once it is on the log.
+        status: `waiting`, `ordered`, `applied`, `failed`, `skipped`.
+    """
+
+    group: str
+    from_size: int
+    size: int
+    status: str = WAITING
+    decision: str = ""
+    error: str = ""
+    reason: str = ""
+
+
+class Execution(msgspec.Struct, kw_only=True):
+    """A plan under way.
+
+    Attributes:
+        plan: its name.
+        request: `namespace/name`, empty for pending pods.
+        all_or_nothing: one failure takes back what the others ordered.
+        reverted: what was ordered has been taken back.
+    """
+
+    plan: str
+    steps: list[Step] = []
+    request: str = ""
+    request_uid: str = ""
+    all_or_nothing: bool = False
+    parallel: bool = False
+    ordered_at: float = 0.0
+    reverted: bool = False
+
+    @property
+    def over(self) -> bool:
+        return all(step.status in (APPLIED, FAILED, SKIPPED) for step in self.steps)
+
+    @property
+    def failed(self) -> list[Step]:
+        return [step for step in self.steps if step.status in (FAILED, SKIPPED)]
+
+    @property
+    def result(self) -> str:
+        return ERROR if self.failed else SUCCESSFUL
+
+    @property
+    def error(self) -> str:
+        """The errors in one text."""
+        texts = sorted({step.error for step in self.steps if step.status == FAILED and step.error})
+        if not texts:
+            return ""
+        return texts[0] if len(texts) == 1 else f"{texts[0]} ...and other errors: {'; '.join(texts[1:])}"
+
+
+def begin(
+    plan: str,
+    targets: Sequence[Target],
+    *,
+    at: float,
+    parallel: bool,
+    request: str = "",
+    request_uid: str = "",
+    all_or_nothing: bool = False,
+) -> Execution:
+    return Execution(
+        plan=plan,
+        steps=[Step(group=t.group, from_size=t.from_size, size=t.size) for t in targets],
+        request=request,
+        request_uid=request_uid,
+        all_or_nothing=all_or_nothing,
+        parallel=parallel,
+        ordered_at=at,
+    )
+
+
+def due(execution: Execution) -> list[Step]:
+    """The orders that go out now."""
+    waiting = [step for step in execution.steps if step.status == WAITING]
+    if execution.parallel:
+        return waiting
+    if any(step.status == ORDERED for step in execution.steps):
+        return []
+    return waiting[:1]
+
+
+def answered(execution: Execution, group: str, *, applied: bool, error: str = "", reason: str = "") -> None:
+    """Take in one order's outcome. A late or repeated one changes nothing."""
+    for step in execution.steps:
+        if step.group == group and step.status in (WAITING, ORDERED):
+            step.status = APPLIED if applied else FAILED
+            step.error, step.reason = error, reason
+    if not applied and not execution.parallel:
+        for step in execution.steps:
+            if step.status == WAITING:
+                step.status = SKIPPED
+
+
+def reverts(execution: Execution) -> list[Step]:
+    """What has to be taken back: everything that was ordered, when an all-or-nothing plan failed."""
+    if not execution.all_or_nothing or not execution.over or not execution.failed or execution.reverted:
+        return []
+    return [step for step in execution.steps if step.status == APPLIED]
+
+
+def unfulfilled(size: int, from_size: int, arrived: int, current_target: int) -> int:
+    """The target size that takes back an order as far as its nodes have not come.
+
+    Args:
+        size: what was ordered.
+        from_size: the target before.
+        arrived: nodes of the group that exist now.
+        current_target: the target now.
+    """
+    missing = max(0, min(size - from_size, size - arrived))
+    return max(current_target - missing, arrived, 0)
+
+
+class Sets(msgspec.Struct, frozen=True):
+    """How a plan's pods are reported (spec 3.10), as indexes of its items."""
+
+    triggered: tuple[int, ...]
+    remain: tuple[int, ...]
+    awaiting: tuple[int, ...]
+
+
+def reported(plan: Plan, execution: Execution | None, *, as_reference: bool = False) -> Sets:
+    """Items that triggered the increase, that nobody could take, and that wait for the next evaluation.
+
+    Args:
+        plan: what was decided.
+        execution: what came of it; None when nothing was ordered.
+        as_reference: count all pods of the option as triggering, also those that limits cut off.
+    """
+    failed = {step.group for step in execution.failed} if execution is not None else set()
+    able: Mapping[str, frozenset[int]] = {g: hosts for g, hosts in plan.able.items() if g not in failed}
+    placed = plan.option_pods if as_reference else plan.placed
+    done = execution is not None and not execution.failed and plan.result == SUCCESSFUL
+    triggered = tuple(i for i, n in enumerate(placed) if n) if done else ()
+    others = [i for i in range(len(placed)) if i not in triggered]
+    remain = tuple(i for i in others if not any(i in hosts for hosts in able.values()))
+    return Sets(triggered, remain, tuple(i for i in others if i not in remain))
+
+
+def reasons(plan: Plan, execution: Execution | None) -> dict[str, str]:
+    """Group to why it did not help, execution included."""
+    found = dict(plan.reasons)
+    if execution is not None:
+        found.update({step.group: EXECUTION_FAILED for step in execution.failed})
+    return found

@@ -1,0 +1,80 @@
+"""Decisions in words: messages of object events as users know them, and the sentences of `explain`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+from tidewright.events.base import Because, Scalar
+from tidewright.provisioning.scaleup import Target
+
+TRIGGERED = "TriggeredScaleUp"
+NOT_TRIGGERED = "NotTriggerScaleUp"
+
+
+def triggered_message(targets: Iterable[Target]) -> str:
+    """For a pod whose order went out: group, sizes and maximum."""
+    parts = " ".join(f"{t.group} {t.from_size}->{t.size} (max: {t.max_size})" for t in targets)
+    return f"pod triggered scale-up: [{{{parts}}}]" if parts else "pod triggered scale-up"
+
+
+def not_triggered_message(reasons: Mapping[str, str]) -> str:
+    """For a pod that no group could help: how many groups for which reason, the most first."""
+    counted = Counter(reason for reason in reasons.values() if reason)
+    items = [f"{n} {text}" for text, n in sorted(counted.items(), key=lambda e: (-e[1], e[0]))]
+    return "pod didn't trigger scale-up: " + (", ".join(items) if items else "no node group is known")
+
+
+_SENTENCES: dict[str, str] = {
+    "ClassIsOurs": "its class {class_name} is decided here ({mode})",
+    "TemplatesMissing": "{missing} of {referenced} pod templates are missing: {names}",
+    "FitsNow": "all {pods} pods fit on nodes that exist or are on their way",
+    "RoomShort": "{placed} of {pods} pods fit on nodes that exist or are on their way",
+    "GroupChosen": "group {group} holds them with {nodes} nodes (from {from_size} to {size}, of at most {maximum})",
+    "NoGroup": "no group can take them",
+    "GroupOut": "group {group}: {reason}",
+    "RetryLater": "it is tried again in {wait_s} s (attempt {attempt})",
+    "NoRetry": "it is not tried again, as its parameters say",
+    "Expired": "it was not provisioned within {limit_s} s of its creation",
+    "BookedFor": "room for {pods} pods is kept for {seconds} s",
+    "BookingOver": "room was kept for {seconds} s",
+    "BookingUsed": "all {pods} pods have a node",
+    "OrderFailed": "the order for group {group} failed: {error}",
+    "TimedOut": "{missing} of {increase} nodes of group {group} did not come within {limit_s} s",
+    "CreationFailed": "{count} instances of group {group} could not be created ({code})",
+    "TakenBack": "{count} nodes of group {group} that had not come are taken back",
+    "Idle": "node {node} was empty for {idle_s} s",
+    "Collected": "it ended {age_s} s ago",
+    "PodsPending": "{pods} pods of {shapes} shapes are waiting",
+    "BelowMinimum": "group {group} has {target} nodes, its minimum is {minimum}",
+    "DryRun": "nothing is ordered: the request asks for an answer only",
+    "Gone": "the request was deleted",
+    "NodesReady": "all {nodes} nodes of group {group} are ready",
+    "QuotaExceeded": "namespace {namespace} may not have more: quota {quota}",
+    "ClusterUnhealthy": "too many nodes are unready: nothing is ordered",
+}
+RULES = frozenset(_SENTENCES)
+"""Every rule that provisioning names as a reason."""
+
+
+def because(rule: str, **values: Scalar) -> Because:
+    """One application of a rule, with the numbers that its sentence mentions."""
+    return Because(rule=rule, values=values)
+
+
+def sentence(reason: Because) -> str:
+    """A rule application in words; one of a newer version reads as its name and values."""
+    text = _SENTENCES.get(reason.rule)
+    if text is not None:
+        try:
+            return text.format(**reason.values)
+        except (KeyError, IndexError):
+            pass
+    shown = ", ".join(f"{key}={value}" for key, value in reason.values.items())
+    return f"{reason.rule}({shown})"
+
+
+def paragraph(reasons: Iterable[Because]) -> str:
+    """A decision's reasons as one sentence."""
+    parts = [sentence(reason) for reason in reasons]
+    return "; ".join(parts) + "." if parts else ""

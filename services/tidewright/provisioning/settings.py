@@ -1,0 +1,235 @@
+"""Settings under the reference's names, with its defaults (spec appendix A), and ours.
+
+The configuration part `provisioning` (an object; keys with dashes, values as flags have them or as
+JSON) becomes one of these. What cannot be read keeps its default and is reported as a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tidewright.provisioning.durations import DurationError, parse_duration_s
+
+GIB = 1024**3
+
+
+class MachineType(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine shape that groups may be made of.
+
+    Attributes:
+        resources: allocatable, as `PodShape.requests` with `pods`.
+        price_micro: one node hour in millionths.
+        zones: a group is made per zone; empty: one group without a zone label.
+    """
+
+    name: str
+    resources: dict[str, int]
+    labels: dict[str, str] = {}
+    taints: tuple[dict[str, str], ...] = ()
+    price_micro: int | None = None
+    zones: tuple[str, ...] = ()
+    max_size: int = 1000
+
+
+class Quota(msgspec.Struct, frozen=True, kw_only=True):
+    """A limit over some groups' nodes: `cpu` in whole cores, `memory` in bytes, `nodes`, others as counts.
+
+    Attributes:
+        groups: ids; None for every node of the cluster.
+        node_selector: labels; only nodes that carry them all count.
+    """
+
+    id: str
+    limits: dict[str, int]
+    groups: tuple[str, ...] | None = None
+    node_selector: dict[str, str] = {}
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """All durations in seconds.
+
+    Attributes:
+        profile: `compat` or `hold` (spec, introduction).
+        quiet_s: how long no new pending pod must come before a burst is decided.
+        burst_s: the longest that a burst is waited for.
+        template_grace_s: how long a missing template is waited for.
+        consumer_orphan_s: after this long a consumer of a missing request is an ordinary pod; 0: never.
+        min_cpu_cores, max_cpu_cores and so on: cluster-wide limits, in cores and bytes.
+    """
+
+    profile: str = "compat"
+    enabled: bool = True
+    initial_backoff_s: float = 60.0
+    max_backoff_s: float = 600.0
+    batch: bool = True
+    batch_size: int = 0
+    batch_timebox_s: float = 10.0
+    processor_instance: str = ""
+    expander: tuple[str, ...] = ("least-waste",)
+    priorities: dict[str, list[str]] | None = None
+    max_nodes_per_scaleup: int = 1000
+    balance: bool = False
+    parallel: bool = False
+    memory_ratio: float = 0.015
+    free_ratio: float = 0.05
+    allocatable_ratio: float = 0.05
+    ignored_labels: tuple[str, ...] = ()
+    balancing_labels: tuple[str, ...] = ()
+    max_nodes_total: int = 0
+    min_cores: int = 0
+    max_cores: int = 320_000
+    min_memory_bytes: int = 0
+    max_memory_bytes: int = 6_400_000 * GIB
+    gpu_limits: dict[str, int] = {}
+    quotas: tuple[Quota, ...] = ()
+    max_node_provision_s: float = 900.0
+    max_node_startup_s: float = 900.0
+    initial_group_backoff_s: float = 300.0
+    max_group_backoff_s: float = 1800.0
+    group_backoff_reset_s: float = 10_800.0
+    unready_percent: float = 45.0
+    ok_unready: int = 3
+    new_pod_delay_s: float = 0.0
+    expendable_cutoff: int = -10
+    scale_from_zero: bool = True
+    enforce_min: bool = False
+    scale_down: bool = True
+    unneeded_s: float = 600.0
+    scale_down_delay_after_add_s: float = 600.0
+    machine_types: tuple[MachineType, ...] = ()
+    booking_s: float = 600.0
+    request_expiry_s: float = 7 * 86_400.0
+    request_ttl_s: float = 7 * 86_400.0
+    template_grace_s: float = 2.0
+    consumer_orphan_s: float = 0.0
+    delete_controlled: bool = False
+    allowed_classes: tuple[str, ...] = ()
+    quiet_s: float = 0.05
+    burst_s: float = 1.0
+    dry_run: bool = False
+
+    @property
+    def hold(self) -> bool:
+        return self.profile == "hold"
+
+
+_NAMES: dict[str, str] = {
+    "provisioning-request-initial-backoff-time": "initial_backoff_s",
+    "provisioning-request-max-backoff-time": "max_backoff_s",
+    "enable-provisioning-requests": "enabled",
+    "check-capacity-batch-processing": "batch",
+    "check-capacity-provisioning-request-max-batch-size": "batch_size",
+    "check-capacity-provisioning-request-batch-timebox": "batch_timebox_s",
+    "check-capacity-processor-instance": "processor_instance",
+    "max-nodes-per-scaleup": "max_nodes_per_scaleup",
+    "balance-similar-node-groups": "balance",
+    "parallel-scale-up": "parallel",
+    "memory-difference-ratio": "memory_ratio",
+    "max-free-difference-ratio": "free_ratio",
+    "max-allocatable-difference-ratio": "allocatable_ratio",
+    "max-nodes-total": "max_nodes_total",
+    "max-node-provision-time": "max_node_provision_s",
+    "max-node-startup-time": "max_node_startup_s",
+    "initial-node-group-backoff-duration": "initial_group_backoff_s",
+    "max-node-group-backoff-duration": "max_group_backoff_s",
+    "node-group-backoff-reset-timeout": "group_backoff_reset_s",
+    "max-total-unready-percentage": "unready_percent",
+    "ok-total-unready-count": "ok_unready",
+    "new-pod-scale-up-delay": "new_pod_delay_s",
+    "expendable-pods-priority-cutoff": "expendable_cutoff",
+    "scale-up-from-zero": "scale_from_zero",
+    "enforce-node-group-min-size": "enforce_min",
+    "scale-down-enabled": "scale_down",
+    "scale-down-unneeded-time": "unneeded_s",
+    "scale-down-delay-after-add": "scale_down_delay_after_add_s",
+    "profile": "profile",
+    "booking-duration": "booking_s",
+    "request-expiry": "request_expiry_s",
+    "request-ttl": "request_ttl_s",
+    "template-grace": "template_grace_s",
+    "consumer-orphan-timeout": "consumer_orphan_s",
+    "delete-controlled-requests": "delete_controlled",
+    "quiet-window": "quiet_s",
+    "burst-window": "burst_s",
+    "dry-run": "dry_run",
+}
+_LISTS = {
+    "expander": "expander",
+    "balancing-ignore-label": "ignored_labels",
+    "balancing-label": "balancing_labels",
+    "allowed-classes": "allowed_classes",
+}
+_OBJECTS: dict[str, tuple[str, Any]] = {
+    "priorities": ("priorities", dict[str, list[str]]),
+    "quotas": ("quotas", tuple[Quota, ...]),
+    "machine-types": ("machine_types", tuple[MachineType, ...]),
+}
+
+
+def read(data: Mapping[str, Any]) -> tuple[Settings, tuple[str, ...]]:
+    """The settings in a configuration object, and what in it could not be read."""
+    values: dict[str, Any] = {}
+    warnings: list[str] = []
+    kinds: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+    for key in sorted(data):
+        found = data[key]
+        try:
+            if key in _NAMES:
+                values[_NAMES[key]] = _scalar(_NAMES[key], kinds[_NAMES[key]], found)
+            elif key in _LISTS:
+                values[_LISTS[key]] = tuple(
+                    found
+                    if isinstance(found, list)
+                    else [p.strip() for p in str(found).split(",") if p.strip()]
+                )
+            elif key in _OBJECTS:
+                name, kind = _OBJECTS[key]
+                values[name] = msgspec.convert(found, kind)
+            elif key == "cores-total":
+                values["min_cores"], values["max_cores"] = _range(found)
+            elif key == "memory-total":
+                low, high = _range(found)
+                values["min_memory_bytes"], values["max_memory_bytes"] = low * GIB, high * GIB
+            elif key == "gpu-total":
+                values["gpu_limits"] = {
+                    part.split(":")[0]: int(part.split(":")[2])
+                    for part in (found if isinstance(found, list) else [found])
+                }
+            else:
+                warnings.append(f"{key}: not a setting of provisioning")
+        except (ValueError, TypeError, IndexError, KeyError) as error:
+            warnings.append(f"{key}={found!r}: {error}; the default stays")
+    if values.get("profile", "compat") not in ("compat", "hold"):
+        warnings.append(f"profile={values.pop('profile')!r}: valid are compat and hold; the default stays")
+    if values.get("profile") == "hold":
+        values.setdefault("template_grace_s", 30.0)
+    return Settings(**values), tuple(warnings)
+
+
+def _scalar(name: str, kind: Any, found: Any) -> Any:
+    if name.endswith("_s"):
+        if isinstance(found, int | float) and not isinstance(found, bool):
+            return float(found)
+        try:
+            return parse_duration_s(str(found))
+        except DurationError:
+            return float(str(found))
+    if kind is bool:
+        if isinstance(found, bool):
+            return found
+        if str(found) not in ("true", "false"):
+            raise ValueError("expected true or false")
+        return str(found) == "true"
+    if kind is int:
+        return int(found)
+    if kind is float:
+        return float(found)
+    return str(found)
+
+
+def _range(found: Any) -> tuple[int, int]:
+    low, high = str(found).split(":")
+    return int(low), int(high)
