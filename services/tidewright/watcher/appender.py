@@ -83,6 +83,7 @@ class Appender:
         async for attempt in _attempts():
             with attempt:
                 record = await self._log.last(self._subject)
+                heed_cancellation()
         if record is None:
             return Position(at=0.0), 0
         try:
@@ -165,7 +166,9 @@ class Appender:
         """Append once; the sequence of the checkpoint. A refusal is not proof of another owner."""
         try:
             async with self._in_flight:
-                return (await self._log.commit(messages)).last_seq
+                sequence = (await self._log.commit(messages)).last_seq
+            heed_cancellation()
+            return sequence
         except Conflict as error:
             record = await self._log.last(self._subject)
             found = _position.decode(record.body) if record else Position(at=0.0)
@@ -174,6 +177,17 @@ class Appender:
             raise Fenced(
                 f"part {self._part} belongs to incarnation {found.incarnation} since epoch {found.epoch}"
             ) from error
+
+
+def heed_cancellation() -> None:
+    """End here when this task was cancelled while the client was asked.
+
+    `asyncio.wait_for` of Python 3.11, and nats-py while it flushes, lose a cancellation that comes
+    together with the answer; a task group would then wait for this task for ever.
+    """
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError
 
 
 def _attempts() -> AsyncIterator[stamina.Attempt]:

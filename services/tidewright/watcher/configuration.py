@@ -19,7 +19,7 @@ from tidewright.kube.client import Kube
 from tidewright.kube.listwatch import Deleted, Item, ListStarted, Page, list_watch
 from tidewright.log.clock import Clock
 from tidewright.log.subjects import ALL
-from tidewright.watcher.appender import Appender, Fenced
+from tidewright.watcher.appender import Appender, Fenced, heed_cancellation
 from tidewright.watcher.follow import RENEW_S, FactLog, stand_by
 from tidewright.watcher.stamp import Stamp
 
@@ -183,6 +183,7 @@ class Configuration:
             event = registry.decode(record.body)
             if isinstance(event, ConfigSet):
                 known[event.name] = event
+        heed_cancellation()
         namespace, _, name = self._config_map.rpartition("/")
         path = f"/api/v1/namespaces/{namespace or 'default'}/configmaps"
         async for item in list_watch(self._kube, path, query={"fieldSelector": f"metadata.name={name}"}):

@@ -35,7 +35,7 @@ from tidewright.kube.listwatch import (
 from tidewright.kube.projection import Malformed
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot
-from tidewright.watcher.appender import Appender, Fenced, LogPort
+from tidewright.watcher.appender import Appender, Fenced, LogPort, heed_cancellation
 from tidewright.watcher.diff import Diff
 from tidewright.watcher.stamp import Stamp
 
@@ -152,6 +152,7 @@ class Follower:
                 self._stamp.raise_to(fact.at)
                 self._diff.said(fact)
                 self._tell(fact)
+        heed_cancellation()
         _log.info("read back", kind=self.kind.name, objects=len(self._diff.objects))
 
     async def _follow(self) -> None:
@@ -273,6 +274,7 @@ class Follower:
         again: list[tuple[str, Fact]] = []
         for subject in due:
             record = await self._log.last(subject)
+            heed_cancellation()
             fact = registry.decode(record.body) if record else None
             if isinstance(fact, Fact):
                 again.append((subject, msgspec.structs.replace(fact, at=at, refresh=True)))

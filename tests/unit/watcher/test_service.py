@@ -1,0 +1,311 @@
+"""The watcher as a whole: a scripted cluster on one side, a real nats-server on the other."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.unit.watcher.cluster import Cluster, refusal
+from tidewright.events import registry
+from tidewright.events.base import Event
+from tidewright.events.config import ClockSet, ConfigSet
+from tidewright.events.facts import (
+    MetricSampled,
+    NodeObserved,
+    PodGone,
+    PodObserved,
+    ShapeObserved,
+    WatermarkPodAutoscalerObserved,
+    WorkloadGone,
+    WorkloadObserved,
+)
+from tidewright.log.connection import Log
+from tidewright.log.reader import Reader
+from tidewright.log.server import EmbeddedServer
+from tidewright.log.subjects import ALL
+from tidewright.watcher import service
+from tidewright.watcher.service import Options
+
+PODS = "/api/v1/pods"
+NODES = "/api/v1/nodes"
+WPAS = "/apis/datadoghq.com/v1alpha1/watermarkpodautoscalers"
+
+
+@pytest.fixture
+async def cluster() -> AsyncIterator[Cluster]:
+    async with Cluster().serving() as serving:
+        yield serving
+
+
+class Tail:
+    """The facts of the log, as they come."""
+
+    def __init__(self, reader: Reader) -> None:
+        self.reader = reader
+        self.events: list[Event] = []
+        self.subjects: list[str] = []
+
+    async def until(self, wanted: Callable[[Event], bool]) -> Event:
+        """Read on until an event satisfies the condition."""
+        async with asyncio.timeout(10):
+            while True:
+                for record in await self.reader.fetch(1, timeout_s=5):
+                    event = registry.decode(record.body)
+                    assert isinstance(event, Event)
+                    self.events.append(event)
+                    self.subjects.append(record.subject)
+                    if wanted(event):
+                        return event
+
+
+@pytest.fixture
+async def tail(log: Log) -> AsyncIterator[Tail]:
+    filters = [f"{log.subjects.root}.fact.>", log.subjects.configs]
+    async with log.reader(filters) as reader:
+        yield Tail(reader)
+
+
+@asynccontextmanager
+async def watching(
+    cluster: Cluster, nats: EmbeddedServer, folder: Path, **options: Any
+) -> AsyncIterator[None]:
+    kubeconfig = cluster.kubeconfig(folder)
+    task = asyncio.create_task(
+        service.run(Options(nats_url=nats.url, cluster="test", slots=8, kubeconfig=kubeconfig, **options))
+    )
+    try:
+        yield
+    finally:
+        task.cancel()
+        async with asyncio.timeout(5):
+            await asyncio.gather(task, return_exceptions=True)
+
+
+def is_pod(name: str, **fields: object) -> Callable[[Event], bool]:
+    return lambda event: (
+        isinstance(event, PodObserved)
+        and event.name == name
+        and all(getattr(event, field) == value for field, value in fields.items())
+    )
+
+
+def gone(name: str) -> Callable[[Event], bool]:
+    return lambda event: isinstance(event, PodGone) and event.name == name
+
+
+async def test_what_is_there_and_what_changes_becomes_facts(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path, log: Log
+) -> None:
+    await cluster.put(PODS, "shop", "a", status={"phase": "Pending"})
+    await cluster.put(NODES, "", "n", metadata={"labels": {"zone": "z"}})
+    async with watching(cluster, nats, tmp_path):
+        await tail.until(is_pod("a", phase="Pending"))
+        assert any(isinstance(event, ShapeObserved) for event in tail.events)
+        await cluster.put(PODS, "shop", "a", status={"phase": "Running"})
+        fact = await tail.until(is_pod("a", phase="Running"))
+        assert tail.subjects[-1] == log.subjects.fact(log.slot_of("shop"), "pod", "shop", "a")
+        await cluster.drop(PODS, "shop", "a")
+        assert (await tail.until(gone("a"))).at >= fact.at
+    node = await log.last(log.subjects.fact(ALL, "node", "", "n"))
+    assert node is not None
+    assert isinstance(registry.decode(node.body), NodeObserved)
+    stamps = [event.at for event in tail.events]
+    assert stamps == sorted(stamps)
+
+
+async def test_an_update_that_changes_nothing_is_no_fact(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    await cluster.put(PODS, "shop", "a", status={"phase": "Running"})
+    async with watching(cluster, nats, tmp_path):
+        await tail.until(is_pod("a"))
+        await cluster.put(PODS, "shop", "a", status={"phase": "Running", "hostIP": "10.0.0.1"})
+        await cluster.put(PODS, "shop", "b", status={"phase": "Running"})
+        await tail.until(is_pod("b"))
+    assert len([event for event in tail.events if isinstance(event, PodObserved)]) == 2
+
+
+async def test_a_restart_resumes_without_listing_or_saying_again(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    await cluster.put(PODS, "shop", "a")
+    async with watching(cluster, nats, tmp_path, kinds=("pod",)):
+        await tail.until(is_pod("a"))
+    await cluster.put(PODS, "shop", "b")
+    lists = cluster.requests.count(PODS)
+    async with watching(cluster, nats, tmp_path, kinds=("pod",)):
+        await tail.until(is_pod("b"))
+    assert [event.name for event in tail.events if isinstance(event, PodObserved)] == ["a", "b"]
+    assert cluster.requests.count(PODS) == lists + 1  # the watch alone
+
+
+async def test_what_vanished_during_downtime_is_gone_after_a_relist(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    await cluster.put(PODS, "shop", "a")
+    await cluster.put(PODS, "shop", "b")
+    async with watching(cluster, nats, tmp_path):
+        await tail.until(is_pod("a"))
+        if not any(map(is_pod("b"), tail.events)):
+            await tail.until(is_pod("b"))
+    await cluster.drop(PODS, "shop", "a")
+    await cluster.forget()
+    async with watching(cluster, nats, tmp_path):
+        await tail.until(gone("a"))
+    assert len([event for event in tail.events if is_pod("b")(event)]) == 1
+
+
+async def test_410_while_watching_is_answered_by_a_relist(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    await cluster.put(PODS, "shop", "a")
+    async with watching(cluster, nats, tmp_path):
+        await tail.until(is_pod("a"))
+        cluster.objects[PODS].clear()  # a deletion whose event nobody will see
+        await cluster.forget()
+        await tail.until(gone("a"))
+
+
+async def test_a_malformed_object_is_skipped_and_the_others_go_on(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    await cluster.put(PODS, "shop", "bad", spec={"containers": [{"resources": {"requests": {"cpu": "?"}}}]})
+    await cluster.put(PODS, "shop", "good")
+    async with watching(cluster, nats, tmp_path):
+        await tail.until(is_pod("good"))
+    assert not any(map(is_pod("bad"), tail.events))
+
+
+async def test_a_second_watcher_takes_over_and_the_first_writes_no_more(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    await cluster.put(PODS, "shop", "a")
+    async with watching(cluster, nats, tmp_path, kinds=("pod",)):
+        await tail.until(is_pod("a"))
+        async with watching(cluster, nats, tmp_path, kinds=("pod",)):
+            for n in range(20):
+                await cluster.put(PODS, "shop", f"p{n}")
+            await tail.until(is_pod("p19"))
+            await cluster.put(PODS, "shop", "last")
+            await tail.until(is_pod("last"))
+    names = [event.name for event in tail.events if isinstance(event, PodObserved)]
+    assert len(names) == len(set(names)) == 22
+
+
+def wpa_spec(metric: str, kind: str = "Deployment", api_version: str = "apps/v1") -> dict[str, Any]:
+    external = {"metricName": metric, "metricSelector": {"matchLabels": {"app": "web"}}}
+    return {
+        "scaleTargetRef": {"apiVersion": api_version, "kind": kind, "name": "web"},
+        "metrics": [{"type": "External", "external": external}],
+    }
+
+
+async def test_the_metrics_of_an_autoscaler_are_sampled_on_the_interval(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/requests"
+    cluster.answers[path] = {"items": [{"value": "1500m"}]}
+    await cluster.put(WPAS, "shop", "w", spec=wpa_spec("requests"))
+    await cluster.put(WPAS, "shop", "x", spec=wpa_spec("missing"))
+    async with watching(cluster, nats, tmp_path, speed=150.0):
+        await tail.until(
+            lambda e: isinstance(e, MetricSampled) and e.name.startswith("external/missing") and bool(e.error)
+        )
+        for _ in range(2):
+            await tail.until(lambda e: isinstance(e, MetricSampled) and e.series_milli == (1500,))
+    samples = [event for event in tail.events if isinstance(event, MetricSampled) and event.series_milli]
+    first, second = samples[-2:]
+    assert 14.0 < second.at - first.at < 60.0  # log seconds: 15, and what a busy machine adds
+    missing = next(e for e in tail.events if isinstance(e, MetricSampled) and e.error)
+    assert missing.error_class == "not-found"
+    kinds = [type(event) for event in tail.events]
+    assert kinds.index(WatermarkPodAutoscalerObserved) < kinds.index(MetricSampled)
+
+
+async def test_metrics_may_come_from_elsewhere(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    await cluster.put(WPAS, "shop", "w", spec=wpa_spec("requests"))
+    async with Cluster().serving() as elsewhere:
+        path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/requests"
+        elsewhere.answers[path] = {"items": [{"value": "7"}]}
+        async with watching(cluster, nats, tmp_path, external_metrics_url=elsewhere.url):
+            await tail.until(lambda e: isinstance(e, MetricSampled) and e.series_milli == (7000,))
+    assert path not in cluster.requests
+
+
+async def test_the_scale_of_a_custom_target_is_polled(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    cluster.answers["/apis/argoproj.io"] = {"versions": [{"version": "v1alpha1"}]}
+    cluster.answers["/apis/argoproj.io/v1alpha1"] = {
+        "resources": [
+            {"name": "rollouts", "kind": "Rollout", "namespaced": True},
+            {"name": "rollouts/scale", "kind": "Scale", "namespaced": True},
+        ]
+    }
+    scale = "/apis/argoproj.io/v1alpha1/namespaces/shop/rollouts/web/scale"
+    cluster.answers[scale] = {
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"replicas": 2},
+        "status": {"replicas": 2, "selector": "app=web"},
+    }
+    await cluster.put(WPAS, "shop", "w", spec=wpa_spec("m", "Rollout", "argoproj.io/v1alpha1"))
+    await cluster.put(WPAS, "shop", "x", spec=wpa_spec("m", "Nothing", "example.com/v1"))
+    async with watching(cluster, nats, tmp_path, speed=150.0):
+        await tail.until(lambda e: isinstance(e, WorkloadGone) and "Nothing" in e.reason)
+        if not any(isinstance(event, WorkloadObserved) for event in tail.events):
+            await tail.until(lambda e: isinstance(e, WorkloadObserved) and e.replicas == 2)
+        cluster.answers[scale] = refusal(404, "NotFound", "no web")
+        fact = await tail.until(lambda e: isinstance(e, WorkloadGone) and e.kind == "Rollout")
+    assert isinstance(fact, WorkloadGone)
+    assert fact.reason.endswith("error: no web, scale not found")
+
+
+async def test_a_compressed_clock_is_set_once_and_kept(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    async with watching(cluster, nats, tmp_path, kinds=("pod",), speed=60.0, log_start=1000.0):
+        setting = await tail.until(lambda e: isinstance(e, ClockSet))
+        assert isinstance(setting, ClockSet)
+        assert (setting.speed, setting.log) == (60.0, 1000.0)
+        await cluster.put(PODS, "shop", "a")
+        fact = await tail.until(is_pod("a"))
+        assert 1000.0 <= fact.at < 5000.0
+    await cluster.put(PODS, "shop", "b")
+    async with watching(cluster, nats, tmp_path, kinds=("pod",), speed=60.0, log_start=1000.0):
+        again = await tail.until(is_pod("b"))
+    assert again.at >= fact.at
+    assert len([event for event in tail.events if isinstance(event, ClockSet)]) == 1
+
+
+async def test_the_parts_of_the_config_map_are_said(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    path = "/api/v1/namespaces/ops/configmaps"
+    cluster.objects[path] = {}
+    await cluster.put(path, "ops", "tidewright", data={"autoscaler.yaml": "a: 1", "broken": "["})
+    async with watching(cluster, nats, tmp_path, kinds=("pod",), config_map="ops/tidewright"):
+        first = await tail.until(lambda e: isinstance(e, ConfigSet))
+        await cluster.put(path, "ops", "tidewright", data={"autoscaler.yaml": "a: 2"})
+        second = await tail.until(lambda e: isinstance(e, ConfigSet))
+    assert isinstance(first, ConfigSet)
+    assert isinstance(second, ConfigSet)
+    assert (first.name, first.data, second.data) == ("autoscaler", {"a": 1}, {"a": 2})
+
+
+async def test_last_words_are_said_again_before_the_log_forgets_them(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    await cluster.put(PODS, "shop", "a")
+    async with watching(cluster, nats, tmp_path, kinds=("pod",), max_age_s=1.5):
+        first = await tail.until(is_pod("a"))
+        again = await tail.until(is_pod("a", refresh=True))
+        shape = await tail.until(lambda e: isinstance(e, ShapeObserved) and e.refresh)
+    assert 0.5 <= again.at - first.at < 1.5
+    assert shape.at >= first.at
