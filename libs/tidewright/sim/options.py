@@ -171,7 +171,9 @@ class SimOptions:
         kubeconfig: attach mode: the API server to run beside; None starts an embedded one.
         host: where the servers listen.
         port: of the embedded API server; 0 takes a free one.
-        metrics_port: of the separate metrics server (attach mode always has one); 0 takes a free one.
+        data: folder in which the embedded server keeps its objects; None keeps them in memory only.
+        side_port: of the server beside the API server: metrics APIs, pushes, the cloud, faults of
+            nodes; 0 takes a free one.
         write_kubeconfig: where to write a kubeconfig of the embedded server.
         pools: nodes from the start.
         cloud: YAML file of the simulated cloud's node groups; None for no cloud.
@@ -186,7 +188,8 @@ class SimOptions:
     kubeconfig: Path | None = None
     host: str = "127.0.0.1"
     port: int = 0
-    metrics_port: int | None = None
+    data: Path | None = None
+    side_port: int = 0
     write_kubeconfig: Path | None = None
     pools: tuple[NodePool, ...] = ()
     cloud: Path | None = None
