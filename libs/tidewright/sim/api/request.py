@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from tidewright.sim.api import errors
+from tidewright.sim.api import errors, protobuf
 from tidewright.sim.api.resources import Kind, Registry
 
 JSON = "application/json"
@@ -207,6 +207,8 @@ def decode_body(body: bytes, content_type: str) -> dict[str, Any]:
             ) from None
     elif media in {YAML, "application/x-yaml", "text/yaml"}:
         decoded = decode_yaml(body)
+    elif media == protobuf.MEDIA_TYPE:
+        return protobuf.decode(body, ACCEPTED)
     else:
         raise errors.unsupported_media_type(ACCEPTED)
     if not isinstance(decoded, dict):
