@@ -163,6 +163,17 @@ def with_defaults(spec: WatermarkSpec) -> WatermarkSpec:
     )
 
 
+def missing_defaults(spec: Mapping[str, Any]) -> dict[str, str | int]:
+    """The members that defaulting fills in, under their names in the API.
+
+    Raises:
+        InvalidSpec: as `decode`.
+    """
+    stored = decode(spec)
+    before, after = msgspec.to_builtins(stored), msgspec.to_builtins(with_defaults(stored))
+    return {key: value for key, value in after.items() if before.get(key) != value}
+
+
 def _or(value: QuantityText | None, default: str) -> QuantityText:
     return default if value is None else value
 

@@ -1,0 +1,200 @@
+"""What the fold holds: objects, their targets, pods, samples; per namespace, as facts come in any order.
+
+All of it encodes to JSON as it is. What can be derived from it (`index`) is not part of it, and is
+built anew after a snapshot was read.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import msgspec
+
+from tidewright.autoscaler.conditions import Change
+from tidewright.autoscaler.index import NamespaceIndex
+from tidewright.autoscaler.lifecycle import Monitor
+from tidewright.autoscaler.plan import Plan
+from tidewright.autoscaler.policy import DEFAULT, Policy
+from tidewright.autoscaler.readiness import Pod
+from tidewright.autoscaler.spec import Rules
+from tidewright.autoscaler.status import Kept
+from tidewright.events.facts import MetricSampled, RecommendationReceived
+
+
+class Ordered(msgspec.Struct, omit_defaults=True):
+    """A scale that was decided and whose outcome is not known yet.
+
+    Attributes:
+        decision: its id.
+        at: when it was decided, seconds.
+        replicas: what the target shall have; `from_replicas` what it had.
+        reason: for the object event.
+    """
+
+    decision: str
+    at: float
+    replicas: int
+    from_replicas: int
+    reason: str = ""
+
+
+class Autoscaler(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One WatermarkPodAutoscaler.
+
+    Attributes:
+        rules: its spec compiled; None when the spec cannot be used, and `problem` says why.
+        missing: spec members that the user left out and that are filled in.
+        lifecycle: text of the annotation that switches lifecycle control on; None without it.
+        finalizers: those of the object while it is being deleted.
+        kept: what its status remembers.
+        fresh: queries answered since the last pass.
+        evaluated: at least one pass was made.
+        hold: the last recorded reason for doing nothing.
+        ordered: the scale that is on its way.
+        timer_due: when its timer fires; None without one.
+        dirty: what changed at most since the status was written.
+        shown: the values in the written status.
+        status_decision: id of the last status write, to hear of its failure.
+        written_at: when it was decided.
+        said: last text per reason of its object events.
+        awaits_pods: the last pass failed, or gave up, for want of ready pods.
+    """
+
+    name: str
+    uid: str = ""
+    created_at: float = 0.0
+    generation: int = 0
+    rules: Rules | None = None
+    problem: str = ""
+    missing: dict[str, str | int] = {}
+    lifecycle: str | None = None
+    skip_owner_check: bool = False
+    deleting: bool = False
+    finalizers: tuple[str, ...] = ()
+    kept: Kept = msgspec.field(default_factory=Kept)
+    fresh: list[str] = []
+    evaluated: bool = False
+    hold: str = ""
+    ordered: Ordered | None = None
+    timer_due: float | None = None
+    dirty: Change = Change.NONE
+    shown: tuple[int, ...] | None = None
+    status_decision: str = ""
+    written_at: float = -1e18
+    said: dict[str, str] = {}
+    awaits_pods: bool = False
+
+
+class Workload(msgspec.Struct, omit_defaults=True):
+    """A target, or what might become one."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str = ""
+    replicas: int = 0
+    observed: int = 0
+    selector: str = ""
+
+
+class PodGroup(msgspec.Struct):
+    """Pods of one set of labels; they are selected together or not at all."""
+
+    labels: dict[str, str]
+    pods: dict[str, Pod]
+
+
+class Namespace(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """All that is known of one namespace.
+
+    Attributes:
+        workloads: by their key, see `spec.target_key`; `unreadable` says why others cannot be read.
+        groups: pods by the text of their labels.
+        samples: the latest answer to each metric query.
+        recommendations: the latest answer of each object's recommender.
+    """
+
+    objects: dict[str, Autoscaler] = {}
+    workloads: dict[str, Workload] = {}
+    unreadable: dict[str, str] = {}
+    groups: dict[str, PodGroup] = {}
+    samples: dict[str, MetricSampled] = {}
+    recommendations: dict[str, RecommendationReceived] = {}
+    monitors: dict[str, Monitor] = {}
+
+
+class State(msgspec.Struct, kw_only=True, dict=True, omit_defaults=True):
+    """The fold of one slot.
+
+    Attributes:
+        now: the greatest log time so far, seconds.
+        policy: the last configuration seen; None before any. See `in_force`.
+        awaited: decision id to `namespace/name` of the object that waits for its outcome.
+    """
+
+    now: float = 0.0
+    policy: Policy | None = None
+    namespaces: dict[str, Namespace] = {}
+    awaited: dict[str, str] = {}
+
+    @cached_property
+    def shared(self) -> State | None:
+        """The state of slot `all`, when the host gives one."""
+        return None
+
+    @cached_property
+    def refreshing(self) -> bool:
+        """The event at hand only says again what was said before: nothing is to come of it."""
+        return False
+
+    @cached_property
+    def plans(self) -> list[Plan]:
+        """What the last event asks for; emptied by the next one."""
+        return []
+
+    @cached_property
+    def indices(self) -> dict[str, NamespaceIndex]:
+        """The derived look-ups per namespace."""
+        return {name: index_of(namespace) for name, namespace in self.namespaces.items()}
+
+    @property
+    def in_force(self) -> Policy:
+        """The policy that holds for this slot."""
+        if self.policy is not None:
+            return self.policy
+        shared = self.shared
+        return DEFAULT if shared is None else shared.in_force
+
+    def namespace(self, name: str) -> tuple[Namespace, NamespaceIndex]:
+        """A namespace with its look-ups; both are made when it is new."""
+        namespace = self.namespaces.get(name)
+        if namespace is None:
+            namespace = self.namespaces[name] = Namespace()
+            self.indices[name] = NamespaceIndex()
+        return namespace, self.indices[name]
+
+
+def index_of(namespace: Namespace) -> NamespaceIndex:
+    """The look-ups of a namespace, from nothing."""
+    index = NamespaceIndex()
+    for key, group in namespace.groups.items():
+        index.add_group(key, group.labels)
+        for pod in group.pods:
+            index.group_of[pod] = key
+    for name in sorted(namespace.objects):
+        bind(namespace, index, namespace.objects[name])
+    return index
+
+
+def bind(namespace: Namespace, index: NamespaceIndex, found: Autoscaler) -> None:
+    """Make the look-ups know what an object asks for and which pods it selects."""
+    if found.rules is None or found.deleting:
+        index.unbind(found.name)
+        return
+    workload = namespace.workloads.get(found.rules.target_key)
+    index.bind(
+        found.name,
+        target=found.rules.target_key,
+        queries=tuple(metric.query for metric in found.rules.metrics),
+        selector=None if workload is None else workload.selector,
+    )
