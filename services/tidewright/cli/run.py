@@ -95,6 +95,9 @@ def watcher(
     log_start: Annotated[
         float | None, Parameter(help="Log time at which a new speed starts, seconds.", group=THE_SERVICE)
     ] = None,
+    clock_wall: Annotated[
+        float | None, Parameter(help="Wall time of that moment, seconds; now by default.", group=THE_SERVICE)
+    ] = None,
 ) -> int:
     """Read the cluster, write facts."""
     from tidewright.watcher.service import Options, run
@@ -107,7 +110,7 @@ def watcher(
         kubeconfig=at.kubeconfig, context=at.context, in_cluster=at.in_cluster,
         slots=slots, replicas=replicas, max_age_s=max_age,
         external_metrics_url=external_metrics_url, resource_metrics_url=resource_metrics_url,
-        metrics_interval_s=metrics_interval, config_map=config_map, speed=speed, log_start=log_start,
+        metrics_interval_s=metrics_interval, config_map=config_map, speed=speed, log_start=log_start, clock_wall=clock_wall,
     )  # fmt: skip
     return execute("watcher", process or ProcessFlags(), lambda it: run(options, it))
 

@@ -7,6 +7,7 @@ hold (CRDs, the stream), the services. Ended in the reverse order.
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,14 +22,21 @@ from tidewright.cli.datafolder import DataFolder
 from tidewright.cli.errors import BadInput, translated
 from tidewright.cli.services import BY_NAME, EVERY, Role, Service
 from tidewright.cli.supervisor import CannotStart, Fields, Program, Sink, Supervisor
+from tidewright.events import registry
+from tidewright.events.config import ClockSet
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
+from tidewright.log.clock import Clock
 from tidewright.log.connection import DEFAULT_SLOTS, Log
+from tidewright.log.errors import WrongStream
 from tidewright.log.server import configuration, find_binary
 
 HOST = "127.0.0.1"
 TRIES = 3
 """Times that a free port may turn out to be taken after all."""
+
+CLOCK = "clock"
+"""The part of the configuration that holds the `ClockSet`."""
 
 logger = structlog.get_logger(__name__)
 
@@ -43,10 +51,12 @@ class StackOptions:
         nats_port, api_port: ports of the embedded servers; None takes those of the last run, or any.
         cluster: name of the cluster on the log.
         kubeconfig, context, in_cluster: a cluster that is there; none of them starts the embedded one.
+        slots: partitions of the log; None takes those of the log that is there, or 32.
         services: names of those to run.
         sync_always: every append reaches the disk before it is answered.
         speed: log seconds per wall second; None leaves the clock as it is.
-        log_start: log time at which a new speed starts.
+        log_start, clock_wall: log time and wall time at which a new speed starts; by default the
+            log's present and now.
         sim: further arguments of `tidewright sim up`.
         watcher: further arguments of `tidewright run watcher`.
         stop_within_s: wall seconds that a process has to end.
@@ -63,10 +73,11 @@ class StackOptions:
     in_cluster: bool = False
     api_port: int | None = None
     services: Sequence[str] = EVERY
-    slots: int = DEFAULT_SLOTS
+    slots: int | None = None
     sync_always: bool = False
     speed: float | None = None
     log_start: float | None = None
+    clock_wall: float | None = None
     sim: Sequence[str] = ()
     watcher: Sequence[str] = ()
     log_level: str = "info"
@@ -78,7 +89,7 @@ class StackOptions:
             raise BadInput(f"service {unknown[0]!r} is not known: valid are {', '.join(BY_NAME)}")
         if self.speed is not None and self.speed <= 0:
             raise BadInput(f"speed {self.speed:g}: log seconds per wall second, more than 0")
-        if not 1 <= self.slots <= 1024:
+        if self.slots is not None and not 1 <= self.slots <= 1024:
             raise BadInput(f"slots {self.slots}: 1 to 1024")
 
     @property
@@ -96,6 +107,9 @@ class Stack:
         self.nats_url = options.nats or ""
         self.kubeconfig = options.kubeconfig
         self.crds: list[str] = []
+        self.clock = Clock()
+        self._slots = options.slots or DEFAULT_SLOTS
+        self._new_clock = False
         self._folder: DataFolder | None = None
 
     @property
@@ -133,6 +147,7 @@ class Stack:
             if not self.nats_url:
                 self.nats_url = await self._start_nats()
             async with await self._log() as log:
+                await self._continue(log)
                 if self.options.embedded_cluster:
                     await self._start_cluster()
                 await self._prepare(log)
@@ -155,12 +170,29 @@ class Stack:
             timeout_s=5.0,
         )
 
+    async def _continue(self, log: Log) -> None:
+        """Slots and clock: those of the log, or others when they are asked for."""
+        try:
+            self._slots = self.options.slots or await log.adopt_slots()
+            record = await log.last(log.subjects.config(CLOCK))
+        except WrongStream:
+            record = None  # there is no stream yet
+        found = registry.decode(record.body) if record else None
+        if isinstance(found, ClockSet):
+            self.clock.set(found)
+        speed, start = self.options.speed, self.options.log_start
+        self._new_clock = speed is not None and (speed != self.clock.speed or start is not None)
+        if speed is not None and self._new_clock:
+            wall = time.time() if self.options.clock_wall is None else self.options.clock_wall
+            begin = self.clock.log_of(wall) if start is None else start
+            self.clock.set(ClockSet(at=begin, wall=wall, log=begin, speed=speed))
+
     async def _prepare(self, log: Log) -> None:
         """What the cluster and the log have to hold before a service starts."""
         options = self.options
         async with await Kube.connect(self.kubeconfig, options.in_cluster, options.context) as kube:
             self.crds = await crds.install(kube)
-            await log.ensure(options.slots, cluster_id=await cluster_id(kube))
+            await log.ensure(self._slots, cluster_id=await cluster_id(kube))
 
     async def _start_nats(self) -> str:
         store = self.folder.path / "nats"
@@ -183,7 +215,7 @@ class Stack:
                 *("sim", "up", "--port", str(folder.port("api", options.api_port))),
                 *("--data", str(folder.path / "cluster"), "--write-kubeconfig", str(folder.kubeconfig)),
                 *("--log-level", options.log_level, "--log-format", "json", "--health-port", "0"),
-                *self._clock(),
+                *self._clock_flags(),
                 *options.sim,
             ]
             program = Program("cluster", _tidewright(*command), env={"KUBECONFIG": None})
@@ -218,13 +250,20 @@ class Stack:
             if options.in_cluster:
                 command += ["--in-cluster"]
         if service.role is Role.WATCHER:
-            command += ["--slots", str(options.slots), *self._clock(), *options.watcher]
+            command += [
+                "--slots",
+                str(options.slots),
+                *(self._clock_flags() if self._new_clock else ()),
+                *options.watcher,
+            ]
         return Program(service.name, _tidewright(*command), env=env)
 
-    def _clock(self) -> list[str]:
-        options = self.options
-        speed = [] if options.speed is None else ["--speed", f"{options.speed!r}"]
-        return speed + ([] if options.log_start is None else ["--log-start", f"{options.log_start!r}"])
+    def _clock_flags(self) -> list[str]:
+        setting = self.clock.setting
+        if setting is None:
+            return []
+        flags = {"--speed": setting.speed, "--log-start": setting.log, "--clock-wall": setting.wall}
+        return [part for name, value in flags.items() for part in (name, repr(value))]
 
 
 def _tidewright(*arguments: str) -> tuple[str, ...]:

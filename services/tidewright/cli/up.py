@@ -42,7 +42,9 @@ def up(
         bool, Parameter(negative="", help="Every append reaches the disk before its answer.", group=THE_LOG)
     ] = False,
     cluster: Annotated[str, Parameter(help="Name of the cluster on the log.", group=THE_LOG)] = "local",
-    slots: Annotated[int, Parameter(help="Partitions of a new log.", group=THE_LOG)] = 32,
+    slots: Annotated[
+        int | None, Parameter(help="Partitions of a new log, 32 by default.", group=THE_LOG)
+    ] = None,
     at: ClusterOptions | None = None,
     api_port: Annotated[
         int | None, Parameter(help="Port of the embedded cluster.", group=THE_CLUSTER)
