@@ -24,7 +24,7 @@ from tidewright.kube.errors import KubeError
 from tidewright.log.clock import Clock
 from tidewright.sim.api.server import ApiServer
 from tidewright.sim.controllers.cache import Cache
-from tidewright.sim.controllers.manager import Manager
+from tidewright.sim.controllers.manager import Manager, controllers
 from tidewright.sim.controllers.objects import LEASE, NODE, POD
 from tidewright.sim.controllers.recorder import Recorder
 from tidewright.sim.controllers.writes import Writer, create, delete
@@ -132,7 +132,8 @@ class SimCluster:
             self.cache.restrict(POD, {"fieldSelector": "spec.nodeName!="})
         else:
             if options.controllers:
-                work.append(("controllers", Manager(self.cache, writer, self.clock).run))
+                found = controllers(options.controller_manager)
+                work.append(("controllers", Manager(self.cache, writer, self.clock, found).run))
             if options.scheduler:
                 self.scheduler = Scheduler(self.cache, writer, self.clock, recorder)
                 work.append(("scheduler", self.scheduler.run))

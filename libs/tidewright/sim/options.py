@@ -95,6 +95,7 @@ class KubeletOptions:
         job_run: how long pods of Jobs run, unless an annotation says otherwise.
         register: from the appearance of a Node of ours that is not ready until it is.
         lease_s: renewal interval of the nodes' leases; None for no leases at all.
+        lease_floor_wall_s: no lease runs out sooner, whatever the speed: a busy machine is no lost node.
         heartbeats_per_s: wall rate that all renewals together never exceed; the interval stretches.
         seed: of all draws.
     """
@@ -105,6 +106,7 @@ class KubeletOptions:
     job_run: Delay = Delay(a_s=10.0)
     register: Delay = Delay()
     lease_s: float | None = 10.0
+    lease_floor_wall_s: float = 20.0
     heartbeats_per_s: float = 100.0
     seed: int = 0
 
@@ -115,11 +117,9 @@ class ControllerOptions:
 
     Attributes:
         node_grace_s: a node whose lease was not renewed for so long is `Unknown`.
-        not_ready_toleration_s: when a pod has no toleration of its own for a lost node.
     """
 
     node_grace_s: float = 50.0
-    not_ready_toleration_s: float = 300.0
 
 
 class Source(StrEnum):

@@ -9,29 +9,36 @@ from typing import Any
 from tidewright.log.clock import Clock
 from tidewright.sim.controllers.budgets import DisruptionBudgets
 from tidewright.sim.controllers.cache import Cache
+from tidewright.sim.controllers.daemonsets import DaemonSets
 from tidewright.sim.controllers.deployments import Deployments
+from tidewright.sim.controllers.jobs import Jobs
+from tidewright.sim.controllers.node_lifecycle import NodeLifecycle
 from tidewright.sim.controllers.objects import Key
 from tidewright.sim.controllers.plan import Controller
 from tidewright.sim.controllers.queue import WorkQueue
 from tidewright.sim.controllers.replicasets import ReplicaSets
 from tidewright.sim.controllers.statefulsets import StatefulSets
 from tidewright.sim.controllers.writes import Writer
+from tidewright.sim.options import ControllerOptions
 
-CONTROLLERS: tuple[Controller, ...] = (
-    Deployments(),
-    ReplicaSets(),
-    StatefulSets(),
-    DisruptionBudgets(),
-)
-"""One line adds a controller."""
+
+def controllers(options: ControllerOptions) -> tuple[Controller, ...]:
+    """All of them; one line adds a controller."""
+    return (
+        Deployments(),
+        ReplicaSets(),
+        StatefulSets(),
+        DaemonSets(),
+        Jobs(),
+        DisruptionBudgets(),
+        NodeLifecycle(options),
+    )
 
 
 class Manager:
     """Runs controllers: changes in the cache become keys, keys become plans, plans become writes."""
 
-    def __init__(
-        self, cache: Cache, writer: Writer, clock: Clock, controllers: Sequence[Controller] = CONTROLLERS
-    ) -> None:
+    def __init__(self, cache: Cache, writer: Writer, clock: Clock, controllers: Sequence[Controller]) -> None:
         self._cache = cache
         self._writer = writer
         self._clock = clock

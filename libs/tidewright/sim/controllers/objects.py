@@ -236,6 +236,7 @@ class Node(Object):
 
 class LeaseSpec(_Struct):
     renew_time: str | None = None
+    lease_duration_seconds: int = 0
     holder_identity: str = ""
 
 

@@ -25,6 +25,8 @@ from tidewright.sim.options import NODE_LABEL, KubeletOptions
 
 _log = structlog.get_logger(__name__)
 
+LEASE_RENEWALS = 4
+"""Renewals within a lease's duration."""
 CRASH_BACKOFF_S = 10.0
 """Log seconds before the first restart of a crashed container; doubled with each, up to 300."""
 
@@ -154,7 +156,8 @@ class Kubelets:
     async def _renew_leases(self) -> None:
         """Renew all leases, spread over the interval."""
         assert self._options.lease_s is not None  # noqa: S101 - the caller asked
-        wanted_s = self._clock.wall_seconds(self._options.lease_s)
+        floor_s = self._options.lease_floor_wall_s / LEASE_RENEWALS
+        wanted_s = max(self._clock.wall_seconds(self._options.lease_s), floor_s)
         while True:
             names = [name for name in self.nodes if name not in self._lost]
             interval_s = lease_interval_s(len(names), wanted_s, self._options.heartbeats_per_s)
@@ -170,11 +173,17 @@ class Kubelets:
             return
         now = self._clock.now()
         key = (LEASE_NAMESPACE, name)
-        renewal = {"spec": {"renewTime": micro_stamp(now), "holderIdentity": name}}
+        duration_s = max(1, round(LEASE_RENEWALS * interval_s * self._clock.speed))
+        renewal = {
+            "spec": {
+                "renewTime": micro_stamp(now),
+                "holderIdentity": name,
+                "leaseDurationSeconds": duration_s,
+            }
+        }
         try:
             if await self._writer.send(patch(LEASE, key, renewal)):
                 return
-            duration_s = 4 * interval_s * self._clock.speed
             lease = lease_manifest(name, node.metadata.uid, duration_s, now)
             await self._writer.send(create(LEASE, LEASE_NAMESPACE, lease, tolerate=(404, 409)))
         except KubeError as error:

@@ -122,7 +122,7 @@ def less(capacity: Mapping[str, str], reserved: Mapping[str, str]) -> dict[str, 
     return left
 
 
-def lease_manifest(node: str, node_uid: str, duration_s: float, wall: float) -> dict[str, Any]:
+def lease_manifest(node: str, node_uid: str, duration_s: int, now: float) -> dict[str, Any]:
     """The lease by which a node lifecycle controller knows that the kubelet lives."""
     return {
         "apiVersion": "coordination.k8s.io/v1",
@@ -135,12 +135,12 @@ def lease_manifest(node: str, node_uid: str, duration_s: float, wall: float) -> 
         },
         "spec": {
             "holderIdentity": node,
-            "leaseDurationSeconds": max(1, round(duration_s)),
-            "renewTime": micro_stamp(wall),
+            "leaseDurationSeconds": duration_s,
+            "renewTime": micro_stamp(now),
         },
     }
 
 
 def lease_interval_s(nodes: int, wanted_s: float, renewals_per_s: float) -> float:
     """Wall seconds between two renewals of one lease: as wanted, or longer within the rate."""
-    return max(wanted_s, nodes / renewals_per_s, 0.05)
+    return max(wanted_s, nodes / renewals_per_s)
