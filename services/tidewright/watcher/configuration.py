@@ -15,12 +15,13 @@ import yaml
 
 from tidewright.events import registry
 from tidewright.events.config import ClockSet, ConfigSet
+from tidewright.host.fenced import RENEW_S, Fenced, fenced_in, heed_cancellation
 from tidewright.kube.client import Kube
 from tidewright.kube.listwatch import Deleted, Item, ListStarted, Page, list_watch
 from tidewright.log.clock import Clock
 from tidewright.log.subjects import ALL
-from tidewright.watcher.appender import Appender, Fenced, heed_cancellation
-from tidewright.watcher.follow import RENEW_S, FactLog, stand_by
+from tidewright.watcher.appender import Appender
+from tidewright.watcher.follow import FactLog
 from tidewright.watcher.stamp import Stamp
 
 CONFIG = "config"
@@ -92,7 +93,13 @@ def changes(known: dict[str, ConfigSet], data: dict[str, str]) -> tuple[list[Con
 
 
 async def set_clock(
-    log: FactLog, appender: Appender, clock: Clock, stamp: Stamp, speed: float | None, log_start: float | None
+    log: FactLog,
+    appender: Appender,
+    clock: Clock,
+    stamp: Stamp,
+    speed: float | None,
+    log_start: float | None,
+    clock_wall: float | None = None,
 ) -> None:
     """Follow the mapping on the log; start another one when a different speed is asked for.
 
@@ -103,20 +110,21 @@ async def set_clock(
         stamp: the process's stamps.
         speed: log seconds per wall second; None to leave things as they are.
         log_start: log time at which a new mapping starts, seconds; None for the present one.
+        clock_wall: wall time of that moment, seconds; None for now.
     """
     record = await log.last(log.subjects.config(CLOCK))
     found = registry.decode(record.body) if record else None
     if isinstance(found, ClockSet):
         clock.set(found)
     if speed is not None and (speed != clock.speed or (record is None and log_start is not None)):
-        wall = Clock().now()
+        wall = Clock().now() if clock_wall is None else clock_wall
         setting = ClockSet(
-            at=0.0, wall=wall, log=clock.now() if log_start is None else log_start, speed=speed
+            at=0.0, wall=wall, log=clock.log_of(wall) if log_start is None else log_start, speed=speed
         )
         clock.set(setting)
         at = stamp.now()
         setting = msgspec.structs.replace(setting, at=at)
-        await appender.commit(
+        await appender.say(
             [(log.subjects.config(CLOCK), registry.encode(setting))], resource_version="", at=at
         )
         _log.info("clock set", speed=speed, log=setting.log)
@@ -145,7 +153,7 @@ class Configuration:
                 await self._own()
             except Fenced as fenced:
                 _log.warning("stepped back, standing by", kind=CONFIG, message=str(fenced))
-            await stand_by(self._appender)
+            await self._appender.stand_by()
             await self._appender.claim()
 
     async def _own(self) -> None:
@@ -155,14 +163,13 @@ class Configuration:
                 if self._config_map:
                     tasks.create_task(self._follow())
         except ExceptionGroup as group:
-            fenced, others = group.split(Fenced)
-            if others is not None or fenced is None:
+            if (fenced := fenced_in(group)) is None:
                 raise
-            raise Fenced(str(fenced.exceptions[0])) from group
+            raise fenced from group
 
     async def _append(self, messages: list[tuple[str, bytes]], at: float) -> None:
         async with self._turn:
-            await self._appender.commit(messages, resource_version="", at=at)
+            await self._appender.say(messages, resource_version="", at=at)
             self._committed_at = asyncio.get_running_loop().time()
 
     async def _mind_the_clock(self) -> None:

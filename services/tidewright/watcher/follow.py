@@ -18,6 +18,7 @@ import structlog
 from tidewright.events import registry
 from tidewright.events.base import Fact
 from tidewright.events.facts import ObjectFact, ShapeObserved
+from tidewright.host.fenced import RENEW_S, Fenced, fenced_in, heed_cancellation
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.kube.kinds import WatchedKind
@@ -35,15 +36,11 @@ from tidewright.kube.listwatch import (
 from tidewright.kube.projection import Malformed
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot
-from tidewright.watcher.appender import Appender, Fenced, LogPort, heed_cancellation
+from tidewright.watcher.appender import Appender, LogPort
 from tidewright.watcher.diff import Diff
 from tidewright.watcher.stamp import Stamp
 
 SHAPE = "shape"
-RENEW_S = 10.0
-"""An owner renews its checkpoint at least this often, in wall seconds."""
-TAKE_OVER_S = 35.0
-"""A checkpoint that has not moved for so long has no owner."""
 REFRESH_BATCH = 200
 
 _log = structlog.get_logger(__name__)
@@ -114,7 +111,7 @@ class Follower:
                 await self._own()
             except Fenced as fenced:
                 _log.warning("stepped back, standing by", kind=self.kind.name, message=str(fenced))
-            await stand_by(self._appender)
+            await self._appender.stand_by()
 
     async def _own(self) -> None:
         position = await self._appender.claim()
@@ -131,10 +128,9 @@ class Follower:
                 if self._max_age_s:
                     tasks.create_task(self._refresh())
         except ExceptionGroup as group:
-            fenced, others = group.split(Fenced)
-            if others is not None or fenced is None:
+            if (fenced := fenced_in(group)) is None:
                 raise
-            raise Fenced(str(fenced.exceptions[0])) from group
+            raise fenced from group
 
     async def _read_back(self) -> None:
         filters = [self._log.subjects.facts("*", self.kind.name)]
@@ -227,7 +223,7 @@ class Follower:
             stamped = msgspec.structs.replace(fact, at=at)
             facts[n] = stamped
             messages.append((self._subject(stamped), registry.encode(stamped)))
-        await self._appender.commit(messages, resource_version=self._version, at=at)
+        await self._appender.say(messages, resource_version=self._version, at=at)
         self._committed_at = asyncio.get_running_loop().time()
         self.progress.facts += len(facts)
         for fact in facts:
@@ -280,19 +276,6 @@ class Follower:
                 again.append((subject, msgspec.structs.replace(fact, at=at, refresh=True)))
         if again:
             messages = [(subject, registry.encode(fact)) for subject, fact in again]
-            await self._appender.commit(messages, resource_version=self._version, at=at)
+            await self._appender.say(messages, resource_version=self._version, at=at)
         for _, fact in again:
             self._diff.refreshed(fact)
-
-
-async def stand_by(appender: Appender) -> None:
-    """Return when the part's owner has been silent for `TAKE_OVER_S`."""
-    loop = asyncio.get_running_loop()
-    _, sequence = await appender.look()
-    since = loop.time()
-    while loop.time() - since < TAKE_OVER_S:
-        await asyncio.sleep(TAKE_OVER_S / 10)
-        _, found = await appender.look()
-        if found != sequence:
-            sequence, since = found, loop.time()
-    _log.info("the owner is silent, taking over")

@@ -15,6 +15,7 @@ import structlog
 
 from tidewright.events import registry
 from tidewright.events.facts import MetricSampled, ObjectFact, WorkloadGone, WorkloadObserved
+from tidewright.host.fenced import RENEW_S, Fenced, fenced_in
 from tidewright.kube import projection
 from tidewright.kube.client import Kube
 from tidewright.kube.discovery import Discovery
@@ -22,9 +23,9 @@ from tidewright.kube.errors import KubeError
 from tidewright.kube.metricquery import NotAQuery
 from tidewright.log.clock import Clock
 from tidewright.watcher import answers
-from tidewright.watcher.appender import Appender, Fenced
+from tidewright.watcher.appender import Appender
 from tidewright.watcher.diff import digest_of
-from tidewright.watcher.follow import RENEW_S, FactLog, stand_by
+from tidewright.watcher.follow import FactLog
 from tidewright.watcher.stamp import Stamp
 from tidewright.watcher.wanted import Query, Target, Wanted
 
@@ -90,7 +91,7 @@ class Sampler:
                 await self._own()
             except Fenced as fenced:
                 _log.warning("stepped back, standing by", kind=METRIC, message=str(fenced))
-            await stand_by(self._appender)
+            await self._appender.stand_by()
 
     async def _own(self) -> None:
         position = await self._appender.claim()
@@ -101,10 +102,9 @@ class Sampler:
                 tasks.create_task(self._append())
                 tasks.create_task(self._ask_on_time(tasks))
         except ExceptionGroup as group:
-            fenced, others = group.split(Fenced)
-            if others is not None or fenced is None:
+            if (fenced := fenced_in(group)) is None:
                 raise
-            raise Fenced(str(fenced.exceptions[0])) from group
+            raise fenced from group
 
     async def _ask_on_time(self, tasks: asyncio.TaskGroup) -> None:
         loop = asyncio.get_running_loop()
@@ -227,7 +227,7 @@ class Sampler:
             messages = [
                 (subject, registry.encode(msgspec.structs.replace(fact, at=at))) for subject, fact in group
             ]
-            await self._appender.commit(messages, resource_version="", at=at)
+            await self._appender.say(messages, resource_version="", at=at)
 
 
 def _gone(target: Target, reason: str) -> WorkloadGone:

@@ -51,6 +51,8 @@ class Options:
         config_map: `namespace/name` of the configuration; empty for none.
         speed: log seconds per wall second; None to follow what the log says.
         log_start: log time at which a new mapping starts; None for the wall clock's.
+        clock_wall: wall time of that moment, seconds, so that others can follow the same mapping from
+            their own start; None for now.
         kinds: names of the kinds to follow; empty for all.
         metrics_interval_s: log time between two samples of a metric.
         page_size: objects per page of a list.
@@ -71,6 +73,7 @@ class Options:
     config_map: str = ""
     speed: float | None = None
     log_start: float | None = None
+    clock_wall: float | None = None
     kinds: tuple[str, ...] = ()
     metrics_interval_s: float = INTERVAL_S
     page_size: int = 500
@@ -187,6 +190,7 @@ class Watcher:
             self.stamp,
             self.options.speed,
             self.options.log_start,
+            self.options.clock_wall,
         )
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(self._configuration.run()), tasks.create_task(self.sampler.run())]
