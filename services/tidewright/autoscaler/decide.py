@@ -76,7 +76,8 @@ class AutoscalerDecider:
         return [decision for plan in plans for decision in _decisions(state, plan, event.at)]
 
 
-AUTOSCALER = AutoscalerDecider()
+DECIDER = AutoscalerDecider()
+AUTOSCALER = DECIDER
 
 
 def reference(namespace: str, name: str, uid: str = "") -> ObjectRef:

@@ -171,11 +171,10 @@ def _lose_target(
     state: State, namespace_name: str, found: Autoscaler, rules: Rules, blocked: Setting | None
 ) -> None:
     namespace, _ = state.namespace(namespace_name)
-    cause = (
-        namespace.unreadable.get(rules.target_key) or f'{rules.target_kind} "{rules.target_name}" not found'
+    error = namespace.unreadable.get(rules.target_key) or (
+        f"could not get scale for the GV {rules.target_api_version}, error: {rules.target_kind} "
+        f'"{rules.target_name}" not found, scale not found'
     )
-    version = rules.target_api_version
-    error = f"could not get scale for the GV {version}, error: {cause}: scale not found"
     settings = [c.PROCESSING, *([blocked] if blocked is not None else []), c.PROCESS_FAILED]
     found.fresh = []
     told = (messages.failed_process(error),)
