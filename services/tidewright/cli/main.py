@@ -40,9 +40,11 @@ def application() -> App:
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line, and return its exit code."""
     try:
-        result = application()(arguments, exit_on_error=False)
-    except CycloptsError:
-        return BAD_USAGE  # the message is out already
+        result = application()(arguments, exit_on_error=False, print_error=False)
+    except CycloptsError as error:
+        chain = " ".join(("tidewright", *(error.command_chain or ())))
+        print(f"error: {str(error).rstrip('.')}; see `{chain} --help`", file=sys.stderr)
+        return BAD_USAGE
     except CommandError as error:
         print(f"error: {error}", file=sys.stderr)
         return error.exit_code

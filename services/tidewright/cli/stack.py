@@ -252,7 +252,7 @@ class Stack:
         if service.role is Role.WATCHER:
             command += [
                 "--slots",
-                str(options.slots),
+                str(self._slots),
                 *(self._clock_flags() if self._new_clock else ()),
                 *options.watcher,
             ]
