@@ -129,18 +129,23 @@ class SizeShards(Decision, frozen=True, kw_only=True, tag="decision.size-shards.
     recommended: int
 
 
+RolloutChange = Literal["started", "paused", "resumed", "complete", "draining"]
+
+
 class ChangeRollout(Decision, frozen=True, kw_only=True, tag="decision.change-rollout.v1"):
-    """A rollout of a ShardSet starts, pauses, or is complete.
+    """A rollout of a ShardSet starts, pauses, goes on, drains a pod before replacing it, or is complete.
 
     Attributes:
         generation: digest of template and injected parts that is being rolled out.
         last_good: the last generation that was complete.
+        pod: that is drained.
     """
 
     target: ObjectRef
-    state: Literal["started", "paused", "resumed", "complete"]
+    state: RolloutChange
     generation: str
     last_good: str = ""
+    pod: str = ""
     reason: str = ""
 
 

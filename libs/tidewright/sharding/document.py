@@ -100,6 +100,17 @@ class Document(msgspec.Struct, kw_only=True, omit_defaults=True):
     members: dict[str, MemberRecord] = {}
     moving: list[int] = []
 
+    def copy(self) -> Document:
+        """A document that changes apart from this one."""
+        replace = msgspec.structs.replace
+        return Document(
+            revision=self.revision,
+            frozen=self.frozen,
+            slots=[replace(record) for record in self.slots],
+            members={member: replace(record) for member, record in self.members.items()},
+            moving=list(self.moving),
+        )
+
     def ready(self) -> list[str]:
         """Ids of the members that may be given slots, sorted."""
         return sorted(m for m, record in self.members.items() if record.state is MemberState.READY)

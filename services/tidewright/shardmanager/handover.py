@@ -141,7 +141,7 @@ class Planner:
                 groups["release", record.owner, "Acknowledged"].append(slot)
                 checkpoints[record.owner][slot] = stopped.checkpoint
                 self.free[slot] = "planned"
-            elif not healthy and self._healthy(record.owner):
+            elif not healthy and self._alive(record.owner):
                 groups["cancel", record.owner, "TargetLost"].append(slot)
             else:
                 self._wait_for_drain(slot, record.owner, record.since)
@@ -192,7 +192,7 @@ class Planner:
                 and due is not None
                 and due != record.owner
                 and self._healthy(due)
-                and self._healthy(record.owner)
+                and self._alive(record.owner)
             ):
                 wanted[record.owner].append(slot)
         groups: dict[str, list[int]] = defaultdict(list)
@@ -221,7 +221,12 @@ class Planner:
         # Never `TAKEN`: only whoever took the lease knows that the member has stopped.
         return report.lease if report is not None else LeaseState.EXPIRED
 
+    def _alive(self, member: str) -> bool:
+        """Whether a member can give up a slot in an orderly way, itself on its way out or not."""
+        return member in self.document.members and self._lease(member) is LeaseState.READY
+
     def _healthy(self, member: str) -> bool:
+        """Whether a member may be given a slot."""
         record = self.document.members.get(member)
         return (
             record is not None

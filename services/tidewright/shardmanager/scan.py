@@ -237,7 +237,12 @@ class Pass(msgspec.Struct, kw_only=True):
         self.running = self.counted
         names = config.pod_names
         self.creations = [index for index, name in enumerate(names) if name not in self.existing]
-        self.stage = Stage.CREATING if self.creations else Stage.DONE
+        self.settle()
+
+    def settle(self) -> None:
+        """After the last deletion: create what is to be created, or be done."""
+        if self.stage in (Stage.PODS, Stage.DELETING, Stage.CREATING) and not self.deletions:
+            self.stage = Stage.CREATING if self.creations else Stage.DONE
 
     def _end(self, error: str) -> None:
         self.error = error

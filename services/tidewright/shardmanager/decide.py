@@ -1,0 +1,125 @@
+"""The shard manager: keep a fixed set of workers alive, each with its own part of a keyspace.
+
+Reads   fact.pod-..., fact.pod-template-..., fact.shard-set-..., fact.shard-member-...,
+        config.config-set (`shardmanager`), outcomes of its effects, its timers
+Writes  create-object and delete-object (pods), patch-object (a member's lease), set-status,
+        record-pass, change-assignment, size-shards, change-rollout, report-shards, set-timer
+
+Two parts that do not know of each other: `compat` for fleets of the propeller manager, `native` for
+ShardSets. Pure: no clock, no I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidewright.events.base import Decision, Event, ObjectRef, Outcome
+from tidewright.events.decisions import CreateObject, DeleteObject, PatchObject
+from tidewright.events.facts import PodGone, PodObserved
+from tidewright.events.provisioning import PodTemplateGone, PodTemplateObserved
+from tidewright.shardmanager import compat, native
+from tidewright.shardmanager.fleet import KnownPod, Template
+from tidewright.shardmanager.pods import APP_LABEL, CONFIG_HASH
+from tidewright.shardmanager.shardset import SET_LABEL
+from tidewright.shardmanager.state import Asked, State
+
+SERVICE = "shardmanager"
+KINDS = frozenset({"pod", "podtemplate", "shardset", "shardmember"})
+
+
+class ShardManager:
+    """The decider."""
+
+    service = SERVICE
+    state_version = 1
+    state_type = State
+    kinds = KINDS
+
+    def initial(self, shared: State | None) -> State:
+        """The empty state; nothing of slot `all` is needed but the configuration, which all slots get."""
+        return State()
+
+    def evolve(self, state: State, event: Event) -> State:
+        """Fold one event, in place."""
+        state.now = max(state.now, event.at)
+        if not isinstance(event, Decision):
+            state.touched = []
+        before: KnownPod | None = None
+        match event:
+            case PodObserved() | PodGone():
+                before = _keep_pod(state, event)
+            case PodTemplateObserved():
+                kept = Template(version=event.resource_version, template=event.template)
+                state.templates[f"{event.namespace}/{event.name}"] = kept
+            case PodTemplateGone():
+                state.templates.pop(f"{event.namespace}/{event.name}", None)
+            case CreateObject() | DeleteObject() | PatchObject():
+                _ask(state, event)
+            case Outcome():
+                _answer(state, event)
+        compat.fold(state, event, before)
+        native.fold(state, event)
+        return state
+
+    def decide(self, state: State, event: Event) -> Iterable[Decision]:
+        """What is to be done now."""
+        return [*compat.decisions(state), *native.decisions(state)]
+
+
+def _keep_pod(state: State, event: PodObserved | PodGone) -> KnownPod | None:
+    """Keep or drop a pod; what was known of it before."""
+    pods = state.pods.setdefault(event.namespace, {})
+    before = pods.get(event.name)
+    manager = any(
+        f.manager_pod == event.name and f.namespace == event.namespace for f in state.fleets.values()
+    )
+    if isinstance(event, PodGone):
+        # A late word about an earlier pod of the same name says nothing about the present one.
+        if before is not None and (not event.uid or before.uid in ("", event.uid)):
+            del pods[event.name]
+    elif (
+        manager or APP_LABEL in event.labels or SET_LABEL in event.labels or CONFIG_HASH in event.annotations
+    ):
+        pods[event.name] = compat.known_pod(event)
+    else:
+        pods.pop(event.name, None)
+    if not pods:
+        del state.pods[event.namespace]
+    return before
+
+
+_VERBS = {CreateObject: "create", DeleteObject: "delete", PatchObject: "take"}
+
+
+def _ask(state: State, event: CreateObject | DeleteObject | PatchObject) -> None:
+    """Remember who asked, so that the outcome finds its way back."""
+    target, verb = event.target, _VERBS[type(event)]
+    asked = _asker(state, target, verb)
+    state.asked[event.id] = asked
+    state.in_flight[f"{verb} {target.namespace}/{target.name}"] = event.id
+
+
+def _asker(state: State, target: ObjectRef, verb: str) -> Asked:
+    for key, fleet in sorted(state.fleets.items()):
+        if fleet.namespace == target.namespace and fleet.current is not None:
+            current, names = fleet.current, fleet.config.pod_names
+            if verb == "delete" and target.name in current.deletions:
+                return Asked(fleet=key, verb=verb, name=target.name)
+            if verb == "create" and target.name in names:
+                return Asked(fleet=key, verb=verb, name=target.name, index=names.index(target.name))
+    return Asked(shard_set=native.owner_of(state, target), verb=verb, name=target.name)
+
+
+def _answer(state: State, event: Outcome) -> None:
+    asked = state.asked.pop(event.decision, None)
+    if asked is None:
+        return
+    for what in [what for what, decision in state.in_flight.items() if decision == event.decision]:
+        del state.in_flight[what]
+    if asked.fleet:
+        compat.answered(state, asked, event)
+    elif asked.shard_set:
+        native.answered(state, asked, event)
+
+
+DECIDER = ShardManager()

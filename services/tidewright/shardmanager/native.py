@@ -1,0 +1,426 @@
+"""Native mode's part of the decider: ShardSets.
+
+`fold` keeps state; `decisions` is what the sets that the last event touched ask for now. One round
+of a set: membership, then the hand-over plan, then sizes and pods, then what is published of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from fractions import Fraction
+
+from tidewright.events.base import Because, Decision, Event, ObjectRef, Outcome
+from tidewright.events.decisions import PatchObject, SetStatus, SetTimer
+from tidewright.events.facts import PodGone, PodObserved
+from tidewright.events.outcomes import Applied
+from tidewright.events.provisioning import PodTemplateGone, PodTemplateObserved
+from tidewright.events.shards import (
+    AssignmentEntry,
+    ChangeAssignment,
+    ChangeRollout,
+    EntryKind,
+    ReportShards,
+    ShardMemberGone,
+    ShardMemberObserved,
+    ShardSetGone,
+    ShardSetObserved,
+    SizeShards,
+)
+from tidewright.events.timers import TimerFired
+from tidewright.sharding.document import Document, MemberState, SlotState, apply
+from tidewright.sharding.keyspace import runs
+from tidewright.sharding.lease import LeaseState
+from tidewright.shardmanager import setpods
+from tidewright.shardmanager.autosize import SHRINK_PERIOD_S, Demand, exact, known_loads, recommend
+from tidewright.shardmanager.balance import rebalance
+from tidewright.shardmanager.handover import Plan, plan
+from tidewright.shardmanager.sets import (
+    MemberSeen,
+    ShardSetState,
+    doubly_claimed,
+    fold_entry,
+    member_gone,
+    observe_member,
+    observe_set,
+    target_of,
+    weights_of,
+)
+from tidewright.shardmanager.setstatus import conditions_of, digest, status_of
+from tidewright.shardmanager.shardset import API_VERSION, KIND, MEMBER_KIND
+from tidewright.shardmanager.state import Asked, State
+
+TIMER = "set/"
+
+
+def fold(state: State, event: Event) -> None:
+    """Take in one event."""
+    match event:
+        case ShardSetObserved():
+            observe_set(_set(state, event.namespace, event.name), event)
+            _touch(state, f"{event.namespace}/{event.name}")
+        case ShardSetGone():
+            # The workers go on; their records go with the set's object.
+            state.sets.pop(f"{event.namespace}/{event.name}", None)
+        case ShardMemberObserved():
+            name = str(event.spec.get("shardSet") or "")
+            if name and observe_member(_set(state, event.namespace, name), event, state.now):
+                _touch(state, f"{event.namespace}/{name}")
+        case ShardMemberGone():
+            for key, shard_set in state.sets.items():
+                if shard_set.namespace == event.namespace:
+                    member_gone(shard_set, event)
+                    _touch(state, key)
+        case PodObserved() | PodGone():
+            setpods.fold_pod(state, event)
+        case PodTemplateObserved() | PodTemplateGone():
+            for key, shard_set in state.sets.items():
+                if shard_set.namespace == event.namespace and shard_set.spec.template == event.name:
+                    _touch(state, key)
+        case TimerFired(key=key) if key.startswith(TIMER):
+            if (timed := state.sets.get(key.removeprefix(TIMER))) is not None:
+                timed.timer_due = None
+                _touch(state, timed.key)
+        case SetTimer(key=key, due=due) if key.startswith(TIMER):
+            if (timed := state.sets.get(key.removeprefix(TIMER))) is not None:
+                timed.timer_due = due
+        case ChangeAssignment() | SizeShards() | ChangeRollout() | SetStatus() | ReportShards():
+            _fold_decision(state, event)
+
+
+def answered(state: State, asked: Asked, outcome: Outcome) -> None:
+    """How an effect came out."""
+    shard_set = state.sets.get(asked.shard_set)
+    if shard_set is None:
+        return
+    if asked.verb == "take":
+        for member, seen in shard_set.members.items():
+            if seen.record == asked.name:
+                shard_set.taking = [m for m in shard_set.taking if m != member]
+                # A refusal means that it renewed after all; the fact about it follows.
+                seen.lost = seen.lost or isinstance(outcome, Applied)
+    else:
+        setpods.answered(state, shard_set, asked, outcome)
+    _touch(state, shard_set.key)
+
+
+def owner_of(state: State, target: ObjectRef) -> str:
+    """Key of the set that an effect belongs to, empty for none."""
+    for key, shard_set in state.sets.items():
+        if shard_set.namespace != target.namespace:
+            continue
+        if target.kind == MEMBER_KIND and any(m.record == target.name for m in shard_set.members.values()):
+            return key
+        if target.kind == "Pod" and setpods.index_of(shard_set, target.name) is not None:
+            return key
+    return ""
+
+
+def decisions(state: State) -> list[Decision]:
+    """What the touched sets ask for now."""
+    found: list[Decision] = []
+    for key in state.touched:
+        shard_set = state.sets.get(key)
+        if shard_set is not None and shard_set.present:
+            found.extend(_round(state, shard_set))
+    return found
+
+
+def _round(state: State, shard_set: ShardSetState) -> Iterator[Decision]:
+    now, ref = state.now, set_ref(shard_set)
+    if not shard_set.active:
+        yield from _publish(state, shard_set, shard_set.document, [])
+        return
+    entries = _membership(state, shard_set)
+    document = shard_set.document
+    target = shard_set.target
+    if entries:
+        document = document.copy()
+        for entry in entries:
+            apply(document, entry)
+        if (made := target_of(shard_set, document)) is not None:
+            target = made[0]
+    if not shard_set.spec.dynamic:
+        target = setpods.owners_by_pods(state, shard_set, document)
+    planned = plan(document, target, shard_set.reports(now), shard_set.spec.times, now)
+    entries = [*entries, *planned.entries]
+    if not planned.entries and shard_set.spec.dynamic:
+        entries += _load_moves(shard_set, document, now)
+    yield from (ChangeAssignment(at=now, target=ref, entry=entry, because=_why(entry)) for entry in entries)
+    yield from _take(state, shard_set, planned)
+    if (sized := _size(shard_set, now)) is not None:
+        yield sized
+    pods = setpods.next_pods(state, shard_set, document)
+    yield from pods.decisions
+    rest = [entry for entry in entries if entry.revision >= document.revision]
+    if rest and document is shard_set.document:
+        document = document.copy()
+    for entry in rest:
+        apply(document, entry)
+    yield from _publish(state, shard_set, document, planned.overdue)
+    yield from _timer(shard_set, planned, pods.wake_at, now)
+
+
+def _membership(state: State, shard_set: ShardSetState) -> list[AssignmentEntry]:
+    """The keyspace's creation and doubling, joins and departures."""
+    spec, document, now = shard_set.spec, shard_set.document, state.now
+    entries: list[AssignmentEntry] = []
+
+    def add(kind: EntryKind, member: str = "", **more: int | str) -> None:
+        made = AssignmentEntry(kind=kind, revision=document.revision + len(entries), at=now, member=member)
+        entries.append(_with(made, more))
+
+    if not document.slots:
+        add("create", keyspace=spec.slots)
+    elif spec.slots == 2 * len(document.slots) and not document.moving:
+        add("double", cause="spec")
+    if spec.frozen != document.frozen:
+        add("freeze" if spec.frozen else "unfreeze", cause="spec")
+    for member, seen in sorted(shard_set.members.items()):
+        if seen.lease(spec, now) is not LeaseState.READY:
+            continue
+        record = document.members.get(member)
+        if record is None:
+            weight = spec.weights.get(seen.name, seen.weight)
+            add("join", member, weight=weight, version=seen.version, cause="join")
+        elif record.state is MemberState.READY and _leaves(shard_set, seen):
+            add("depart", member, cause="drain")
+        elif record.state is MemberState.DRAINING and not _leaves(shard_set, seen):
+            add("recover", member, cause="stays")
+    return entries
+
+
+def _leaves(shard_set: ShardSetState, seen: MemberSeen) -> bool:
+    return seen.leaving or seen.name in shard_set.spec.leaving or seen.name == shard_set.rollout.leaving
+
+
+def _with(entry: AssignmentEntry, more: dict[str, int | str]) -> AssignmentEntry:
+    fields = {name: getattr(entry, name) for name in entry.__struct_fields__}
+    return AssignmentEntry(**{**fields, **more})
+
+
+def _load_moves(shard_set: ShardSetState, document: Document, now: float) -> list[AssignmentEntry]:
+    """Moves for load, when nothing else moves and the interval is over."""
+    spec = shard_set.spec
+    busy = [m.load for m in shard_set.members.values() if m.load and not m.lost]
+    if (
+        not busy
+        or document.moving
+        or document.frozen
+        or now < shard_set.rebalanced_at + spec.rebalance_interval_s
+    ):
+        return []
+    owners = [record.owner for record in document.slots]
+    weights = weights_of(shard_set, document)
+    if any(owner not in weights for owner in owners):
+        return []
+    cost = [0] * len(owners)
+    for load in busy:
+        for slot, amount in load.items():
+            if slot < len(cost):
+                cost[slot] = max(cost[slot], amount)
+    pinned = set(spec.pins)
+    cooling = [s for s, until in shard_set.cooling.items() if until > now]
+    made = rebalance(
+        owners,
+        cost,
+        weights,
+        theta=spec.theta,
+        max_moves=spec.max_moves,
+        cooling=[*cooling, *pinned],
+    )
+    groups: dict[str, list[int]] = {}
+    for move in made.moves:
+        groups.setdefault(made.table[move.slot], []).append(move.slot)
+    return [
+        AssignmentEntry(
+            kind="offer",
+            revision=document.revision + n,
+            at=now,
+            slots=runs(slots),
+            member=member,
+            cause="load",
+        )
+        for n, (member, slots) in enumerate(sorted(groups.items()))
+    ]
+
+
+def _take(state: State, shard_set: ShardSetState, planned: Plan) -> Iterator[Decision]:
+    """Take leases by compare-and-swap: only against the renewal that was last observed."""
+    for member, reason in planned.take:
+        seen = shard_set.members.get(member)
+        if seen is None or not seen.record or seen.gone or seen.lost or member in shard_set.taking:
+            continue
+        if f"take {shard_set.namespace}/{seen.record}" in state.in_flight:
+            continue
+        yield PatchObject(
+            at=state.now,
+            target=ObjectRef(
+                api_version=API_VERSION, kind=MEMBER_KIND, namespace=shard_set.namespace, name=seen.record
+            ),
+            patch={"spec": {"taken": True}},
+            expect={"/status/renewals": seen.renewals, "/spec/taken": None},
+            because=(
+                Because(
+                    rule=reason,
+                    values={
+                        "member": member,
+                        "renewals": seen.renewals,
+                        "observed_at_s": seen.changed_at,
+                        "duration_s": shard_set.spec.lease.duration_s,
+                        "skew_margin_s": shard_set.spec.lease.skew_margin_s,
+                    },
+                ),
+            ),
+        )
+
+
+def _size(shard_set: ShardSetState, now: float) -> SizeShards | None:
+    """Follow the load, if the spec says so."""
+    spec = shard_set.spec
+    if spec.autosize is None:
+        return None
+    reporting = [m for m in shard_set.members.values() if not m.lost and not m.gone]
+    known = [sum(m.load.values()) for m in reporting if m.load]
+    if not known:
+        return None
+    demand = Demand(
+        loads=known_loads(known),
+        missing=max(0, shard_set.size - len(known)),
+        capacity=exact(spec.autosize.capacity),
+        utilisation=exact(spec.autosize.target),
+    )
+    recommended = recommend(max(1, shard_set.size), demand, spec.autosize.limits)
+    follower = deepcopy(shard_set.follower)
+    follower.observe(now, recommended)
+    busy = bool(shard_set.document.moving) or not setpods.settled(shard_set) or spec.frozen
+    wanted = follower.follow(now, shard_set.size, recommended, frozen=busy)
+    if wanted == shard_set.size and recommended == _last_recommended(shard_set):
+        return None
+    total = sum(demand.loads, Fraction(0))
+    return SizeShards(
+        at=now,
+        target=set_ref(shard_set),
+        shards=wanted,
+        from_shards=shard_set.size,
+        recommended=recommended,
+        because=(
+            Because(
+                rule="Demand",
+                values={
+                    "load": float(total),
+                    "missing": demand.missing,
+                    "capacity": spec.autosize.capacity,
+                    "target": spec.autosize.target,
+                },
+            ),
+        ),
+    )
+
+
+def _last_recommended(shard_set: ShardSetState) -> int:
+    samples = shard_set.follower.samples
+    return samples[-1].desired if samples else -1
+
+
+def _publish(
+    state: State, shard_set: ShardSetState, document: Document, overdue: Sequence[int]
+) -> Iterator[Decision]:
+    """The status, when it differs from the one that was last written, and reports for the log."""
+    found = {
+        "InvalidSpec": "; ".join(map(str, shard_set.problems)),
+        "DrainOverdue": f"slots {runs(overdue)} are not released" if overdue else "",
+    }
+    if shard_set.active:
+        free = [s for s, r in enumerate(document.slots) if r.state is SlotState.FREE]
+        twice = doubly_claimed(shard_set, state.now)
+        found["UnownedSlots"] = f"slots {runs(free)} have no owner" if free else ""
+        found["DoublyClaimedSlots"] = f"slots {runs(twice)} are claimed twice" if twice else ""
+        found.update(setpods.troubles(state, shard_set))
+    for reason, message in found.items():
+        if message != shard_set.reported.get(reason, ""):
+            yield ReportShards(at=state.now, target=set_ref(shard_set), reason=reason, message=message)
+    conditions = conditions_of(shard_set, found, state.now)
+    status = status_of(shard_set, document, conditions)
+    if digest(status) != shard_set.published:
+        yield SetStatus(
+            at=state.now,
+            target=set_ref(shard_set),
+            status=status,
+            observed_generation=shard_set.generation,
+        )
+
+
+def _timer(
+    shard_set: ShardSetState, planned: Plan, pods_wake_at: float | None, now: float
+) -> Iterator[SetTimer]:
+    """Wake up when a lease may be taken, a hand-over is overdue, or the loads are to be looked at."""
+    spec = shard_set.spec
+    dues = [
+        spec.lease.expires_at(seen.changed_at)
+        for seen in shard_set.members.values()
+        if seen.record and not seen.lost and spec.lease.expires_at(seen.changed_at) > now
+    ]
+    dues += [due for due in (planned.wake_at, pods_wake_at) if due is not None]
+    if any(seen.load for seen in shard_set.members.values()):
+        dues.append(now + spec.rebalance_interval_s)
+        if spec.autosize is not None:
+            dues.append(now + SHRINK_PERIOD_S)
+    due = min(dues, default=None)
+    if due is not None and (shard_set.timer_due is None or due < shard_set.timer_due):
+        yield SetTimer(at=now, key=TIMER + shard_set.key, due=max(due, now))
+
+
+def _fold_decision(
+    state: State, event: ChangeAssignment | SizeShards | ChangeRollout | SetStatus | ReportShards
+) -> None:
+    if event.target.kind != KIND:
+        return
+    shard_set = state.sets.get(f"{event.target.namespace}/{event.target.name}")
+    if shard_set is None:
+        return
+    match event:
+        case ChangeAssignment(entry=entry):
+            fold_entry(shard_set, entry)
+            if entry.cause == "load":
+                shard_set.rebalanced_at = entry.at
+        case SizeShards():
+            shard_set.follower.observe(event.at, event.recommended)
+            shard_set.follower.changed(event.at, event.from_shards, event.shards)
+            shard_set.size = event.shards
+        case ChangeRollout():
+            setpods.fold_rollout(state, shard_set, event)
+        case SetStatus(status=status):
+            shard_set.published = digest(status)
+            shard_set.conditions = {c["type"]: c for c in status.get("conditions", ())}
+        case ReportShards(reason=reason, message=message):
+            shard_set.reported[reason] = message
+
+
+def _why(entry: AssignmentEntry) -> tuple[Because, ...]:
+    if not entry.cause:
+        return ()
+    values: dict[str, str | int | float | bool | None] = {"member": entry.member, "slots": entry.slots}
+    return (Because(rule=entry.cause[:1].upper() + entry.cause[1:], values=values),)
+
+
+def _set(state: State, namespace: str, name: str) -> ShardSetState:
+    key = f"{namespace}/{name}"
+    if key not in state.sets:
+        state.sets[key] = ShardSetState(namespace=namespace, name=name)
+    return state.sets[key]
+
+
+def _touch(state: State, key: str) -> None:
+    if key not in state.touched:
+        state.touched.append(key)
+
+
+def set_ref(shard_set: ShardSetState) -> ObjectRef:
+    return ObjectRef(
+        api_version=API_VERSION,
+        kind=KIND,
+        namespace=shard_set.namespace,
+        name=shard_set.name,
+        uid=shard_set.uid,
+    )

@@ -1,0 +1,347 @@
+"""A ShardSet as a fold: its spec, its assignment document, its members as they report themselves.
+
+A ShardMember is written by its worker and holds its lease:
+
+    spec:    shardSet, member, incarnation, weight, version; taken (written by the manager alone)
+    status:  renewals, released, leaving, prepared and acting (runs of slots),
+             stopped: [{slot, epoch, checkpoint}], load: {slot: busy units}
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tidewright.events.base import JsonObject
+from tidewright.events.shards import (
+    AssignmentEntry,
+    ShardMemberGone,
+    ShardMemberObserved,
+    ShardSetObserved,
+)
+from tidewright.sharding.document import Document, MemberState, Refused, SlotState, apply, member_id
+from tidewright.sharding.keyspace import parse_runs, shard_ranges
+from tidewright.sharding.lease import LeaseState
+from tidewright.sharding.member import Acknowledgement
+from tidewright.shardmanager.assign import assign
+from tidewright.shardmanager.autosize import Follower
+from tidewright.shardmanager.fleet import Template
+from tidewright.shardmanager.handover import Report
+from tidewright.shardmanager.shardset import Problem, SetSpec, Strategy, read_spec
+
+
+class MemberSeen(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A member as it reports itself.
+
+    Attributes:
+        record: name of its ShardMember; empty for a worker whose pod is its membership.
+        renewals: counts its renewals; the manager takes a lease only against the number it saw.
+        changed_at: log time at which a renewal was last observed, seconds.
+        lost: its lease was taken, or its pod is proven gone.
+        gone: its record was deleted; it may act until its lease runs out.
+        load: busy units by slot, of the last report.
+    """
+
+    name: str
+    incarnation: str
+    record: str = ""
+    weight: int = 1
+    version: str = ""
+    renewals: int = 0
+    changed_at: float = 0.0
+    released: bool = False
+    leaving: bool = False
+    lost: bool = False
+    gone: bool = False
+    prepared: list[int] = []
+    acting: list[int] = []
+    stopped: list[Acknowledgement] = []
+    load: dict[int, int] = {}
+
+    @property
+    def id(self) -> str:
+        return member_id(self.name, self.incarnation)
+
+    def lease(self, spec: SetSpec, now: float) -> LeaseState:
+        """How its lease stands."""
+        if self.lost:
+            return LeaseState.TAKEN
+        if self.released:
+            return LeaseState.RELEASED
+        if not self.record:
+            return LeaseState.READY
+        state = spec.lease.state(observed_change_at=self.changed_at, now=now)
+        # A record that is gone cannot be renewed any more: its end needs no compare-and-swap.
+        return LeaseState.TAKEN if self.gone and state is LeaseState.EXPIRED else state
+
+
+class RolloutState(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A rolling update of the pods of a set.
+
+    Attributes:
+        template: that is being rolled out; None: nothing has been yet.
+        good: the last one that was complete.
+        paused: by the progress deadline; a pause in the spec is not kept here.
+        rejected: version of a template that was rolled back.
+        progress_at: log time of the last progress, seconds.
+        leaving: name of the pod that drains before it is replaced.
+    """
+
+    template: Template | None = None
+    good: Template | None = None
+    complete: bool = False
+    paused: bool = False
+    rejected: str = ""
+    progress_at: float = 0.0
+    leaving: str = ""
+
+
+class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One shard set.
+
+    Attributes:
+        present: its object exists.
+        target: member that ought to own each slot; follows membership, weights, pins and load.
+        basis: what the target was made for, as text.
+        index_table: with injected workers, shard index of each slot.
+        ready_at: log time since which a pod is ready, by `name#uid`.
+        cooling: log time until which a slot stays where it is.
+        timer_due: of the timer that is set.
+        published: digest of the status that was last written.
+    """
+
+    namespace: str
+    name: str
+    uid: str = ""
+    present: bool = False
+    generation: int = 0
+    spec: SetSpec = SetSpec()
+    problems: list[Problem] = []
+    document: Document = msgspec.field(default_factory=Document)
+    members: dict[str, MemberSeen] = {}
+    taking: list[str] = []
+    target: list[str | None] = []
+    basis: str = ""
+    size: int = 0
+    size_of_generation: int = -1
+    follower: Follower = msgspec.field(default_factory=Follower)
+    rollout: RolloutState = msgspec.field(default_factory=RolloutState)
+    index_table: list[int] = []
+    ready_at: dict[str, float] = {}
+    cooling: dict[int, float] = {}
+    rebalanced_at: float = 0.0
+    timer_due: float | None = None
+    published: str = ""
+    conditions: dict[str, JsonObject] = {}
+    reported: dict[str, str] = {}
+
+    @property
+    def key(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def active(self) -> bool:
+        return self.present and not self.problems
+
+    def reports(self, now: float) -> dict[str, Report]:
+        """What the planner needs to know of the members."""
+        return {
+            member: Report(
+                lease=seen.lease(self.spec, now),
+                prepared=frozenset(seen.prepared),
+                acknowledged=tuple(seen.stopped),
+            )
+            for member, seen in self.members.items()
+        }
+
+
+def observe_set(shard_set: ShardSetState, event: ShardSetObserved) -> None:
+    """Take over a spec. One that is wrong is not acted upon, and what runs stays as it was."""
+    shard_set.present, shard_set.uid, shard_set.generation = True, event.uid, event.generation
+    spec, problems = read_spec(event.spec)
+    before = shard_set.spec
+    slots = len(shard_set.document.slots)
+    if slots and spec.slots not in (slots, 2 * slots) and not problems:
+        problems = [
+            Problem(
+                "spec.keyspace.slots", f"is {spec.slots}: the keyspace has {slots} and can only be doubled"
+            )
+        ]
+    if slots and spec.hash != before.hash and not problems:
+        problems = [Problem("spec.keyspace.hash", f"is {spec.hash}: it cannot change from {before.hash}")]
+    shard_set.problems = problems
+    if not problems:
+        shard_set.spec = spec
+        if shard_set.size_of_generation < 0 or before.replicas != spec.replicas or spec.autosize is None:
+            shard_set.size = spec.replicas
+        if spec.autosize is not None:
+            shard_set.size = spec.autosize.limits.clamp(shard_set.size)
+        shard_set.size_of_generation = event.generation
+        retarget(shard_set)
+
+
+def observe_member(shard_set: ShardSetState, event: ShardMemberObserved, now: float) -> bool:
+    """Take over a member's report. True when something follows from it."""
+    spec, status = event.spec, event.status
+    name, incarnation = str(spec.get("member") or ""), str(spec.get("incarnation") or "")
+    if not name or not incarnation or "#" in incarnation:
+        return False
+    seen = MemberSeen(
+        name=name,
+        incarnation=incarnation,
+        record=event.name,
+        weight=max(1, _integer(spec.get("weight"), 1)),
+        version=str(spec.get("version") or ""),
+        renewals=_integer(status.get("renewals"), 0),
+        changed_at=now,
+        released=status.get("released") is True,
+        leaving=status.get("leaving") is True,
+        lost=spec.get("taken") is True,
+        prepared=_runs(status.get("prepared")),
+        acting=_runs(status.get("acting")),
+        stopped=_acknowledgements(status.get("stopped")),
+        load=_load(status.get("load")),
+    )
+    before = shard_set.members.get(seen.id)
+    if before is None and (seen.lost or seen.released):
+        return False  # over before it was known
+    if before is not None:
+        seen.lost = seen.lost or before.lost
+        if before.renewals == seen.renewals:
+            seen.changed_at = before.changed_at
+    shard_set.members[seen.id] = seen
+    record = shard_set.document.members.get(seen.id)
+    if before is None or record is None or record.state is MemberState.EXPIRED:
+        return True
+    return _answers(before) != _answers(seen)
+
+
+def member_gone(shard_set: ShardSetState, event: ShardMemberGone) -> None:
+    """A member's record was deleted. One that the document does not know is forgotten."""
+    for member, seen in list(shard_set.members.items()):
+        if seen.record == event.name:
+            seen.gone = True
+            if member not in shard_set.document.members:
+                del shard_set.members[member]
+
+
+def fold_entry(shard_set: ShardSetState, entry: AssignmentEntry) -> None:
+    """Fold one entry of the ledger. One that a rule refuses changes nothing (R4)."""
+    document = shard_set.document
+    try:
+        apply(document, entry)
+    except Refused:
+        return
+    match entry.kind:
+        case "create":
+            shard_set.target = [None] * entry.keyspace
+        case "double":
+            shard_set.target = [*shard_set.target, *shard_set.target]
+        case "leave":
+            shard_set.taking = [m for m in shard_set.taking if m != entry.member]
+            seen = shard_set.members.get(entry.member)
+            if seen is not None and (seen.gone or not seen.record):
+                del shard_set.members[entry.member]
+        case "offer" if entry.cause == "load":
+            for slot in parse_runs(entry.slots):
+                shard_set.target[slot] = entry.member
+                shard_set.cooling[slot] = entry.at + shard_set.spec.cooldown_s
+    if entry.kind in ("create", "join", "leave", "take", "expire", "recover", "depart", "double"):
+        retarget(shard_set)
+
+
+def retarget(shard_set: ShardSetState) -> None:
+    """Work out anew who ought to own what, when what that depends on has changed."""
+    made = target_of(shard_set, shard_set.document)
+    if made is not None:
+        shard_set.target, shard_set.basis = made
+
+
+def target_of(shard_set: ShardSetState, document: Document) -> tuple[list[str | None], str] | None:
+    """The target for a document and its basis; None when the one there is still holds."""
+    spec, slots = shard_set.spec, len(document.slots)
+    if not slots or not spec.dynamic:
+        return None
+    weights = weights_of(shard_set, document)
+    ids = {document.members[m].name: m for m in weights}
+    pins = {slot: ids[name] for slot, name in spec.pins.items() if name in ids}
+    basis = f"{slots} {spec.strategy} {sorted(weights.items())} {sorted(pins.items())}"
+    if basis == shard_set.basis and len(shard_set.target) == slots:
+        return None
+    if spec.strategy is Strategy.RANGES:
+        return _ranges(slots, sorted(weights)), basis
+    previous = [r.incoming or r.owner or None for r in document.slots]
+    return list(assign(slots, previous, weights, pins).table), basis
+
+
+def weights_of(shard_set: ShardSetState, document: Document) -> dict[str, int]:
+    """The members that may own slots, with their weights."""
+    spec = shard_set.spec
+    found: dict[str, int] = {}
+    for member, record in document.members.items():
+        # An expired lease may still be renewed: its slots are not planned away before it is taken.
+        if record.state in (MemberState.READY, MemberState.EXPIRED):
+            found[member] = spec.weights.get(record.name, record.weight)
+    return found
+
+
+def doubly_claimed(shard_set: ShardSetState, now: float) -> list[int]:
+    """Slots on which two members report to act, both under a lease that holds."""
+    claims: dict[int, int] = {}
+    for seen in shard_set.members.values():
+        if seen.lease(shard_set.spec, now) is LeaseState.READY:
+            for slot in seen.acting:
+                claims[slot] = claims.get(slot, 0) + 1
+    return sorted(slot for slot, count in claims.items() if count > 1)
+
+
+def orphans(shard_set: ShardSetState) -> list[int]:
+    """Slots that nobody may act on, those aside that are just being handed over."""
+    return [
+        slot
+        for slot, record in enumerate(shard_set.document.slots)
+        if record.state is SlotState.FREE and not record.incoming
+    ]
+
+
+def _answers(seen: MemberSeen) -> tuple[Any, ...]:
+    """What of a report the planner answers to."""
+    return (seen.released, seen.leaving, seen.lost, seen.prepared, seen.stopped, seen.acting, seen.weight)
+
+
+def _ranges(slots: int, members: Sequence[str]) -> list[str | None]:
+    if not members:
+        return [None] * slots
+    parts = zip(members, shard_ranges(slots, len(members)), strict=True)
+    return [member for member, part in parts for _slot in part]
+
+
+def _integer(value: Any, default: int) -> int:
+    return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def _runs(value: Any) -> list[int]:
+    try:
+        return parse_runs(value) if isinstance(value, str) else []
+    except ValueError:
+        return []  # a worker that reports nonsense is treated as silent about it
+
+
+def _acknowledgements(value: Any) -> list[Acknowledgement]:
+    found = []
+    for item in value if isinstance(value, list) else ():
+        if (
+            isinstance(item, Mapping)
+            and isinstance(item.get("slot"), int)
+            and isinstance(item.get("epoch"), int)
+        ):
+            found.append(Acknowledgement(item["slot"], item["epoch"], str(item.get("checkpoint") or "")))
+    return found
+
+
+def _load(value: Any) -> dict[int, int]:
+    if not isinstance(value, Mapping):
+        return {}
+    return {int(slot): max(0, _integer(busy, 0)) for slot, busy in value.items() if str(slot).isdecimal()}

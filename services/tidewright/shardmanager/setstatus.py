@@ -1,0 +1,76 @@
+"""The status of a ShardSet: the assignment as workers read it, and the conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from hashlib import blake2b
+
+import msgspec
+
+from tidewright.events.base import JsonObject
+from tidewright.sharding.document import Document, MemberState
+from tidewright.sharding.wire import assignment_of
+from tidewright.shardmanager.sets import ShardSetState
+
+_encoder = msgspec.json.Encoder(order="deterministic")
+
+# Condition type to the findings that make it true.
+_CONDITIONS = {
+    "Ready": (),
+    "InvalidSpec": ("InvalidSpec",),
+    "Orphaned": ("UnownedSlots",),
+    "DoublyClaimed": ("DoublyClaimedSlots",),
+    "Stuck": ("DrainOverdue", "ShardStuck", "TemplateUnusable", "TemplateMissing", "ForeignPod"),
+    "RolloutPaused": ("RolloutPaused",),
+}
+
+
+def digest(status: JsonObject) -> str:
+    """A digest of a status, so that an equal one is not written again."""
+    return blake2b(_encoder.encode(status), digest_size=12).hexdigest()
+
+
+def conditions_of(shard_set: ShardSetState, found: Mapping[str, str], now: float) -> list[JsonObject]:
+    """The conditions for what was found (reason to message, empty when all is well)."""
+    trouble = {reason: message for reason, message in found.items() if message}
+    conditions: list[JsonObject] = []
+    for kind, reasons in _CONDITIONS.items():
+        if kind == "Ready":
+            status, reason = ("False", min(trouble)) if trouble else ("True", "AllSlotsOwned")
+            message = trouble.get(reason, "every slot has an owner")
+        else:
+            hits = [r for r in reasons if r in trouble]
+            status, reason = ("True", hits[0]) if hits else ("False", "AsExpected")
+            message = "; ".join(trouble[r] for r in hits)
+        before = shard_set.conditions.get(kind, {})
+        since = before.get("lastTransitionTime") if before.get("status") == status else None
+        conditions.append(
+            {
+                "type": kind,
+                "status": status,
+                "reason": reason,
+                "message": message,
+                "observedGeneration": shard_set.generation,
+                "lastTransitionTime": since or _stamp(now),
+            }
+        )
+    return conditions
+
+
+def status_of(shard_set: ShardSetState, document: Document, conditions: list[JsonObject]) -> JsonObject:
+    """The whole status."""
+    ready = sum(m.state is MemberState.READY for m in document.members.values())
+    return {
+        "observedGeneration": shard_set.generation,
+        "shards": shard_set.size,
+        "readyMembers": ready,
+        "unownedSlots": len(document.unowned()),
+        "movingSlots": len(document.moving),
+        "assignment": assignment_of(document),
+        "conditions": conditions,
+    }
+
+
+def _stamp(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,400 @@
+"""A ShardSet's spec (section 3.1): read, with defaults, and with everything that is wrong with it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from fractions import Fraction
+from typing import Any
+
+import msgspec
+
+from tidewright.events.base import JsonObject
+from tidewright.sharding.keyspace import HASHES, HashName, useful_counts, valid_slots
+from tidewright.sharding.lease import LeaseTimes
+from tidewright.shardmanager.autosize import Limits, exact
+from tidewright.shardmanager.durations import parse_duration
+from tidewright.shardmanager.handover import HandoverTimes
+from tidewright.shardmanager.inject import MAX_SELECTOR_SLOTS, ORDINAL_DRIVEN, SELECTOR_DRIVEN, Injector
+
+GROUP = "shards.tidewright.dev"
+API_VERSION = f"{GROUP}/v1alpha1"
+KIND = "ShardSet"
+MEMBER_KIND = "ShardMember"
+SET_LABEL = f"{GROUP}/set"
+INDEX_LABEL = f"{GROUP}/index"
+SLOTS_ANNOTATION = f"{GROUP}/slots"
+GENERATION_ANNOTATION = f"{GROUP}/generation"
+DEFAULT_SLOT_LABEL = f"{GROUP}/slot"
+
+
+class Driver(StrEnum):
+    """Who starts the workers."""
+
+    PODS = "pods"
+    STATEFULSET = "statefulset"
+    EXTERNAL = "external"
+
+
+class Strategy(StrEnum):
+    """How slots are given to members."""
+
+    STICKY = "sticky"
+    RANGES = "ranges"
+    MAPPING = "mapping"
+
+
+class Mode(StrEnum):
+    """How a slot changes its owner."""
+
+    DRAIN = "drain"
+    GATE = "gate"
+    RESTART = "restart"
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One thing that is wrong with a spec: the field's path, and the value found and what would be valid."""
+
+    path: str
+    message: str
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.message}"
+
+
+class AutosizeSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Bounds and target of auto-sizing; `capacity` in busy seconds per 100 seconds of a shard by default."""
+
+    limits: Limits
+    capacity: float = 100.0
+    target: float = 0.7
+
+
+class SetSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A ShardSet's spec as the manager works with it. Times in seconds."""
+
+    slots: int = 1024
+    hash: HashName = "blake2b64"
+    slot_label: str = DEFAULT_SLOT_LABEL
+    source: str = "customResource"
+    driver: Driver = Driver.EXTERNAL
+    template: str = ""
+    container: str = ""
+    injector: Injector = Injector.DYNAMIC
+    flag: str = ""
+    names: tuple[str, ...] = ()
+    replicas: int = 1
+    weights: dict[str, int] = {}
+    strategy: Strategy = Strategy.STICKY
+    pins: dict[int, str] = {}
+    leaving: frozenset[str] = frozenset()
+    frozen: bool = False
+    mode: Mode = Mode.DRAIN
+    times: HandoverTimes = HandoverTimes()
+    lease: LeaseTimes = LeaseTimes()
+    rebalance_interval_s: float = 30.0
+    theta_percent: float = 15.0
+    max_moves: int = 8
+    cooldown_s: float = 600.0
+    max_unavailable: int = 1
+    min_ready_s: float = 10.0
+    progress_deadline_s: float = 600.0
+    canary: int = 0
+    approved: bool = False
+    paused: bool = False
+    undo: bool = False
+    rollback_auto: bool = False
+    autosize: AutosizeSpec | None = None
+
+    @property
+    def theta(self) -> Fraction:
+        return exact(self.theta_percent) / 100
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether the workers follow the assignment themselves."""
+        return self.injector is Injector.DYNAMIC
+
+
+def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
+    """A stored spec; with problems nothing of it is acted upon."""
+    reader = _Reader()
+    keyspace = reader.section(spec, "keyspace", ("slots", "hash", "slotLabel"))
+    source = reader.section(spec, "source", ("customResource", "eventStream", "labels"))
+    workers = reader.section(
+        spec,
+        "workers",
+        ("driver", "template", "injector", "flag", "names", "replicas", "weights", "drain"),
+    )
+    template = reader.section(workers, "template", ("name", "container"), "workers.")
+    assignment = reader.section(spec, "assignment", ("strategy", "pins", "perShard", "frozen"))
+    handover = reader.section(
+        spec,
+        "handover",
+        ("mode", "prepareTimeout", "drainTimeout", "drainHardTimeout", "maxConcurrentSlots"),
+    )
+    lease = reader.section(
+        spec, "membership", ("leaseDuration", "renewInterval", "safetyMargin", "skewMargin")
+    )
+    rebalance = reader.section(spec, "rebalance", ("interval", "theta", "maxMoves", "cooldown"))
+    rollout = reader.section(
+        spec,
+        "rollout",
+        (
+            "maxUnavailable",
+            "minReady",
+            "progressDeadline",
+            "canary",
+            "approved",
+            "paused",
+            "undo",
+            "rollback",
+        ),
+    )
+    default = SetSpec()
+    slots = reader.integer(keyspace, "keyspace.slots", default.slots)
+    replicas = reader.integer(workers, "workers.replicas", default.replicas, least=0)
+    everything = rollout.get("maxUnavailable") == "all"
+    result = SetSpec(
+        slots=slots,
+        hash=reader.choice(keyspace, "keyspace.hash", default.hash, HASHES),
+        slot_label=reader.text(keyspace, "keyspace.slotLabel", DEFAULT_SLOT_LABEL),
+        source=next(iter(source), default.source),
+        driver=Driver(reader.choice(workers, "workers.driver", Driver.EXTERNAL, tuple(Driver))),
+        template=reader.text(template, "workers.template.name", ""),
+        container=reader.text(template, "workers.template.container", ""),
+        injector=Injector(reader.choice(workers, "workers.injector", Injector.DYNAMIC, tuple(Injector))),
+        flag=reader.text(workers, "workers.flag", ""),
+        names=tuple(reader.texts(workers, "workers.names")),
+        replicas=replicas,
+        weights=reader.weights(workers, "workers.weights"),
+        strategy=Strategy(reader.choice(assignment, "assignment.strategy", Strategy.STICKY, tuple(Strategy))),
+        pins=reader.pins(assignment, "assignment.pins", slots),
+        leaving=frozenset(reader.texts(workers, "workers.drain")),
+        frozen=reader.boolean(assignment, "assignment.frozen"),
+        mode=Mode(reader.choice(handover, "handover.mode", Mode.DRAIN, tuple(Mode))),
+        times=HandoverTimes(
+            prepare_timeout_s=reader.seconds(handover, "handover.prepareTimeout", 60.0),
+            drain_timeout_s=reader.seconds(handover, "handover.drainTimeout", 20.0),
+            drain_hard_timeout_s=reader.seconds(handover, "handover.drainHardTimeout", 60.0),
+            max_concurrent=reader.integer(handover, "handover.maxConcurrentSlots", 64),
+        ),
+        lease=LeaseTimes(
+            duration_s=reader.seconds(lease, "membership.leaseDuration", 15.0),
+            renew_interval_s=reader.seconds(lease, "membership.renewInterval", 5.0),
+            safety_margin_s=reader.seconds(lease, "membership.safetyMargin", 3.0),
+            skew_margin_s=reader.seconds(lease, "membership.skewMargin", 2.0),
+        ),
+        rebalance_interval_s=reader.seconds(rebalance, "rebalance.interval", 30.0),
+        theta_percent=reader.number(rebalance, "rebalance.theta", 0.15) * 100,
+        max_moves=reader.integer(rebalance, "rebalance.maxMoves", 8, least=0),
+        cooldown_s=reader.seconds(rebalance, "rebalance.cooldown", 600.0),
+        max_unavailable=max(1, replicas)
+        if everything
+        else reader.integer(rollout, "rollout.maxUnavailable", 1),
+        min_ready_s=reader.seconds(rollout, "rollout.minReady", 10.0),
+        progress_deadline_s=reader.seconds(rollout, "rollout.progressDeadline", 600.0),
+        canary=reader.integer(rollout, "rollout.canary", 0, least=0),
+        approved=reader.boolean(rollout, "rollout.approved"),
+        paused=reader.boolean(rollout, "rollout.paused"),
+        undo=reader.boolean(rollout, "rollout.undo"),
+        rollback_auto=reader.choice(rollout, "rollout.rollback", "manual", ("manual", "auto")) == "auto",
+        autosize=_autosize(reader, spec, slots),
+    )
+    reader.known(
+        spec,
+        "",
+        (
+            "keyspace",
+            "source",
+            "workers",
+            "assignment",
+            "handover",
+            "membership",
+            "rebalance",
+            "rollout",
+            "autosize",
+        ),
+    )
+    _together(reader, result, source)
+    return result, reader.problems
+
+
+def _autosize(reader: _Reader, spec: JsonObject, slots: int) -> AutosizeSpec | None:
+    if spec.get("autosize") is None:
+        return None
+    section = reader.section(spec, "autosize", ("min", "max", "signal", "capacity", "target"))
+    least, most = reader.integer(section, "autosize.min", 1), reader.integer(section, "autosize.max", 16)
+    if least > most:
+        reader.refuse("autosize.max", f"is {most}: expected at least autosize.min ({least})")
+    reader.choice(section, "autosize.signal", "busy", ("busy",))
+    target = reader.number(section, "autosize.target", 0.7)
+    if not 0 < target <= 1:
+        reader.refuse("autosize.target", f"is {target}: expected a share above 0 and at most 1")
+    useful = tuple(useful_counts(slots)) if slots == 32 else ()
+    limits = Limits(minimum=least, maximum=most, useful=useful)
+    return AutosizeSpec(
+        limits=limits, capacity=reader.number(section, "autosize.capacity", 100.0), target=target
+    )
+
+
+def _together(reader: _Reader, spec: SetSpec, source: Mapping[str, Any]) -> None:
+    """Rules over several fields."""
+    if not valid_slots(spec.slots):
+        reader.refuse("keyspace.slots", f"is {spec.slots}: expected a power of two from 32 to 32768")
+    if spec.injector in SELECTOR_DRIVEN and spec.slots > MAX_SELECTOR_SLOTS:
+        reader.refuse(
+            "keyspace.slots",
+            f"is {spec.slots} with the injector {spec.injector.value}: expected at most {MAX_SELECTOR_SLOTS}, "
+            "because each slot is a value of a list filter",
+        )
+    if len(source) > 1:
+        reader.refuse("source", f"has {', '.join(sorted(source))}: expected one of them")
+    if spec.driver is Driver.PODS and not (spec.template and spec.container):
+        reader.refuse("workers.template", "has no name or no container: the driver pods needs both")
+    if spec.driver is not Driver.PODS and not spec.dynamic:
+        reader.refuse(
+            "workers.injector", f"is {spec.injector.value}: only the driver pods can inject, expected dynamic"
+        )
+    if spec.injector in ORDINAL_DRIVEN and spec.strategy is not Strategy.RANGES:
+        reader.refuse(
+            "assignment.strategy",
+            f"is {spec.strategy.value}: with {spec.injector.value} the worker's own formula rules, expected ranges",
+        )
+    if spec.injector is Injector.ORDINAL_ENV and len(spec.names) not in (0, 2):
+        reader.refuse("workers.names", f"has {len(spec.names)} names: expected two, the number and the total")
+    if spec.strategy is Strategy.MAPPING:
+        reader.refuse(
+            "assignment.strategy",
+            "is mapping: objects are mapped by their labels in a fleet of the propeller manager, "
+            "expected sticky or ranges",
+        )
+    if spec.mode is Mode.DRAIN and not spec.dynamic:
+        reader.refuse(
+            "handover.mode",
+            f"is drain with the injector {spec.injector.value}: expected restart, "
+            "because only dynamic workers can drain a slot",
+        )
+    if spec.mode is Mode.GATE:
+        reader.refuse("handover.mode", "is gate: expected drain for dynamic workers, restart for others")
+    lease = spec.lease
+    if lease.safety_margin_s + lease.renew_interval_s >= lease.duration_s:
+        reader.refuse(
+            "membership.leaseDuration",
+            f"is {lease.duration_s:g} s: expected more than renewInterval and safetyMargin together "
+            f"({lease.renew_interval_s + lease.safety_margin_s:g} s), or a member stops between renewals",
+        )
+    if spec.times.drain_hard_timeout_s < spec.times.drain_timeout_s:
+        reader.refuse("handover.drainHardTimeout", "is shorter than handover.drainTimeout")
+
+
+class _Reader:
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def refuse(self, path: str, message: str) -> None:
+        self.problems.append(Problem(f"spec.{path}".rstrip("."), message))
+
+    def known(self, section: Mapping[str, Any], path: str, keys: Sequence[str]) -> None:
+        for key in section:
+            if key not in keys:
+                self.refuse(f"{path}{key}", f"is not a field: expected one of {', '.join(keys)}")
+
+    def section(
+        self, parent: Mapping[str, Any], key: str, keys: Sequence[str], prefix: str = ""
+    ) -> Mapping[str, Any]:
+        value = parent.get(key)
+        if value is None:
+            return {}
+        if not isinstance(value, Mapping):
+            self.refuse(f"{prefix}{key}", f"is {value!r}: expected an object")
+            return {}
+        self.known(value, f"{prefix}{key}.", keys)
+        return value
+
+    def _value(self, section: Mapping[str, Any], path: str) -> Any:
+        return section.get(path.rpartition(".")[2])
+
+    def integer(self, section: Mapping[str, Any], path: str, default: int, least: int = 1) -> int:
+        value = self._value(section, path)
+        if value is None:
+            return default
+        if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+            return value
+        self.refuse(path, f"is {value!r}: expected a whole number of at least {least}")
+        return default
+
+    def number(self, section: Mapping[str, Any], path: str, default: float) -> float:
+        value = self._value(section, path)
+        if value is None:
+            return default
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf"):
+            return value
+        self.refuse(path, f"is {value!r}: expected a number above 0")
+        return default
+
+    def seconds(self, section: Mapping[str, Any], path: str, default: float) -> float:
+        value = self._value(section, path)
+        if value is None:
+            return default
+        try:
+            seconds = parse_duration(value if isinstance(value, str) else repr(value))
+        except ValueError as error:
+            self.refuse(path, f"cannot be read: {error}")
+            return default
+        if seconds < 0:
+            self.refuse(path, f"is {value!r}: expected a duration that is not negative")
+            return default
+        return seconds
+
+    def boolean(self, section: Mapping[str, Any], path: str) -> bool:
+        value = self._value(section, path)
+        if value is None or isinstance(value, bool):
+            return bool(value)
+        self.refuse(path, f"is {value!r}: expected true or false")
+        return False
+
+    def text(self, section: Mapping[str, Any], path: str, default: str) -> str:
+        value = self._value(section, path)
+        if value is None:
+            return default
+        if isinstance(value, str):
+            return value
+        self.refuse(path, f"is {value!r}: expected text")
+        return default
+
+    def texts(self, section: Mapping[str, Any], path: str) -> list[str]:
+        value = self._value(section, path)
+        if value is None:
+            return []
+        if isinstance(value, list) and all(isinstance(v, str) for v in value):
+            return value
+        self.refuse(path, f"is {value!r}: expected a list of texts")
+        return []
+
+    def choice(self, section: Mapping[str, Any], path: str, default: Any, choices: Sequence[str]) -> Any:
+        value = self._value(section, path)
+        if value is None:
+            return default
+        if value in choices:
+            return value
+        self.refuse(path, f"is {value!r}: expected one of {', '.join(map(str, choices))}")
+        return default
+
+    def weights(self, section: Mapping[str, Any], path: str) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for member, weight in (self._value(section, path) or {}).items():
+            if isinstance(weight, int) and not isinstance(weight, bool) and weight >= 1:
+                found[str(member)] = weight
+            else:
+                self.refuse(f"{path}.{member}", f"is {weight!r}: expected a whole number of at least 1")
+        return found
+
+    def pins(self, section: Mapping[str, Any], path: str, slots: int) -> dict[int, str]:
+        found: dict[int, str] = {}
+        for slot, member in (self._value(section, path) or {}).items():
+            if str(slot).isdecimal() and int(slot) < slots and isinstance(member, str) and member:
+                found[int(slot)] = member
+            else:
+                self.refuse(f"{path}.{slot}", f"is {member!r}: expected a member for a slot below {slots}")
+        return found

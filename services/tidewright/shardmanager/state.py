@@ -1,0 +1,50 @@
+"""What the shard manager remembers in one slot of the log."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidewright.shardmanager.fleet import Fleet, KnownPod, Template
+from tidewright.shardmanager.sets import ShardSetState
+
+
+class Asked(msgspec.Struct, frozen=True, kw_only=True):
+    """An effect whose outcome is awaited.
+
+    Attributes:
+        fleet: key of the fleet that asked, or empty.
+        shard_set: key of the shard set that asked, or empty.
+        verb: `create`, `delete` or `take`.
+        name: of the object.
+        index: of the shard, -1 where none is meant.
+    """
+
+    fleet: str = ""
+    shard_set: str = ""
+    verb: str
+    name: str
+    index: int = -1
+
+
+class State(msgspec.Struct, kw_only=True):
+    """The fold of one slot.
+
+    Attributes:
+        now: greatest log time so far, seconds.
+        fleets: propeller fleets by `namespace/application`.
+        sets: shard sets by `namespace/name`.
+        templates: PodTemplates by `namespace/name`.
+        pods: by namespace and name, those that may belong to a fleet or a set.
+        asked: by decision id.
+        touched: keys of the sets that the event folded last concerns.
+    """
+
+    now: float = 0.0
+    fleets: dict[str, Fleet] = {}
+    sets: dict[str, ShardSetState] = {}
+    templates: dict[str, Template] = {}
+    pods: dict[str, dict[str, KnownPod]] = {}
+    asked: dict[str, Asked] = {}
+    touched: list[str] = []
+    in_flight: dict[str, str] = {}
+    """Decision id by `verb namespace/name`, so that nothing is asked for twice at a time."""

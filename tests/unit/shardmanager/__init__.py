@@ -1,0 +1,1 @@
+"""Tests of the shard manager; `cluster` is the fake API and actuator that several of them use."""

@@ -1,0 +1,234 @@
+"""Compat mode: the propeller manager's fleet, driven by events."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.shardmanager.cluster import Cluster
+from tidewright.events.base import Decision
+from tidewright.events.decisions import CreateObject, DeleteObject
+from tidewright.events.shards import RecordPass
+from tidewright.shardmanager.config import ShardConfig
+from tidewright.shardmanager.confighash import LEGACY_BASE, config_hash
+
+KOZMO = "kozmo"
+
+
+def fleet(count: int = 3, **more: Any) -> dict[str, Any]:
+    return {
+        "namespace": KOZMO,
+        "config": {"manager": {"shard": {"type": "Hash", "shard-count": count}, **more}},
+    }
+
+
+def names(decisions: list[Decision], kind: type[CreateObject] | type[DeleteObject]) -> list[str]:
+    return [d.target.name for d in decisions if isinstance(d, kind)]
+
+
+def last_pass(cluster: Cluster) -> RecordPass:
+    return next(d for d in reversed(cluster.decided) if isinstance(d, RecordPass))
+
+
+@pytest.fixture
+def running() -> Cluster:
+    """A fleet of three that is up."""
+    cluster = Cluster(KOZMO)
+    cluster.configure(fleet())
+    cluster.template()
+    cluster.run()
+    return cluster
+
+
+def pods(count: int, start: int = 0) -> list[str]:
+    return [f"kozmopropeller-{i}" for i in range(start, count)]
+
+
+def test_all_pods_are_created_as_soon_as_configuration_and_template_are_known() -> None:
+    cluster = Cluster(KOZMO)
+    assert names(cluster.configure(fleet()), CreateObject) == []
+    assert names(cluster.template(), CreateObject) == pods(3)
+    assert last_pass(cluster).created == 3
+
+
+def test_a_healthy_fleet_gives_no_decisions_but_the_next_scan(running: Cluster) -> None:
+    before = len(running.decided)
+    running.advance(35.0)
+    kinds = {type(d).__name__ for d in running.decided[before:]}
+    assert kinds <= {"SetTimer", "RecordPass"}
+    assert sum(isinstance(d, RecordPass) for d in running.decided[before:]) <= 1
+
+
+def test_a_missing_pod_comes_back_at_once_and_not_at_the_next_scan(running: Cluster) -> None:
+    at = running.now
+    running.vanish("kozmopropeller-1")
+    assert "kozmopropeller-1" in running.pods
+    assert running.now == at
+
+
+def test_a_failed_pod_is_deleted_and_made_again_when_it_is_gone(running: Cluster) -> None:
+    running.fail("kozmopropeller-2")
+    assert running.pods["kozmopropeller-2"].deleting_at is not None
+    running.vanish()
+    assert running.pods["kozmopropeller-2"].phase == "Pending"
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Unknown", "Pending"])
+def test_other_phases_are_left_alone(running: Cluster, phase: str) -> None:
+    running.fail("kozmopropeller-2", phase)
+    running.advance(60.0)
+    assert running.pods["kozmopropeller-2"].deleting_at is None
+
+
+def test_a_changed_template_replaces_all_pods_at_once(running: Cluster) -> None:
+    decided = running.template("11")
+    assert names(decided, DeleteObject) == pods(3)
+    running.vanish()
+    assert {p.annotations["podTemplateResourceVersion"] for p in running.pods.values()} == {"11"}
+
+
+def test_a_changed_count_replaces_the_fleet_and_removes_the_surplus(running: Cluster) -> None:
+    decided = running.configure(fleet(2))
+    assert names(decided, DeleteObject) == pods(3)
+    running.vanish()
+    assert sorted(running.pods) == pods(2)
+    running.configure(fleet(5))
+    running.vanish()
+    assert sorted(running.pods) == pods(5)
+
+
+def test_a_fleet_made_by_the_original_is_adopted_without_a_write_with_either_hash() -> None:
+    for base in (64, LEGACY_BASE):
+        cluster = Cluster(KOZMO)
+        shard = ShardConfig(shard_count=3)
+        for name in pods(3):
+            cluster.add_pod(
+                name,
+                labels={"app": "kozmopropeller"},
+                annotations={
+                    "podTemplateResourceVersion": "10",
+                    "shardConfigHash": config_hash(shard, base),
+                },
+            )
+        decided = [*cluster.template(), *cluster.configure(fleet())]
+        assert names(decided, CreateObject) == names(decided, DeleteObject) == []
+        assert last_pass(cluster).adopted == 3
+
+
+def test_foreign_pods_are_reported_and_never_deleted(running: Cluster) -> None:
+    running.add_pod("kozmopropeller-7d9c8-xyz", labels={"app": "kozmopropeller"})
+    running.advance(30.0)
+    assert "kozmopropeller-7d9c8-xyz" in running.pods
+    assert running.pods["kozmopropeller-7d9c8-xyz"].deleting_at is None
+    assert last_pass(running).foreign == ("kozmopropeller-7d9c8-xyz",)
+
+
+def test_a_stranger_under_a_managed_name_is_never_deleted() -> None:
+    cluster = Cluster(KOZMO)
+    cluster.add_pod("kozmopropeller-1", labels={"app": "kozmopropeller"})
+    cluster.configure(fleet())
+    cluster.template()
+    cluster.advance(60.0)
+    assert sorted(cluster.pods) == pods(3)
+    assert cluster.pods["kozmopropeller-1"].deleting_at is None
+    assert last_pass(cluster).foreign == ("kozmopropeller-1",)
+
+
+def test_a_failed_deletion_ends_the_pass_and_the_next_scan_goes_on(running: Cluster) -> None:
+    running.refuse = lambda effect: (
+        "etcdserver: request timed out" if isinstance(effect, DeleteObject) else ""
+    )
+    running.template("11")
+    assert last_pass(running).error == "failed to create pod(s) [etcdserver: request timed out]"
+    assert last_pass(running).running is None
+    running.refuse = lambda _effect: ""
+    running.advance(11.0)
+    running.vanish()
+    assert {p.annotations["podTemplateResourceVersion"] for p in running.pods.values()} == {"11"}
+
+
+def test_one_failed_creation_holds_up_no_other_and_is_retried_at_the_next_scan() -> None:
+    cluster = Cluster(KOZMO)
+    cluster.refuse = lambda effect: "exceeded quota" if effect.target.name.endswith("-1") else ""
+    cluster.configure(fleet())
+    cluster.template()
+    assert sorted(cluster.pods) == ["kozmopropeller-0", "kozmopropeller-2"]
+    expected = "failed to create pod(s) [\nfailed to create pod 'kozmopropeller-1' [exceeded quota]]"
+    assert last_pass(cluster).error == expected
+    cluster.refuse = lambda _effect: ""
+    cluster.advance(10.5)
+    assert sorted(cluster.pods) == pods(3)
+
+
+def test_without_its_template_nothing_is_repaired_and_nothing_is_touched(running: Cluster) -> None:
+    running.template_gone()
+    running.vanish("kozmopropeller-0")
+    assert sorted(running.pods) == pods(3, 1)
+    assert "failed to retrieve pod template" in last_pass(running).error
+    running.template()
+    assert sorted(running.pods) == pods(3)
+
+
+def test_a_template_without_the_container_creates_nothing_and_says_so() -> None:
+    cluster = Cluster(KOZMO)
+    cluster.configure(fleet())
+    cluster.template(container="other")
+    assert cluster.pods == {}
+    assert "container 'kozmopropeller' not found in podtemplate, " in last_pass(cluster).error
+
+
+def test_facts_that_lag_behind_the_answers_do_not_make_pods_twice() -> None:
+    cluster = Cluster(KOZMO)
+    cluster.configure(fleet())
+    cluster.template()
+    cluster.lag = True
+    cluster.vanish("kozmopropeller-0")
+    assert names(cluster.decided, CreateObject) == pods(3)
+    event = cluster.held.popleft()
+    cluster.lag = False
+    cluster.submit(event)
+    cluster.lag = True
+    for _scan in range(2):
+        cluster.advance(10.0)  # the fact of the new pod is still on its way
+    cluster.catch_up()
+    creations = names(cluster.decided, CreateObject)
+    assert creations.count("kozmopropeller-0") == 2
+    assert sorted(cluster.pods) == pods(3)
+
+
+def test_a_refused_configuration_leaves_the_fleet_as_it_was(running: Cluster) -> None:
+    running.configure(fleet(33))
+    assert sorted(running.pods) == pods(3)
+    assert not any(p.deleting_at for p in running.pods.values())
+    assert running.state.fleets["kozmo/kozmopropeller"].config.shard.shard_count == 3
+
+
+def test_owner_references_are_those_of_the_managers_own_pod() -> None:
+    cluster = Cluster(KOZMO)
+    entry = fleet(1) | {"environment": {"POD_NAME": "m-0", "POD_NAMESPACE": KOZMO}}
+    cluster.configure(entry)
+    cluster.template()
+    assert cluster.pods == {}
+    assert "failed to get pod 'm-0' in namespace 'kozmo'" in last_pass(cluster).error
+    cluster.add_pod("m-0")
+    assert "kozmopropeller-0" in cluster.pods
+
+
+def test_of_two_managers_for_one_application_the_second_stays_passive() -> None:
+    cluster = Cluster(KOZMO)
+    cluster.configure(fleet(3), fleet(4))
+    cluster.template()
+    cluster.run()
+    cluster.advance(60.0)
+    assert sorted(cluster.pods) == pods(3)
+    warnings = cluster.state.fleets["kozmo/kozmopropeller"].warnings
+    assert warnings == ["a second manager with another configuration generation stays passive"]
+
+
+def test_folding_the_log_again_gives_the_same_state(running: Cluster) -> None:
+    running.template("11")
+    running.vanish()
+    running.configure(fleet(5))
+    running.advance(25.0)
+    assert running.replayed() == running.state
