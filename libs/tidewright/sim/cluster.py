@@ -16,6 +16,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, Self
 
+import aiohttp
 import structlog
 
 from tidewright.events.config import ClockSet
@@ -111,7 +112,9 @@ class SimCluster:
             for group, resources in RESOURCES.items():
                 self.server.mount(group, VERSION, resources, self.side.metrics_api.handle)
             await self.server.start()
-            self._kube = Kube.at(self.server.url)
+            # No proxy lies between us and our own server; looking for one costs a thread per request.
+            session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), read_bufsize=2**20)
+            self._kube = Kube(session, self.server.url)
         await self.side.start()
         work = self._components(self._kube)
         self._running = asyncio.create_task(self._run(work), name="simulated cluster")
