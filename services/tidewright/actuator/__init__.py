@@ -1,0 +1,7 @@
+"""The actuator: the only writer to the outside world. It reads decisions and writes outcomes.
+
+Pure: plan (order, supersession, priorities), requests (bodies, preconditions, comparisons), verdict
+(errors to retries and outcomes), correlate (object events: aggregation and limits), ledger (which
+decisions have their outcome).
+Shell: apply (one effect against the API server), service (the process: read, dispatch, commit).
+"""

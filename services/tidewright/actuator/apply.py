@@ -1,0 +1,281 @@
+"""One attempt at one effect, against the API server.
+
+Each kind of effect has its method: look, compare, write under the precondition that nothing changed
+since the look. A repeat of an attempt whose answer was lost finds the wanted value and says `found`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+
+from tidewright.actuator import requests, verdict
+from tidewright.actuator.correlate import Correlator, Count, Drop, Write
+from tidewright.actuator.requests import Mismatch
+from tidewright.actuator.verdict import Again, Done, Refused, Result
+from tidewright.events.base import JsonObject, ObjectRef
+from tidewright.events.decisions import (
+    CreateObject,
+    DeleteObject,
+    Effect,
+    EvictPod,
+    PatchObject,
+    RecordObjectEvent,
+    ScaleWorkload,
+    SetStatus,
+)
+from tidewright.kube.client import Kube
+from tidewright.kube.discovery import Discovery, Resource
+from tidewright.kube.errors import KubeError
+from tidewright.kube.kinds import BY_KIND
+
+LOOKS = 5
+"""How often a write that lost a race is made again on what the winner left, within one attempt."""
+TIMEOUT_S = 15.0
+MERGE_PATCH = "application/merge-patch+json"
+
+_any: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
+
+
+class Allowance:
+    """The requests of one effect: counted, and each under the common budget."""
+
+    def __init__(self, spend: Callable[[], Awaitable[None]], *, prepaid: int = 0) -> None:
+        self.requests = 0
+        self._spend = spend
+        self._prepaid = prepaid
+
+    async def take(self) -> None:
+        """Wait until one more request may be made."""
+        if self._prepaid:
+            self._prepaid -= 1
+        else:
+            await self._spend()
+        self.requests += 1
+
+
+class Applier:
+    """Effects on Kubernetes objects."""
+
+    def __init__(self, kube: Kube, discovery: Discovery, *, wall: Callable[[], float] = time.time) -> None:
+        """`wall` gives the stamps of object events, which are for people."""
+        self._kube = kube
+        self._discovery = discovery
+        self._wall = wall
+        self._correlator = Correlator()
+        self._pending: dict[str, Write | Count | Drop] = {}
+
+    def finished(self, effect: Effect) -> None:
+        """The effect has its outcome: no further attempt will come."""
+        self._pending.pop(effect.id, None)
+
+    async def attempt(self, effect: Effect, allowance: Allowance) -> Result:
+        """Try once. Whatever the API server says becomes a result."""
+        try:
+            match effect:
+                case ScaleWorkload():
+                    return await self._scale(effect, allowance)
+                case SetStatus():
+                    return await self._set_status(effect, allowance)
+                case PatchObject():
+                    return await self._patch(effect, allowance)
+                case CreateObject():
+                    return await self._create(effect, allowance)
+                case DeleteObject():
+                    return await self._delete(effect, allowance)
+                case EvictPod():
+                    return await self._evict(effect, allowance)
+                case RecordObjectEvent():
+                    return await self._record(effect, allowance)
+            return Refused(verdict.NOT_SUPPORTED, f"no way here to apply a {type(effect).__name__}")
+        except KubeError as error:
+            return verdict.of_error(error)
+        except Mismatch as error:
+            return Refused(verdict.CONFLICT, str(error))
+        except msgspec.MsgspecError as error:
+            return Again("Unavailable", f"the API server's answer cannot be read: {error}")
+
+    async def _request(
+        self,
+        allowance: Allowance,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+    ) -> JsonObject:
+        await allowance.take()
+        answer = await self._kube.request(
+            method, path, body=body, content_type=content_type, timeout_s=TIMEOUT_S
+        )
+        return _any.decode(answer.body) if answer.body else {}
+
+    async def _place(self, target: ObjectRef, allowance: Allowance) -> Resource:
+        """Where the target is.
+
+        Raises:
+            KubeError: nobody knows its kind (404), or the API server did not answer.
+        """
+        group, _, version = target.api_version.rpartition("/")
+        watched = BY_KIND.get((group, target.kind))
+        if watched is not None and (watched.group == "apps" or watched.kind == "Pod"):
+            return Resource(group, watched.version, watched.plural, watched.kind, True, bool(group))
+        places = await self._discovery.resources(group, target.kind)
+        if not places:
+            raise KubeError(404, "NotFound", f'no matches for kind "{target.kind}" in group "{group}"')
+        exact = (place for place in places if place.version == version)
+        return next(exact, places[0])
+
+    async def _write_looking(
+        self,
+        allowance: Allowance,
+        path: str,
+        change: Callable[[JsonObject], bytes | None],
+        *,
+        method: str = "PUT",
+        content_type: str = "application/json",
+        write_path: str = "",
+    ) -> Done | Again:
+        """Look, let `change` say what to write (None: it holds), write; again when a race was lost.
+
+        Raises:
+            Mismatch, KubeError: from `change`, and from the API server.
+        """
+        lost: KubeError | None = None
+        for _ in range(LOOKS):
+            body = change(await self._request(allowance, "GET", path))
+            if body is None:
+                return Done(found=True)
+            try:
+                await self._request(allowance, method, write_path or path, body, content_type)
+            except KubeError as error:
+                if error.status != 409:
+                    raise
+                lost = error
+                continue
+            return Done()
+        return Again(verdict.CONFLICT, f"lost {LOOKS} races for {path}: {lost}")
+
+    async def _scale(self, effect: ScaleWorkload, allowance: Allowance) -> Result:
+        place = await self._place(effect.target, allowance)
+
+        def change(scale: JsonObject) -> bytes | None:
+            requests.check_uid(scale, effect.target)
+            replicas = (scale.get("spec") or {}).get("replicas", 0)
+            if replicas == effect.replicas:
+                return None
+            if replicas != effect.from_replicas:
+                raise Mismatch(f"replicas is {replicas}, not {effect.from_replicas} as the decision saw")
+            wanted = requests.merged(scale, {"spec": {"replicas": effect.replicas}})
+            return msgspec.json.encode(wanted)
+
+        path = place.item(effect.target.namespace, effect.target.name, "scale")
+        return await self._write_looking(allowance, path, change)
+
+    async def _set_status(self, effect: SetStatus, allowance: Allowance) -> Result:
+        place = await self._place(effect.target, allowance)
+
+        def change(obj: JsonObject) -> bytes | None:
+            requests.check_uid(obj, effect.target)
+            if obj.get("status") == effect.status:
+                return None
+            return msgspec.json.encode({**obj, "status": effect.status})
+
+        path = place.item(effect.target.namespace, effect.target.name)
+        return await self._write_looking(allowance, path, change, write_path=f"{path}/status")
+
+    async def _patch(self, effect: PatchObject, allowance: Allowance) -> Result:
+        place = await self._place(effect.target, allowance)
+
+        def change(obj: JsonObject) -> bytes | None:
+            requests.check_uid(obj, effect.target)
+            if requests.holds(obj, effect.patch):
+                return None
+            requests.check_expected(obj, effect.expect)
+            return requests.patch_body(effect, requests.resource_version(obj))
+
+        path = place.item(effect.target.namespace, effect.target.name)
+        return await self._write_looking(allowance, path, change, method="PATCH", content_type=MERGE_PATCH)
+
+    async def _create(self, effect: CreateObject, allowance: Allowance) -> Result:
+        target = effect.target
+        place = await self._place(target, allowance)
+        try:
+            made = await self._request(
+                allowance, "POST", place.collection(target.namespace), requests.create_body(effect)
+            )
+        except KubeError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            found = await self._request(allowance, "GET", place.item(target.namespace, target.name))
+            if requests.decision_of(found) == effect.id:
+                return Done(found=True, result={"uid": requests.uid(found)})
+            other = requests.decision_of(found)
+            return Refused(
+                verdict.CONFLICT,
+                f"{target.kind} {target.namespace}/{target.name} exists already"
+                + (f", of decision {other}" if other else ""),
+            )
+        return Done(result={"uid": requests.uid(made)})
+
+    async def _delete(self, effect: DeleteObject, allowance: Allowance) -> Result:
+        target = effect.target
+        place = await self._place(target, allowance)
+        path = place.item(target.namespace, target.name)
+        try:
+            await self._request(allowance, "DELETE", path, requests.delete_body(effect))
+        except KubeError as error:
+            # A uid that does not match: the object that was meant is not there any more.
+            if error.status == 404 or (error.status == 409 and target.uid):
+                return Done(found=True)
+            raise
+        return Done()
+
+    async def _evict(self, effect: EvictPod, allowance: Allowance) -> Result:
+        target = effect.target
+        path = (await self._place(target, allowance)).item(target.namespace, target.name, "eviction")
+        try:
+            await self._request(allowance, "POST", path, requests.eviction_body(effect))
+        except KubeError as error:
+            if error.status == 404 or (error.status == 409 and target.uid):
+                return Done(found=True)
+            if error.status == 429:
+                return Again("DisruptionBudget", str(error), error.retry_after_s)
+            raise
+        return Done()
+
+    async def _record(self, effect: RecordObjectEvent, allowance: Allowance) -> Result:
+        # Another attempt at the same wish is not another wish.
+        todo = self._pending.get(effect.id) or self._correlator.correlate(effect, self._wall())
+        self._pending[effect.id] = todo
+        if isinstance(todo, Drop):
+            return Refused(verdict.RATE_LIMITED, todo.message)
+        events = f"/api/v1/namespaces/{todo.namespace}/events"
+        if isinstance(todo, Count):
+            patch = msgspec.json.encode(todo.patch)
+            try:
+                await self._request(allowance, "PATCH", f"{events}/{todo.name}", patch, MERGE_PATCH)
+            except KubeError as error:
+                if error.status != 404:
+                    raise
+                name = str(todo.otherwise["metadata"]["name"])
+                self._correlator.renamed(effect, todo.name, name)
+                todo = Write(todo.namespace, name, todo.otherwise)
+            else:
+                return Done()
+        try:
+            await self._request(allowance, "POST", events, msgspec.json.encode(todo.body))
+        except KubeError as error:
+            if error.reason == "AlreadyExists":
+                return Done(found=True)
+            raise
+        return Done()
+
+
+def without_writing(effect: Effect, *, shadow: bool) -> Done | None:
+    """The result of an effect that is recorded only; None when it is to be applied."""
+    if shadow:
+        return Done(reason=verdict.SHADOW)
+    return Done(reason=verdict.DRY_RUN) if effect.dry_run else None

@@ -1,0 +1,189 @@
+"""What to do next: per target in order, across targets by priority, and what is overtaken. Pure.
+
+Effects wait in *lanes*: one per target, and one more per target for object events, which change
+nothing there. The head of a lane may run when nothing of its lane does. Among heads the lowest rank
+wins, then the older decision.
+
+An effect is *superseded* when a later one in its lane speaks about the same aspect and wants
+something else, and it has not been applied yet.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import IntEnum
+from heapq import heappop, heappush
+from typing import TypeAlias
+
+import msgspec
+
+from tidewright.events.base import JsonObject, ObjectRef
+from tidewright.events.decisions import (
+    CreateObject,
+    DeleteObject,
+    Effect,
+    EvictPod,
+    PatchObject,
+    RecordObjectEvent,
+    ScaleWorkload,
+    SetStatus,
+)
+
+Lane: TypeAlias = tuple[str, str, str, str, str]
+"""Group, kind, namespace and name of the target, and what kind of lane."""
+
+
+class Rank(IntEnum):
+    """Lower goes first."""
+
+    SCALE_UP = 0
+    CHANGE = 1
+    SCALE_DOWN = 2
+    OBJECT_EVENT = 3
+    STATUS = 4
+    MEASURED_STATUS = 5
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One decision to apply.
+
+    Attributes:
+        seq: its sequence on the log: the order of decisions.
+        subject: its subject on the log.
+        trace: its W3C traceparent; empty without one.
+    """
+
+    seq: int
+    subject: str
+    effect: Effect
+    trace: str = ""
+
+    @property
+    def lane(self) -> Lane:
+        return lane_of(self.effect.target, events=isinstance(self.effect, RecordObjectEvent))
+
+
+def lane_of(target: ObjectRef, *, events: bool = False) -> Lane:
+    """The lane of a target; versions of a group are the same objects."""
+    group = target.api_version.rpartition("/")[0]
+    return (group, target.kind, target.namespace, target.name, "events" if events else "object")
+
+
+def rank(effect: Effect) -> Rank:
+    """Which effects go first: capacity before savings, and reports last."""
+    match effect:
+        case ScaleWorkload():
+            return Rank.SCALE_UP if effect.replicas > effect.from_replicas else Rank.SCALE_DOWN
+        case DeleteObject() | EvictPod():
+            return Rank.SCALE_DOWN
+        case RecordObjectEvent():
+            return Rank.OBJECT_EVENT
+        case SetStatus():
+            return Rank.STATUS if effect.urgent else Rank.MEASURED_STATUS
+        case CreateObject() | PatchObject():
+            return Rank.CHANGE
+    return Rank.CHANGE
+
+
+def supersedes(later: Effect, earlier: Effect) -> bool:
+    """Whether `later`, about the same target, makes it pointless to apply `earlier`."""
+    match earlier, later:
+        case ScaleWorkload(), ScaleWorkload():
+            return later.replicas != earlier.replicas and _same_object(earlier, later)
+        case SetStatus(), SetStatus():
+            return later.status != earlier.status and _same_object(earlier, later)
+        case PatchObject(), PatchObject():
+            if earlier.patch == later.patch or earlier.expect or later.expect:
+                return False
+            return leaves(earlier.patch) == leaves(later.patch) and _same_object(earlier, later)
+    return False
+
+
+def _same_object(earlier: Effect, later: Effect) -> bool:
+    one, other = earlier.target.uid, later.target.uid
+    return not one or not other or one == other
+
+
+def leaves(patch: JsonObject, prefix: tuple[str, ...] = ()) -> frozenset[tuple[str, ...]]:
+    """The paths that a merge patch sets."""
+    found: set[tuple[str, ...]] = set()
+    for name, value in patch.items():
+        path = (*prefix, name)
+        if isinstance(value, dict) and value:
+            found |= leaves(value, path)
+        else:
+            found.add(path)
+    return frozenset(found)
+
+
+class Plan:
+    """Everything that waits or runs."""
+
+    def __init__(self) -> None:
+        self._lanes: dict[Lane, deque[Job]] = {}
+        self._running: dict[Lane, Job] = {}
+        self._heads: list[tuple[Rank, int, Lane]] = []
+        """A heap of heads that may run. An entry whose job is no longer the head is passed over."""
+        self._waiting = 0
+
+    def __len__(self) -> int:
+        return self._waiting + len(self._running)
+
+    @property
+    def running(self) -> int:
+        """How many have been started and have no outcome."""
+        return len(self._running)
+
+    @property
+    def ready(self) -> bool:
+        """Whether some head may run."""
+        while self._heads and not self._current(self._heads[0]):
+            heappop(self._heads)
+        return bool(self._heads)
+
+    def add(self, job: Job) -> list[tuple[Job, Job]]:
+        """Take a job in; the waiting jobs that it supersedes, each with it, are out of the plan."""
+        lane = self._lanes.setdefault(job.lane, deque())
+        overtaken = [waiting for waiting in lane if supersedes(job.effect, waiting.effect)]
+        for waiting in overtaken:
+            lane.remove(waiting)
+        lane.append(job)
+        self._waiting += 1 - len(overtaken)
+        if job.lane not in self._running:
+            self._offer(job.lane)
+        return [(waiting, job) for waiting in overtaken]
+
+    def next(self) -> Job | None:
+        """The job to start now; it runs until `done`."""
+        if not self.ready:
+            return None
+        _, _, lane = heappop(self._heads)
+        queue = self._lanes[lane]
+        job = queue.popleft()
+        if not queue:
+            del self._lanes[lane]
+        self._waiting -= 1
+        self._running[lane] = job
+        return job
+
+    def done(self, job: Job) -> None:
+        """A job has its outcome."""
+        del self._running[job.lane]
+        if job.lane in self._lanes:
+            self._offer(job.lane)
+
+    def superseding(self, job: Job) -> Job | None:
+        """The first waiting job that makes a running one pointless to try again."""
+        for waiting in self._lanes.get(job.lane, ()):
+            if supersedes(waiting.effect, job.effect):
+                return waiting
+        return None
+
+    def _offer(self, lane: Lane) -> None:
+        head = self._lanes[lane][0]
+        heappush(self._heads, (rank(head.effect), head.seq, lane))
+
+    def _current(self, entry: tuple[Rank, int, Lane]) -> bool:
+        _, seq, lane = entry
+        queue = self._lanes.get(lane)
+        return queue is not None and queue[0].seq == seq and lane not in self._running

@@ -1,0 +1,144 @@
+"""Effects as requests: bodies, preconditions, and whether the wanted state is there already. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tidewright.events.base import JsonObject, ObjectRef
+from tidewright.events.decisions import CreateObject, DeleteObject, EvictPod, PatchObject
+
+DECISION = "tidewright.dev/decision"
+"""Annotation that carries the id of the decision that an object, or its last patch, comes from."""
+
+
+class Mismatch(ValueError):
+    """The object is not as the decider saw it; says which value was found and which expected."""
+
+
+def merged(target: Any, patch: Any) -> Any:
+    """The result of a merge patch (RFC 7386); neither argument is changed."""
+    if not isinstance(patch, dict):
+        return patch
+    result = dict(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), value)
+    return result
+
+
+def holds(obj: JsonObject, patch: JsonObject) -> bool:
+    """Whether a merge patch would change nothing."""
+    return bool(merged(obj, patch) == obj)
+
+
+def at_pointer(obj: Any, pointer: str) -> Any:
+    """The value at a JSON pointer (RFC 6901); None when there is none."""
+    if not pointer:
+        return obj
+    value = obj
+    for token in pointer.removeprefix("/").split("/"):
+        name = token.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict):
+            value = value.get(name)
+        elif isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+            value = value[int(name)]
+        else:
+            return None
+    return value
+
+
+def check_expected(obj: JsonObject, expect: JsonObject) -> None:
+    """Raises Mismatch for the first pointer whose value is another one than the decider saw."""
+    for pointer, wanted in expect.items():
+        found = at_pointer(obj, pointer)
+        if found != wanted:
+            raise Mismatch(f"{pointer} is {_shown(found)}, not {_shown(wanted)}")
+
+
+def check_uid(obj: JsonObject, target: ObjectRef) -> None:
+    """Raises Mismatch when the object is another one of the same name."""
+    found = (obj.get("metadata") or {}).get("uid", "")
+    if target.uid and found and found != target.uid:
+        raise Mismatch(f"uid is {found}, not {target.uid}: another {target.kind} of the same name")
+
+
+def decision_of(obj: JsonObject) -> str:
+    """The id of the decision that an object carries; empty without one."""
+    annotations = (obj.get("metadata") or {}).get("annotations") or {}
+    return str(annotations.get(DECISION, ""))
+
+
+def resource_version(obj: JsonObject) -> str:
+    """Of the object; empty when it has none."""
+    return str((obj.get("metadata") or {}).get("resourceVersion", ""))
+
+
+def uid(obj: JsonObject) -> str:
+    """Of the object; empty when it has none."""
+    return str((obj.get("metadata") or {}).get("uid", ""))
+
+
+def patch_body(effect: PatchObject, seen_version: str) -> bytes:
+    """The merge patch: the effect's, marked with its decision, for the version that was checked."""
+    mark: JsonObject = {"metadata": {"annotations": {DECISION: effect.id}}}
+    if seen_version:
+        mark["metadata"]["resourceVersion"] = seen_version
+    return msgspec.json.encode(merged_keeping_nulls(effect.patch, mark))
+
+
+def merged_keeping_nulls(patch: Any, more: Any) -> Any:
+    """Two merge patches as one; `more` wins."""
+    if not isinstance(patch, dict) or not isinstance(more, dict):
+        return more
+    result = dict(patch)
+    for name, value in more.items():
+        result[name] = merged_keeping_nulls(result[name], value) if name in result else value
+    return result
+
+
+def create_body(effect: CreateObject) -> bytes:
+    """The manifest, marked with its decision, under the target's name."""
+    target = effect.target
+    metadata = {"name": target.name} | ({"namespace": target.namespace} if target.namespace else {})
+    mark = {
+        "apiVersion": target.api_version,
+        "kind": target.kind,
+        "metadata": metadata | {"annotations": {DECISION: effect.id}},
+    }
+    return msgspec.json.encode(merged_keeping_nulls(effect.manifest, mark))
+
+
+def delete_body(effect: DeleteObject) -> bytes:
+    """DeleteOptions, with the uid as precondition when the target names one."""
+    options: JsonObject = {
+        "apiVersion": "v1",
+        "kind": "DeleteOptions",
+        "propagationPolicy": effect.propagation,
+    }
+    if effect.grace_period_s is not None:
+        options["gracePeriodSeconds"] = effect.grace_period_s
+    if effect.target.uid:
+        options["preconditions"] = {"uid": effect.target.uid}
+    return msgspec.json.encode(options)
+
+
+def eviction_body(effect: EvictPod) -> bytes:
+    """A policy/v1 Eviction of the pod, with the uid as precondition when the target names one."""
+    target = effect.target
+    body: JsonObject = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": target.name, "namespace": target.namespace},
+    }
+    if target.uid:
+        body["deleteOptions"] = {"preconditions": {"uid": target.uid}}
+    return msgspec.json.encode(body)
+
+
+def _shown(value: Any) -> str:
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 60 else f"{text[:57]}..."

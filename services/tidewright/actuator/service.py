@@ -1,0 +1,381 @@
+"""The actuator as a process: read decisions, dispatch under the budget, commit outcomes.
+
+    read --Plan--> dispatch --tasks--> outcomes --batches, with the checkpoint--> log
+
+A crash between a write and its outcome makes the write again, and finds it done. A process that is
+fenced drops its plan and stands by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+import stamina
+import stamina.instrumentation
+import structlog
+from aiolimiter import AsyncLimiter
+from prometheus_client import Counter, Gauge, Histogram
+
+from tidewright.actuator import verdict
+from tidewright.actuator.apply import Allowance, Applier, without_writing
+from tidewright.actuator.ledger import ActPosition, Ledger
+from tidewright.actuator.plan import Job, Plan
+from tidewright.actuator.verdict import Again, Refused, Result
+from tidewright.events import registry
+from tidewright.events.base import Event, Outcome
+from tidewright.events.config import ClockSet
+from tidewright.events.decisions import Effect
+from tidewright.host.fenced import RENEW_S, Fenced, Part, attempts, fenced_in, heed_cancellation
+from tidewright.host.health import Health
+from tidewright.host.process import Process
+from tidewright.kube.client import Kube
+from tidewright.kube.discovery import Discovery
+from tidewright.log import errors
+from tidewright.log.clock import Clock
+from tidewright.log.connection import MAX_BATCH, Log, Message
+from tidewright.log.envelope import TRACEPARENT, Writer
+from tidewright.log.reader import Record
+from tidewright.log.subjects import ALL
+
+SERVICE = "actuator"
+CLOCK = "clock"
+Mode = Literal["enforce", "shadow"]
+
+START_S = 60.0
+"""How long the log's stream may take to appear."""
+CONCURRENCY = 64
+"""Effects that are being applied, or wait for their next attempt."""
+READ_AHEAD = 5_000
+"""Decisions without an outcome beyond which no more are read."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the actuator takes.
+
+    Attributes:
+        cluster: names the log.
+        kubeconfig: None for `KUBECONFIG` or `~/.kube/config`; not used when `in_cluster`.
+        mode: `enforce`, or `shadow`: nothing is written, every outcome is `Applied` with reason `Shadow`.
+        qps: requests to the API server per second, on average.
+        burst: requests that may be made at once; 0 for twice `qps`.
+        retry_for_s: how long an effect is tried again, in wall seconds.
+    """
+
+    nats_url: str
+    cluster: str
+    nats_credentials: Path | None = None
+    kubeconfig: Path | None = None
+    context: str | None = None
+    in_cluster: bool = False
+    mode: Mode = "enforce"
+    qps: float = 50.0
+    burst: int = 0
+    retry_for_s: float = 60.0
+
+
+async def run(options: Options, process: Process | None = None) -> None:
+    """Run until `process.stop` is set (or this task is cancelled).
+
+    Raises:
+        LogError: the log cannot be used; see its classes.
+        KubeError: the cluster's configuration cannot be used.
+    """
+    # Retries are logged where they happen, with what they mean.
+    stamina.instrumentation.set_on_retry_hooks([])
+    async with (
+        await Kube.connect(options.kubeconfig, options.in_cluster, options.context) as kube,
+        await Log.connect(
+            options.nats_url, options.cluster, credentials=options.nats_credentials, name=SERVICE
+        ) as log,
+    ):
+        await _find_stream(log)
+        actuator = Actuator(options, log, Applier(kube, Discovery(kube)), process.health if process else None)
+        work = asyncio.create_task(actuator.run())
+        if process is None:
+            await work
+            return
+        stop = asyncio.create_task(process.stop.wait())
+        await asyncio.wait((work, stop), return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
+        work.cancel()
+        try:
+            await work
+        except asyncio.CancelledError:
+            if not process.stop.is_set():
+                raise
+
+
+async def _find_stream(log: Log) -> None:
+    """Wait until the watcher has made the stream."""
+    async for attempt in stamina.retry_context(
+        on=(errors.WrongStream, errors.LogUnavailable), attempts=None, timeout=START_S, wait_max=2.0
+    ):
+        with attempt:
+            await log.adopt_slots()
+
+
+class Metrics:
+    """What the actuator counts."""
+
+    def __init__(self, health: Health) -> None:
+        registry_ = health.metrics.registry
+        self.outcomes = Counter(
+            "tidewright_outcomes_total",
+            "Outcomes, by type and reason.",
+            ["type", "reason"],
+            registry=registry_,
+        )
+        self.requests = Counter(
+            "tidewright_actuator_requests_total", "Requests made to the API server.", registry=registry_
+        )
+        self.open = Gauge(
+            "tidewright_actuator_open", "Decisions read that have no outcome yet.", registry=registry_
+        )
+        self.seconds = Histogram(
+            "tidewright_actuator_apply_seconds", "From reading a decision to its outcome.", registry=registry_
+        )
+
+
+class Actuator:
+    """One process's share of the acting: all of it, while it owns the checkpoint."""
+
+    def __init__(self, options: Options, log: Log, applier: Applier, health: Health | None = None) -> None:
+        self._options = options
+        self._log = log
+        self._applier = applier
+        self._health = health
+        self._metrics = Metrics(health) if health else None
+        self._clock = Clock()
+        self._writer = Writer(SERVICE)
+        self._part: Part[ActPosition] = Part(
+            log, self._writer, log.subjects.checkpoint(ALL, SERVICE), ActPosition, asyncio.Lock()
+        )
+        burst = options.burst or max(int(options.qps * 2), 1)
+        self._limiter = AsyncLimiter(burst, burst / options.qps)
+        self._reset(ActPosition())
+
+    def _reset(self, position: ActPosition) -> None:
+        self._plan = Plan()
+        self._ledger = Ledger(position.position, position.done)
+        self._at = position.at
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._outcomes: asyncio.Queue[tuple[Job, Outcome]] = asyncio.Queue()
+        self._read_at: dict[int, float] = {}
+
+    async def run(self) -> None:
+        """Act for ever, stepping back while another process does."""
+        reporting = asyncio.create_task(self._report())
+        try:
+            while True:
+                try:
+                    await self._own()
+                except Fenced as fenced:
+                    _log.warning("stepped back, standing by", message=str(fenced))
+                await self._part.stand_by()
+        finally:
+            reporting.cancel()
+
+    async def _own(self) -> None:
+        position = await self._part.claim()
+        self._reset(position)
+        await self._follow_clock()
+        _log.info("acting", mode=self._options.mode, position=position.position, qps=self._options.qps)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._read(position.position))
+                tasks.create_task(self._dispatch(tasks))
+                tasks.create_task(self._commit())
+        except ExceptionGroup as group:
+            if (fenced := fenced_in(group)) is None:
+                raise
+            raise fenced from group
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    async def _follow_clock(self) -> None:
+        async for attempt in attempts():
+            with attempt:
+                record = await self._log.last(self._log.subjects.config(CLOCK))
+                heed_cancellation()
+                if record is not None:
+                    self._set_clock(registry.decode(record.body))
+
+    def _set_clock(self, event: Event | registry.Unknown) -> None:
+        if isinstance(event, ClockSet):
+            self._clock.set(event)
+
+    async def _read(self, after: int) -> None:
+        subjects = self._log.subjects
+        filters = [subjects.decisions("*", "*"), subjects.config(CLOCK)]
+        async with self._log.reader(filters, after=after) as reader:
+            while True:
+                await self._room.wait()
+                records: list[Record] = []
+                async for attempt in attempts():
+                    with attempt:
+                        records = await reader.fetch(500, timeout_s=5.0)
+                        heed_cancellation()
+                for record in records:
+                    self._take(record)
+                if records:
+                    self._wake.set()
+
+    def _take(self, record: Record) -> None:
+        try:
+            event = registry.decode(record.body)
+        except registry.NotAnEvent as error:
+            _log.error(
+                "a decision that cannot be read is left alone",
+                seq=record.seq, subject=record.subject, error=str(error),
+            )  # fmt: skip
+            self._ledger.passed(record.seq)
+            return
+        self._set_clock(event)
+        if not isinstance(event, Effect):
+            if isinstance(event, registry.Unknown):
+                _log.warning("a decision of a newer version is left alone", seq=record.seq, type=event.type)
+            self._ledger.passed(record.seq)
+            return
+        if not self._ledger.take(record.seq):
+            return
+        self._read_at[record.seq] = time.monotonic()
+        job = Job(record.seq, record.subject, event, record.headers.get(TRACEPARENT, ""))
+        nothing = without_writing(event, shadow=self._options.mode == "shadow")
+        if nothing is not None:
+            self._finish(job, verdict.outcome(event, nothing, 0.0, 0))
+        else:
+            for waiting, by in self._plan.add(job):
+                self._finish(waiting, verdict.superseded(waiting.effect, by.effect, 0.0))
+        if self._ledger.open >= READ_AHEAD:
+            self._room.clear()
+
+    # -- acting ----------------------------------------------------------------------------------
+
+    async def _spend(self) -> None:
+        await self._limiter.acquire()
+
+    async def _dispatch(self, tasks: asyncio.TaskGroup) -> None:
+        """Start what may run: a place in the budget first, then the best that waits by then."""
+        while True:
+            if not self._plan.ready or self._plan.running >= CONCURRENCY:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            await self._limiter.acquire()
+            job = self._plan.next()
+            if job is not None:
+                tasks.create_task(self._apply(job))
+
+    async def _apply(self, job: Job) -> None:
+        """One effect to its outcome."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._options.retry_for_s
+        allowance = Allowance(self._spend, prepaid=1)
+        attempt = 0
+        while True:
+            attempt += 1
+            result = await self._attempt(job, allowance)
+            if not isinstance(result, Again):
+                break
+            wait_s = verdict.delay_s(attempt, result, random.random())  # noqa: S311 - jitter
+            if self._plan.superseding(job) is None and loop.time() + wait_s <= deadline:
+                _log.info(
+                    "trying again",
+                    decision=job.effect.id, attempt=attempt, reason=result.reason, wait_s=round(wait_s, 3),
+                )  # fmt: skip
+                await asyncio.sleep(wait_s)
+            elif self._plan.superseding(job) is None:
+                break
+            if (later := self._plan.superseding(job)) is not None:
+                overtaken = verdict.superseded(job.effect, later.effect, 0.0, allowance.requests)
+                self._end(job, overtaken, allowance)
+                return
+        self._end(job, verdict.outcome(job.effect, result, 0.0, allowance.requests), allowance)
+
+    async def _attempt(self, job: Job, allowance: Allowance) -> Result:
+        try:
+            return await self._applier.attempt(job.effect, allowance)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:  # noqa: BLE001 - see below
+            # One decision must not stop all others: it is a defect of ours, and its outcome says so.
+            _log.exception("a decision could not be applied", decision=job.effect.id, seq=job.seq)
+            return Refused("Internal", f"{type(error).__name__}: {error}")
+
+    def _end(self, job: Job, outcome: Outcome, allowance: Allowance) -> None:
+        self._applier.finished(job.effect)
+        self._plan.done(job)
+        if self._metrics is not None:
+            self._metrics.requests.inc(allowance.requests)
+        self._finish(job, outcome)
+        self._wake.set()
+
+    # -- outcomes --------------------------------------------------------------------------------
+
+    def _finish(self, job: Job, outcome: Outcome) -> None:
+        self._outcomes.put_nowait((job, outcome))
+
+    async def _commit(self) -> None:
+        """Outcomes onto the log, grouped; without any, the checkpoint is renewed."""
+        while True:
+            group: list[tuple[Job, Outcome]] = []
+            try:
+                async with asyncio.timeout(RENEW_S):
+                    group.append(await self._outcomes.get())
+            except TimeoutError:
+                pass
+            while len(group) < MAX_BATCH - 1 and not self._outcomes.empty():
+                group.append(self._outcomes.get_nowait())
+            messages = [self._message(job, outcome) for job, outcome in group]
+            for job, _ in group:
+                self._ledger.finish(job.seq)
+            await self._part.commit(
+                messages,
+                ActPosition(at=self._at, position=self._ledger.position, done=self._ledger.done),
+            )
+            for job, outcome in group:
+                self._count(job, outcome)
+            if self._ledger.open < READ_AHEAD:
+                self._room.set()
+
+    def _message(self, job: Job, outcome: Outcome) -> Message:
+        self._at = max(self._at, self._clock.now(), job.effect.at)
+        stamped = msgspec.structs.replace(outcome, at=self._at)
+        parsed = self._log.subjects.parse(job.subject)
+        # The decision's own tokens: its decider reads the outcomes of its slot.
+        subject = f"{self._log.subjects.root}.outcome.{parsed.slot}.{'.'.join(parsed.rest[1:])}"
+        headers = self._writer.headers(
+            f"{SERVICE}.{job.effect.id or job.seq}", cause=job.effect.id, cause_seq=job.seq, trace=job.trace
+        )
+        return Message(subject, registry.encode(stamped), headers)
+
+    def _count(self, job: Job, outcome: Outcome) -> None:
+        word = type(outcome).__name__
+        since = self._read_at.pop(job.seq, None)
+        _log.info(
+            "outcome",
+            decision=job.effect.id, type=type(job.effect).__name__, outcome=word, reason=outcome.reason,
+            message=outcome.message, attempts=outcome.attempts, seq=job.seq,
+        )  # fmt: skip
+        if self._metrics is not None:
+            self._metrics.outcomes.labels(word, outcome.reason).inc()
+            if since is not None:
+                self._metrics.seconds.observe(time.monotonic() - since)
+
+    async def _report(self) -> None:
+        while self._health is not None and self._metrics is not None:
+            self._health.tick()
+            self._health.not_ready = ""
+            self._metrics.open.set(self._ledger.open)
+            await asyncio.sleep(0.5)
