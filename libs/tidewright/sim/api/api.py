@@ -21,6 +21,7 @@ from tidewright.sim.api.request import Request
 from tidewright.sim.api.resources import Kind
 from tidewright.sim.api.store import Record, Store
 from tidewright.sim.api.strategies import Strategies
+from tidewright.sim.api.typing import FieldTyping, SchemaTyping, Typing
 
 Object = dict[str, Any]
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
@@ -161,9 +162,21 @@ class Api:
     def check_quota(self, kind: Kind, new: Object, old: Object | None, *, dry_run: bool) -> None:
         """Charge the namespace's quotas."""
 
-    def track(self, request: Request, new: Object, old: Object | None, operation: str) -> None:
+    def track(self, request: Request, new: Object, old: Object | None) -> None:
         """Note in managedFields who set what."""
-        managed.track(request, new, old, operation, self.stamps.now())
+        typing = self.typing(request.kind, request.version)
+        now = self.stamps.now()
+        if request.applied is None:
+            managed.track(request, new, old, now, typing)
+        else:
+            managed.track_apply(request, new, old, now, typing)
+
+    @staticmethod
+    def typing(kind: Kind, version: str) -> Typing:
+        """How the fields of a kind merge."""
+        if kind.custom:
+            return SchemaTyping(kind.custom[version].schema)
+        return FieldTyping.of("", kind.kind)
 
     def committed(self, kind: Kind, record: Record, previous: Record | None, obj: Object) -> None:
         """Called after every write: definitions and the garbage collector follow the store."""

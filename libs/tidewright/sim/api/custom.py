@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tidewright.sim.api import schemas
+from tidewright.sim.api import schemas, structural
 from tidewright.sim.api.errors import Cause
 from tidewright.sim.api.schemas import Problems
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Object = dict[str, Any]
 _METADATA_ONLY = "V1ConfigMap"  # a model that has metadata and needs nothing else
+_HEAD = ("apiVersion", "kind", "metadata")
 
 
 class PrinterColumn(msgspec.Struct, rename="camel"):
@@ -29,18 +30,54 @@ class PrinterColumn(msgspec.Struct, rename="camel"):
 
 
 class CustomVersion:
-    """One version of a custom resource."""
+    """One version of a custom resource: its schema and its columns.
 
-    def __init__(self, schema: Object, columns: tuple[PrinterColumn, ...]) -> None:
+    Args:
+        schema: `openAPIV3Schema`.
+        columns: additional printer columns.
+        preserve: unknown fields are kept everywhere (`spec.preserveUnknownFields`).
+        status: this version has a status subresource.
+    """
+
+    def __init__(
+        self,
+        schema: Object,
+        columns: tuple[PrinterColumn, ...],
+        *,
+        preserve: bool = False,
+        status: bool = False,
+    ) -> None:
         self.schema = schema
         self.columns = columns
+        self.status = status
+        self._preserve = preserve or not schema
+        self._rules = structural.has_rules(schema)
 
     def problems(self, kind: Kind, obj: Object) -> Problems | None:
-        """Unknown and ill-typed fields."""
-        return schemas.check(_METADATA_ONLY, {"metadata": obj.get("metadata")})
+        """Unknown fields, which are removed, and metadata of the wrong type."""
+        del kind
+        found = schemas.check(_METADATA_ONLY, {"metadata": obj.get("metadata")})
+        if not self._preserve:
+            body = {key: value for key, value in obj.items() if key not in _HEAD}
+            removed = structural.prune(self.schema, body, "")
+            if removed:
+                for key in [key for key in obj if key not in _HEAD and key not in body]:
+                    del obj[key]
+                found = found or Problems()
+                found.unknown = sorted(removed) + found.unknown
+        return found
 
     def default(self, obj: Object) -> None:
-        """Prune what the schema does not know and fill in its defaults."""
+        """Fill in the schema's defaults."""
+        if self.schema:
+            structural.default(self.schema, obj)
 
     def validate(self, obj: Object, old: Object | None) -> list[Cause]:
-        return []
+        """What does not fit the schema; the rules are asked only when everything else does."""
+        if not self.schema:
+            return []
+        body = {key: value for key, value in obj.items() if key not in _HEAD}
+        causes = structural.validate(self.schema, body, "")
+        if not causes and self._rules:
+            causes = structural.validate_rules(self.schema, obj, old, "")
+        return causes

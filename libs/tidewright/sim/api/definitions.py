@@ -126,6 +126,8 @@ def kind_of(obj: Object) -> Kind:
                 msgspec.convert(column, PrinterColumn)
                 for column in version.get("additionalPrinterColumns") or ()
             ),
+            preserve=bool(spec.get("preserveUnknownFields")),
+            status="status" in (version.get("subresources") or {}),
         )
         for version in spec["versions"]
     }

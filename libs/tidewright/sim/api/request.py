@@ -41,6 +41,7 @@ class Request(msgspec.Struct):
     namespace: str
     name: str
     subresource: str
+    applied: dict[str, Any] | None = None  # the fields that a server-side apply claims
 
     @property
     def api_version(self) -> str:

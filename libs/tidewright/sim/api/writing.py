@@ -55,8 +55,8 @@ async def create(api: Api, request: Request) -> Outcome:
     return await create_object(api, request, obj)
 
 
-async def create_object(api: Api, request: Request, obj: Object, *, manager_op: str = "Update") -> Outcome:
-    """Create a decoded object; `manager_op` is Apply when server-side apply creates it."""
+async def create_object(api: Api, request: Request, obj: Object) -> Outcome:
+    """Create a decoded object."""
     kind, version = request.kind, request.version
     warnings = api.decode(request, obj)
     meta = obj["metadata"]
@@ -100,7 +100,7 @@ async def create_object(api: Api, request: Request, obj: Object, *, manager_op: 
     if table.get(namespace, name) is not None:
         raise errors.already_exists(kind.group, kind.plural, name)
     api.check_quota(kind, obj, None, dry_run=request.dry_run)
-    api.track(request, obj, None, manager_op)
+    api.track(request, obj, None)
     obj = api.canonical(kind, obj)
     if request.dry_run:
         return Outcome(None, obj=obj, code=201, warnings=warnings)
@@ -188,7 +188,6 @@ async def modify(
     warnings: list[str],
     *,
     replacing: bool = False,
-    manager_op: str = "Update",
 ) -> Outcome:
     """Read, change, commit; again when the object changed meanwhile and the client named no version.
 
@@ -198,7 +197,6 @@ async def modify(
         change: from the stored object (a copy, in the request's version) to the wanted one.
         warnings: what to tell the client besides.
         replacing: the client sent the whole object (an update).
-        manager_op: Apply when the change comes from server-side apply, which tracks managers itself.
     """
     kind = request.kind
     for _ in range(MAX_ATTEMPTS):
@@ -210,7 +208,7 @@ async def modify(
         new = change(api.to_version(kind, request.version, record.decode()))
         versioned = _check_preconditions(kind, old, new, replacing=replacing)
         try:
-            return await _commit_change(api, request, table, record, old, new, warnings, manager_op)
+            return await _commit_change(api, request, table, record, old, new, warnings)
         except Changed:
             if versioned:
                 raise errors.conflict(kind.group, kind.plural, request.name, errors.MODIFIED) from None
@@ -225,7 +223,6 @@ async def _commit_change(
     old: Object,
     new: Object,
     warnings: list[str],
-    manager_op: str,
 ) -> Outcome:
     kind, version = request.kind, request.version
     metadata.keep(new["metadata"], old["metadata"])
@@ -238,7 +235,7 @@ async def _commit_change(
         raise Changed
     api.check_quota(kind, new, old, dry_run=request.dry_run)
     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
-    api.track(request, new, old, manager_op)
+    api.track(request, new, old)
     if new == old:
         return Outcome(record, warnings=warnings)
     if kind.generation and api.strategies.spec_changed(kind, new, old):

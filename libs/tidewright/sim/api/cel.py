@@ -1,0 +1,245 @@
+"""CEL: the rules of custom resources and the match conditions of webhooks.
+
+An expression is compiled once (`compile_rule`) and evaluated over plain JSON values. The functions that
+Kubernetes adds to the language (lists, regular expressions, quantities, sets) are declared here. Values are
+typed by what they are, not by their schema: an expression that names a field which the schema has not
+compiles, and fails when it is evaluated.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+from tidewright.kube import quantities
+
+Object = dict[str, Any]
+
+_ESCAPES = {"__": "__underscores__", ".": "__dot__", "-": "__dash__", "/": "__slash__"}
+_RESERVED = frozenset(
+    [
+        "true",
+        "false",
+        "null",
+        "in",
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+        "return",
+        "var",
+        "void",
+        "while",
+    ]
+)
+
+
+class CelError(ValueError):
+    """An expression that does not compile, or fails when it is evaluated."""
+
+
+class Rule:
+    """One compiled expression."""
+
+    __slots__ = ("_expression", "escaped", "text", "uses_old")
+
+    def __init__(self, text: str, expression: Any) -> None:
+        self.text = text
+        self._expression = expression
+        self.uses_old = re.search(r"\boldSelf\b", text) is not None
+        self.escaped = "__" in text  # names that CEL cannot spell are written in an escaped form
+
+    def evaluate(self, data: Object) -> Any:
+        """The plain value. Raises CelError when the evaluation fails."""
+        try:
+            value = self._expression.eval(data=data)
+        except (RuntimeError, ValueError, TypeError) as error:
+            raise CelError(_first_line(error)) from None
+        if value.type().name() == "*error*" or str(value.type()) == "ERROR" or _is_error(value):
+            raise CelError(_cel_message(value))
+        return value.plain_value()
+
+
+def _is_error(value: Any) -> bool:
+    from cel_expr_python import cel
+
+    return bool(value.type() == cel.Type.ERROR)
+
+
+def _cel_message(value: Any) -> str:
+    text = str(value.value())
+    match = re.search(r'Key not found in map : "(.*?)"', text)
+    return f"no such key: {match[1]}" if match else "no such overload" if "overload" in text else text
+
+
+@lru_cache(maxsize=4096)
+def compile_rule(text: str, variables: tuple[str, ...] = ("self", "oldSelf")) -> Rule:
+    """Compile an expression over the named variables. Raises CelError with the compiler's message."""
+    try:
+        return Rule(text, _environment(variables).compile(text))
+    except (RuntimeError, ValueError) as error:
+        message = str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
+        raise CelError(f"compilation failed: {message.strip()}") from None
+
+
+@lru_cache(maxsize=16)
+def _environment(variables: tuple[str, ...]) -> Any:
+    from cel_expr_python import cel
+    from cel_expr_python.ext import ext_math, ext_optional, ext_strings
+
+    return cel.NewEnv(
+        variables=dict.fromkeys(variables, cel.Type.DYN),
+        extensions=[
+            ext_strings.ExtStrings(),
+            ext_math.ExtMath(),
+            ext_optional.ExtOptional(),
+            cel.CelExtension("kubernetes", _functions(cel)),
+        ],
+    )
+
+
+def _functions(cel: Any) -> list[Any]:
+    dyn, boolean, text, integer = cel.Type.DYN, cel.Type.BOOL, cel.Type.STRING, cel.Type.INT
+    anything = cel.Type.List(dyn)
+
+    def declare(
+        name: str, returns: Any, parameters: list[Any], impl: Callable[..., Any], *, member: bool = True
+    ) -> Any:
+        overload = cel.Overload(
+            id=f"tidewright_{name.replace('.', '_')}_{len(parameters)}",
+            return_type=returns,
+            parameters=parameters,
+            is_member=member,
+            impl=impl,
+        )
+        return cel.FunctionDecl(name, [overload])
+
+    return [
+        declare(
+            "isSorted",
+            boolean,
+            [anything],
+            lambda items: all(a <= b for a, b in pairwise(items)),
+        ),
+        declare("sum", dyn, [anything], sum),
+        declare("min", dyn, [anything], min),
+        declare("max", dyn, [anything], max),
+        declare("find", text, [text, text], _find),
+        declare(
+            "findAll", cel.Type.List(text), [text, text], lambda value, pattern: re.findall(pattern, value)
+        ),
+        declare("isQuantity", boolean, [text], _is_quantity, member=False),
+        declare("quantity", integer, [text], lambda value: quantities.parse(value).nanos, member=False),
+        declare(
+            "sets.contains", boolean, [anything, anything], lambda a, b: all(x in a for x in b), member=False
+        ),
+        declare(
+            "sets.intersects",
+            boolean,
+            [anything, anything],
+            lambda a, b: any(x in a for x in b),
+            member=False,
+        ),
+        declare(
+            "sets.equivalent",
+            boolean,
+            [anything, anything],
+            lambda a, b: all(x in a for x in b) and all(x in b for x in a),
+            member=False,
+        ),
+    ]
+
+
+def _find(value: str, pattern: str) -> str:
+    match = re.search(pattern, value)
+    return match[0] if match else ""
+
+
+def _is_quantity(value: str) -> bool:
+    try:
+        quantities.parse(value)
+    except quantities.NotAQuantity:
+        return False
+    return True
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+# -- values -------------------------------------------------------------------------------------------
+
+
+def escape(name: str) -> str:
+    """The name by which an expression has to call a property."""
+    if name in _RESERVED:
+        return f"__{name}__"
+    return re.sub(r"__|[.\-/]", lambda match: _ESCAPES[match[0]], name)
+
+
+def to_cel(value: Any, schema: Object, *, escaped: bool) -> Any:
+    """A JSON value as expressions see it: times and durations by format, names escaped where needed."""
+    if isinstance(value, dict):
+        properties = schema.get("properties")
+        below = schema.get("additionalProperties")
+        result = {}
+        for key, item in value.items():
+            if properties is not None and key in properties:
+                name = escape(key) if escaped else key
+                result[name] = to_cel(item, properties[key], escaped=escaped)
+            else:
+                result[key] = to_cel(item, below, escaped=escaped) if isinstance(below, dict) else item
+        return result
+    if isinstance(value, list):
+        items = schema.get("items")
+        return [to_cel(item, items, escaped=escaped) for item in value] if isinstance(items, dict) else value
+    if isinstance(value, str):
+        return _to_time(value, schema.get("format"))
+    if schema.get("type") == "number" and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    return value
+
+
+def _to_time(value: str, form: str | None) -> Any:
+    if form == "date-time":
+        try:
+            return dt.datetime.fromisoformat(value)
+        except ValueError:
+            return value
+    if form == "duration":
+        seconds = go_duration_s(value)
+        return dt.timedelta(seconds=seconds) if seconds is not None else value
+    return value
+
+
+_UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_DURATION = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+
+
+def go_duration_s(text: str) -> float | None:
+    """Seconds of a Go duration (`1h30m`, `250ms`); None when it is none."""
+    if text == "0":
+        return 0.0
+    sign = -1.0 if text.startswith("-") else 1.0
+    rest = text.lstrip("+-")
+    total, position = 0.0, 0
+    while position < len(rest):
+        match = _DURATION.match(rest, position)
+        if match is None:
+            return None
+        total += float(match[1]) * _UNITS[match[3]]
+        position = match.end()
+    return sign * total if rest else None
