@@ -48,7 +48,7 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
-        "demo", "tidewright.cli.demo:demo", RUNNING, "Watch an autoscaler follow a recorded load, in a minute.",
+        "demo", "tidewright.cli.demo.command:demo", RUNNING, "Watch an autoscaler follow a recorded load, in a minute.",
         (
             ("tidewright demo", "the built-in load"),
             ("tidewright demo --metrics requests.csv -o json", "a recorded one, as JSON"),

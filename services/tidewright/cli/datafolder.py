@@ -19,7 +19,7 @@ from typing import IO
 
 from tidewright.cli.errors import BadInput, Unavailable
 
-PARTS = ("nats", "cluster", "ports.json", "kubeconfig", "run.log")
+PARTS = ("nats", "cluster", "ports.json", "kubeconfig")
 """What is ours in the folder, and what `--fresh` takes away."""
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Awaitable, Callable
 from importlib import import_module
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import App, Group, Parameter
 
@@ -121,9 +121,30 @@ def actuator(
     log: LogOptions | None = None,
     cluster: ClusterOptions | None = None,
     process: ProcessFlags | None = None,
+    mode: Annotated[
+        Literal["enforce", "shadow"],
+        Parameter(help="shadow: write nothing, and say what would be written.", group=THE_SERVICE),
+    ] = "enforce",
+    qps: Annotated[
+        float, Parameter(help="Requests to the API server per second, on average.", group=THE_SERVICE)
+    ] = 50.0,
+    burst: Annotated[int, Parameter(help="Requests at once; 0: twice --qps.", group=THE_SERVICE)] = 0,
+    retry_for: Annotated[
+        float, Parameter(help="How long an effect is tried again, seconds.", group=THE_SERVICE)
+    ] = 60.0,
 ) -> int:
     """Make decisions true, write outcomes."""
-    raise CommandError("the actuator is not there yet")
+    from tidewright.actuator.service import Options, run
+
+    if qps <= 0:
+        raise BadInput(f"--qps {qps:g}: requests per second, more than 0")
+    on, at = log or LogOptions(), cluster or ClusterOptions()
+    options = Options(
+        nats_url=on.nats, cluster=on.cluster, nats_credentials=on.nats_credentials,
+        kubeconfig=at.kubeconfig, context=at.context, in_cluster=at.in_cluster,
+        mode=mode, qps=qps, burst=burst, retry_for_s=retry_for,
+    )  # fmt: skip
+    return execute("actuator", process or ProcessFlags(), lambda it: run(options, it))
 
 
 def _decider(service: Service) -> Callable[..., int]:

@@ -173,7 +173,8 @@ class Stack:
     async def _continue(self, log: Log) -> None:
         """Slots and clock: those of the log, or others when they are asked for."""
         try:
-            self._slots = self.options.slots or await log.adopt_slots()
+            found_slots = await log.adopt_slots()
+            self._slots = self.options.slots or found_slots
             record = await log.last(log.subjects.config(CLOCK))
         except WrongStream:
             record = None  # there is no stream yet

@@ -1,0 +1,178 @@
+"""The demo as a command: everything up, the load on it, the log followed to the end of the load."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import sys
+import time
+from collections.abc import Callable
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Annotated, Literal
+
+import msgspec
+import yaml
+from cyclopts import Group, Parameter
+
+from tidewright.cli import datafolder
+from tidewright.cli.console import Printer
+from tidewright.cli.demo import objects
+from tidewright.cli.demo.story import Story
+from tidewright.cli.demo.summary import Run, as_json, as_text
+from tidewright.cli.demo.view import view_for
+from tidewright.cli.errors import INTERRUPTED, BadInput, CommandError, translated
+from tidewright.cli.stack import Stack, StackOptions
+from tidewright.events import registry
+from tidewright.events.base import Event
+from tidewright.host.process import configure_logs
+from tidewright.kube.client import Kube
+from tidewright.kube.errors import KubeError
+from tidewright.log.connection import Log
+from tidewright.sim.metrics.trace import Trace, TraceError
+
+SERVICES = ("watcher", "autoscaler", "actuator")
+SECONDS = 40.0
+"""Wall seconds that the load takes at the default speed: the demo ends within a minute."""
+LEAD_S = 8.0
+"""Wall seconds from the start to the beginning of the load, in which everything comes up."""
+SAMPLE_EVERY_S = 0.08
+"""Wall seconds between two samples of the metric, at most speeds; never less than 15 s of log time."""
+LEAST_INTERVAL_S = 15.0
+SETTLE_WITHIN_S = 5.0
+"""Wall seconds that the last outcomes may take."""
+
+LOAD = Group("Load", sort_key=0)
+
+
+def demo(
+    *,
+    metrics: Annotated[
+        Path | None, Parameter(help="Recorded load, CSV with the columns timestamp,value.", group=LOAD)
+    ] = None,
+    speed: Annotated[
+        float | None,
+        Parameter(help="Log seconds per wall second; by default the load takes 40 s.", group=LOAD),
+    ] = None,
+    data: Annotated[Path | None, Parameter(help="Data folder, made anew; by default the user's own.")] = None,
+    output: Annotated[
+        Literal["table", "json"], Parameter(name=["--output", "-o"], help="How to print the summary.")
+    ] = "table",
+) -> int:
+    """Watch an autoscaler follow a recorded load, in a minute."""
+    if speed is not None and speed <= 0:
+        raise BadInput(f"--speed {speed:g}: log seconds per wall second, more than 0")
+    configure_logs("warning", "json", service="demo")
+    with as_file(files("tidewright.cli.demo") / "load.csv") as built_in:
+        path = metrics or built_in
+        try:
+            trace = Trace.load(path)
+        except TraceError as error:
+            raise BadInput(str(error)) from error
+        plan = _Plan(trace, path, "built-in" if metrics is None else str(metrics), speed, data)
+        return asyncio.run(_run(plan, json_output=output == "json"))
+
+
+class _Plan:
+    """What will run: the trace, its marks, and the clock."""
+
+    def __init__(self, trace: Trace, path: Path, source: str, speed: float | None, data: Path | None) -> None:
+        self.path, self.source = path, source
+        self.marks = objects.marks_for(trace.values)
+        self.duration_s = trace.duration_s
+        self.speed = speed or max(1.0, trace.duration_s / SECONDS)
+        self.interval_s = max(LEAST_INTERVAL_S, SAMPLE_EVERY_S * self.speed)
+        self.folder = (data or datafolder.default() / "demo").expanduser().resolve()
+        # Stamps that count from 0 are moved to the present: Kubernetes knows no times before 1970.
+        self.start = trace.times[0] if trace.times[0] > 1e8 else float(int(time.time()))
+
+    def options(self, wall: float) -> StackOptions:
+        """The stack; the load begins at `wall`, and what is before it has its first value."""
+        metric = {
+            "name": objects.METRIC, "namespace": objects.NAMESPACE, "labels": objects.LABELS,
+            "source": "trace", "trace": str(self.path), "anchor": self.start,
+        }  # fmt: skip
+        self.folder.mkdir(parents=True, exist_ok=True)
+        served = self.folder / "metrics.yaml"
+        served.write_text(yaml.safe_dump([metric]))
+        return StackOptions(
+            data=self.folder, fresh=True, cluster="demo", services=SERVICES, slots=4,
+            speed=self.speed, log_start=self.start, clock_wall=wall,
+            sim=("--nodes", "4", "--metrics", str(served)),
+            watcher=("--metrics-interval", repr(self.interval_s)),
+            stop_within_s=5.0,
+        )  # fmt: skip
+
+
+async def _run(plan: _Plan, *, json_output: bool) -> int:
+    """Run the demo; returns the exit code."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    if task is not None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, task.cancel)
+    print(
+        f"load: {plan.source}, {plan.duration_s / 3600:,.0f} hours at {plan.speed:,.0f} times the speed\n"
+        f"logs of the services: {plan.folder / 'services.log'}\n"
+        f"look at it meanwhile: KUBECONFIG={plan.folder / 'kubeconfig'} kubectl get wpa,deployments,pods -n demo",
+        file=sys.stderr, flush=True,
+    )  # fmt: skip
+    wall = time.time() + LEAD_S
+    options = plan.options(wall)
+    try:
+        with (plan.folder / "services.log").open("w") as logs:
+            async with Stack(options, Printer(logs, as_json=True)) as stack:
+                run = Run(
+                    trace=plan.source, marks=plan.marks, start=plan.start, end=plan.start + plan.duration_s,
+                    speed=plan.speed, folder=str(plan.folder), cluster=options.cluster,
+                    wall_s=plan.duration_s / plan.speed,
+                )  # fmt: skip
+                story = await _play(stack, plan, run, json_output=json_output)
+    except asyncio.CancelledError:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    if json_output:
+        print(json.dumps(as_json(story, run), indent=2))
+    else:
+        print(as_text(story, run))
+    return 0
+
+
+async def _play(stack: Stack, plan: _Plan, run: Run, *, json_output: bool) -> Story:
+    """Put the load on, and follow the log until the load is over and every decision is answered."""
+    with translated():
+        async with await Kube.connect(stack.kubeconfig) as kube:
+            await _create(kube, objects.manifests(plan.marks, objects.Windows.at(plan.speed)))
+        async with await Log.connect(stack.nats_url, stack.options.cluster, name="demo") as log:
+            await log.adopt_slots()
+            with view_for(run, json_output=json_output) as view:
+                return await _follow(log, stack, run, view.update)
+
+
+async def _create(kube: Kube, manifests: list[tuple[str, dict[str, object]]]) -> None:
+    for path, manifest in manifests:
+        try:
+            await kube.request("POST", path, body=msgspec.json.encode(manifest))
+        except KubeError as error:
+            raise CommandError(f"{manifest['kind']} of the demo: {error}") from error
+
+
+async def _follow(log: Log, stack: Stack, run: Run, show: Callable[[Story], None]) -> Story:
+    story, subjects = Story(), log.subjects
+    filters = [
+        subjects.facts("*", "metric"), subjects.facts("*", "deployment"), subjects.facts("*", "pod"),
+        subjects.decisions("*", "autoscaler"), subjects.outcomes("*"),
+    ]  # fmt: skip
+    patience = 0.0
+    async with log.reader(filters) as reader:
+        while True:
+            for record in await reader.fetch(timeout_s=0.2):
+                event = registry.decode(record.body)
+                if isinstance(event, Event):
+                    story.fold(event)
+            show(story)
+            if stack.clock.now() < run.end:
+                continue
+            patience = patience or time.monotonic() + SETTLE_WITHIN_S
+            if story.settled or time.monotonic() > patience:
+                return story

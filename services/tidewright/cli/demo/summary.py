@@ -1,0 +1,125 @@
+"""What happened in the demo, at its end: for people and as JSON. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from tidewright.autoscaler.sentences import sentences
+from tidewright.cli.demo.chart import chart
+from tidewright.cli.demo.objects import METRIC, NAME, NAMESPACE, Marks
+from tidewright.cli.demo.story import Story
+from tidewright.events.decisions import ScaleWorkload
+
+WIDTH, HEIGHT = 64, 6
+
+
+@dataclass(frozen=True)
+class Run:
+    """The circumstances of a run.
+
+    Attributes:
+        trace: where the load came from.
+        start, end: of the load, log seconds.
+        speed: log seconds per wall second.
+        folder: the data folder, in which the log is kept.
+        wall_s: how long the load took.
+    """
+
+    trace: str
+    marks: Marks
+    start: float
+    end: float
+    speed: float
+    folder: str
+    cluster: str
+    wall_s: float
+
+
+def as_json(story: Story, run: Run) -> dict[str, Any]:
+    """The summary as one JSON value."""
+    return {
+        "trace": {
+            "source": run.trace,
+            "start": run.start,
+            "end": run.end,
+            "speed": run.speed,
+            "wall_s": run.wall_s,
+        },
+        "target": {"kind": "Deployment", "namespace": NAMESPACE, "name": NAME},
+        "metric": {"name": METRIC, "high_watermark": run.marks.high, "low_watermark": run.marks.low},
+        "decisions": {
+            "total": sum(story.decisions.values()),
+            "by_type": dict(sorted(story.decisions.items())),
+            "outcomes": dict(
+                sorted(Counter(type(o).__name__.lower() for o in story.outcomes.values()).items())
+            ),
+            "scale_ups": sum(s.replicas > s.from_replicas for s in story.scales),
+            "scale_downs": sum(s.replicas < s.from_replicas for s in story.scales),
+        },
+        "replicas": [[at, replicas] for at, replicas in story.replicas],
+        "load": [[at, value] for at, value in story.load],
+        "scale_up": _explained(story, story.largest(up=True)),
+        "scale_down": _explained(story, story.largest(up=False)),
+        "log": {"folder": run.folder, "cluster": run.cluster},
+    }
+
+
+def _explained(story: Story, scale: ScaleWorkload | None) -> dict[str, Any] | None:
+    if scale is None:
+        return None
+    return {
+        "decision": scale.id,
+        "at": scale.at,
+        "from": scale.from_replicas,
+        "to": scale.replicas,
+        "because": [{"rule": step.rule, "values": step.values} for step in scale.because],
+        "explanation": sentences(scale.because),
+        "outcome": story.applied(scale) or None,
+    }
+
+
+def as_text(story: Story, run: Run) -> str:
+    """The summary for people."""
+    content = as_json(story, run)
+    decisions = content["decisions"]
+    kinds = ", ".join(f"{count} {name}" for name, count in decisions["by_type"].items())
+    lines = [
+        (
+            f"{decisions['total']} decisions in {_span(run.end - run.start)} of load, seen in {run.wall_s:.0f} s:"
+            f" {decisions['scale_ups']} scale-ups, {decisions['scale_downs']} scale-downs."
+        ),
+        f"  by type: {kinds}" if kinds else "  none",
+        "",
+        *chart(
+            f"replicas of {NAMESPACE}/{NAME}", story.replicas, run.start, run.end, width=WIDTH, height=HEIGHT
+        ),
+        "",
+        *chart(f"load ({METRIC})", story.load, run.start, run.end, width=WIDTH, height=HEIGHT),
+    ]
+    for direction, key in (("up", "scale_up"), ("down", "scale_down")):
+        lines += ["", *_story_of(direction, content[key])]
+    lines += [
+        "",
+        f"The log is kept in {run.folder}; go on from there with",
+        f"  tidewright up --data {run.folder} --cluster {run.cluster}",
+    ]
+    return "\n".join(lines)
+
+
+def _story_of(direction: str, explained: dict[str, Any] | None) -> list[str]:
+    if explained is None:
+        return [f"No scale-{direction}: the load never asked for one."]
+    title = f"Why {explained['from']} -> {explained['to']} replicas (decision {explained['decision']}):"
+    outcome = explained["outcome"] or "open"
+    return [title, *(f"  - {line}" for line in explained["explanation"]), f"  - Outcome: {outcome}."]
+
+
+def _span(seconds: float) -> str:
+    hours = seconds / 3600
+    return (
+        f"{hours / 24:.1f} days"
+        if hours >= 48
+        else (f"{hours:.1f} hours" if hours >= 1 else f"{seconds:.0f} s")
+    )
