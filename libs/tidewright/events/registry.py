@@ -12,10 +12,10 @@ from typing import Union
 
 import msgspec
 
-from tidewright.events import config, decisions, facts, outcomes, provisioning, shards, timers
+from tidewright.events import config, decisions, facts, outcomes, provisioning, shards, spread, timers
 from tidewright.events.base import Decision, Event
 
-MODULES: tuple[ModuleType, ...] = (facts, config, decisions, outcomes, timers, provisioning, shards)
+MODULES: tuple[ModuleType, ...] = (facts, config, decisions, outcomes, timers, provisioning, shards, spread)
 """One line per module of event types."""
 
 

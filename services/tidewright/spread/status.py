@@ -20,6 +20,8 @@ from tidewright.spread.pods import Pod, seconds
 from tidewright.spread.spec import Profile, Spread, Subset
 
 SCHEDULABLE = "Schedulable"
+LIMIT_VALID = "LimitValid"
+"""A condition of ours: False where a stored limit is no number, and offers no slot [Q-2]."""
 SUFFICIENT = "Sufficient"
 POD_UNSCHEDULABLE = "PodUnschedulable"
 UNLIMITED_MISSING = -1

@@ -1,0 +1,176 @@
+"""What the spread service sees, records and decides beyond the shared vocabulary.
+
+Facts      WorkloadSpreadObserved/Gone, TargetReplicasObserved
+Ledger     PodPlaced, PodLeaving (written by the admission endpoint), ChangeLedger (by the decider)
+Records    RecordSpread (why a spread is as it is), ForeseeScaleIn (who goes when a workload shrinks)
+
+A spread's ledger is one subject of the log. Everything that a choice of a subset depends on is there:
+the rules in force, placements, and what came of them. `tidewright.spread.ledger` folds it.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from tidewright.events.base import Decision, Event, JsonObject, ObjectRef
+from tidewright.events.facts import ObjectFact, ResourceFact
+
+
+class WorkloadSpreadObserved(ResourceFact, frozen=True, kw_only=True, tag="fact.workload-spread-observed.v1"):
+    """A WorkloadSpread (`apps.kruise.io`)."""
+
+
+class WorkloadSpreadGone(ObjectFact, frozen=True, kw_only=True, tag="fact.workload-spread-gone.v1"):
+    """A WorkloadSpread is no longer there."""
+
+
+class TargetReplicasObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.target-replicas-observed.v1"):
+    """Replicas of a spread's target, read at replicas paths; `name` is the spread's.
+
+    Attributes:
+        replicas: the sum over the paths.
+        error: why they cannot be read; `replicas` means nothing then.
+    """
+
+    replicas: int = 0
+    error: str = ""
+
+
+class SubsetRule(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One subset as choices see it.
+
+    Attributes:
+        limit: in pods, None for unlimited.
+        closed: rescheduling has closed it.
+    """
+
+    name: str
+    limit: int | None = None
+    closed: bool = False
+
+
+class LedgerRules(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The rules in force on a ledger, whole.
+
+    Attributes:
+        subsets: in the order of the spec.
+        spec: the spread's spec as stored, from which pods are injected.
+        fail_open: when the log cannot be reached, admit by the last known state.
+        gone: the spread is deleted, or has no target: pods go in untouched.
+    """
+
+    subsets: tuple[SubsetRule, ...] = ()
+    spec: JsonObject = {}
+    generation: int = 0
+    fail_open: bool = False
+    gone: bool = False
+
+
+class PassedOver(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A subset that a choice passed over: `Closed`, `Full` or `OrdinalBeyond`, with its numbers then."""
+
+    subset: str
+    why: str
+    held: int = 0
+    limit: int | None = None
+
+
+class LedgerEntry(Event, frozen=True, kw_only=True):
+    """An entry that the admission endpoint appends under the ledger's expected sequence.
+
+    Attributes:
+        name: of the spread.
+        key: of the placement: the pod's name, or the request's uid for a pod without a name yet.
+        request: uid of the admission request.
+        version: revision of the pod template.
+    """
+
+    namespace: str
+    name: str
+    key: str
+    request: str = ""
+    version: str = ""
+    subset: str = ""
+
+
+class PodPlaced(LedgerEntry, frozen=True, kw_only=True, tag="ledger.pod-placed.v1"):
+    """A new pod was given a place; without a `subset` it found none, and went in untouched.
+
+    Attributes:
+        pod: its name, or its generateName.
+        passed: the subsets before the chosen one, and why they were not it.
+        unfenced: recorded after the fact, because the log could not be reached.
+    """
+
+    pod: str = ""
+    passed: tuple[PassedOver, ...] = ()
+    unfenced: bool = False
+
+
+class PodLeaving(LedgerEntry, frozen=True, kw_only=True, tag="ledger.pod-leaving.v1"):
+    """The delete of a pod was admitted: its place is offered again at once."""
+
+    pod: str
+
+
+ChangeKind = Literal["Seen", "Held", "Released", "Gone"]
+
+
+class LedgerChange(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of a place.
+
+    Attributes:
+        kind: `Seen`: the placed pod exists; `Held`: a pod holds a place that was not counted (or no
+            longer); `Released`: a place is free; `Gone`: a pod whose delete was admitted is gone.
+        reason: CamelCase: `Adopted`, `NeverSeen`, `Finished`, `Deleted`, `DeleteRefused`, ...
+    """
+
+    kind: ChangeKind
+    key: str
+    pod: str
+    version: str = ""
+    subset: str = ""
+    reason: str = ""
+
+
+class ChangeLedger(Decision, frozen=True, kw_only=True, tag="decision.change-ledger.v1"):
+    """Rules and facts as entries of a spread's ledger.
+
+    It goes to the ledger's subject without an expectation: whatever stands before it, it holds.
+
+    Attributes:
+        target: the spread.
+        rules: when given, the rules from here on.
+        counts: when given, places held per version and subset from here on: a recount.
+    """
+
+    target: ObjectRef
+    rules: LedgerRules | None = None
+    changes: tuple[LedgerChange, ...] = ()
+    counts: dict[str, dict[str, int]] | None = None
+
+
+class Foreseen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A pod that will leave."""
+
+    pod: str
+    subset: str = ""
+    cost: str = ""
+
+
+class ForeseeScaleIn(Decision, frozen=True, kw_only=True, tag="decision.foresee-scale-in.v1"):
+    """Which pods leave when the target shrinks to `replicas`, first one first."""
+
+    target: ObjectRef
+    replicas: int
+    pods: tuple[Foreseen, ...] = ()
+
+
+class RecordSpread(Decision, frozen=True, kw_only=True, tag="decision.record-spread.v1"):
+    """Something about a spread that changes nothing outside: why it rests, or what it found."""
+
+    target: ObjectRef
+    reason: str
+    message: str = ""

@@ -1,0 +1,156 @@
+"""The spread's decider: its state, how it evolves, and what it decides.
+
+    SpreadDecider     what the host runs (see `tidewright.host.decider`)
+
+Slots hold whole namespaces, so a spread, its target and its pods are in one state. Every relevant fact
+wakes the spread at once [Q-10]: most events look at one pod, changes of the spread, its target or the
+time look at everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidewright.events.base import Because, Decision, Event, ObjectRef
+from tidewright.events.decisions import PatchObject
+from tidewright.events.spread import ChangeLedger, Foreseen, ForeseeScaleIn, LedgerRules
+from tidewright.spread.conclude import Conclusion
+from tidewright.spread.evolve import evolve
+from tidewright.spread.spec import DELETION_COST_ANNOTATION, GROUP, KIND, MATCHED_ANNOTATION
+from tidewright.spread.state import Row, SpreadState, State, Touched, unpack_uid
+
+SERVICE = "spread"
+KINDS = frozenset(
+    {
+        "pod",
+        "shape",
+        "node",
+        "workloadspread",
+        "targetreplicas",
+        "deployment",
+        "replicaset",
+        "statefulset",
+        "cloneset",
+        "job",
+        "workload",
+    }
+)
+FOLLOWS = frozenset({"autoscaler"})
+"""Services whose decisions are inputs: who leaves is foreseen when a scale-in is decided."""
+
+
+class SpreadDecider:
+    """The decider of spread."""
+
+    service = SERVICE
+    state_version = 1
+    state_type = State
+    kinds = KINDS
+    ledgers = True
+    """It reads its own ledgers: the admission endpoint writes there too."""
+
+    def initial(self, shared: State | None) -> State:
+        """The empty state of a slot."""
+        if shared is None:
+            return State()
+        return State(settings=shared.settings, whitelist=shared.whitelist, nodes=shared.nodes)
+
+    def evolve(self, state: State, event: Event) -> State:
+        """Fold one event, in place."""
+        return evolve(state, event)
+
+    def decide(self, state: State, event: Event) -> Iterable[Decision]:
+        """Answer one event that `state` already includes."""
+        return decide(state, event)
+
+
+def decide(state: State, event: Event) -> list[Decision]:
+    """What follows from one event."""
+    touched = state.touched
+    if not (touched.home or touched.spreads or touched.removed or touched.foresee or touched.failed):
+        return []
+    decisions: list[Decision] = []
+    if touched.removed is not None:
+        decisions.extend(_removed(state, touched.removed))
+    if touched.failed is not None:
+        key, pod, deletion = touched.failed
+        decisions.extend(Conclusion(state, state.spreads[key]).failed(pod, deletion=deletion))
+    if touched.home and touched.home not in touched.spreads and (spread := state.spreads.get(touched.home)):
+        decisions.extend(_one(state, spread, touched))
+    for key in touched.spreads:
+        if (spread := state.spreads.get(key)) is not None:
+            decisions.extend(Conclusion(state, spread).whole())
+    if touched.foresee is not None:
+        decisions.extend(_foresee(state, *touched.foresee))
+    return decisions
+
+
+def _one(state: State, spread: SpreadState, touched: Touched) -> list[Decision]:
+    conclusion = Conclusion(state, spread)
+    if not touched.pod:
+        return conclusion.entry()
+    return conclusion.one_pod(touched.before, touched.after, touched.key)
+
+
+def _ref(spread: SpreadState) -> ObjectRef:
+    return ObjectRef(
+        api_version=f"{GROUP}/v1alpha1",
+        kind=KIND,
+        namespace=spread.namespace,
+        name=spread.name,
+        uid=spread.uid,
+    )
+
+
+def _removed(state: State, spread: SpreadState) -> list[Decision]:
+    """A spread is gone: its ledger ends; its pods are cleaned only when asked to [Q-20]."""
+    gone = LedgerRules(generation=spread.generation, gone=True)
+    because = (Because(rule="SpreadGone", values={"spread": spread.name}),)
+    decisions: list[Decision] = [
+        ChangeLedger(at=state.now, target=_ref(spread), rules=gone, counts={}, because=because)
+    ]
+    if not state.settings.clean_up_deleted:
+        return decisions
+    for row in state.strays.get(spread.namespace, {}).values():
+        if row.placed_by == spread.name:
+            ref = ObjectRef(
+                api_version="v1",
+                kind="Pod",
+                namespace=spread.namespace,
+                name=row.name,
+                uid=unpack_uid(row.uid),
+            )
+            patch = {"metadata": {"annotations": {MATCHED_ANNOTATION: None, DELETION_COST_ANNOTATION: None}}}
+            decisions.append(PatchObject(at=state.now, target=ref, patch=patch, because=because))
+    return decisions
+
+
+def _foresee(state: State, key: str, replicas: int) -> list[Decision]:
+    """Which pods go, before they go: by the workload controller's own order (3.6)."""
+    spread = state.spreads.get(key)
+    if spread is None or spread.spread is None:
+        return []
+    active = [row for row in spread.pods.values() if row.active]
+    leaving = sorted(active, key=controllers_order)[: max(0, len(active) - replicas)]
+    if not leaving:
+        return []
+    return [
+        ForeseeScaleIn(
+            at=state.now,
+            target=_ref(spread),
+            replicas=replicas,
+            pods=tuple(Foreseen(row.name, row.subset, row.asked or row.cost) for row in leaving),
+            because=(Because(rule="ScaleIn", values={"replicas": replicas, "active": len(active)}),),
+        )
+    ]
+
+
+def controllers_order(row: Row) -> tuple[bool, int, bool, int, tuple[object, ...]]:
+    """The order in which a ReplicaSet's controller picks its victims."""
+    placed, phase, ready, *rest = row.leaving_order()
+    text = row.asked or row.cost
+    cost = int(text) if text.lstrip("-").isdigit() else 0
+    return placed, phase, ready, cost, tuple(rest)
+
+
+DECIDER = SpreadDecider()

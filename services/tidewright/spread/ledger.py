@@ -1,0 +1,164 @@
+"""The spread's ledger: rules, placements and what came of them, folded to free slots.
+
+The admission endpoint and the decider fold the same entries with the same function, so they agree on
+every prefix. A choice is a function of that prefix and the request (`place`); it is appended under the
+ledger's expected sequence, and a conflict folds and chooses again.
+
+The fold keeps counts, not pods: a placement is remembered by its key only until its pod has been seen
+(so that a retried admission finds its own), an admitted delete until the pod is gone. What a subset
+has free is its limit minus what it holds, at least 0 [Q-9, Q-12].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from tidewright.events.base import Event
+from tidewright.events.spread import (
+    ChangeLedger,
+    LedgerChange,
+    LedgerRules,
+    PassedOver,
+    PodLeaving,
+    PodPlaced,
+    SubsetRule,
+)
+from tidewright.spread.choose import Slot, by_slots
+
+UNLIMITED = -1
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A place that is in flight: of a pod not seen yet, or of one whose delete was admitted."""
+
+    version: str
+    subset: str
+    at: float
+    pod: str = ""
+
+
+class Ledger(msgspec.Struct):
+    """The fold of one ledger.
+
+    Attributes:
+        counts: places held per version and subset, unlimited ones too.
+        placed: ledger key to a placement whose pod was not seen yet.
+        leaving: pod name to the place that its admitted delete has freed.
+    """
+
+    rules: LedgerRules | None = None
+    counts: dict[str, dict[str, int]] = {}
+    placed: dict[str, Held] = {}
+    leaving: dict[str, Held] = {}
+
+    def held(self, version: str, subset: str) -> int:
+        return self.counts.get(version, {}).get(subset, 0)
+
+    def held_in_all(self, subset: str) -> int:
+        return sum(counts.get(subset, 0) for counts in self.counts.values())
+
+    def missing(self, rule: SubsetRule, version: str) -> int:
+        """Free slots of a subset in one version; -1 for an unlimited one."""
+        return UNLIMITED if rule.limit is None else max(0, rule.limit - self.held(version, rule.name))
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A place for a pod: found again, or newly chosen.
+
+    Attributes:
+        subset: "" when no subset has room: the pod goes in untouched.
+        again: it was placed before: nothing is to be appended.
+    """
+
+    subset: str
+    again: bool = False
+    passed: tuple[PassedOver, ...] = ()
+
+
+def fold(ledger: Ledger, event: Event) -> Ledger:
+    """Fold one entry, in place. Other events change nothing."""
+    match event:
+        case PodPlaced():
+            if event.subset and event.key not in ledger.placed:
+                ledger.placed[event.key] = Held(event.version, event.subset, event.at, event.pod)
+                count(ledger, event.version, event.subset, 1)
+        case PodLeaving():
+            if event.pod not in ledger.leaving:
+                ledger.placed.pop(event.key, None)
+                ledger.leaving[event.pod] = Held(event.version, event.subset, event.at, event.pod)
+                count(ledger, event.version, event.subset, -1)
+        case ChangeLedger():
+            if event.rules is not None:
+                ledger.rules = event.rules
+            for change in event.changes:
+                _change(ledger, change)
+            if event.counts is not None:
+                ledger.counts = {version: dict(counts) for version, counts in event.counts.items()}
+    return ledger
+
+
+def _change(ledger: Ledger, change: LedgerChange) -> None:
+    match change.kind:
+        case "Seen":
+            ledger.placed.pop(change.key, None)
+        case "Held":
+            ledger.leaving.pop(change.pod, None)
+            count(ledger, change.version, change.subset, 1)
+        case "Released":
+            ledger.placed.pop(change.key, None)
+            count(ledger, change.version, change.subset, -1)
+        case "Gone":
+            ledger.leaving.pop(change.pod, None)
+
+
+def count(ledger: Ledger, version: str, subset: str, by: int) -> None:
+    counts = ledger.counts.setdefault(version, {})
+    left = counts.get(subset, 0) + by
+    if left:
+        counts[subset] = left
+        return
+    counts.pop(subset, None)
+    if not counts:
+        del ledger.counts[version]
+
+
+def slots(ledger: Ledger, version: str) -> Iterator[Slot]:
+    """What each subset offers to a pod of this version."""
+    for rule in ledger.rules.subsets if ledger.rules is not None else ():
+        yield Slot(rule.name, ledger.missing(rule, version), rule.closed)
+
+
+def place(ledger: Ledger, version: str, key: str, pod: str) -> Place:
+    """The place of a new pod: its own from an earlier attempt, or the first free one.
+
+    A pod whose name was in flight gets the place of its predecessor: it is a retry, or a recreation
+    while the old pod is still leaving.
+    """
+    known = ledger.placed.get(key)
+    if known is not None:
+        return Place(known.subset, again=True)
+    leaving = ledger.leaving.get(pod) if pod else None
+    rules = {rule.name: rule for rule in ledger.rules.subsets} if ledger.rules is not None else {}
+    if leaving is not None and leaving.version == version:
+        # The place was offered again when the delete was admitted, and may have been taken meanwhile.
+        rule = rules.get(leaving.subset)
+        if rule is not None and not rule.closed and ledger.missing(rule, version) != 0:
+            return Place(leaving.subset)
+    choice = by_slots(slots(ledger, version))
+    passed = tuple(
+        PassedOver(r.subset, r.why, ledger.held(version, r.subset), rules[r.subset].limit)
+        for r in choice.refused
+    )
+    return Place(choice.subset or "", passed=passed)
+
+
+def in_flight_since(ledger: Ledger) -> tuple[float | None, float | None]:
+    """Log time of the oldest placement not seen, and of the oldest delete not done; None without any."""
+    return _oldest(ledger.placed.values()), _oldest(ledger.leaving.values())
+
+
+def _oldest(held: Iterable[Held]) -> float | None:
+    # Entries are in the order of the log, whose times never go back.
+    return next((h.at for h in held), None)

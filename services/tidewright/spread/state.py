@@ -1,0 +1,334 @@
+"""What the decider remembers: pods, workloads, nodes, and per spread what follows from them.
+
+    Row          one pod, compactly: 20,000 of them are a normal spread
+    Workload     anything that owns pods or owns their owners
+    SpreadState  one spread: its rules, its ledger, its pods, what was last written
+    Settings     the service's part of the configuration
+    State        one slot
+
+Owners are resolved here, from ownerReferences as facts carry them, whatever arrives first: a pod whose
+owners do not (yet) lead to a target waits among the strays of its controller.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+
+import msgspec
+
+from tidewright.events.base import JsonObject
+from tidewright.events.facts import PodObserved
+from tidewright.spread.ledger import Ledger
+from tidewright.spread.matching import Whitelist
+from tidewright.spread.nodeterms import Node
+from tidewright.spread.pods import VERSION_IGNORED, VERSIONED_KINDS, placement_of, pod_version
+from tidewright.spread.pods import Owner as Controller
+from tidewright.spread.spec import DELETION_COST_ANNOTATION, MATCHED_ANNOTATION, GroupKind, Spread
+from tidewright.spread.status import Condition
+
+DELETING, READY, UNSCHEDULABLE, HELD, CALLED = 1, 2, 4, 8, 16
+"""Flags of a row. HELD: its place is counted in the ledger. CALLED: its deletion was decided."""
+
+_PHASES = ("Pending", "Unknown", "Running", "Succeeded", "Failed")
+_FINISHED = frozenset({3, 4})
+_DASHES = (8, 13, 18, 23)
+
+
+class Row(msgspec.Struct, gc=False, omit_defaults=True):
+    """One pod. Texts that many pods share are one object.
+
+    Attributes:
+        uid: packed, see `pack_uid`.
+        owner: uid of its controller.
+        placed_by: the spread whose annotation it carries, "" without one.
+        subset: the subset that it names; one that the spec does not have is no subset.
+        phase: index into the API's phases.
+        ready_at: while it is ready.
+        cost: the deletion cost annotation as it is.
+        asked: the deletion cost that was decided last, "" for none.
+    """
+
+    name: str
+    uid: bytes = b""
+    labels: dict[str, str] = {}
+    shape: str = ""
+    owner: str = ""
+    version: str = ""
+    placed_by: str = ""
+    subset: str = ""
+    node: str = ""
+    phase: int = 0
+    flags: int = 0
+    ready_at: float | None = None
+    created_at: float | None = None
+    restarts: int = 0
+    cost: str = ""
+    asked: str = ""
+
+    @property
+    def active(self) -> bool:
+        return not self.flags & DELETING and self.phase not in _FINISHED
+
+    @property
+    def held(self) -> bool:
+        return bool(self.flags & HELD)
+
+    @property
+    def waiting(self) -> bool:
+        """Pending, on no node, refused by the scheduler."""
+        return self.flags & (UNSCHEDULABLE | DELETING) == UNSCHEDULABLE and self.phase == 0 and not self.node
+
+    def leaving_order(self) -> tuple[bool, int, bool, float, int, float, str]:
+        """As `pods.leaving_order`, with the name last so that the order never depends on arrival."""
+        ready = bool(self.flags & READY)
+        return (
+            self.node != "",
+            self.phase,
+            ready,
+            -(self.ready_at if self.ready_at is not None else 2.0**62) if ready else 0.0,
+            -self.restarts,
+            -(self.created_at if self.created_at is not None else 2.0**62),
+            self.name,
+        )
+
+
+def pack_uid(uid: str) -> bytes:
+    """A uid in 16 bytes when it is one of the usual form, else as text."""
+    if len(uid) == 36 and all(uid[i] == "-" for i in _DASHES):
+        try:
+            return bytes.fromhex(uid.replace("-", ""))
+        except ValueError:
+            pass
+    return b"=" + uid.encode() if uid else b""
+
+
+def unpack_uid(packed: bytes) -> str:
+    """The uid that `pack_uid` packed."""
+    if len(packed) != 16 or packed.startswith(b"="):
+        return packed[1:].decode(errors="replace")
+    text = packed.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def row_of(fact: PodObserved, versioned_kinds: frozenset[str], labels: dict[str, str]) -> Row:
+    """A row of a pod's fact. `labels` is the shared copy of the fact's labels."""
+    intern = sys.intern
+    placement = placement_of(fact.annotations.get(MATCHED_ANNOTATION))
+    controller = next((o for o in fact.owners if o.controller), None)
+    owner = (
+        None if controller is None else Controller(controller.api_version, controller.kind, controller.name)
+    )
+    flags = DELETING if fact.deleting_at is not None else 0
+    if fact.ready:
+        flags |= READY
+    if fact.unschedulable_since is not None:
+        flags |= UNSCHEDULABLE
+    return Row(
+        name=fact.name,
+        uid=pack_uid(fact.uid),
+        labels=labels,
+        shape=intern(fact.shape),
+        owner=intern(controller.uid) if controller is not None else "",
+        version=intern(pod_version(owner, fact.labels, versioned_kinds)),
+        placed_by=intern(placement.name) if placement is not None else "",
+        subset=intern(placement.subset) if placement is not None else "",
+        node=intern(fact.node),
+        phase=_PHASES.index(fact.phase) if fact.phase in _PHASES else 0,
+        flags=flags,
+        ready_at=fact.ready_changed_at if fact.ready else None,
+        created_at=fact.created_at,
+        restarts=fact.restarts,
+        cost=intern(fact.annotations.get(DELETION_COST_ANNOTATION, "")),
+    )
+
+
+class Workload(msgspec.Struct):
+    """An object that owns pods, or owns their owners.
+
+    Attributes:
+        owner: uid of its controller.
+        implied_by: pods whose owner references are all that is known of it; -1 when it was seen itself.
+    """
+
+    kind: GroupKind
+    name: str
+    uid: str
+    replicas: int = 0
+    revision: str = ""
+    template_hash: str = ""
+    owner: str = ""
+    deleting: bool = False
+    implied_by: int = -1
+
+
+class SpreadState(msgspec.Struct):
+    """One spread.
+
+    Attributes:
+        spec: as stored; the rules on the ledger carry it to admission.
+        spread: the same, typed; None when it cannot be read (`invalid` says why).
+        pods: the target's pods that the filter selects, by name.
+        active: active pods per version and subset; "" is no subset.
+        conditions: subset to its Schedulable condition, while rescheduling is on; shared by all
+            versions [Q-14].
+        waiting: pods that the scheduler refuses, with the time they were created.
+        awaited: id of a decision about a pod, whose outcome is not known yet, to the pod.
+        status: as last decided, and when.
+        due: due time of its timer, None when none is set.
+        target_uid: the target, "" while there is none.
+        latest: version of the target's current template.
+        path_replicas: the target's replicas as paths give them; None when they do not override.
+        recount: pods went elsewhere without giving their places back one by one.
+        brought_back_at: when a pod was last evicted to go to an earlier subset.
+        fault_since: subset to the time since when its stored limit is known to be no number.
+    """
+
+    namespace: str
+    name: str
+    uid: str = ""
+    generation: int = 0
+    spec: JsonObject = {}
+    spread: Spread | None = None
+    invalid: str = ""
+    fail_open: bool = False
+    ledger: Ledger = msgspec.field(default_factory=Ledger)
+    pods: dict[str, Row] = {}
+    active: dict[str, dict[str, int]] = {}
+    conditions: dict[str, Condition] = {}
+    waiting: dict[str, float] = {}
+    awaited: dict[str, str] = {}
+    status: JsonObject | None = None
+    status_at: float = 0.0
+    due: float | None = None
+    target_uid: str = ""
+    latest: str = VERSION_IGNORED
+    path_replicas: int | None = None
+    recount: bool = False
+    brought_back_at: float = 0.0
+    fault_since: dict[str, float] = {}
+
+    def count(self, row: Row, by: int) -> None:
+        """Count an active pod in or out; another spread's annotation puts it in no subset."""
+        subset = row.subset if row.placed_by == self.name else ""
+        counts = self.active.setdefault(row.version, {})
+        left = counts.get(subset, 0) + by
+        if left:
+            counts[subset] = left
+        else:
+            counts.pop(subset, None)
+            if not counts:
+                del self.active[row.version]
+
+    def active_in(self, version: str, subset: str) -> int:
+        return self.active.get(version, {}).get(subset, 0)
+
+
+class Settings(msgspec.Struct, frozen=True, rename="camel"):
+    """The service's part of the configuration (`spread`).
+
+    Attributes:
+        unseen_bound_seconds: a placement whose pod does not appear for so long never came to exist.
+        leaving_bound_seconds: an admitted delete whose pod is still active after this was refused.
+        status_every_seconds: a status in which only counts differ is not written more often.
+        versioned_kinds: kinds with a ledger per revision, besides Deployment and ReplicaSet [Q-8].
+        clean_up_deleted: take costs and annotations off the pods of a deleted spread [Q-20].
+        bring_back_seconds: at most one pod in so many seconds is evicted from a later subset when an
+            earlier one has room again; 0: never.
+        whitelist: the custom workloads, as the ConfigMap of the reference has them.
+    """
+
+    unseen_bound_seconds: float = 10.0
+    leaving_bound_seconds: float = 10.0
+    status_every_seconds: float = 1.0
+    versioned_kinds: tuple[str, ...] = ()
+    clean_up_deleted: bool = False
+    bring_back_seconds: float = 0.0
+    whitelist: str = ""
+
+
+class Touched(msgspec.Struct):
+    """What the last event changed, for `decide`.
+
+    Attributes:
+        spreads: spreads to look at as a whole.
+        pod: `namespace/name` of the pod that changed, "" for none.
+        home: the spread that has or had its row.
+        key: the ledger key in its annotation, or its name.
+        before: the row as it was, None for a new pod.
+        after: the row as it is, None for a pod that is gone or belongs to no spread now.
+        removed: a spread that is gone.
+        foresee: a target's replicas that shrank: the spread, and the new number.
+        failed: a spread, a pod of it about which a decision did not come about, and whether that was
+            its deletion.
+    """
+
+    spreads: list[str] = []
+    pod: str = ""
+    home: str = ""
+    key: str = ""
+    before: Row | None = None
+    after: Row | None = None
+    removed: SpreadState | None = None
+    foresee: tuple[str, int] | None = None
+    failed: tuple[str, str, bool] | None = None
+
+
+class State(msgspec.Struct):
+    """One slot. Keys of spreads are `namespace/name`, of pods per namespace their names.
+
+    Attributes:
+        now: greatest log time so far, seconds.
+        strays: per namespace, pods that belong to no spread.
+        children: uid of a workload to the uids of those that it controls.
+        labels: label sets that rows share, by their own text.
+        targets: `namespace|group|kind|name` to the spread that has this target.
+    """
+
+    now: float = 0.0
+    settings: Settings = Settings()
+    whitelist: Whitelist = Whitelist()
+    versioned_kinds: tuple[str, ...] = tuple(sorted(VERSIONED_KINDS))
+    spreads: dict[str, SpreadState] = {}
+    targets: dict[str, str] = {}
+    workloads: dict[str, Workload] = {}
+    children: dict[str, list[str]] = {}
+    strays: dict[str, dict[str, Row]] = {}
+    nodes: dict[str, Node] = {}
+    shapes: dict[str, JsonObject] = {}
+    labels: dict[str, dict[str, str]] = {}
+    touched: Touched = msgspec.field(default_factory=Touched)
+
+    def shared_labels(self, labels: dict[str, str]) -> dict[str, str]:
+        """The one copy of a label set that all rows with it use."""
+        text = "\n".join([f"{key}={labels[key]}" for key in sorted(labels)])
+        return self.labels.setdefault(text, labels)
+
+    def find(self, namespace: str, name: str) -> tuple[SpreadState | None, Row | None]:
+        """A pod's row, and the spread that has it."""
+        row = self.strays.get(namespace, {}).get(name)
+        if row is not None:
+            return None, row
+        for spread in self.spreads.values():
+            if spread.namespace == namespace and (row := spread.pods.get(name)) is not None:
+                return spread, row
+        return None, None
+
+    def chain(self, owner_uid: str) -> Iterator[Workload]:
+        """The known controllers from `owner_uid` upwards."""
+        seen: set[str] = set()
+        while owner_uid and owner_uid not in seen:
+            seen.add(owner_uid)
+            workload = self.workloads.get(owner_uid)
+            if workload is None:
+                return
+            yield workload
+            owner_uid = workload.owner
+
+
+def spread_key(namespace: str, name: str) -> str:
+    return f"{namespace}/{name}"
+
+
+def target_key(namespace: str, kind: GroupKind, name: str) -> str:
+    return f"{namespace}|{kind.group}|{kind.kind}|{name}"
