@@ -42,7 +42,7 @@ COMMIT_AFTER_EVENTS = 2000
 COMMIT_AFTER_S = 1.0
 """A fold without decisions is not committed at once: folding it again gives the same."""
 COMMIT_PENDING = MAX_BATCH // 2
-"""Messages pending, over all slots, that are not let grow further within a fetch."""
+"""Decisions pending, over all slots, that are not let grow further within a fetch."""
 OUTAGE_PAUSE_S = 0.2
 
 logger = structlog.get_logger(__name__)
@@ -106,6 +106,7 @@ class Host(Generic[State]):
         self._membership = membership
         self._committer = Committer(log, writer, health)
         self._reader: Reader | None = None
+        self._pending = 0  # decisions not committed yet, over all slots
 
     async def run(self, stop: asyncio.Event) -> None:
         """Decide until `stop` is set; then commit, and hand the slots over."""
@@ -150,7 +151,7 @@ class Host(Generic[State]):
         missing = wanted - self.owned.keys()
         if missing and arriving is None:
             slots = sorted(missing, key=str)
-            reader = self.log.reader(self.inputs.filters(slots, recorded=True))
+            reader = self.log.reader([self.inputs.filter])
             arrival = _Arrival(reader, {slot: Restore(Fold(self.decider, slot)) for slot in slots})
             arriving = asyncio.create_task(self._advance(arrival))
         return arriving
@@ -237,13 +238,16 @@ class Host(Generic[State]):
         """One fetch, folded and committed."""
         if self._reader is None:
             after = min(o.read for o in self.owned.values())
-            self._reader = self.log.reader(self.inputs.filters(self.owned, recorded=False), after=after)
+            self._reader = self.log.reader([self.inputs.filter], after=after)
         reader = self._reader
         records = await reader.fetch(FETCH, timeout_s=FETCH_WAIT_S)
+        reads, owned_slots = self.inputs.reads, self.owned.keys()
         for record in records:
+            if not reads(record.subject, owned_slots, recorded=False):
+                continue
             if self._take(record):
                 await self._reschedule()
-            if sum(o.size for o in self.owned.values()) >= COMMIT_PENDING:
+            if self._pending >= COMMIT_PENDING:
                 await self._commit(self.owned.values())
         for owned in self.owned.values():
             owned.read = max(owned.read, reader.position)
@@ -319,6 +323,7 @@ class Host(Generic[State]):
                 step_until=self._step_until(),
             )
             owned.pending.append(planned.message)
+            self._pending += 1
             if planned.schedule is not None:
                 owned.schedules[planned.key] = planned.schedule
             self.health.metrics.decisions.labels(type(one.decision).__name__).inc()
@@ -336,6 +341,8 @@ class Host(Generic[State]):
 
     def _restore_record(self, arrival: _Arrival[State], record: Record) -> None:
         """Hand one record of the log to the slots being restored."""
+        if not self.inputs.reads(record.subject, arrival.restores.keys(), recorded=True):
+            return
         role, slot = self.inputs.role(record.subject), self.inputs.slot(record.subject)
         names = arrival.restores.keys() if slot is None else {slot} & arrival.restores.keys()
         try:
@@ -366,6 +373,7 @@ class Host(Generic[State]):
     # -- committing ----------------------------------------------------------------------------
 
     async def _commit(self, slots: Collection[Owned[State]]) -> None:
+        self._pending = 0
         lost = await self._committer.commit([o for o in slots if not o.halted])
         if lost:
             await self._release(lost)

@@ -5,7 +5,7 @@ Host, verify and replay ask here, so that all of them fold the same events in th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Container
 from dataclasses import dataclass
 from enum import Enum
 from typing import Literal
@@ -48,26 +48,37 @@ class Inputs:
         """All slots that the service has states for."""
         return (ALL,) if self.partition == "cluster" else tuple(Slot(str(i)) for i in range(self.slots))
 
-    def filters(self, owned: Collection[Slot], *, recorded: bool) -> list[str]:
-        """Subject filters for some slots; `recorded` adds the service's own decisions and checkpoints."""
-        names = self.subjects
-        own: Iterable[str] = sorted(owned)
-        facts_of: Iterable[str]
-        if self.partition == "cluster":
-            facts_of, own = ["*"], [ALL]
-        elif len(owned) == self.slots:
-            facts_of, own = ["*"], ["*"]
-        else:
-            facts_of = [*own, ALL]
-        filters = [names.configs]
-        filters += [names.facts(slot, kind) for slot in facts_of for kind in sorted(self.kinds)]
-        filters += [names.decisions(slot, other) for slot in facts_of for other in sorted(self.follows)]
-        filters += [names.outcomes(slot) for slot in own]
-        filters += [names.timers(slot, self.service) for slot in own]
-        if recorded:
-            filters += [names.decisions(slot, self.service) for slot in own]
-            filters += [names.checkpoint(Slot(slot), self.service) for slot in own]
-        return filters
+    @property
+    def filter(self) -> str:
+        """The one subject filter of a reader: the whole stream.
+
+        Narrower would be several filters, and a consumer with several becomes slower by orders of
+        magnitude, and slows every append, once it reads where others write (decision record 0003).
+        So a reader takes everything and drops by subject, before decoding.
+        """
+        return self.subjects.everything
+
+    def reads(self, subject: str, owned: Container[Slot], *, recorded: bool) -> bool:
+        """Whether a message on this subject is one of the service's, for the slots that it owns.
+
+        `recorded` adds the service's own decisions and checkpoints, which are read to restore.
+        """
+        cls, slot, third = subject.split(".", 5)[2:5]
+        mine = slot in owned
+        match cls:
+            case "fact":
+                return third in self.kinds and (mine or slot == ALL or self.partition == "cluster")
+            case "config":
+                return True
+            case "outcome":
+                return mine
+            case "timer":
+                return mine and third == self.service
+            case "decision" if third in self.follows:
+                return mine or self.partition == "cluster"
+            case "decision" | "checkpoint":
+                return recorded and mine and third == self.service
+        return False
 
     def role(self, subject: str) -> Role:
         """What a message on this subject is to the service."""
