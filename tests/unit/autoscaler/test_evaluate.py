@@ -1,0 +1,250 @@
+"""A pass: what is corrected by default, bad values, and the specification's own cases."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.unit.autoscaler.world import external, spec
+from tests.vectors import watermark
+from tidewright.autoscaler.evaluate import Override, Pass, Scene, evaluate
+from tidewright.autoscaler.gauges import Series, of_pass
+from tidewright.autoscaler.policy import Policy, of_config
+from tidewright.autoscaler.readiness import Pod
+from tidewright.autoscaler.reasons import because
+from tidewright.autoscaler.sentences import TELLERS, sentences
+from tidewright.autoscaler.spec import InvalidSpec, compiled
+from tidewright.autoscaler.windows import Hold
+from tidewright.events.facts import MetricSampled, RecommendationReceived
+
+STRICT, DEFAULT = Policy(strict=True), Policy()
+VECTORS = Path(__file__).parents[3] / ".." / "shared" / "spec" / "vectors"
+
+
+def pods(count: int, **fields: Any) -> list[Pod]:
+    given: dict[str, Any] = {
+        "owners": ("web",),
+        "phase": "Running",
+        "ready": "True",
+        "started_at": 1.0,
+        **fields,
+    }
+    return [Pod(name=f"web-{i}", **given) for i in range(count)]
+
+
+def look(
+    *values: int,
+    policy: Policy = DEFAULT,
+    current: int = 4,
+    found: list[Pod] | None = None,
+    sample: MetricSampled | None = None,
+    members: dict[str, Any] | None = None,
+    **scene: Any,
+) -> Pass:
+    """A pass over one External metric (marks 5 and 10, absolute)."""
+    rules = compiled(spec(**{"algorithm": "absolute", **(members or {})}), namespace="shop", name="wpa")
+    seen = sample or MetricSampled(at=1000.0, name="", series_milli=values)
+    given: dict[str, Any] = {
+        "current": current,
+        "observed": current,
+        "pods": pods(current) if found is None else found,
+        "samples": [seen] * len(rules.metrics),
+        "last_scale_at": 0.0,
+        **scene,
+    }
+    return evaluate(rules, policy, Scene(namespace="shop", now=1000.0, **given))
+
+
+@pytest.mark.skipif(not VECTORS.exists(), reason="the specification's cases lie beside the repository")
+@pytest.mark.parametrize("name", ["watermark.json", "watermark-generated.json"])
+def test_the_specifications_cases(name: str) -> None:
+    results = [watermark.run(case) for case in json.loads((VECTORS / name).read_text())]
+    assert results
+    assert [r for r in results if r.differences] == []
+
+
+def test_without_metrics_the_count_stays() -> None:  # D1
+    assert look(members={"metrics": []}).desired == 4
+    assert look(members={"metrics": []}, policy=STRICT).desired == 3
+
+
+def test_an_untolerated_zero_holds_the_count() -> None:  # D2
+    found = [*pods(3), *pods(1, ready="False")]
+    assert look(0, found=found).desired == 4
+    assert look(0, found=found, policy=STRICT).calculations[0].replicas == 3
+
+
+def cpu(**members: Any) -> dict[str, Any]:
+    body = {"name": "cpu", "metricSelector": {}, "lowWatermark": "5", "highWatermark": "10"}
+    return {"metrics": [{"type": "Resource", "resource": body}], **members}
+
+
+def test_a_pod_that_was_ready_fast_is_measured_after_the_delay() -> None:  # D4
+    sample = MetricSampled(at=1000.0, name="", pods_milli={"web-0": 9_000})
+    fast = pods(1, started_at=800.0, ready_changed_at=801.0)
+    members = cpu(readinessDelaySeconds=60)
+    assert look(sample=sample, found=fast, current=1, members=members).calculations[0].ready == 1
+    assert look(sample=sample, found=fast, current=1, members=members, policy=STRICT).failure is not None
+    young = pods(1, started_at=950.0, ready_changed_at=951.0)
+    found = look(sample=sample, found=young, current=1, members=members)
+    assert found.failure is not None
+    assert found.changes_at == 1010.0
+
+
+def test_pods_that_are_all_pending_are_a_failure_and_no_crash() -> None:  # D3
+    sample = MetricSampled(at=1000.0, name="", pods_milli={"web-0": 9_000})
+    found = look(sample=sample, found=pods(4, phase="Pending"), members=cpu())
+    assert found.failure is not None
+    assert found.failure.reference_fault == "division-by-zero"
+
+
+def test_a_target_without_pods_is_left_alone() -> None:  # D5
+    found = look(members={"metrics": [], "minReplicas": 3}, current=5, observed=0)
+    assert (found.desired, found.override) == (5, Override.NONE)
+    strict = look(members={"metrics": [], "minReplicas": 3}, current=5, observed=0, policy=STRICT)
+    assert (strict.desired, strict.override) == (1, Override.NO_PODS)
+
+
+def test_bounds_without_metrics_are_enforced_on_demand() -> None:  # D6
+    broken = MetricSampled(at=1000.0, name="", error="gone", error_class="not-found")
+    assert look(sample=broken, current=40).desired == 40
+    wanted = Policy(enforce_bounds_without_metrics=True)
+    assert look(sample=broken, current=40, policy=wanted).desired == 10
+
+
+def test_the_first_pass_scales_only_what_differs_and_heeds_delays() -> None:  # D10
+    assert not look(7_000, last_scale_at=None).rescale
+    assert look(7_000, last_scale_at=None, policy=STRICT).rescale
+    delayed = look(90_000, last_scale_at=None, members={"upscaleDelayAboveWatermarkSeconds": 60})
+    assert delayed.verdict is not None
+    assert delayed.verdict.hold is Hold.UP_DELAY
+
+
+def test_a_recommendation_without_bounds_is_not_below_them() -> None:  # D24
+    members = {"metrics": [], "recommender": {"url": "http://r"}, "upscaleDelayAboveWatermarkSeconds": 60}
+    answer = RecommendationReceived(at=1000.0, name="", target_replicas=6)
+    assert look(recommendation=answer, members=members).rescale
+    assert not look(recommendation=answer, members=members, policy=STRICT).rescale
+    assert not look(
+        recommendation=answer, members={**members, "convergeTowardsWatermark": "highwatermark"}, current=6
+    ).rescale
+
+
+def test_zero_of_a_resource_holds_on_demand() -> None:  # D30
+    sample = MetricSampled(at=1000.0, name="", pods_milli=dict.fromkeys(["web-0", "web-1"], 0))
+    assert look(sample=sample, found=pods(2), current=2, members=cpu()).desired == 1
+    guarded = Policy(guard_resource_zero=True)
+    assert look(sample=sample, found=pods(2), current=2, members=cpu(), policy=guarded).desired == 2
+
+
+@pytest.mark.parametrize(
+    ("values", "desired"),
+    [
+        ((2**63 - 1, 2**63 - 1), 4),  # beyond a count's range: the reference's platform holds
+        ((-(2**63), -(2**63)), 3),
+        ((10**30,), 4),
+        ((10**12,), 6),
+        ((-5,), 3),
+    ],
+)
+def test_huge_and_negative_values_move_within_the_limits(values: tuple[int, ...], desired: int) -> None:
+    assert look(*values).desired == desired
+
+
+@pytest.mark.parametrize(
+    "error_class", ["unavailable", "forbidden", "not-found", "throttled", "garbage", "timeout"]
+)
+def test_a_metric_that_cannot_be_read_scales_nothing(error_class: str) -> None:
+    found = look(sample=MetricSampled(at=1000.0, name="", error="no", error_class=error_class))
+    assert not found.rescale
+    assert found.failure is not None
+    assert found.failure.error == (
+        "unable to get external metric shop/rps/app=web: unable to fetch metrics from external metrics API: no"
+    )
+
+
+def test_a_selector_that_cannot_be_read_is_a_failure() -> None:  # D28
+    found = look(90_000, selector_error="found '(', expected: ')'")
+    assert found.failure is not None
+    assert "selector" in found.failure.error
+
+
+@pytest.mark.parametrize(
+    ("members", "where"),
+    [
+        ({"maxReplicas": "ten"}, "spec.maxReplicas"),
+        ({"maxReplicas": 2**31}, "spec.maxReplicas"),
+        ({"tolerance": "much"}, "spec.tolerance"),
+        ({"tolerance": "NaN"}, "spec.tolerance"),
+        ({"metrics": {}}, "spec.metrics"),
+        ({"metrics": [external(low="x")]}, "spec.metrics[0].external.lowWatermark"),
+        (
+            {"metrics": [{"type": "External", "external": {"metricName": "m"}}]},
+            "watermarks are not set correctly",
+        ),
+        ({"scaleTargetRef": None}, "Spec.ScaleTargetRef"),
+    ],
+)
+def test_a_bad_spec_is_refused_by_name(members: dict[str, Any], where: str) -> None:
+    with pytest.raises(InvalidSpec) as refused:
+        compiled(spec(**members), namespace="shop", name="wpa")
+    assert where in str(refused.value)
+
+
+def test_a_bad_member_of_the_configuration_keeps_its_default() -> None:
+    policy = of_config({"strict": True, "stale_after_s": "soon", "unknown": 1})
+    assert policy == Policy(strict=True)
+
+
+def test_restrictions_are_one_while_they_apply() -> None:  # D12
+    rules = compiled(spec(algorithm="absolute"), namespace="shop", name="wpa")
+    values = of_pass(rules, DEFAULT, look(7_000), last_scale_at=0.0)
+    assert values[Series("restricted_scaling", "within_bounds")] == 1
+    values = of_pass(rules, DEFAULT, look(90_000), last_scale_at=0.0)
+    assert values[Series("restricted_scaling", "within_bounds")] == 0
+    assert values[Series("restricted_scaling", "upscale_capping")] == 1
+    assert values[Series("replicas_scaling_effective")] == 6
+
+
+def test_every_rule_of_a_pass_is_told_in_a_sentence() -> None:
+    told: list[str] = []
+    cases: list[tuple[dict[str, Any], Pass]] = [
+        ({}, look(90_000)),
+        ({}, look(1_000)),
+        ({}, look(90_000, current=40)),
+        ({"minReplicas": 6}, look(7_000, members={"minReplicas": 6})),
+        ({}, look(0)),
+        ({}, look(sample=MetricSampled(at=1.0, name="", error="no"))),
+        ({}, look(1_000, sample=MetricSampled(at=1.0, name="", series_milli=(1,)))),
+        ({}, look(90_000, last_scale_at=999.0)),
+        ({"metrics": []}, look(members={"metrics": []})),
+        (
+            {"convergeTowardsWatermark": "highwatermark"},
+            look(6_000, members={"convergeTowardsWatermark": "highwatermark"}),
+        ),
+        (
+            {"convergeTowardsWatermark": "lowwatermark"},
+            look(9_900, members={"convergeTowardsWatermark": "lowwatermark"}),
+        ),
+        (
+            {"metrics": [external(), external("b")]},
+            look(90_000, members={"metrics": [external(), external("b")]}),
+        ),
+    ]
+    for members, found in cases:
+        rules = compiled(spec(**{"algorithm": "absolute", **members}), namespace="shop", name="wpa")
+        steps = because(rules, DEFAULT, found, last_scale_at=999.0)
+        assert steps
+        assert {step.rule for step in steps} <= TELLERS.keys()
+        told += sentences(steps)
+        assert msgspec.json.encode(steps)
+    assert not [text for text in told if "was not recorded" in text]
+    assert (
+        "rps{map[app:web]} is 90, above its high watermark 10 (11 with tolerance); "
+        "with 4 of 4 pods ready it proposes 36 replicas."
+    ) in told
+    assert ("36 is more than scaleUpLimitFactor allows in one step (50 % of 4, so at most 6): 6.") in told
