@@ -1,0 +1,435 @@
+"""Decisions on a real log, applied to the embedded API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from tidewright.actuator.apply import Applier
+from tidewright.actuator.ledger import ActPosition
+from tidewright.actuator.requests import DECISION
+from tidewright.actuator.service import Actuator, Mode, Options
+from tidewright.events import registry
+from tidewright.events.base import ObjectRef, Outcome
+from tidewright.events.decisions import (
+    CreateObject,
+    DeleteObject,
+    Effect,
+    HoldReplicas,
+    PatchObject,
+    RecordObjectEvent,
+    ScaleWorkload,
+    SetStatus,
+)
+from tidewright.events.outcomes import Applied, Failed, Rejected, Superseded
+from tidewright.kube.client import Kube, Response
+from tidewright.kube.discovery import Discovery
+from tidewright.kube.errors import KubeError
+from tidewright.log.connection import Log, Message
+from tidewright.log.subjects import ALL
+from tidewright.sim.api.server import ApiServer
+
+DEPLOYMENTS = "/apis/apps/v1/namespaces/shop/deployments"
+WEB = ObjectRef(api_version="apps/v1", kind="Deployment", namespace="shop", name="web")
+
+
+class Client(Kube):
+    """A client that refuses what a test says, before it is sent or after it was answered."""
+
+    faults: list[Callable[[str, str], KubeError | None]]
+    losses: list[Callable[[str, str], bool]]
+    calls: list[tuple[str, str]]
+
+    async def request(self, method: str, path: str, **options: Any) -> Response:
+        self.calls.append((method, path))
+        for fault in self.faults:
+            if (error := fault(method, path)) is not None:
+                raise error
+        answer = await super().request(method, path, **options)
+        for loss in list(self.losses):
+            if loss(method, path):
+                self.losses.remove(loss)
+                raise KubeError(0, "Timeout", "the answer was lost")
+        return answer
+
+    async def get(self, path: str) -> dict[str, Any]:
+        answer = await super().request("GET", path)
+        found: dict[str, Any] = msgspec.json.decode(answer.body)
+        return found
+
+    async def make(self, path: str, **content: Any) -> dict[str, Any]:
+        answer = await super().request("POST", path, body=msgspec.json.encode(content))
+        made: dict[str, Any] = msgspec.json.decode(answer.body)
+        return made
+
+    def writes(self) -> list[tuple[str, str]]:
+        return [call for call in self.calls if call[0] != "GET"]
+
+
+@pytest.fixture
+async def kube() -> AsyncIterator[Client]:
+    server = ApiServer()
+    await server.start()
+    async with Client.at(server.url) as client:
+        assert isinstance(client, Client)
+        client.faults, client.losses, client.calls = [], [], []
+        await client.make("/api/v1/namespaces", apiVersion="v1", kind="Namespace", metadata={"name": "shop"})
+        await make_deployment(client, "web")
+        yield client
+    await server.stop()
+
+
+async def make_deployment(kube: Client, name: str) -> dict[str, Any]:
+    template = {"metadata": {"labels": {"a": name}}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"replicas": 3, "selector": {"matchLabels": {"a": name}}, "template": template}
+    return await kube.make(
+        DEPLOYMENTS, apiVersion="apps/v1", kind="Deployment", metadata={"name": name}, spec=spec
+    )
+
+
+class Bench:
+    """Writes decisions, reads outcomes."""
+
+    def __init__(self, log: Log, kube: Client) -> None:
+        self.log = log
+        self.kube = kube
+        self._read = 0
+
+    async def decide(self, *effects: Any) -> None:
+        await self.log.commit(
+            [
+                Message(
+                    self.log.subjects.decision(
+                        self.log.slot_of("shop"), "autoscaler", "deployment", "shop", "web"
+                    ),
+                    registry.encode(effect),
+                )
+                for effect in effects
+            ]
+        )
+
+    async def outcomes(self, count: int) -> list[Outcome]:
+        """The next outcomes, in the order of the log."""
+        found: list[Outcome] = []
+        async with (
+            asyncio.timeout(10),
+            self.log.reader([self.log.subjects.outcomes("*")], after=self._read) as reader,
+        ):
+            while len(found) < count:
+                for record in await reader.fetch(count - len(found), timeout_s=1.0):
+                    event = registry.decode(record.body)
+                    assert isinstance(event, Outcome)
+                    found.append(event)
+                    self._read = record.seq
+        return found
+
+    @asynccontextmanager
+    async def acting(self, mode: Mode = "enforce", **options: Any) -> AsyncIterator[Actuator]:
+        chosen = Options(nats_url="", cluster="test", mode=mode, **({"qps": 500.0} | options))
+        actuator = Actuator(chosen, self.log, Applier(self.kube, Discovery(self.kube)))
+        task = asyncio.create_task(actuator.run())
+        try:
+            yield actuator
+        finally:
+            task.cancel()
+            async with asyncio.timeout(5):
+                await asyncio.gather(task, return_exceptions=True)
+
+    async def act(self, *effects: Any, **options: Any) -> list[Outcome]:
+        """Decide, act, and take the outcomes."""
+        await self.decide(*effects)
+        wanted = sum(isinstance(effect, Effect) for effect in effects)
+        async with self.acting(**options):
+            return await self.outcomes(wanted)
+
+    async def replicas(self) -> int:
+        found: int = (await self.kube.get(f"{DEPLOYMENTS}/web"))["spec"]["replicas"]
+        return found
+
+
+@pytest.fixture
+async def bench(log: Log, kube: Client) -> Bench:
+    return Bench(log, kube)
+
+
+def scale(
+    to: int, came_from: int = 3, decision: str = "", target: ObjectRef = WEB, **fields: Any
+) -> ScaleWorkload:
+    return ScaleWorkload(
+        at=1.0, id=decision or f"autoscaler.1.{came_from}.{to}", target=target, replicas=to,
+        from_replicas=came_from, **fields,
+    )  # fmt: skip
+
+
+async def test_a_workload_is_scaled_through_its_scale(bench: Bench) -> None:
+    [outcome] = await bench.act(scale(5))
+    assert isinstance(outcome, Applied)
+    assert (outcome.decision, outcome.found, outcome.attempts) == ("autoscaler.1.3.5", False, 2)
+    assert await bench.replicas() == 5
+    assert bench.kube.writes() == [("PUT", f"{DEPLOYMENTS}/web/scale")]
+
+
+async def test_the_outcome_lies_in_the_slot_and_under_the_name_of_its_decision(
+    bench: Bench, log: Log
+) -> None:
+    await bench.act(scale(5))
+    record = await log.last(log.subjects.outcome(log.slot_of("shop"), "deployment", "shop", "web"))
+    assert record is not None
+    assert record.headers["Tw-Cause"] == "autoscaler.1.3.5"
+
+
+async def test_a_wanted_value_that_is_there_is_found(bench: Bench) -> None:
+    [outcome] = await bench.act(scale(3, 2))
+    assert isinstance(outcome, Applied)
+    assert outcome.found
+    assert bench.kube.writes() == []
+
+
+async def test_a_value_that_the_decider_did_not_see_is_left_alone(bench: Bench) -> None:
+    [outcome] = await bench.act(scale(9, 7))
+    assert isinstance(outcome, Rejected)
+    assert (outcome.reason, outcome.message) == ("Conflict", "replicas is 3, not 7 as the decision saw")
+    assert await bench.replicas() == 3
+
+
+async def test_another_object_of_the_same_name_is_left_alone(bench: Bench) -> None:
+    [outcome] = await bench.act(scale(5, target=msgspec.structs.replace(WEB, uid="other")))
+    assert isinstance(outcome, Rejected)
+    assert outcome.reason == "Conflict"
+    assert "uid" in outcome.message
+    assert await bench.replicas() == 3
+
+
+async def test_what_is_not_there_is_gone(bench: Bench) -> None:
+    nothing = msgspec.structs.replace(WEB, name="nothing")
+    unknown = ObjectRef(api_version="example.com/v1", kind="Nothing", namespace="shop", name="x")
+    for outcome in await bench.act(scale(5, target=nothing), scale(5, target=unknown)):
+        assert isinstance(outcome, Rejected)
+        assert outcome.reason == "Gone"
+
+
+async def test_a_later_wish_supersedes_an_earlier_one(bench: Bench) -> None:
+    superseded, applied = await bench.act(scale(5, decision="a"), scale(8, decision="b"))
+    assert isinstance(superseded, Superseded)
+    assert (superseded.decision, superseded.by) == ("a", "b")
+    assert isinstance(applied, Applied)
+    assert await bench.replicas() == 8
+
+
+async def test_records_get_no_outcome_and_dry_runs_write_nothing(bench: Bench) -> None:
+    hold = HoldReplicas(at=1.0, id="h", target=WEB, replicas=3, reason="InBand")
+    [outcome] = await bench.act(hold, scale(5, dry_run=True))
+    assert isinstance(outcome, Applied)
+    assert (outcome.reason, outcome.attempts) == ("DryRun", 0)
+    assert bench.kube.calls == []
+
+
+async def test_in_shadow_nothing_is_written(bench: Bench) -> None:
+    [outcome] = await bench.act(scale(5), mode="shadow")
+    assert isinstance(outcome, Applied)
+    assert outcome.reason == "Shadow"
+    assert bench.kube.calls == []
+
+
+async def test_a_status_is_made_equal(bench: Bench) -> None:
+    first = SetStatus(at=1.0, id="s1", target=WEB, status={"replicas": 2, "readyReplicas": 1})
+    second = SetStatus(at=1.0, id="s2", target=WEB, status={"replicas": 4})
+    again = SetStatus(at=1.0, id="s3", target=WEB, status={"replicas": 4})
+    for effect, found in ((first, False), (second, False), (again, True)):
+        [outcome] = await bench.act(effect)
+        assert isinstance(outcome, Applied)
+        assert outcome.found == found
+    assert (await bench.kube.get(f"{DEPLOYMENTS}/web"))["status"] == {"replicas": 4}
+
+
+async def test_a_lost_race_is_run_again_on_what_the_winner_left(bench: Bench) -> None:
+    lost: list[str] = []
+
+    def race(method: str, path: str) -> KubeError | None:
+        if method == "PUT" and not lost:
+            lost.append(path)
+            return KubeError(409, "Conflict", "the object has been modified")
+        return None
+
+    bench.kube.faults.append(race)
+    [outcome] = await bench.act(scale(5))
+    assert isinstance(outcome, Applied)
+    assert outcome.attempts == 4
+
+
+async def test_an_outage_is_outlasted(bench: Bench) -> None:
+    left = [
+        KubeError(503, "ServiceUnavailable", "down"),
+        KubeError(429, "TooManyRequests", "slow", retry_after_s=0.01),
+    ]
+    bench.kube.faults.append(lambda _method, _path: left.pop() if left else None)
+    [outcome] = await bench.act(scale(5))
+    assert isinstance(outcome, Applied)
+    assert await bench.replicas() == 5
+
+
+async def test_retries_that_are_used_up_end_in_an_outcome_too(bench: Bench) -> None:
+    bench.kube.faults.append(lambda _method, _path: KubeError(503, "ServiceUnavailable", "down"))
+    [outcome] = await bench.act(scale(5), retry_for_s=0.5)
+    assert isinstance(outcome, Failed)
+    assert outcome.reason == "Unavailable"
+
+
+async def test_a_refusal_is_not_tried_again(bench: Bench) -> None:
+    bench.kube.faults.append(lambda _method, _path: KubeError(403, "Forbidden", "no"))
+    [outcome] = await bench.act(scale(5))
+    assert isinstance(outcome, Rejected)
+    assert (outcome.reason, outcome.attempts) == ("Forbidden", 1)
+
+
+async def test_a_lost_answer_is_found_to_have_been_obeyed(bench: Bench) -> None:
+    bench.kube.losses.append(lambda method, _path: method == "PUT")
+    [outcome] = await bench.act(scale(5))
+    assert isinstance(outcome, Applied)
+    assert outcome.found
+    assert len(bench.kube.writes()) == 1
+
+
+async def test_a_patch_is_marked_conditional_and_found_again(bench: Bench) -> None:
+    def wish(value: str, expect: str | None) -> PatchObject:
+        return PatchObject(
+            at=1.0, id=f"p{value}", target=WEB, patch={"metadata": {"labels": {"tier": value}}},
+            expect={"/metadata/labels/tier": expect},
+        )  # fmt: skip
+
+    [first] = await bench.act(wish("1", None))
+    [again] = await bench.act(wish("1", None))
+    [wrong] = await bench.act(wish("2", "7"))
+    assert isinstance(first, Applied)
+    assert not first.found
+    assert isinstance(again, Applied)
+    assert again.found
+    assert isinstance(wrong, Rejected)
+    assert wrong.message == '/metadata/labels/tier is "1", not "7"'
+    meta = (await bench.kube.get(f"{DEPLOYMENTS}/web"))["metadata"]
+    assert meta["annotations"][DECISION] == "p1"
+
+
+async def test_an_object_is_created_once_per_decision(bench: Bench) -> None:
+    target = ObjectRef(api_version="v1", kind="ConfigMap", namespace="shop", name="c")
+
+    def wish(decision: str) -> CreateObject:
+        return CreateObject(at=1.0, id=decision, target=target, manifest={"data": {"a": "b"}})
+
+    [made] = await bench.act(wish("c1"))
+    [again] = await bench.act(wish("c1"))
+    [other] = await bench.act(wish("c2"))
+    assert isinstance(made, Applied)
+    assert isinstance(again, Applied)
+    assert (made.found, again.found) == (False, True)
+    assert made.result == again.result
+    assert made.result["uid"]
+    assert isinstance(other, Rejected)
+    assert (other.reason, "of decision c1" in other.message) == ("Conflict", True)
+
+
+async def test_an_object_is_deleted_under_its_uid(bench: Bench) -> None:
+    target = ObjectRef(api_version="v1", kind="ConfigMap", namespace="shop", name="c")
+    made = await bench.kube.make(
+        "/api/v1/namespaces/shop/configmaps", apiVersion="v1", kind="ConfigMap", metadata={"name": "c"}
+    )
+    uid = made["metadata"]["uid"]
+    wrong = DeleteObject(at=1.0, id="d1", target=msgspec.structs.replace(target, uid="other"))
+    right = DeleteObject(at=1.0, id="d2", target=msgspec.structs.replace(target, uid=uid))
+    [first] = await bench.act(wrong)
+    assert isinstance(first, Applied)
+    assert first.found  # the one that was meant is not there
+    assert (await bench.kube.get("/api/v1/namespaces/shop/configmaps/c"))["metadata"]["uid"] == uid
+    [second] = await bench.act(right)
+    [third] = await bench.act(right)
+    assert isinstance(second, Applied)
+    assert isinstance(third, Applied)
+    assert (second.found, third.found) == (False, True)
+
+
+async def test_object_events_are_written_once_and_counted(bench: Bench) -> None:
+    def wish(decision: str) -> RecordObjectEvent:
+        return RecordObjectEvent(
+            at=1.0, id=decision, target=WEB, event_type="Normal", reason="Scaled", message="to 5",
+            component="autoscaler",
+        )  # fmt: skip
+
+    await bench.decide(wish("e1"), wish("e2"))
+    async with bench.acting():
+        outcomes = await bench.outcomes(2)
+    assert all(isinstance(outcome, Applied) for outcome in outcomes)
+    [written] = (await bench.kube.get("/api/v1/namespaces/shop/events"))["items"]
+    assert (written["count"], written["reason"], written["message"]) == (2, "Scaled", "to 5")
+    await bench.decide(wish("e1"))
+    async with bench.acting():  # a new process, whose memory is empty
+        [again] = await bench.outcomes(1)
+    assert isinstance(again, Applied)
+    assert again.found
+
+
+async def test_a_restart_applies_what_is_open_and_nothing_twice(bench: Bench, log: Log) -> None:
+    release = asyncio.Event()
+    await make_deployment(bench.kube, "slow")
+    slow = msgspec.structs.replace(WEB, name="slow")
+
+    def stuck(_method: str, path: str) -> KubeError | None:
+        if "slow" in path and not release.is_set():
+            return KubeError(503, "ServiceUnavailable", "down", retry_after_s=60.0)
+        return None
+
+    bench.kube.faults.append(stuck)
+    await bench.decide(scale(5, decision="slow", target=slow), scale(6, decision="quick"))
+    async with bench.acting(retry_for_s=600.0):
+        [quick] = await bench.outcomes(1)
+    assert quick.decision == "quick"
+    record = await log.last(log.subjects.checkpoint(ALL, "actuator"))
+    assert record is not None
+    position = msgspec.json.decode(record.body, type=ActPosition)
+    assert (position.position, len(position.done)) == (0, 1)
+    release.set()
+    bench.kube.calls.clear()
+    async with bench.acting():
+        [late] = await bench.outcomes(1)
+    assert late.decision == "slow"
+    assert isinstance(late, Applied)
+    assert all("slow" in path for _, path in bench.kube.calls)
+
+
+async def test_a_second_actuator_takes_over_and_the_first_commits_no_more(bench: Bench) -> None:
+    async with bench.acting():
+        await bench.decide(scale(4, 3, decision="one"))
+        await bench.outcomes(1)
+        async with bench.acting():
+            await bench.decide(scale(5, 4, decision="two"))
+            [second] = await bench.outcomes(1)
+            await bench.decide(scale(6, 5, decision="three"))
+            [third] = await bench.outcomes(1)
+    assert [second.decision, third.decision] == ["two", "three"]
+    assert await bench.replicas() == 6
+
+
+async def test_requests_stay_within_the_budget(bench: Bench) -> None:
+    for n in range(5):
+        await make_deployment(bench.kube, f"d{n}")
+    wishes = [scale(5, decision=f"w{n}", target=msgspec.structs.replace(WEB, name=f"d{n}")) for n in range(5)]
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    outcomes = await bench.act(*wishes, qps=20.0, burst=1)
+    assert all(isinstance(outcome, Applied) for outcome in outcomes)
+    assert loop.time() - begun >= 9 / 20.0  # ten requests, the first at once
+
+
+async def test_a_defect_costs_one_decision_and_no_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    monkeypatch.setattr(Applier, "_set_status", broken)
+    outcomes = await bench.act(SetStatus(at=1.0, id="s", target=WEB, status={}), scale(5))
+    by_id = {outcome.decision: outcome for outcome in outcomes}
+    assert by_id["s"].reason == "Internal"
+    assert isinstance(by_id["autoscaler.1.3.5"], Applied)

@@ -1,0 +1,45 @@
+"""Effects to act on, short to write."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidewright.actuator.plan import Job
+from tidewright.events.base import ObjectRef
+from tidewright.events.decisions import Effect, PatchObject, RecordObjectEvent, ScaleWorkload, SetStatus
+
+
+def deployment(name: str = "web", uid: str = "") -> ObjectRef:
+    return ObjectRef(api_version="apps/v1", kind="Deployment", namespace="shop", name=name, uid=uid)
+
+
+def scale(to: int, came_from: int, name: str = "web", uid: str = "", **fields: Any) -> ScaleWorkload:
+    return ScaleWorkload(
+        at=1.0, id=fields.pop("id", f"{name}.{came_from}.{to}"), target=deployment(name, uid),
+        replicas=to, from_replicas=came_from, **fields,
+    )  # fmt: skip
+
+
+def status(value: int, name: str = "web", *, urgent: bool = True) -> SetStatus:
+    return SetStatus(
+        at=1.0,
+        id=f"{name}.status.{value}",
+        target=deployment(name),
+        status={"replicas": value},
+        urgent=urgent,
+    )
+
+
+def patch(content: dict[str, Any], name: str = "web", **fields: Any) -> PatchObject:
+    return PatchObject(at=1.0, id=f"{name}.patch", target=deployment(name), patch=content, **fields)
+
+
+def said(message: str, name: str = "web", **fields: Any) -> RecordObjectEvent:
+    return RecordObjectEvent(
+        at=1.0, id=fields.pop("id", f"{name}.{message}"), target=deployment(name), event_type="Normal",
+        reason=fields.pop("reason", "Scaled"), message=message, component="autoscaler", **fields,
+    )  # fmt: skip
+
+
+def job(seq: int, effect: Effect) -> Job:
+    return Job(seq, f"tw.test.decision.0.autoscaler.deployment.shop.{seq}", effect)
