@@ -133,10 +133,14 @@ class Follower:
             raise fenced from group
 
     async def _read_back(self) -> None:
-        filters = [self._log.subjects.facts("*", self.kind.name)]
+        await self._read_back_kind(self.kind.name)
         if self.kind.shaped:
-            filters.append(self._log.subjects.facts("*", SHAPE))
-        async for record in self._log.last_per_subject(filters):
+            await self._read_back_kind(SHAPE)
+        heed_cancellation()
+        _log.info("read back", kind=self.kind.name, objects=len(self._diff.objects))
+
+    async def _read_back_kind(self, name: str) -> None:
+        async for record in self._log.last_per_subject([self._log.subjects.facts("*", name)]):
             try:
                 fact = registry.decode(record.body)
             except registry.NotAnEvent as error:
@@ -148,8 +152,6 @@ class Follower:
                 self._stamp.raise_to(fact.at)
                 self._diff.said(fact)
                 self._tell(fact)
-        heed_cancellation()
-        _log.info("read back", kind=self.kind.name, objects=len(self._diff.objects))
 
     async def _follow(self) -> None:
         batches = list_watch_batches(

@@ -216,11 +216,12 @@ async def test_the_metrics_of_an_autoscaler_are_sampled_on_the_interval(
         await tail.until(
             lambda e: isinstance(e, MetricSampled) and e.name.startswith("external/missing") and bool(e.error)
         )
-        for _ in range(2):
+        for _ in range(5):
             await tail.until(lambda e: isinstance(e, MetricSampled) and e.series_milli == (1500,))
     samples = [event for event in tail.events if isinstance(event, MetricSampled) and event.series_milli]
-    first, second = samples[-2:]
-    assert 14.0 < second.at - first.at < 60.0  # log seconds: 15, and what a busy machine adds
+    # The first one was wanted anew and asked for at once; then 15 log seconds each, and what a busy
+    # machine adds or moves.
+    assert 30.0 < samples[-1].at - samples[-4].at < 200.0
     missing = next(e for e in tail.events if isinstance(e, MetricSampled) and e.error)
     assert missing.error_class == "not-found"
     kinds = [type(event) for event in tail.events]
