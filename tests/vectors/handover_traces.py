@@ -114,7 +114,7 @@ class World:
         record = self.document.slots[S]
         if (record.state, record.epoch) != (SlotState.DRAINING, ack.epoch):
             raise Refused("StaleEpoch", f"the acknowledgement is of epoch {ack.epoch}")
-        self.entry("release", name, [S], checkpoints={S: checkpoint or ack.checkpoint})
+        self.entry("release", name, [S], checkpoints={str(S): checkpoint or ack.checkpoint})
 
     def expire(self, name: str) -> None:
         """Nothing is heard of a member until its lease may be taken; the others renew."""

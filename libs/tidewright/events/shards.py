@@ -102,7 +102,7 @@ class AssignmentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     member: str = ""
     weight: int = 1
     version: str = ""
-    checkpoints: dict[int, str] = {}
+    checkpoints: dict[str, str] = {}
     keyspace: int = 0
     cause: str = ""
 

@@ -282,7 +282,7 @@ def _release(document: Document, entry: Entry, touched: Sequence[int]) -> None:
     for slot in touched:
         record = document.slots[slot]
         record.state, record.owner, record.since = SlotState.FREE, "", entry.at
-        record.checkpoint = entry.checkpoints.get(slot, record.checkpoint)
+        record.checkpoint = entry.checkpoints.get(str(slot), record.checkpoint)
 
 
 def _grant(document: Document, entry: Entry, touched: Sequence[int]) -> None:

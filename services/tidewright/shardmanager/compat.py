@@ -73,6 +73,7 @@ def answered(state: State, asked: Asked, outcome: Outcome) -> None:
     if asked.verb == "create" and not error:
         expected = KnownPod(
             name=asked.name,
+            uid=str(outcome.result.get("uid", "")) if isinstance(outcome, Applied) else "",
             labels={APP_LABEL: fleet.config.pod_application},
             annotations=annotations_wanted(fleet.config, _version(state, fleet)),
             expected=True,

@@ -71,6 +71,7 @@ class Planner:
         reports: Mapping[str, Report],
         times: HandoverTimes,
         now: float,
+        freed: Mapping[int, str],
     ) -> None:
         self.document = document
         self.target = target
@@ -81,11 +82,11 @@ class Planner:
         self.take: dict[str, str] = {}
         self.overdue: list[int] = []
         self.due: list[float] = []
-        self.free: dict[int, str] = {}  # slots that can be granted in this plan, and why they are free
+        self.free: dict[int, str] = dict(freed)  # slots that can be granted in this plan, and why they are free
         self.motion = 0
 
     def plan(self) -> Plan:
-        self._lost_members()
+        self.lost_members()
         self._in_motion()
         self._grants()
         if not self.document.frozen:
@@ -97,7 +98,8 @@ class Planner:
             wake_at=min(self.due, default=None),
         )
 
-    def _lost_members(self) -> None:
+    def lost_members(self) -> None:
+        """Their slots are free, and they are no members any more."""
         for member, record in sorted(self.document.members.items()):
             lease = self._lease(member)
             if lease in (LeaseState.TAKEN, LeaseState.RELEASED):
@@ -117,7 +119,7 @@ class Planner:
 
     def _in_motion(self) -> None:
         groups: dict[tuple[EntryKind, str, str], list[int]] = defaultdict(list)
-        checkpoints: dict[str, dict[int, str]] = defaultdict(dict)
+        checkpoints: dict[str, dict[str, str]] = defaultdict(dict)
         acknowledged = self._acknowledgements()
         for slot in self.document.moving:
             record = self.document.slots[slot]
@@ -139,7 +141,7 @@ class Planner:
             stopped = acknowledged.get((record.owner, slot, record.epoch))
             if stopped is not None:
                 groups["release", record.owner, "Acknowledged"].append(slot)
-                checkpoints[record.owner][slot] = stopped.checkpoint
+                checkpoints[record.owner][str(slot)] = stopped.checkpoint
                 self.free[slot] = "planned"
             elif not healthy and self._alive(record.owner):
                 groups["cancel", record.owner, "TargetLost"].append(slot)
@@ -241,7 +243,7 @@ class Planner:
         slots: Iterable[int] = (),
         member: str = "",
         cause: str = "",
-        checkpoints: Mapping[int, str] | None = None,
+        checkpoints: Mapping[str, str] | None = None,
     ) -> None:
         self.entries.append(
             Entry(
@@ -265,10 +267,23 @@ def plan(
     reports: Mapping[str, Report],
     times: HandoverTimes,
     now: float,
+    freed: Mapping[int, str] | None = None,
 ) -> Plan:
     """The next entries of a shard set's ledger.
 
     `target` says who ought to own each slot, by member id; `now` is log time in seconds. The lease
-    of a member without a report is taken first.
+    of a member without a report is taken first. `freed` says why slots are free that `losses` freed.
     """
-    return Planner(document, target, reports, times, now).plan()
+    return Planner(document, target, reports, times, now, freed or {}).plan()
+
+
+def losses(
+    document: Document, reports: Mapping[str, Report], now: float
+) -> tuple[list[Entry], dict[int, str]]:
+    """The entries for members that are lost, and which slots that frees and why.
+
+    Apart from `plan`, because who ought to own what has to be worked out anew in between.
+    """
+    planner = Planner(document, (), reports, HandoverTimes(), now, {})
+    planner.lost_members()
+    return planner.entries, planner.free

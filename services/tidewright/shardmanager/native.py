@@ -34,7 +34,7 @@ from tidewright.sharding.lease import LeaseState
 from tidewright.shardmanager import setpods
 from tidewright.shardmanager.autosize import SHRINK_PERIOD_S, Demand, exact, known_loads, recommend
 from tidewright.shardmanager.balance import rebalance
-from tidewright.shardmanager.handover import Plan, plan
+from tidewright.shardmanager.handover import Plan, losses, plan
 from tidewright.shardmanager.sets import (
     MemberSeen,
     ShardSetState,
@@ -99,6 +99,7 @@ def answered(state: State, asked: Asked, outcome: Outcome) -> None:
                 shard_set.taking = [m for m in shard_set.taking if m != member]
                 # A refusal means that it renewed after all; the fact about it follows.
                 seen.lost = seen.lost or isinstance(outcome, Applied)
+                seen.not_taken_at = None if seen.lost else state.now
     else:
         setpods.answered(state, shard_set, asked, outcome)
     _touch(state, shard_set.key)
@@ -131,19 +132,18 @@ def _round(state: State, shard_set: ShardSetState) -> Iterator[Decision]:
     if not shard_set.active:
         yield from _publish(state, shard_set, shard_set.document, [])
         return
+    reports = shard_set.reports(now)
     entries = _membership(state, shard_set)
-    document = shard_set.document
+    document = _after(shard_set, shard_set.document, entries)
+    lost, freed = losses(document, reports, now)
+    document = _after(shard_set, document, lost)
     target = shard_set.target
-    if entries:
-        document = document.copy()
-        for entry in entries:
-            apply(document, entry)
-        if (made := target_of(shard_set, document)) is not None:
-            target = made[0]
     if not shard_set.spec.dynamic:
         target = setpods.owners_by_pods(state, shard_set, document)
-    planned = plan(document, target, shard_set.reports(now), shard_set.spec.times, now)
-    entries = [*entries, *planned.entries]
+    elif (made := target_of(shard_set, document)) is not None:
+        target = made[0]
+    planned = plan(document, target, reports, shard_set.spec.times, now, freed)
+    entries = [*entries, *lost, *planned.entries]
     if not planned.entries and shard_set.spec.dynamic:
         entries += _load_moves(shard_set, document, now)
     yield from (ChangeAssignment(at=now, target=ref, entry=entry, because=_why(entry)) for entry in entries)
@@ -153,12 +153,17 @@ def _round(state: State, shard_set: ShardSetState) -> Iterator[Decision]:
     pods = setpods.next_pods(state, shard_set, document)
     yield from pods.decisions
     rest = [entry for entry in entries if entry.revision >= document.revision]
-    if rest and document is shard_set.document:
-        document = document.copy()
-    for entry in rest:
-        apply(document, entry)
-    yield from _publish(state, shard_set, document, planned.overdue)
+    yield from _publish(state, shard_set, _after(shard_set, document, rest), planned.overdue)
     yield from _timer(shard_set, planned, pods.wake_at, now)
+
+
+def _after(shard_set: ShardSetState, document: Document, entries: Sequence[AssignmentEntry]) -> Document:
+    """The document after some entries; the set's own is left as it is."""
+    if entries and document is shard_set.document:
+        document = document.copy()
+    for entry in entries:
+        apply(document, entry)
+    return document
 
 
 def _membership(state: State, shard_set: ShardSetState) -> list[AssignmentEntry]:
@@ -251,7 +256,7 @@ def _take(state: State, shard_set: ShardSetState, planned: Plan) -> Iterator[Dec
         seen = shard_set.members.get(member)
         if seen is None or not seen.record or seen.gone or seen.lost or member in shard_set.taking:
             continue
-        if f"take {shard_set.namespace}/{seen.record}" in state.in_flight:
+        if f"take {shard_set.namespace}/{seen.record}" in state.in_flight or seen.spared(shard_set.spec, state.now):
             continue
         yield PatchObject(
             at=state.now,
@@ -362,6 +367,11 @@ def _timer(
         if seen.record and not seen.lost and spec.lease.expires_at(seen.changed_at) > now
     ]
     dues += [due for due in (planned.wake_at, pods_wake_at) if due is not None]
+    dues += [
+        seen.not_taken_at + spec.lease.renew_interval_s
+        for seen in shard_set.members.values()
+        if seen.not_taken_at is not None and seen.spared(spec, now)
+    ]
     if any(seen.load for seen in shard_set.members.values()):
         dues.append(now + spec.rebalance_interval_s)
         if spec.autosize is not None:

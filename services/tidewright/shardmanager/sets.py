@@ -42,6 +42,7 @@ class MemberSeen(msgspec.Struct, kw_only=True, omit_defaults=True):
         lost: its lease was taken, or its pod is proven gone.
         gone: its record was deleted; it may act until its lease runs out.
         load: busy units by slot, of the last report.
+        not_taken_at: log time at which an attempt to take its lease was refused, seconds.
     """
 
     name: str
@@ -59,6 +60,11 @@ class MemberSeen(msgspec.Struct, kw_only=True, omit_defaults=True):
     acting: list[int] = []
     stopped: list[Acknowledgement] = []
     load: dict[int, int] = {}
+    not_taken_at: float | None = None
+
+    def spared(self, spec: SetSpec, now: float) -> bool:
+        """Whether taking its lease was refused just now: the fact of its renewal is on its way."""
+        return self.not_taken_at is not None and now < self.not_taken_at + spec.lease.renew_interval_s
 
     @property
     def id(self) -> str:
@@ -210,7 +216,7 @@ def observe_member(shard_set: ShardSetState, event: ShardMemberObserved, now: fl
     if before is not None:
         seen.lost = seen.lost or before.lost
         if before.renewals == seen.renewals:
-            seen.changed_at = before.changed_at
+            seen.changed_at, seen.not_taken_at = before.changed_at, before.not_taken_at
     shard_set.members[seen.id] = seen
     record = shard_set.document.members.get(seen.id)
     if before is None or record is None or record.state is MemberState.EXPIRED:

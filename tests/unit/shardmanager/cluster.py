@@ -165,7 +165,7 @@ class Cluster:
     def catch_up(self) -> None:
         """Deliver the facts that were held back by `lag`."""
         while self.held:
-            self._deliver(self.held.popleft())
+            self.deliver(self.held.popleft())
 
     def replayed(self) -> State:
         """The state of the same log, folded again with everything recomputed."""
@@ -181,9 +181,9 @@ class Cluster:
         if self.lag and not isinstance(event, Outcome | TimerFired):
             self.held.append(event)
             return []
-        return self._deliver(event)
+        return self.deliver(event)
 
-    def _deliver(self, event: Event) -> list[Decision]:
+    def deliver(self, event: Event) -> list[Decision]:
         found: list[Decision] = []
         queue = deque([event])
         while queue:
@@ -215,7 +215,9 @@ class Cluster:
                 if self.lag:
                     self.held.extend(facts)
                     facts = []
-                return [Applied(at=self.now, decision=decision.id), *facts]
+                created = self.pods[decision.target.name].uid if isinstance(decision, CreateObject) else ""
+                result = {"uid": created} if created else {}
+                return [Applied(at=self.now, decision=decision.id, result=result), *facts]
         return []
 
     def _conflict(self, effect: Effect) -> str:

@@ -9,6 +9,7 @@ import pytest
 from tests.unit.shardmanager.cluster import Cluster
 from tidewright.events.base import Decision
 from tidewright.events.decisions import CreateObject, DeleteObject
+from tidewright.events.facts import PodGone
 from tidewright.events.shards import RecordPass
 from tidewright.shardmanager.config import ShardConfig
 from tidewright.shardmanager.confighash import LEGACY_BASE, config_hash
@@ -16,7 +17,7 @@ from tidewright.shardmanager.confighash import LEGACY_BASE, config_hash
 KOZMO = "kozmo"
 
 
-def fleet(count: int = 3, **more: Any) -> dict[str, Any]:
+def fleet(count: int = 3, **more: str) -> dict[str, Any]:
     return {
         "namespace": KOZMO,
         "config": {"manager": {"shard": {"type": "Hash", "shard-count": count}, **more}},
@@ -185,12 +186,13 @@ def test_facts_that_lag_behind_the_answers_do_not_make_pods_twice() -> None:
     cluster.lag = True
     cluster.vanish("kozmopropeller-0")
     assert names(cluster.decided, CreateObject) == pods(3)
-    event = cluster.held.popleft()
-    cluster.lag = False
-    cluster.submit(event)
-    cluster.lag = True
-    for _scan in range(2):
-        cluster.advance(10.0)  # the fact of the new pod is still on its way
+    cluster.deliver(cluster.held.popleft())
+    assert "kozmopropeller-0" in cluster.pods
+    assert len(cluster.held) == 1  # the fact of the new pod is still on its way
+    cluster.deliver(
+        PodGone(at=cluster.now, namespace=KOZMO, name="kozmopropeller-0", uid="uid-1")
+    )  # a late word about the old one
+    cluster.configure(fleet(3, **{"scan-interval": "5s"}))
     cluster.catch_up()
     creations = names(cluster.decided, CreateObject)
     assert creations.count("kozmopropeller-0") == 2
