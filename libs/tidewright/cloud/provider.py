@@ -136,20 +136,41 @@ class Group(Protocol):
     @property
     def autoprovisioned(self) -> bool: ...
 
+    @property
+    def atomic(self) -> bool:
+        """Whether `atomic_increase_size` is implemented."""
+
+    @property
+    def price_per_hour(self) -> float | None:
+        """Of one node, in the cloud's currency; None when unknown."""
+
+    @property
+    def machine_type(self) -> str:
+        """Empty when the cloud does not say."""
+
+    @property
+    def zone(self) -> str:
+        """Where all its nodes are; empty when it spans several zones."""
+
     async def exists(self) -> bool:
         """False for a group that `Provider.new_node_group` made and `create` has not created."""
 
     async def target_size(self) -> int:
         """What is ordered: with what does not exist yet, without what is being deleted."""
 
-    async def increase_size(self, delta: int, *, key: str) -> None:
+    async def increase_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
         """Order `delta` > 0 more; returns when the order is accepted, not when nodes exist.
+
+        Args:
+            delta: nodes.
+            key: idempotency key.
+            expect: the target size that must be there before; `Conflict` otherwise.
 
         Raises:
             CloudError: `Invalid` beyond the maximum; `QuotaExceeded`, `OutOfCapacity`, ...
         """
 
-    async def atomic_increase_size(self, delta: int, *, key: str) -> None:
+    async def atomic_increase_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
         """All `delta` or nothing. Optional."""
 
     async def delete_nodes(self, instance_ids: Sequence[str], *, key: str) -> None:
@@ -162,7 +183,7 @@ class Group(Protocol):
     async def force_delete_nodes(self, instance_ids: Sequence[str], *, key: str) -> None:
         """As `delete_nodes`, whatever the minimum. Optional."""
 
-    async def decrease_target_size(self, delta: int, *, key: str) -> None:
+    async def decrease_target_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
         """Cancel `-delta` orders that are not fulfilled; never deletes an existing node.
 
         Raises:
@@ -217,11 +238,24 @@ class Provider(Protocol):
         self,
         machine_type: str,
         *,
-        labels: Mapping[str, str],
-        taints: Sequence[Taint],
-        resources: Mapping[str, str],
+        group_id: str = "",
+        zone: str = "",
+        max_size: int = 0,
+        labels: Mapping[str, str] | None = None,
+        taints: Sequence[Taint] = (),
+        resources: Mapping[str, str] | None = None,
     ) -> Group:
-        """A group that does not exist yet; `Group.create` makes it. Optional."""
+        """A group that does not exist yet; `Group.create` makes it. Optional.
+
+        Args:
+            machine_type: one of `machine_types`.
+            group_id: its id; empty lets the cloud choose.
+            zone: empty for all zones of the machine type.
+            max_size: 0 for the cloud's default.
+            labels: added to the machine type's.
+            taints: added to the machine type's.
+            resources: extended resources, added to the machine type's.
+        """
 
     async def resource_limits(self) -> Mapping[str, ResourceLimit]:
         """Cluster-wide bounds by resource name; empty when the cloud has none."""

@@ -19,6 +19,9 @@ from typing import Any, Self
 import aiohttp
 import structlog
 
+from tidewright.cloud.simulated.config import CloudConfig, load
+from tidewright.cloud.simulated.service import SimulatedCloud
+from tidewright.cloud.simulated.wire import PREFIX
 from tidewright.events.config import ClockSet
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
@@ -51,9 +54,18 @@ class SimCluster:
         metrics: the metrics that are served; more can be added while it runs.
         kubelets: None without kubelets.
         scheduler: None without one.
+        cloud: None without one; it is served below `/cloud/v1` of `side_url`.
     """
 
-    def __init__(self, options: SimOptions, clock: Clock | None = None) -> None:
+    def __init__(
+        self, options: SimOptions, clock: Clock | None = None, cloud: CloudConfig | None = None
+    ) -> None:
+        """Nothing is opened yet; `cloud` takes the place of the file that the options name.
+
+        Raises:
+            tidewright.cloud.simulated.config.ConfigError: that file cannot be used.
+            ValueError: a metric's trace or selector cannot be read.
+        """
         self.options = options
         self.clock = clock if clock is not None else clock_of(options)
         self.cache = Cache()
@@ -61,6 +73,8 @@ class SimCluster:
         self.server: ApiServer | None = None
         self.kubelets: Kubelets | None = None
         self.scheduler: Scheduler | None = None
+        self.cloud: SimulatedCloud | None = None
+        self._cloud_config = load(options.cloud) if cloud is None and options.cloud is not None else cloud
         self.side = SideServer(
             MetricsApi(self.metrics, self.cache, self.clock), options.host, options.side_port
         )
@@ -115,8 +129,8 @@ class SimCluster:
             # No proxy lies between us and our own server; looking for one costs a thread per request.
             session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), read_bufsize=2**20)
             self._kube = Kube(session, self.server.url)
-        await self.side.start()
         work = self._components(self._kube)
+        await self.side.start()
         self._running = asyncio.create_task(self._run(work), name="simulated cluster")
         await self._or_fail(self.cache.synced())
         for pool in options.pools:
@@ -144,9 +158,17 @@ class SimCluster:
         if options.kubelets is not None:
             self.kubelets = Kubelets(self.cache, writer, self.clock, options.kubelets)
             work.append(("kubelets", self.kubelets.run))
+        if self._cloud_config is not None:
+            self.cloud = SimulatedCloud(self._cloud_config, self.cache, writer, self.clock, self._lose)
+            self.side.mount(PREFIX, self.cloud.handle)
+            work.append(("cloud", self.cloud.run))
         # Last, when every component has made the stores that it reads.
         work.append(("cache", lambda: self.cache.run(kube)))
         return work
+
+    def _lose(self, node: str) -> None:
+        if self.kubelets is not None and node in self.kubelets.nodes:
+            self.kubelets.lose(node)
 
     async def _run(self, work: list[tuple[str, Callable[[], Any]]]) -> None:
         async with asyncio.TaskGroup() as group:

@@ -78,7 +78,7 @@ class Object(_Struct):
 
 class Condition(_Struct):
     type: str = ""
-    status: str = "Unknown"
+    status: str = ""
     reason: str = ""
     message: str = ""
     last_transition_time: str | None = None
