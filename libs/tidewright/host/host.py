@@ -101,6 +101,7 @@ class Host(Generic[State]):
             log.slots,
             self.settings.partition,
             self.settings.follows,
+            getattr(decider, "ledgers", False),
         )
         self.owned: dict[Slot, Owned[State]] = {}
         self._membership = membership
@@ -323,6 +324,8 @@ class Host(Generic[State]):
                 step_until=self._step_until(),
             )
             owned.pending.append(planned.message)
+            if planned.entry is not None:
+                owned.pending.append(planned.entry)
             self._pending += 1
             if planned.schedule is not None:
                 owned.schedules[planned.key] = planned.schedule

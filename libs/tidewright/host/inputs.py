@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Literal
 
 from tidewright.events import registry
-from tidewright.events.base import Event, Outcome
+from tidewright.events.base import Decision, Event, Outcome
 from tidewright.log.subjects import ALL, Slot, Subjects
 
 Partition = Literal["slots", "cluster"]
@@ -34,6 +34,7 @@ class Inputs:
         kinds: the kinds of facts that it reads, as subject tokens.
         slots: number of slots of the stream.
         follows: other services whose decisions it reads as inputs.
+        ledgers: it reads its own ledgers, where its other replicas append too.
     """
 
     service: str
@@ -42,6 +43,7 @@ class Inputs:
     slots: int
     partition: Partition = "slots"
     follows: frozenset[str] = frozenset()
+    ledgers: bool = False
 
     @property
     def every(self) -> tuple[Slot, ...]:
@@ -74,6 +76,8 @@ class Inputs:
                 return mine
             case "timer":
                 return mine and third == self.service
+            case "ledger":
+                return self.ledgers and mine and third == self.service
             case "decision" if third in self.follows:
                 return mine or self.partition == "cluster"
             case "decision" | "checkpoint":
@@ -97,5 +101,10 @@ class Inputs:
         return None if slot == ALL else slot
 
     def concerns(self, event: Event | registry.Unknown) -> bool:
-        """Whether the service folds this input: outcomes of other services' decisions are theirs."""
+        """Whether the service folds this input: outcomes of other services' decisions are theirs.
+
+        Its own decisions come by on its ledgers, after they were folded.
+        """
+        if isinstance(event, Decision) and event.id.startswith(f"{self.service}."):
+            return False
         return not isinstance(event, Outcome) or event.decision.startswith(f"{self.service}.")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tidewright.events.base import ObjectRef
 from tidewright.events.decisions import CancelTimer, SetTimer
+from tidewright.events.spread import ChangeLedger
 from tidewright.events.timers import TimerFired, TimerStepped
 from tidewright.events.version import __version__
 from tidewright.host.decider import State
@@ -27,11 +28,14 @@ class Planned:
         key: of the timer, when there is one. Of several schedules of one key in a batch only the
             last may be in it: a schedule replaces what lies on its subject, and the server refuses
             that twice in one batch.
+        entry: the decision once more, as an entry of a ledger. It expects nothing: it holds whatever
+            stands before it, and whoever chooses by the ledger sees it first.
     """
 
     message: Message
     key: str = ""
     schedule: Message | None = None
+    entry: Message | None = None
 
 
 def planned(
@@ -79,7 +83,11 @@ def planned(
             return Planned(message("timer", "", key), key, schedule)
     target = getattr(decision, "target", None)
     if isinstance(target, ObjectRef):
-        return Planned(message(target.kind.lower(), target.namespace, target.name))
+        stored = message(target.kind.lower(), target.namespace, target.name)
+        if isinstance(decision, ChangeLedger):
+            subject = subjects.ledger(slot, service, target.namespace, target.name)
+            return Planned(stored, entry=Message(subject, decided.body, headers(".entry")))
+        return Planned(stored)
     return Planned(message("none", "", ""))
 
 

@@ -130,7 +130,7 @@ def _subset_errors(spread: Spread, around: Surroundings, profile: Profile) -> It
     if not spread.subsets:
         yield required(path, "a spread needs at least one subset")
         return
-    template = _Template.of(spread.target, around)
+    template = _Template.of(spread.target, around, profile)
     names: set[str] = set()
     limit_type: type | None = None
     percent = 0
@@ -194,13 +194,17 @@ class _Template(msgspec.Struct):
     claims: frozenset[str]
 
     @classmethod
-    def of(cls, target: TargetRef | None, around: Surroundings) -> _Template | None:
-        """None: there is no such object now, it cannot be read, or its kind is not built in."""
+    def of(cls, target: TargetRef | None, around: Surroundings, profile: Profile) -> _Template | None:
+        """None: there is no such object now, it cannot be read, or its kind is not built in.
+
+        The strict profile looks for any StatefulSet among those of `apps/v1` [Q-3].
+        """
         if target is None or target.kind not in _GROUPS:
             return None
+        plain = profile is Profile.STRICT and target.kind == "StatefulSet"
         try:
-            obj = around.target(target.api_version, target.kind, target.name)
-        except (NotFound, Forbidden):
+            obj = around.target("apps/v1" if plain else target.api_version, target.kind, target.name)
+        except (NotFound, Forbidden, BadApiVersion):
             return None
         spec: Mapping[str, Any] = obj.get("spec") or {}
         claims: Iterable[Mapping[str, Any]] = (
