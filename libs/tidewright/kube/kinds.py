@@ -19,6 +19,7 @@ from tidewright.events.facts import (
     WatermarkPodAutoscalerObserved,
     WorkloadGone,
 )
+from tidewright.events.spread import WorkloadSpreadGone, WorkloadSpreadObserved
 from tidewright.kube import projection
 from tidewright.kube.projection import Project
 
@@ -96,6 +97,15 @@ KINDS: tuple[WatchedKind, ...] = (
         kind="WatermarkPodAutoscaler",
         project=projection.resource("WatermarkPodAutoscaler", WatermarkPodAutoscalerObserved),
         gone=WatermarkPodAutoscalerGone,
+        after_others=True,
+    ),
+    WatchedKind(
+        group="apps.kruise.io",
+        version="v1alpha1",
+        plural="workloadspreads",
+        kind="WorkloadSpread",
+        project=projection.resource("WorkloadSpread", WorkloadSpreadObserved),
+        gone=WorkloadSpreadGone,
         after_others=True,
     ),
 )
