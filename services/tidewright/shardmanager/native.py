@@ -154,7 +154,9 @@ def _round(state: State, shard_set: ShardSetState) -> Iterator[Decision]:
     yield from pods.decisions
     rest = [entry for entry in entries if entry.revision >= document.revision]
     yield from _publish(state, shard_set, _after(shard_set, document, rest), planned.overdue)
-    yield from _timer(shard_set, planned, pods.wake_at, now)
+    # What these change is acted upon in a round of its own, which no other event need bring about.
+    follows = sized is not None or any(isinstance(d, ChangeRollout) for d in pods.decisions)
+    yield from _timer(shard_set, planned, now if follows else pods.wake_at, now)
 
 
 def _after(shard_set: ShardSetState, document: Document, entries: Sequence[AssignmentEntry]) -> Document:

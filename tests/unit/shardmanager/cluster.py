@@ -252,23 +252,23 @@ class Cluster:
                     annotations=dict(meta["annotations"]),
                     manifest=manifest,
                 )
-                return [self._fact(name)]
+                return [self.fact(name)]
             case DeleteObject():
                 pod = self.pods[name]
                 pod.deleting_at = pod.deleting_at or self.now
-                return [self._fact(name)]
+                return [self.fact(name)]
             case PatchObject(patch=patch):
                 self.members[name]["spec"].update(patch["spec"])
                 return [self._member_fact(name)]
         return []
 
     def _observe(self, name: str) -> None:
-        self.submit(self._fact(name))
+        self.submit(self.fact(name))
 
     def _observe_member(self, record: str) -> list[Decision]:
         return self.submit(self._member_fact(record))
 
-    def _fact(self, name: str) -> PodObserved:
+    def fact(self, name: str) -> PodObserved:
         pod = self.pods[name]
         return PodObserved(
             at=self.now,

@@ -1,0 +1,252 @@
+"""Native mode with pods that the manager starts itself: injected slots, rollouts, resizes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from tests.unit.shardmanager.cluster import Cluster, Pod
+from tests.unit.shardmanager.test_native import document, owned, work
+from tidewright.events.decisions import DeleteObject
+from tidewright.events.shards import ChangeRollout
+from tidewright.sharding.keyspace import parse_runs
+from tidewright.shardmanager.shardset import SLOTS_ANNOTATION
+from tidewright.shardmanager.worker import parse_args
+
+
+def spec(
+    replicas: int, *, injector: str = "propeller", strategy: str = "ranges", **rollout: Any
+) -> dict[str, Any]:
+    return {
+        "keyspace": {"slots": 32, "hash": "fnv1a32", "slotLabel": "shard-key"},
+        "workers": {
+            "driver": "pods",
+            "injector": injector,
+            "replicas": replicas,
+            "template": {"name": "orders-template", "container": "orders"},
+        },
+        "assignment": {"strategy": strategy},
+        "handover": {"mode": "drain" if injector == "dynamic" else "restart"},
+        "rollout": {"minReady": "2s", **rollout},
+    }
+
+
+def template(cluster: Cluster, version: str, **container: Any) -> None:
+    cluster.template(version, name="orders-template", container="orders", **container)
+
+
+def started(replicas: int = 3, **more: Any) -> Cluster:
+    cluster = Cluster()
+    template(cluster, "1")
+    cluster.shard_set(spec(replicas, **more))
+    cluster.run()
+    settle(cluster)
+    return cluster
+
+
+def slots(pod: Pod) -> set[int]:
+    return set(parse_runs(pod.annotations.get(SLOTS_ANNOTATION, "")))
+
+
+def told(pods: Iterable[Pod]) -> list[int]:
+    return sorted(slot for pod in pods for slot in slots(pod))
+
+
+def settle(cluster: Cluster, rounds: int = 200) -> None:
+    """Let pods end, start and become ready, second by second, and watch that no slot is told twice."""
+    for _second in range(rounds):
+        seen = told(cluster.pods.values())
+        assert len(seen) == len(set(seen)), "two pods were told one slot"
+        leaving = [n for n, p in cluster.pods.items() if p.deleting_at is not None]
+        if leaving and cluster.now - (cluster.pods[leaving[0]].deleting_at or 0.0) >= 3.0:
+            cluster.vanish(leaving[0])
+        cluster.run(*(n for n, p in cluster.pods.items() if p.phase == "Pending" and p.deleting_at is None))
+        cluster.advance(1.0)
+
+
+def test_every_slot_is_told_to_exactly_one_pod_and_owned_by_it() -> None:
+    cluster = started()
+    assert told(cluster.pods.values()) == list(range(32))
+    args = cluster.pods["orders-1"].manifest["spec"]["containers"][0]["args"]
+    assert args[0] == "--x"
+    values = {int(v) for r in parse_args(args).requirements for v in r.values}
+    assert values == slots(cluster.pods["orders-1"])
+    assert {r.owner.partition("#")[0] for r in document(cluster).slots} == set(cluster.pods)
+
+
+def test_workers_have_a_lock_name_with_the_name_of_the_set() -> None:
+    cluster = started()
+    args = cluster.pods["orders-2"].manifest["spec"]["containers"][0]["args"]
+    assert parse_args(args).lock_name == "orders-leader-2"
+
+
+def test_a_new_template_is_rolled_out_one_pod_at_a_time() -> None:
+    cluster = started()
+    uids = {n: p.uid for n, p in cluster.pods.items()}
+    template(cluster, "2", image="new")
+    order: list[str] = []
+    for _second in range(60):
+        leaving = [n for n, p in cluster.pods.items() if p.deleting_at is not None]
+        not_ready = [n for n, p in cluster.pods.items() if not p.ready or p.deleting_at is not None]
+        assert len(not_ready) <= 1
+        order += [n for n in leaving if n not in order]
+        cluster.vanish()
+        cluster.run(*(n for n, p in cluster.pods.items() if p.phase == "Pending"))
+        cluster.advance(1.0)
+    assert order == ["orders-0", "orders-1", "orders-2"]
+    assert all(cluster.pods[n].uid != uid for n, uid in uids.items())
+    changes = [d.state for d in cluster.decided if isinstance(d, ChangeRollout)]
+    assert changes == ["started", "complete", "started", "complete"]
+
+
+def test_a_new_version_of_the_same_template_restarts_nobody() -> None:
+    cluster = started()
+    template(cluster, "2")
+    settle(cluster, 20)
+    assert not any(isinstance(d, DeleteObject) for d in cluster.decided)
+
+
+def test_the_next_pod_waits_until_the_last_one_has_been_ready_for_long_enough() -> None:
+    cluster = started(minReady="30s")
+    cluster.advance(60.0)
+    template(cluster, "2", image="new")
+    cluster.vanish()
+    cluster.run()
+    cluster.advance(29.0)
+    assert not any(p.deleting_at for p in cluster.pods.values())
+    cluster.advance(2.0)
+    assert cluster.pods["orders-1"].deleting_at is not None
+
+
+def test_a_rollout_without_progress_pauses_and_what_is_lost_comes_back_as_it_was() -> None:
+    cluster = started(progressDeadline="60s")
+    good = cluster.pods["orders-2"].annotations
+    template(cluster, "2", image="broken")
+    cluster.vanish()
+    cluster.advance(120.0)  # the new orders-0 never becomes ready
+    assert "paused" in [d.state for d in cluster.decided if isinstance(d, ChangeRollout)]
+    assert cluster.pods["orders-1"].deleting_at is None
+    cluster.vanish("orders-2")
+    assert cluster.pods["orders-2"].annotations == good
+
+
+def test_automatic_rollback_returns_to_the_last_good_template() -> None:
+    cluster = started(progressDeadline="60s", rollback="auto")
+    good = cluster.pods["orders-0"].annotations
+    template(cluster, "2", image="broken")
+    cluster.vanish()
+    cluster.advance(70.0)
+    settle(cluster, 60)
+    assert cluster.pods["orders-0"].annotations == good
+    assert cluster.pods["orders-0"].ready
+
+
+def test_a_canary_holds_until_it_is_approved() -> None:
+    cluster = started(canary=1)
+    template(cluster, "2", image="new")
+    settle(cluster, 40)
+    new = [n for n, p in cluster.pods.items() if p.manifest["spec"]["containers"][0].get("image") == "new"]
+    assert new == ["orders-0"]
+    cluster.shard_set(spec(3, canary=1, approved=True), generation=2)
+    settle(cluster, 60)
+    assert all(p.manifest["spec"]["containers"][0].get("image") == "new" for p in cluster.pods.values())
+
+
+def test_undo_returns_to_the_template_before() -> None:
+    cluster = started()
+    template(cluster, "2", image="new")
+    settle(cluster, 5)
+    cluster.shard_set(spec(3, undo=True), generation=2)
+    settle(cluster, 60)
+    assert not any("image" in p.manifest["spec"]["containers"][0] for p in cluster.pods.values())
+
+
+@pytest.mark.parametrize("strategy", ["ranges", "sticky"])
+@pytest.mark.parametrize(("before", "after"), [(4, 8), (8, 5), (3, 4), (1, 3), (5, 1)])
+def test_a_resize_never_tells_a_slot_to_two_pods_and_ends_complete(
+    before: int, after: int, strategy: str
+) -> None:
+    cluster = started(before, strategy=strategy)
+    cluster.shard_set(spec(after, strategy=strategy), generation=2)
+    settle(cluster)
+    assert sorted(cluster.pods) == [f"orders-{i}" for i in range(after)]
+    assert told(cluster.pods.values()) == list(range(32))
+    assert {r.owner.partition("#")[0] for r in document(cluster).slots} == set(cluster.pods)
+
+
+def test_sticky_resizes_restart_only_donors_and_newcomers() -> None:
+    cluster = started(4, strategy="sticky")
+    table = {n: slots(p) for n, p in cluster.pods.items()}
+    cluster.shard_set(spec(5, strategy="sticky"), generation=2)
+    settle(cluster)
+    moved = sum(len(before - slots(cluster.pods[n])) for n, before in table.items())
+    assert moved == 6  # 32 slots over 5: the minimum
+    assert all(slots(cluster.pods[n]) <= before for n, before in table.items())
+
+
+def test_a_pod_stuck_in_termination_keeps_its_slots_and_is_reported() -> None:
+    cluster = started()
+    cluster.pods["orders-1"].deleting_at = cluster.now
+    cluster.run("orders-0")
+    cluster.submit(cluster.fact("orders-1"))
+    cluster.advance(301.0)
+    assert len(cluster.pods) == 3
+    stuck = next(c for c in cluster.status["conditions"] if c["type"] == "Stuck")
+    assert stuck["status"] == "True"
+    assert "orders-1" in stuck["message"]
+
+
+def test_a_pod_that_ended_is_replaced() -> None:
+    cluster = started()
+    cluster.fail("orders-1", "Succeeded")
+    assert cluster.pods["orders-1"].deleting_at is not None
+    cluster.vanish()
+    assert cluster.pods["orders-1"].phase == "Pending"
+
+
+def test_a_stranger_under_a_name_of_the_set_is_left_alone_and_reported() -> None:
+    cluster = Cluster()
+    cluster.add_pod("orders-1", labels={"app": "orders"})
+    template(cluster, "1")
+    cluster.shard_set(spec(3))
+    settle(cluster, 10)
+    assert cluster.pods["orders-1"].deleting_at is None
+    stuck = next(c for c in cluster.status["conditions"] if c["type"] == "Stuck")
+    assert "orders-1" in stuck["message"]
+
+
+def test_a_template_with_a_sharding_flag_of_its_own_is_refused() -> None:
+    cluster = Cluster()
+    cluster.template(
+        "1", name="orders-template", container="orders", args=["--propeller.include-shard-key-label=3"]
+    )
+    cluster.shard_set(spec(3))
+    assert cluster.pods == {}
+    stuck = next(c for c in cluster.status["conditions"] if c["type"] == "Stuck")
+    assert "--propeller.include-shard-key-label" in stuck["message"]
+
+
+def test_dynamic_pods_are_drained_before_they_are_replaced() -> None:
+    cluster = started(2, injector="dynamic", strategy="sticky")
+    for name, pod in cluster.pods.items():
+        cluster.member(name, pod.uid)
+    while work(cluster):
+        pass
+    first = cluster.pods["orders-0"].uid
+    template(cluster, "2", image="new")
+    assert cluster.pods["orders-0"].deleting_at is None
+    assert f"orders-0#{first}" in owned(cluster)
+    cluster.advance(0.1)
+    while work(cluster):
+        pass
+    assert f"orders-0#{first}" not in owned(cluster)
+    assert cluster.pods["orders-0"].deleting_at is not None
+
+
+def test_folding_the_log_again_gives_the_same_state() -> None:
+    cluster = started(3, strategy="sticky")
+    cluster.shard_set(spec(5, strategy="sticky"), generation=2)
+    settle(cluster, 30)
+    assert cluster.replayed() == cluster.state
