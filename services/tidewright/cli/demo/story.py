@@ -78,10 +78,14 @@ class Story:
         return "" if outcome is None else type(outcome).__name__.lower()
 
     def largest(self, *, up: bool) -> ScaleWorkload | None:
-        """The scale decision with the largest step in one direction, the first of equals."""
+        """The scale decision with the largest step in one direction, an applied one if there is, the first."""
         sign = 1 if up else -1
         steps = [s for s in self.scales if sign * (s.replicas - s.from_replicas) > 0]
-        return max(steps, key=lambda s: abs(s.replicas - s.from_replicas), default=None)
+        return max(
+            steps,
+            key=lambda s: (self.applied(s) == "applied", abs(s.replicas - s.from_replicas)),
+            default=None,
+        )
 
     @property
     def settled(self) -> bool:

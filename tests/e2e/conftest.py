@@ -1,0 +1,226 @@
+"""What end-to-end tests stand on: a cluster, a log of their own, services as processes.
+
+The cluster is the embedded one, or with `--kubeconfig FILE` (or `KUBECONFIG` in the environment) any
+API server, beside which simulated nodes, kubelets and metrics are run. Tests use namespaces of their
+own. At the end, what was made is gone: namespaces, nodes, and those CRDs that were not there before.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from tidewright.cli import crds
+from tidewright.cli.supervisor import Program, Supervisor
+from tidewright.kube.client import Kube
+from tidewright.kube.errors import KubeError
+from tidewright.log.connection import Log
+from tidewright.log.server import EmbeddedServer
+
+READY_WITHIN_S = 60.0
+GONE_WITHIN_S = 60.0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--kubeconfig", type=Path, help="run on this cluster instead of the embedded one")
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The cluster that the tests run on.
+
+    Attributes:
+        side_url: of the server with the metrics APIs, to which metrics are pushed.
+        embedded: ours, with controllers and scheduler of ours.
+    """
+
+    kubeconfig: Path
+    side_url: str
+    embedded: bool
+
+    def push(self, *metrics: dict[str, object]) -> None:
+        """Push metric values, as `POST /sim/metrics` takes them."""
+        body = msgspec.json.encode(metrics)
+        request = urllib.request.Request(
+            f"{self.side_url}/sim/metrics", body, {"Content-Type": "application/json"}
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert answer.status < 300
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def tidewright(*arguments: str) -> tuple[str, ...]:
+    """The command line of the tidewright command in this environment."""
+    return (sys.executable, "-m", "tidewright.cli.main", *arguments)
+
+
+@contextlib.contextmanager
+def running(arguments: Sequence[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """A tidewright process that is ready, until the end of the block."""
+    port = free_port()
+    command = tidewright(*arguments, "--health-port", str(port), "--log-format", "json")
+    env = {name: value for name, value in os.environ.items() if name != "KUBECONFIG"}
+    with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out, env=env) as process:
+        try:
+            _await_ready(process, port, log)
+            yield process
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _await_ready(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
+    deadline = time.monotonic() + READY_WITHIN_S
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5):
+                return
+        except (urllib.error.URLError, ConnectionError, TimeoutError):
+            time.sleep(0.05)
+    raise AssertionError(f"{process.args!r} is not ready; it said:\n{log.read_text()[-4000:]}")
+
+
+@pytest.fixture(scope="session")
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """The cluster of this session."""
+    folder = tmp_path_factory.mktemp("cluster")
+    given = request.config.getoption("--kubeconfig") or os.environ.get("KUBECONFIG")
+    side = free_port()
+    common = ["--side-port", str(side), "--start-delay", "0.1", "--node-prefix", f"tw-{uuid.uuid4().hex[:6]}"]
+    if given:
+        path, arguments = Path(given), ["sim", "attach", "--kubeconfig", str(given), *common]
+    else:
+        path = folder / "kubeconfig"
+        arguments = ["sim", "up", "--write-kubeconfig", str(path), *common]
+    with running(arguments, folder / "cluster.log"):
+        yield Cluster(path, f"http://127.0.0.1:{side}", embedded=not given)
+
+
+@pytest.fixture
+async def kube(cluster: Cluster) -> AsyncIterator[Kube]:
+    """A client of the cluster."""
+    async with await Kube.connect(cluster.kubeconfig) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
+def installed(cluster: Cluster) -> Iterator[list[str]]:
+    """Our CRDs, by name; those that were not there before are removed at the end."""
+    kubectl = [str(Path(sys.executable).parent / "kubectl"), "--kubeconfig", str(cluster.kubeconfig)]
+
+    def run(*arguments: str, body: str | None = None) -> str:
+        answer = subprocess.run(
+            [*kubectl, *arguments], input=body, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert answer.returncode == 0, answer.stderr
+        return answer.stdout
+
+    before = set(run("get", "crd", "-o", "name").split())
+    names = [str(manifest["metadata"]["name"]) for manifest in crds.manifests()]
+    run(
+        "apply", "--server-side", "--force-conflicts", "--field-manager=tidewright", "-f", "-",
+        body=yaml.safe_dump_all(crds.manifests()),
+    )  # fmt: skip
+    run("wait", "--for=condition=Established", "--timeout=30s", *(f"crd/{name}" for name in names))
+    yield names
+    made = [name for name in names if not any(line.endswith(f"/{name}") for line in before)]
+    if made and not cluster.embedded:
+        run("delete", "crd", "--timeout=50s", *made)
+
+
+@pytest.fixture
+async def namespace(kube: Kube) -> AsyncIterator[str]:
+    """A namespace of the test's own, gone at the end."""
+    name = f"tw-e2e-{uuid.uuid4().hex[:8]}"
+    manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+    await kube.request("POST", "/api/v1/namespaces", body=msgspec.json.encode(manifest))
+    yield name
+    path = f"/api/v1/namespaces/{name}"
+    await kube.request("DELETE", path)
+    deadline = time.monotonic() + GONE_WITHIN_S
+    while time.monotonic() < deadline:
+        try:
+            async for _ in kube.stream("/api/v1/namespaces", query={
+                "watch": "true", "fieldSelector": f"metadata.name={name}", "timeoutSeconds": "1",
+            }):  # fmt: skip
+                pass
+            await kube.request("GET", path)
+        except KubeError as error:
+            if error.status == 404:
+                return
+            raise
+    raise AssertionError(f"namespace {name} is still there after {GONE_WITHIN_S:g} s")
+
+
+@pytest.fixture
+async def nats(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
+    """A log server of the test's own."""
+    server = EmbeddedServer(tmp_path / "nats")
+    await server.start()
+    yield server
+    await server.stop()
+
+
+class Services:
+    """Services of one test, each its own process."""
+
+    def __init__(self, cluster: Cluster, nats_url: str) -> None:
+        self.cluster, self.nats_url = cluster, nats_url
+        self.name = f"e2e-{uuid.uuid4().hex[:6]}"
+        self.lines: list[tuple[str, str]] = []
+        self.supervisor = Supervisor(lambda name, line: self.lines.append((name, line)), stop_within_s=5.0)
+
+    async def start(self, *services: str, **more: Sequence[str]) -> None:
+        """Start services and wait until they are ready; `more` has further arguments by service."""
+        await self.supervisor.start(
+            *(self._program(name, more.get(name.replace("-", "_"), ())) for name in services)
+        )
+
+    def _program(self, name: str, more: Sequence[str]) -> Program:
+        command = ["run", name, "--nats", self.nats_url, "--cluster", self.name, "--log-format", "json"]
+        if name in ("watcher", "actuator"):
+            command += ["--kubeconfig", str(self.cluster.kubeconfig)]
+        if name == "watcher":
+            command += ["--slots", "4"]
+            if not self.cluster.embedded:
+                side = self.cluster.side_url
+                command += ["--external-metrics-url", side, "--resource-metrics-url", side]
+        return Program(name, tidewright(*command, *more))
+
+    async def log(self) -> Log:
+        """A connection to the log of this test."""
+        log = await Log.connect(self.nats_url, self.name, name="test")
+        await log.adopt_slots()
+        return log
+
+
+@pytest.fixture
+async def services(cluster: Cluster, installed: list[str], nats: EmbeddedServer) -> AsyncIterator[Services]:
+    """Starts services as processes, and ends them."""
+    del installed  # wanted for being there
+    made = Services(cluster, nats.url)
+    yield made
+    await made.supervisor.stop()
