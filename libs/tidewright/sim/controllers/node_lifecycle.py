@@ -31,7 +31,10 @@ _CONDITIONS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
 
 
 def wanted_taints(node: Node, ready: str, now: float) -> list[Taint]:
-    """The node's taints as its readiness (`True`, `False`, `Unknown`) and its cordon ask for."""
+    """The node's taints as its readiness (`True`, `False`, `Unknown`) and its cordon ask for.
+
+    A node that never said anything about its readiness gets none.
+    """
     wanted: list[tuple[str, str]] = []
     if ready == "False":
         wanted = [(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")]
@@ -102,7 +105,7 @@ class NodeLifecycle:
         taints = wanted_taints(node, ready, now)
         if taints != node.spec.taints:
             self._taint(node, taints, plan)
-        if ready != "True":
+        if ready in ("False", "Unknown"):
             for pod in pods:
                 if pod.ready and pod.metadata.deletion_timestamp is None:
                     plan.writes.append(_not_ready(pod, now))

@@ -229,9 +229,9 @@ class Node(Object):
 
     @property
     def ready(self) -> str:
-        """Status of the Ready condition: `True`, `False` or `Unknown`."""
+        """Status of the Ready condition: `True`, `False` or `Unknown`; empty without one."""
         found = find_condition(self.status.conditions, "Ready")
-        return found.status if found is not None else "Unknown"
+        return found.status if found is not None else ""
 
 
 class LeaseSpec(_Struct):
