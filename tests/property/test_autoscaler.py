@@ -94,7 +94,7 @@ def test_a_pass_with_readable_metrics_never_decides_outside_the_bounds(
 
 
 @SETTINGS
-@given(specs(), st.lists(st.integers(0, 10**9), min_size=2, max_size=8), counts, counts)
+@given(specs(), st.lists(st.integers(0, 2**62), min_size=2, max_size=8), counts, counts)
 def test_an_upscale_is_monotone_in_the_metric(
     members: dict[str, Any], series: list[int], current: int, ready: int
 ) -> None:

@@ -57,6 +57,7 @@ STRICT_TAGS = frozenset(
         "lifecycle",
         "skip-events",
         "defaulted",
+        "non-finite",
     )
 )
 """Tags of generated cases that a corrected implementation decides otherwise."""

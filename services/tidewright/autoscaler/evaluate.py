@@ -243,7 +243,9 @@ def _external(
             changes_at=count.changes_at,
         )
     usage = quotient(float(total), ready) if rules.average else float(total)
-    proposal = propose(rules, metric.marks, current=scene.current, ready=ready, usage=usage)
+    proposal = propose(
+        rules, metric.marks, current=scene.current, ready=ready, usage=usage, strict=policy.strict
+    )
     return Calculation(
         display=metric.display,
         replicas=proposal.replicas,
@@ -331,7 +333,14 @@ def _resource(
     proposal = (
         Proposal(scene.current, False, False, Converge.UNTOUCHED)
         if held
-        else propose(rules, metric.marks, current=scene.current, ready=groups.ready, usage=usage)
+        else propose(
+            rules,
+            metric.marks,
+            current=scene.current,
+            ready=groups.ready,
+            usage=usage,
+            strict=policy.strict,
+        )
     )
     return Calculation(
         display=metric.display,

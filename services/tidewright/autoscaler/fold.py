@@ -14,7 +14,7 @@ from typing import Any
 from tidewright.autoscaler import conditions as c
 from tidewright.autoscaler import lifecycle, messages, passes
 from tidewright.autoscaler.conditions import Change
-from tidewright.autoscaler.index import NamespaceIndex
+from tidewright.autoscaler.index import NamespaceIndex, in_order
 from tidewright.autoscaler.lifecycle import Monitor
 from tidewright.autoscaler.plan import Plan
 from tidewright.autoscaler.policy import of_config
@@ -77,7 +77,7 @@ def _metric(state: State, event: MetricSampled) -> None:
     namespace.samples[event.name] = event
     if event.refresh:
         return
-    for name in index.by_query.get(event.name, ()):
+    for name in in_order(index.by_query.get(event.name, ())):
         found = namespace.objects[name]
         if _completes_round(found, event.name):
             passes.run(state, event.namespace, found)
@@ -190,7 +190,7 @@ def _workload(state: State, event: WorkloadObserved) -> None:
         event.status_replicas,
         event.selector,
     )
-    names = index.by_target.get(key, ())
+    names = in_order(index.by_target.get(key, ()))
     if not names:
         return
     if known is None or known.selector != event.selector:
@@ -209,7 +209,7 @@ def _workload_gone(state: State, event: WorkloadGone) -> None:
     gone = namespace.workloads.pop(key, None)
     if event.reason:
         namespace.unreadable[key] = event.reason
-    for name in index.by_target.get(key, ()):
+    for name in in_order(index.by_target.get(key, ())):
         found = namespace.objects[name]
         bind(namespace, index, found)
         found.ordered = None

@@ -77,8 +77,12 @@ def quotient(dividend: float, divisor: float) -> float:
     return math.copysign(math.inf, dividend)
 
 
-def _ceil(value: float) -> int:
-    return int32(math.ceil(value)) if math.isfinite(value) else MIN_INT32
+def _ceil(value: float, *, strict: bool) -> int:
+    """Rounded up. Strictly, what no count can hold wraps to the smallest and so asks for no change;
+    otherwise it is the greatest count, so that more load never asks for less."""
+    if not math.isfinite(value):
+        return MIN_INT32
+    return int32(math.ceil(value)) if strict else min(math.ceil(value), MAX_INT32)
 
 
 def _floor(value: float) -> int:
@@ -91,7 +95,9 @@ def round_up(replicas: int, modulo: int) -> int:
     return replicas + modulo - rest if rest else replicas
 
 
-def propose(rules: Rules, marks: Marks, *, current: int, ready: int, usage: float) -> Proposal:
+def propose(
+    rules: Rules, marks: Marks, *, current: int, ready: int, usage: float, strict: bool = False
+) -> Proposal:
     """The proposal for one metric's value.
 
     Args:
@@ -100,9 +106,10 @@ def propose(rules: Rules, marks: Marks, *, current: int, ready: int, usage: floa
         current: requested replicas, the floor of an upscale and the ceiling of a downscale.
         ready: ready pods, the multiplier.
         usage: the value in milli; already divided by `ready` when the algorithm is `average`.
+        strict: let a proposal that no count can hold wrap, as the reference does.
     """
     if usage > marks.high_adjusted:
-        wanted = round_up(_ceil(quotient(ready * usage, marks.high)), rules.modulo)
+        wanted = round_up(_ceil(quotient(ready * usage, marks.high), strict=strict), rules.modulo)
         return Proposal(max(wanted, current), True, False, Converge.ABOVE)
     if usage < marks.low_adjusted:
         wanted = round_up(max(1, _floor(quotient(ready * usage, marks.low))), rules.modulo)
@@ -111,7 +118,7 @@ def propose(rules: Rules, marks: Marks, *, current: int, ready: int, usage: floa
         return Proposal(current, False, False, Converge.OFF)
     lower = upper = current
     if marks.high:
-        lower = _clamp(rules, _ceil(quotient(ready, marks.high) * usage))
+        lower = _clamp(rules, _ceil(quotient(ready, marks.high) * usage, strict=strict))
     if marks.low:
         upper = _clamp(rules, _floor(quotient(ready, marks.low) * usage))
     return converge(rules, current=current, lower=lower, upper=upper)

@@ -7,11 +7,15 @@ label set is tried against the selectors filed under its own labels and not agai
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from tidewright.autoscaler.readiness import Pod, ReadyCount
 from tidewright.kube.selectors import LabelSelector, SelectorError
 
+Names: TypeAlias = tuple[str, ...] | set[str]
+"""Names filed under one key; a set of one costs four times a tuple of one, and most are of one."""
+FEW = 8
 ANYTHING = ""  # where selectors without an equality are filed
 
 
@@ -31,14 +35,19 @@ class View:
 
 
 class Selection:
-    """A selector in use, the label sets that it finds, and the objects that use it."""
+    """A selector in use, the label sets that it finds, and the objects that use it.
+
+    Most selectors are found by few label sets and used by one object, and there are many of them:
+    hence tuples in place of sets, and no parsed selector where the one equality says it all.
+    """
 
     __slots__ = ("anchor", "error", "groups", "selector", "users")
 
     def __init__(self, text: str) -> None:
         self.error = ""
-        self.groups: set[str] = set()
-        self.users: set[str] = set()
+        self.groups: Names = ()
+        self.users: Names = ()
+        self.selector: LabelSelector | None
         try:
             self.selector = LabelSelector.parse(text)
         except SelectorError as error:
@@ -49,6 +58,12 @@ class Selection:
             if r.operator == "In" and len(r.values) == 1
         ]
         self.anchor = equalities[0] if equalities else ANYTHING
+        if equalities and len(self.selector.requirements) == 1:
+            self.selector = None
+
+    def finds(self, labels: Mapping[str, str]) -> bool:
+        """Whether a label set that carries the anchor is selected."""
+        return self.selector is None or self.selector.matches(labels)
 
 
 class Bound(tuple[str, tuple[str, ...], str | None]):
@@ -62,13 +77,13 @@ class NamespaceIndex:
 
     def __init__(self) -> None:
         self.group_of: dict[str, str] = {}
-        self.by_query: dict[str, tuple[str, ...]] = {}
-        self.by_target: dict[str, tuple[str, ...]] = {}
+        self.by_query: dict[str, Names] = {}
+        self.by_target: dict[str, Names] = {}
         self.views: dict[str, View] = {}
         self._bound: dict[str, Bound] = {}
         self._selections: dict[str, Selection] = {}
-        self._anchored: dict[str, set[str]] = {}
-        self._labelled: dict[str, set[str]] = {}
+        self._anchored: dict[str, Names] = {}
+        self._labelled: dict[str, Names] = {}
         self._labels: dict[str, Mapping[str, str]] = {}
         self._watchers: dict[str, tuple[str, ...]] = {}
 
@@ -77,26 +92,24 @@ class NamespaceIndex:
         self._labels[key] = labels
         for text in self._filed(labels):
             selection = self._selections[text]
-            if selection.selector.matches(labels):
-                selection.groups.add(key)
+            if selection.finds(labels):
+                selection.groups = with_name(selection.groups, key)
         for equality in _equalities(labels):
-            self._labelled.setdefault(equality, set()).add(key)
+            file(self._labelled, equality, key)
         self._watchers.pop(key, None)
 
     def drop_group(self, key: str) -> None:
         """No pod carries this label set any more."""
         labels = self._labels.pop(key)
         for text in self._filed(labels):
-            self._selections[text].groups.discard(key)
+            selection = self._selections[text]
+            selection.groups = without_name(selection.groups, key)
         for equality in _equalities(labels):
-            keys = self._labelled[equality]
-            keys.discard(key)
-            if not keys:
-                del self._labelled[equality]
+            unfile(self._labelled, equality, key)
         self._watchers.pop(key, None)
 
     def _filed(self, labels: Mapping[str, str]) -> list[str]:
-        found = list(self._anchored.get(ANYTHING, ()))
+        found: list[str] = list(self._anchored.get(ANYTHING, ()))
         for equality in _equalities(labels):
             found.extend(self._anchored.get(equality, ()))
         return found
@@ -109,7 +122,7 @@ class NamespaceIndex:
             for text in self._filed(self._labels[key]):
                 selection = self._selections[text]
                 if key in selection.groups:
-                    users |= selection.users
+                    users.update(selection.users)
             known = self._watchers[key] = tuple(sorted(users))
         return known
 
@@ -119,9 +132,9 @@ class NamespaceIndex:
         if self._bound.get(name) != bound:
             self.unbind(name)
             self._bound[name] = bound
-            self.by_target[target] = _with(self.by_target.get(target, ()), name)
+            file(self.by_target, target, name)
             for query in queries:
-                self.by_query[query] = _with(self.by_query.get(query, ()), name)
+                file(self.by_query, query, name)
             if selector is not None:
                 self._use(selector, name)
         self.views[name] = View()
@@ -133,9 +146,9 @@ class NamespaceIndex:
         if bound is None:
             return
         target, queries, selector = bound
-        _take(self.by_target, target, name)
+        unfile(self.by_target, target, name)
         for query in queries:
-            _take(self.by_query, query, name)
+            unfile(self.by_query, query, name)
         if selector is not None:
             self._release(selector, name)
 
@@ -143,51 +156,71 @@ class NamespaceIndex:
         selection = self._selections.get(text)
         if selection is None:
             selection = self._selections[text] = Selection(text)
-            self._anchored.setdefault(selection.anchor, set()).add(text)
+            file(self._anchored, selection.anchor, text)
             candidates: Iterable[str] = (
                 self._labels if selection.anchor == ANYTHING else self._labelled.get(selection.anchor, ())
             )
             for key in candidates:
-                if selection.selector.matches(self._labels[key]):
-                    selection.groups.add(key)
-        selection.users.add(name)
+                if selection.finds(self._labels[key]):
+                    selection.groups = with_name(selection.groups, key)
+        selection.users = with_name(selection.users, name)
         self._forget_watchers(selection)
 
     def _release(self, text: str, name: str) -> None:
         selection = self._selections[text]
-        selection.users.discard(name)
+        selection.users = without_name(selection.users, name)
         self._forget_watchers(selection)
         if not selection.users:
             del self._selections[text]
-            filed = self._anchored[selection.anchor]
-            filed.discard(text)
-            if not filed:
-                del self._anchored[selection.anchor]
+            unfile(self._anchored, selection.anchor, text)
 
     def _forget_watchers(self, selection: Selection) -> None:
         for key in selection.groups:
             self._watchers.pop(key, None)
 
-    def selected(self, name: str) -> tuple[list[str], str]:
+    def selected(self, name: str) -> tuple[Sequence[str], str]:
         """The label sets that an object's target selects, in order, and why it selects none."""
         bound = self._bound.get(name)
         if bound is None or bound[2] is None:
-            return [], ""
+            return (), ""
         selection = self._selections[bound[2]]
-        return sorted(selection.groups), selection.error
+        return in_order(selection.groups), selection.error
 
 
 def _equalities(labels: Mapping[str, str]) -> list[str]:
     return [f"{key}={value}" for key, value in labels.items()]
 
 
-def _with(names: tuple[str, ...], name: str) -> tuple[str, ...]:
-    return names if name in names else tuple(sorted((*names, name)))
+def file(filed: dict[str, Names], key: str, name: str) -> None:
+    """Add a name under a key: a tuple while there are few, a set when there are many."""
+    filed[key] = with_name(filed.get(key, ()), name)
 
 
-def _take(filed: dict[str, tuple[str, ...]], key: str, name: str) -> None:
-    left = tuple(other for other in filed[key] if other != name)
-    if left:
-        filed[key] = left
-    else:
+def with_name(names: Names, name: str) -> Names:
+    """The names with one more."""
+    if name in names:
+        return names
+    if isinstance(names, set):
+        names.add(name)
+        return names
+    return (*names, name) if len(names) < FEW else {*names, name}
+
+
+def without_name(names: Names, name: str) -> Names:
+    """The names with one less."""
+    if isinstance(names, set):
+        names.discard(name)
+        return names
+    return tuple([other for other in names if other != name])
+
+
+def unfile(filed: dict[str, Names], key: str, name: str) -> None:
+    """Take a name away from under a key, and the key when it was the last."""
+    filed[key] = without_name(filed[key], name)
+    if not filed[key]:
         del filed[key]
+
+
+def in_order(names: Names) -> Sequence[str]:
+    """The names in the one order that does not depend on how they came."""
+    return sorted(names) if len(names) > 1 else tuple(names)

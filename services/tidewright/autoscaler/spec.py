@@ -319,7 +319,7 @@ class Metric(msgspec.Struct, frozen=True):
     display: str
     query: str
     selector: str
-    labels: dict[str, str]
+    labels: tuple[tuple[str, str], ...]
     marks: Marks
 
 
@@ -429,7 +429,7 @@ def _metric(entry: MetricEntry, index: int, tolerance: int) -> Metric:
         display=f"{name}{{{go_map(wire.match_labels)}}}",
         query=MetricQuery(source, name, selector).name,
         selector=selector,
-        labels=wire.match_labels,
+        labels=tuple(sorted(wire.match_labels.items())),
         marks=Marks.of(low, high, tolerance),
     )
 

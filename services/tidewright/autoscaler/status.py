@@ -188,7 +188,8 @@ def _metric_status(metric: Metric, value: int) -> Json:
 
 
 def _selector(metric: Metric) -> JsonObject:
-    found: JsonObject = {"matchLabels": metric.labels} if metric.labels else {}
+    labels = dict(metric.labels)
+    found: JsonObject = {"matchLabels": labels} if labels else {}
     try:
         requirements = LabelSelector.parse(metric.selector).requirements
     except SelectorError:
@@ -196,7 +197,7 @@ def _selector(metric: Metric) -> JsonObject:
     expressions = [
         {"key": r.key, "operator": r.operator, "values": sorted(r.values)}
         for r in requirements
-        if not (r.operator == "In" and r.values == {metric.labels.get(r.key)})
+        if not (r.operator == "In" and r.values == {labels.get(r.key)})
     ]
     if expressions:
         found["matchExpressions"] = expressions

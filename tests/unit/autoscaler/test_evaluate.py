@@ -144,15 +144,20 @@ def test_zero_of_a_resource_holds_on_demand() -> None:  # D30
 @pytest.mark.parametrize(
     ("values", "desired"),
     [
-        ((2**63 - 1, 2**63 - 1), 4),  # beyond a count's range: the reference's platform holds
+        ((2**63 - 1, 2**63 - 1), 6),
         ((-(2**63), -(2**63)), 3),
-        ((10**30,), 4),
+        ((10**30,), 6),
         ((10**12,), 6),
         ((-5,), 3),
     ],
 )
 def test_huge_and_negative_values_move_within_the_limits(values: tuple[int, ...], desired: int) -> None:
     assert look(*values).desired == desired
+
+
+def test_a_proposal_that_no_count_can_hold_wraps_strictly() -> None:
+    assert look(10**18, policy=STRICT).calculations[0].replicas == 4
+    assert look(10**18).calculations[0].replicas == 2**31 - 1
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ def test_a_label_set_is_found_before_and_after_the_selector(selector: str) -> No
         if not group_first:
             index.add_group("app=web", {"app": "web"})
         assert index.watchers("app=web") == ("a",)
-        assert index.selected("a") == (["app=web"], "")
+        assert index.selected("a") == (("app=web",), "")
 
 
 def test_what_is_let_go_is_forgotten() -> None:
@@ -39,7 +39,7 @@ def test_what_is_let_go_is_forgotten() -> None:
     index.add_group("app=api", {"app": "api"})
     assert index.watchers("app=api") == ("b",)
     index.drop_group("app=api")
-    assert index.selected("b") == ([], "")
+    assert index.selected("b") == ((), "")
     index.unbind("b")
     assert index.by_query == {}
     assert index.by_target == {}
@@ -50,7 +50,7 @@ def test_a_selector_that_cannot_be_read_selects_nothing_and_says_why() -> None:
     index.add_group("app=web", {"app": "web"})
     bound(index, "a", "app in (web")
     keys, error = index.selected("a")
-    assert keys == []
+    assert keys == ()
     assert error
 
 
