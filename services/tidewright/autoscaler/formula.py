@@ -79,7 +79,8 @@ def quotient(dividend: float, divisor: float) -> float:
 
 def _ceil(value: float, *, strict: bool) -> int:
     """Rounded up. Strictly, what no count can hold wraps to the smallest and so asks for no change;
-    otherwise it is the greatest count, so that more load never asks for less."""
+    otherwise it is the greatest count, so that more load never asks for less.
+    """
     if not math.isfinite(value):
         return MIN_INT32
     return int32(math.ceil(value)) if strict else min(math.ceil(value), MAX_INT32)
