@@ -260,6 +260,14 @@ class Increase(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_size: int = 0
 
 
+class NodeLoad(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """So many new nodes of a group that will hold these pods each: shape digest to number."""
+
+    group: str
+    nodes: int
+    pods: dict[str, int] = {}
+
+
 class PlanScaleUp(Decision, frozen=True, kw_only=True, tag="decision.plan-scale-up.v1"):
     """One decision to grow: which groups, by how much, for whom; its effects follow with its name.
 
@@ -270,6 +278,8 @@ class PlanScaleUp(Decision, frozen=True, kw_only=True, tag="decision.plan-scale-
         verdicts: one per group that was looked at, by id.
         pods: pods that the plan places, as `namespace/name` (at most 100 of them are named).
         placed: how many there are.
+        loads: what the new nodes will hold, so that those pods cause no further increase.
+        parallel: all groups are ordered at once.
     """
 
     plan: str
@@ -279,7 +289,9 @@ class PlanScaleUp(Decision, frozen=True, kw_only=True, tag="decision.plan-scale-
     verdicts: tuple[GroupVerdict, ...] = ()
     pods: tuple[str, ...] = ()
     placed: int = 0
+    loads: tuple[NodeLoad, ...] = ()
     all_or_nothing: bool = False
+    parallel: bool = False
 
 
 class DeclineScaleUp(Decision, frozen=True, kw_only=True, tag="decision.decline-scale-up.v1"):
@@ -300,9 +312,10 @@ class AcceptRequest(Decision, frozen=True, kw_only=True, tag="decision.accept-re
     """A request is ours and is worked on; its spec and templates are frozen as they are now.
 
     Attributes:
+        parameters: the request's own, overlaid on its ProvisioningClass's.
         sets: per pod set the digest of the shape and the count.
-        shapes: the shapes that are new with this request (digest to requests, scheduling, labels,
-            priority): its own copy of what the templates said.
+        shapes: digest to requests, scheduling, labels and priority: its own copy of what the
+            templates said.
     """
 
     namespace: str

@@ -445,7 +445,7 @@ def plan_all(
             break
         rounds += 1
         _merge(total, step, left, waiting, items)
-        _enact(trial, step, shapes, rounds)
+        enact(trial, step, shapes, rounds)
         for item in [Item(shapes[d], n) for d, n in left.items() if n]:
             here = trial.grid.place(item.shape, item.count)
             if here:
@@ -495,8 +495,8 @@ def _merge(
     total.option_pods = tuple(total.placed)
 
 
-def _enact(trial: World, step: Plan, shapes: Mapping[str, PodShape], number: int) -> None:
-    """Let the trial look as if the step's nodes were there."""
+def enact(trial: World, step: Plan, shapes: Mapping[str, PodShape], number: int = 0) -> None:
+    """Let the trial look as if the step's nodes were there, with the pods that they are for."""
     groups = {group.id: group for group in trial.groups}
     for target in step.targets:
         group = groups.get(target.group)
@@ -514,7 +514,8 @@ def _enact(trial: World, step: Plan, shapes: Mapping[str, PodShape], number: int
         if template is None:
             continue
         for part, layout in enumerate(placement.layouts):
-            names = [f"planned-{number}-{placement.group}-{part}-{i}" for i in range(layout.nodes)]
+            before = len(trial.grid.views)
+            names = [f"planned/{number}/{placement.group}/{before}/{part}/{i}" for i in range(layout.nodes)]
             rows = trial.grid.add_copies(template.view, names)
             for row in rows:
                 for item in template.residents:

@@ -19,6 +19,13 @@ class Item(msgspec.Struct, frozen=True):
     count: int
 
 
+class Demand(msgspec.Struct):
+    """So many pods of one shape that still lack a place; counts down as they find one."""
+
+    shape: PodShape
+    count: int
+
+
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
     """One pod as the rules about pods see it.
 

@@ -57,6 +57,12 @@ BOOKING_CONSUMED = _condition(
 )
 
 
+NODES_READY = _condition(CAPACITY_READY, "True", "NodesReady", "All nodes that were ordered are ready")
+NODES_MISSING = _condition(
+    CAPACITY_READY, "False", "NodesMissing", "Nodes that were ordered did not come within the provision time"
+)
+
+
 def failed_to_create_pods(message: str) -> Condition:
     return _condition(FAILED, "True", "FailedToCreatePods", message)
 

@@ -1,0 +1,92 @@
+"""The decider: what is done about an event, with reasons.
+
+Reads   nodes, pods and their shapes, node groups, ProvisioningRequests, ProvisioningClasses,
+        PodTemplates, DaemonSets, ResourceQuotas; its own decisions; outcomes; timers; the
+        configuration `provisioning`
+Writes  PlanScaleUp, IncreaseNodeGroup, DecreaseNodeGroup, DeleteInstances, CreateNodeGroup,
+        DeleteNodeGroup, AcceptRequest, AttemptRequest, BookCapacity, ReleaseCapacity, BackOffGroup,
+        CloseScaleUp, TrackIdleNodes, DeclineScaleUp, SetStatus, DeleteObject, RecordObjectEvent,
+        SetTimer, CancelTimer
+Pure    no clock, no I/O, no randomness
+
+One partition for the whole cluster: it reads the facts of all slots. Whatever may be answered wakes
+it through one timer, after a short quiet window, so that a burst of pods is decided once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidewright.events.base import Decision, Event
+from tidewright.events.decisions import SetTimer
+from tidewright.events.outcomes import Applied, Failed, Rejected, Superseded
+from tidewright.events.provisioning import NodeGroupGone, ProvisioningRequestGone
+from tidewright.events.timers import TimerFired
+from tidewright.provisioning import fold
+from tidewright.provisioning.evaluate import Evaluation
+from tidewright.provisioning.followup import answered, cancelled
+from tidewright.provisioning.state import State, index_of
+
+SERVICE = "provisioning"
+STATE_VERSION = 1
+
+
+class ProvisioningDecider:
+    """Provisioning, as its host sees it (`tidewright.host.decider.Decider`)."""
+
+    service = SERVICE
+    state_version = STATE_VERSION
+    state_type = State
+    kinds = frozenset(
+        (
+            "pod",
+            "node",
+            "shape",
+            "nodegroup",
+            "provisioningrequest",
+            "provisioningclass",
+            "podtemplate",
+            "daemonset",
+            "resourcequota",
+        )
+    )
+
+    def initial(self, shared: State | None) -> State:
+        """The empty state. There is one partition, so `shared` is that state where it is given."""
+        return shared if shared is not None else State()
+
+    def evolve(self, state: State, event: Event) -> State:
+        """Fold one event."""
+        return fold.evolve(state, event)
+
+    def decide(self, state: State, event: Event) -> Iterable[Decision]:
+        """Answer one event; `state` already includes it."""
+        index = index_of(state)
+        found: list[Decision] = []
+        match event:
+            case TimerFired(key=fold.EVALUATE):
+                if not state.evaluating:
+                    due = fold.rearmed(state)
+                    return [SetTimer(at=event.at, key=fold.EVALUATE, due=due or state.now)]
+                return Evaluation(state, seed=f"{event.at:.6f}").run()
+            case Applied() | Rejected() | Failed() | Superseded():
+                found = answered(state, index, event.decision)
+            case NodeGroupGone():
+                found = answered(state, index, "")
+            case ProvisioningRequestGone():
+                found = cancelled(state, index, fold.key_of(event))
+        due = _wake_at(state, index.settings.quiet_s)
+        if due is not None:
+            found.append(SetTimer(at=event.at, key=fold.EVALUATE, due=due))
+        return found
+
+
+def _wake_at(state: State, quiet_s: float) -> float | None:
+    """When the evaluation timer has to fire, if it does not do so in time already."""
+    if not state.woken:
+        return None
+    due = state.now + quiet_s
+    return due if state.due is None or state.due > due else None
+
+
+DECIDER = ProvisioningDecider()

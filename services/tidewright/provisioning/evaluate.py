@@ -1,0 +1,325 @@
+"""One evaluation of the whole cluster: what is late, what is booked, what is asked for, what to order.
+
+The order within it is that of spec 3.2: groups first (late, failed, finished), then room for pods that
+wait and for bookings, then requests in their order, then pending pods, then what nobody needs. Each
+step sees what the ones before it have placed. Nothing here changes the state: decisions are folded
+when the evaluation is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from tidewright.events.base import Because, Decision
+from tidewright.events.decisions import CancelTimer, RecordObjectEvent, SetTimer
+from tidewright.events.provisioning import CloseScaleUp, DeclineScaleUp
+from tidewright.provisioning import helped
+from tidewright.provisioning.fold import EVALUATE, signature
+from tidewright.provisioning.orders import (
+    Orders,
+    ordered_plan,
+    pod_event,
+    verdicts_of,
+)
+from tidewright.provisioning.pack.classes import Demand, Item
+from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.requestwork import RequestWork
+from tidewright.provisioning.scaleup import SUCCESSFUL, Plan, World, enact, plan_all, to_minimum
+from tidewright.provisioning.sentences import because, not_triggered_message, triggered_message
+from tidewright.provisioning.state import Index, Load, Pod, State, index_of, shape_of
+from tidewright.provisioning.upkeep import idle_decisions, upkeep
+from tidewright.provisioning.view import View, look
+
+STALENESS_S = 10.0
+"""While something waits that no fact announces (a backoff's end, a boot), this bounds the wait."""
+EVENTS_PER_PLAN = 50
+
+
+class Evaluation:
+    """What one evaluation works with. `decisions` is its result."""
+
+    def __init__(self, state: State, seed: str) -> None:
+        self.state = state
+        self.index: Index = index_of(state)
+        self.now = state.now
+        self.seed = seed
+        self.decisions: list[Decision] = []
+        self.view: View = look(state, self.index, self.now)
+        self.orders = Orders(state, self.now, self.index.settings.dry_run)
+        self.dues: list[float] = []
+
+    def run(self) -> list[Decision]:
+        settings = self.index.settings
+        late = upkeep(self.state, self.index, self.view, self.now)
+        self.decisions += late.decisions
+        self.dues += late.dues
+        waiting, young = self._waiting()
+        self.dues += young
+        work = RequestWork(self.state, self.index, self.now, settings)
+        for decision in late.decisions:
+            if isinstance(decision, CloseScaleUp):
+                self.decisions += work.nodes_settled(decision)
+        self.decisions += work.refresh()
+        world = self._world()
+        pool = _counted(self.state, self.index, waiting)
+        booked = work.bookings()
+        self._cover(world.grid, pool, booked)
+        if settings.hold:
+            _place(world.grid, booked)
+            _place(world.grid, pool)
+        else:  # the scheduler places pending pods first, whatever is booked
+            _place(world.grid, pool)
+            _place(world.grid, booked)
+        if self.view.healthy:
+            self.decisions += work.attempts(world, self.orders)
+            self._scale_up(world, pool, waiting)
+        self.decisions += work.statuses()
+        if settings.enforce_min:
+            self._minimum(world)
+        idle = idle_decisions(self.state, self.index, self.view, self.now, world.grid)
+        self.decisions += idle.decisions
+        self.dues += idle.dues + work.dues
+        self._next(any(demand.count for demand in pool.values()))
+        return self.decisions
+
+    # --- Pending pods ---
+
+    def _waiting(self) -> tuple[list[tuple[str, Pod]], list[float]]:
+        """Pods that may cause an increase, and when those too young will be old enough."""
+        settings, state = self.index.settings, self.state
+        found: list[tuple[str, Pod]] = []
+        dues: list[float] = []
+        events = 0
+        for key in self.index.waiting:
+            pod = state.pods[key]
+            shape = shape_of(state, self.index, pod.shape)
+            if pod.daemon or helped.expendable(shape.priority, settings.expendable_cutoff):
+                continue
+            if pod.consumes and not self._orphan(pod):
+                if state.said.get(key) != "Consumer" and events < EVENTS_PER_PLAN:
+                    events += 1
+                    self.decisions.append(self._consumer_event(key, pod))
+                continue
+            wait = helped.delay_s(pod.annotations or {}, settings.new_pod_delay_s)
+            if wait and self.now - pod.created_at <= wait:
+                dues.append(pod.created_at + wait + 0.001)
+                continue
+            found.append((key, pod))
+        return found, dues
+
+    def _orphan(self, pod: Pod) -> bool:
+        """[B4]: a consumer whose request is missing or has ended, long enough ago."""
+        after = self.index.settings.consumer_orphan_s
+        if not after or pod.created_at + after > self.now:
+            return False
+        request = self.state.requests.get(pod.consumes)
+        return request is None or not (request.booked or request.accepted)
+
+    def _consumer_event(self, key: str, pod: Pod) -> RecordObjectEvent:
+        namespace, name = pod.consumes.split("/", 1)
+        missing = pod.consumes not in self.state.requests
+        message = helped.consumer_message(namespace, name)
+        if missing and self.index.settings.hold:
+            return pod_event(
+                self.now,
+                key,
+                pod.uid,
+                "ProvisioningRequestMissing",
+                f"{message}, which does not exist",
+                "Warning",
+            )
+        return pod_event(self.now, key, pod.uid, "NotTriggerScaleUp", message)
+
+    # --- Room ---
+
+    def _world(self) -> World:
+        return World(
+            groups=tuple(view.group for _, view in sorted(self.view.groups.items())),
+            grid=self.index.grid.fork(),
+            limits=self.view.limits.fork(),
+            settings=self.index.settings,
+            current_nodes=self.view.current_nodes,
+            seed=self.seed,
+        )
+
+    def _cover(self, grid: Grid, pool: dict[str, Demand], booked: dict[str, Demand]) -> None:
+        """Put nodes that are on their way into the grid, with the pods that they were ordered for.
+
+        Pods that an order covers cause no further one, whatever order they would pack in now.
+        """
+        for name in sorted(self.view.groups):
+            view = self.view.groups[name]
+            template = view.group.template
+            if not view.upcoming or template is None:
+                continue
+            names = [f"upcoming/{name}/{i}" for i in range(view.upcoming)]
+            rows = grid.add_copies(template.view, names)
+            for row in rows:
+                for item in template.residents:
+                    grid.put(item.shape, row, item.count)
+            opened = self.state.open.get(name)
+            loads = _last(opened.loads if opened is not None else [], view.upcoming)
+            position = 0
+            for load in loads:
+                for row in rows[position : position + load.nodes]:
+                    for digest, pods in sorted(load.pods.items()):
+                        for demand in (pool, booked):
+                            pods -= _move(grid, demand, digest, row, pods)
+                position += load.nodes
+
+    # --- Scale-up ---
+
+    def _scale_up(self, world: World, pool: dict[str, Demand], waiting: Sequence[tuple[str, Pod]]) -> None:
+        items = [Item(d.shape, d.count) for d in _in_order(pool.values()) if d.count]
+        if not items:
+            return
+        made = plan_all(items, world, redistribute=self.index.settings.hold)
+        names = _names(waiting, items, made)
+        if made.targets:
+            why: list[Because] = [
+                because("PodsPending", pods=sum(item.count for item in items), shapes=len(items))
+            ]
+            self.decisions += ordered_plan(
+                self.orders,
+                made,
+                items,
+                world,
+                pods=[key for keys in names for key in keys],
+                why=why,
+            )
+            self._tell_triggered(made, names)
+            enact(world, made, {item.shape.digest: item.shape for item in items})
+        self._decline(made, items, waiting)
+
+    def _tell_triggered(self, made: Plan, names: Sequence[Sequence[str]]) -> None:
+        message = triggered_message(made.targets)
+        told = 0
+        for keys in names:
+            for key in keys:
+                if told == EVENTS_PER_PLAN:
+                    return
+                told += 1
+                pod = self.state.pods[key]
+                self.decisions.append(pod_event(self.now, key, pod.uid, "TriggeredScaleUp", message))
+
+    def _decline(self, made: Plan, items: Sequence[Item], waiting: Sequence[tuple[str, Pod]]) -> None:
+        """Pods for which nothing is ordered: recorded when the reasons change, and told to the pod."""
+        told = 0
+        first: dict[str, tuple[str, Pod]] = {}
+        for key, pod in waiting:
+            first.setdefault(pod.shape, (key, pod))
+        for index, item in enumerate(items):
+            left = item.count - made.placed[index]
+            if left <= 0:
+                continue
+            why = made.why_not(index)
+            verdicts = verdicts_of(why, made)
+            if self.state.declined.get(item.shape.digest) == signature(verdicts):
+                continue
+            self.decisions.append(
+                DeclineScaleUp(
+                    at=self.now,
+                    shape=item.shape.digest,
+                    count=left,
+                    verdicts=verdicts,
+                    because=(
+                        because("NoGroup"),
+                        *(because("GroupOut", group=g, reason=r) for g, r in sorted(why.items())[:20]),
+                    ),
+                )
+            )
+            key, pod = first[item.shape.digest]
+            if told < EVENTS_PER_PLAN and item.shape.digest in first:
+                told += 1
+                self.decisions.append(
+                    pod_event(self.now, key, pod.uid, "NotTriggerScaleUp", not_triggered_message(why))
+                )
+
+    def _minimum(self, world: World) -> None:
+        below = [g for g in world.groups if g.exists and g.target < g.min]
+        targets = to_minimum(below, world.limits)
+        if targets:
+            made = Plan(result=SUCCESSFUL, targets=targets)
+            why = [
+                because("BelowMinimum", group=g.id, target=g.target, minimum=g.min)
+                for g in below
+                if any(t.group == g.id for t in targets)
+            ]
+            self.decisions += ordered_plan(self.orders, made, (), world, pods=(), why=why)
+
+    # --- When to look again ---
+
+    def _next(self, unplaced: bool) -> None:
+        if unplaced or self.state.open or self.orders.made:
+            self.dues.append(self.now + STALENESS_S)
+        future = [due for due in self.dues if due > self.now]
+        if future:
+            self.decisions.append(SetTimer(at=self.now, key=EVALUATE, due=min(future)))
+        elif self.state.due is not None:
+            self.decisions.append(CancelTimer(at=self.now, key=EVALUATE))
+
+
+def _counted(state: State, index: Index, waiting: Iterable[tuple[str, Pod]]) -> dict[str, Demand]:
+    """Pods by shape, in the order of first appearance."""
+    found: dict[str, Demand] = {}
+    for _, pod in waiting:
+        demand = found.get(pod.shape)
+        if demand is None:
+            demand = found[pod.shape] = Demand(shape_of(state, index, pod.shape), 0)
+        demand.count += 1
+    return found
+
+
+def _in_order(demands: Iterable[Demand]) -> list[Demand]:
+    """Highest priority first; then the larger pods, which are harder to place; ties by digest."""
+    return sorted(
+        demands,
+        key=lambda d: (
+            -d.shape.priority,
+            -d.shape.requests.get("cpu", 0),
+            -d.shape.requests.get("memory", 0),
+            d.shape.digest,
+        ),
+    )
+
+
+def _place(grid: Grid, demands: Mapping[str, Demand]) -> None:
+    """Place what fits; the rest stays in demand."""
+    for demand in _in_order(demands.values()):
+        if demand.count:
+            demand.count -= grid.place(demand.shape, demand.count)
+
+
+def _move(grid: Grid, demands: Mapping[str, Demand], digest: str, row: int, most: int) -> int:
+    """Put pods of a shape onto the row that was ordered for them, as many as are wanted."""
+    demand = demands.get(digest)
+    if demand is None or most <= 0:
+        return 0
+    moved = min(most, demand.count)
+    grid.put(demand.shape, row, moved)
+    demand.count -= moved
+    return moved
+
+
+def _last(loads: Sequence[Load], nodes: int) -> list[Load]:
+    """The loads of the last `nodes` nodes: those that came were the first ones ordered."""
+    found: list[Load] = []
+    for load in reversed(loads):
+        if nodes <= 0:
+            break
+        found.append(Load(min(nodes, load.nodes), load.pods))
+        nodes -= load.nodes
+    return found[::-1]
+
+
+def _names(waiting: Sequence[tuple[str, Pod]], items: Sequence[Item], made: Plan) -> list[list[str]]:
+    """Per item the pods that the plan places: of those without a place, the first ones."""
+    by_shape: dict[str, list[str]] = {}
+    for key, pod in waiting:
+        by_shape.setdefault(pod.shape, []).append(key)
+    found: list[list[str]] = []
+    for item, placed in zip(items, made.placed, strict=True):
+        keys = by_shape.get(item.shape.digest, [])
+        lacking = keys[len(keys) - item.count :]
+        found.append(lacking[:placed])
+    return found

@@ -1,0 +1,164 @@
+"""What follows at once from an answer or a cancellation, without an evaluation of the cluster.
+
+An order was answered: the next order of the plan goes out, a group that refused backs off, and when
+the plan is over its request is told, or what was ordered is taken back. A request was deleted: what
+only it asked for is taken back.
+"""
+
+from __future__ import annotations
+
+from tidewright.events.base import Because, Decision
+from tidewright.events.provisioning import BookCapacity, ReleaseCapacity
+from tidewright.provisioning import saga
+from tidewright.provisioning.clusterstate import OTHER, OUT_OF_RESOURCES
+from tidewright.provisioning.orders import increases, pod_event, status_event, taken_back
+from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.requests.conditions import Condition
+from tidewright.provisioning.requestwork import status_of
+from tidewright.provisioning.sentences import because
+from tidewright.provisioning.spec import is_check_alias, parameters_of
+from tidewright.provisioning.state import Index, Request, State
+from tidewright.provisioning.upkeep import back_off
+from tidewright.provisioning.view import View, look
+
+BLAMELESS = frozenset({"Conflict", "Superseded", "DryRun"})
+"""Reasons that say nothing against the group: the cloud was only seen late."""
+
+__all__ = ["answered", "cancelled", "pod_event"]
+
+
+def answered(state: State, index: Index, decision: str) -> list[Decision]:
+    """Follow up the plans that an outcome touched; `decision` is the order that was answered."""
+    found: list[Decision] = []
+    view: View | None = None
+    for plan in state.touched:
+        execution = state.executions.get(plan)
+        if execution is None:
+            continue
+        for step in execution.steps:
+            if step.status == saga.FAILED and (step.decision == decision or not decision):
+                found += _refused(state, index, step)
+        if saga.due(execution):
+            view = view or look(state, index, state.now)
+            groups = {name: group.group for name, group in view.groups.items()}
+            found += increases(execution, state.now, groups, index.settings.dry_run)
+        if execution.over:
+            found += _over(state, index, execution)
+    return found
+
+
+def _refused(state: State, index: Index, step: saga.Step) -> list[Decision]:
+    """A group that refused an order backs off; a conflict says nothing against it."""
+    if step.reason in BLAMELESS:
+        return []
+    exhausted = step.reason in ("OutOfCapacity", "QuotaExceeded")
+    return [
+        status_event(
+            state.now,
+            "FailedToScaleUpGroup",
+            f"Scale-up failed for group {step.group}: {step.error or step.reason}",
+            "Warning",
+        ),
+        back_off(
+            state,
+            index.settings,
+            step.group,
+            state.now,
+            error_class=OUT_OF_RESOURCES if exhausted else OTHER,
+            code=step.reason or "cloudProviderError",
+            message=step.error,
+            failed=step.size - step.from_size,
+        ),
+    ]
+
+
+def _over(state: State, index: Index, execution: saga.Execution) -> list[Decision]:
+    """A plan is carried out, or has failed: tell its request, take back what an all-or-nothing one left."""
+    found: list[Decision] = []
+    for step in saga.reverts(execution):
+        group = state.groups.get(step.group)
+        if group is None:
+            continue
+        arrived = sum(node.group == step.group for node in state.nodes.values())
+        size = saga.unfulfilled(step.size, step.from_size, arrived, group.target)
+        found += taken_back(state.now, step.group, size=size, from_size=group.target, plan=execution.plan)
+    request = state.requests.get(execution.request)
+    if request is None or request.uid != execution.request_uid or request.deleting:
+        return found
+    if execution.failed:
+        error = because("OrderFailed", group=execution.failed[0].group, error=execution.error)
+        parameters = parameters_of(request.parameters, len(request.sets))
+        condition = cond.GIVEN_UP if parameters.no_retry else cond.NOT_FOUND
+        found.append(_told(state, execution.request, request, condition, error, request.details))
+        return found
+    if index.settings.hold:
+        return found  # the condition follows when the nodes are ready
+    settings = index.settings
+    own = parameters_of(request.parameters, len(request.sets)).booking_s
+    until = state.now + (settings.booking_s if own is None else own)
+    namespace, name = execution.request.split("/", 1)
+    ordered = because("FitsNow", pods=sum(n for _, n in request.sets))
+    details = {
+        **request.details,
+        "decision": execution.steps[0].decision,
+        "reservation": cond.format_time(until),
+    }
+    found.append(_told(state, execution.request, request, cond.ORDERED, ordered, details))
+    found.append(
+        BookCapacity(
+            at=state.now,
+            namespace=namespace,
+            name=name,
+            uid=request.uid,
+            until=until,
+            pods=sum(n for _, n in request.sets),
+        )
+    )
+    return found
+
+
+def _told(
+    state: State, key: str, request: Request, condition: Condition, why: Because, details: dict[str, str]
+) -> Decision:
+    conditions = cond.with_condition(
+        request.conditions, condition, state.now, refresh=True, generation=request.generation
+    )
+    if is_check_alias(request.class_name):
+        conditions = cond.with_condition(
+            conditions, cond.available(condition), state.now, refresh=True, generation=request.generation
+        )
+    return status_of(state.now, key, request, conditions, details, (why,))
+
+
+def cancelled(state: State, index: Index, key: str) -> list[Decision]:
+    """A request was deleted: take back what only it asked for and what has not come. [B3]"""
+    request = state.requests.get(key)
+    if request is None:
+        return []
+    namespace, name = key.split("/", 1)
+    found: list[Decision] = []
+    view = look(state, index, state.now)
+    for plan in sorted(state.executions):
+        execution = state.executions[plan]
+        if execution.request != key or execution.request_uid != request.uid:
+            continue
+        for step in execution.steps:
+            opened, group = state.open.get(step.group), view.groups.get(step.group)
+            if opened is None or group is None or plan not in opened.plans:
+                continue
+            others = sum(n for other, n in opened.plans.items() if other != plan)
+            coming = max(0, group.upcoming - group.counts.not_started)
+            missing = min(opened.plans[plan], max(0, coming - others))
+            target = state.groups[step.group].target
+            found += taken_back(state.now, step.group, size=target - missing, from_size=target, plan=plan)
+    found.append(
+        ReleaseCapacity(
+            at=state.now,
+            namespace=namespace,
+            name=name,
+            uid=request.uid,
+            reason="Deleted",
+            because=(because("Gone"),),
+        )
+    )
+    return found

@@ -1,0 +1,387 @@
+"""What the decider remembers, and the index that is derived from it.
+
+The state encodes to JSON as it is. The index (nodes as columns, pending pods, consumers) is kept
+beside it, follows every change, and is built anew from the state when there is none: after a
+snapshot was loaded.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tidewright.events.base import JsonObject
+from tidewright.events.provisioning import Instance, TemplateNode
+from tidewright.kube.predicates import NodeView, PodShape, of_fields, taints_of
+from tidewright.kube.selectors import Requirement
+from tidewright.provisioning.backoff import Entry
+from tidewright.provisioning.helped import expendable, of_daemon_set
+from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.requests.conditions import Condition
+from tidewright.provisioning.saga import Execution
+from tidewright.provisioning.settings import Quota, Settings
+from tidewright.provisioning.spec import consumed_request
+
+MIRROR = "kubernetes.io/config.mirror"
+FINISHED = frozenset({"Succeeded", "Failed"})
+
+
+class ShapeFields(msgspec.Struct, frozen=True):
+    """A shape as facts say it; parsed once per process."""
+
+    requests: dict[str, int] = {}
+    scheduling: JsonObject = {}
+    namespace: str = ""
+    labels: dict[str, str] = {}
+    priority: int = 0
+
+
+class Pod(msgspec.Struct):
+    """A pod, as small as it can be: there are 150,000 of them."""
+
+    shape: str
+    node: str = ""
+    waiting: bool = False
+    """Unschedulable, and nobody has given up on it."""
+    daemon: bool = False
+    consumes: str = ""
+    created_at: float = 0.0
+    uid: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class Node(msgspec.Struct):
+    """A node; the pods on it are known by their own facts."""
+
+    labels: dict[str, str]
+    allocatable: dict[str, int]
+    taints: tuple[dict[str, str], ...] = ()
+    annotations: dict[str, str] = {}
+    unschedulable: bool = False
+    ready: bool = False
+    ready_changed_at: float = 0.0
+    created_at: float = 0.0
+    leaving: bool = False
+    provider_id: str = ""
+    seen_at: float = 0.0
+    group: str = ""
+
+    def view(self, name: str) -> NodeView:
+        """For predicates. A node that is not ready takes no new pods: its replacement is upcoming."""
+        return NodeView(
+            name=name,
+            labels=self.labels,
+            taints=taints_of(self.taints),
+            allocatable=self.allocatable,
+            unschedulable=self.unschedulable or self.leaving or not self.ready,
+        )
+
+
+class GroupState(msgspec.Struct):
+    """A group as the cloud was last seen to say.
+
+    Attributes:
+        observed_at: log time of that.
+        wanted: the size of the last order; None when the cloud's own number is the truth.
+        answered_at: when that order was answered; None while it is not.
+        since: unregistered instance to when it was first seen.
+        wrong: (registered, target) that disagree, and since when.
+        deleting: instances that we asked to delete.
+        remembered: the last template made from a real node.
+    """
+
+    min_size: int = 0
+    max_size: int = 0
+    target_size: int = 0
+    instances: tuple[Instance, ...] = ()
+    template: TemplateNode | None = None
+    zero_or_max: bool = False
+    allow_non_atomic: bool = False
+    max_provision_s: float = 0.0
+    price_micro: int | None = None
+    atomic_increase: bool = False
+    autoprovisioned: bool = False
+    exists: bool = True
+    machine_type: str = ""
+    error: str = ""
+    observed_at: float = 0.0
+    wanted: int | None = None
+    answered_at: float | None = None
+    since: dict[str, float] = {}
+    wrong: tuple[int, int, float] | None = None
+    deleting: dict[str, float] = {}
+    remembered: TemplateNode | None = None
+    boot_s: float = 0.0
+
+    @property
+    def target(self) -> int:
+        """The size that holds: what was ordered until the cloud has been seen after the answer."""
+        return self.target_size if self.wanted is None else self.wanted
+
+
+class Load(msgspec.Struct):
+    """Nodes on their way, and the pods that each will hold."""
+
+    nodes: int
+    pods: dict[str, int]
+
+
+class Open(msgspec.Struct):
+    """A group's open increase.
+
+    Attributes:
+        increase: nodes ordered and not settled.
+        requested_at: of the latest order; both times start anew with each.
+        plans: plan to the nodes that it ordered.
+        loads: what they will hold.
+    """
+
+    increase: int
+    requested_at: float
+    plans: dict[str, int] = {}
+    loads: list[Load] = []
+
+
+class Request(msgspec.Struct):
+    """A ProvisioningRequest.
+
+    Attributes:
+        spec: as stored when it was first seen; changes after that are ignored.
+        sets: (digest, count) per pod set, once accepted.
+        parameters: in force.
+        last_try, wait_s, attempts: of attempts; times in log seconds.
+        plan: of the increase under way on its behalf.
+        booked: room is kept since Provisioned turned True.
+        rewrite: the last status did not reach the object.
+    """
+
+    uid: str
+    generation: int = 0
+    created_at: float = 0.0
+    seen_at: float = 0.0
+    class_name: str = ""
+    spec: JsonObject = {}
+    annotations: dict[str, str] = {}
+    controlled: bool = False
+    deleting: bool = False
+    conditions: tuple[Condition, ...] = ()
+    details: dict[str, str] = {}
+    parameters: dict[str, str] = {}
+    accepted: bool = False
+    sets: tuple[tuple[str, int], ...] = ()
+    attempts: int = 0
+    last_try: float | None = None
+    wait_s: float | None = None
+    plan: str = ""
+    ordered: bool = False
+    booked: bool = False
+    rewrite: bool = False
+
+
+class State(msgspec.Struct, dict=True):
+    """Everything that provisioning knows about one cluster.
+
+    Attributes:
+        now: greatest log time seen.
+        due: when the evaluation timer fires; None when it is not set.
+        first_wake, last_wake: of what has come since the last evaluation.
+        declined: shape to the reasons that were last recorded for it.
+        said: pod to the last message about it.
+    """
+
+    now: float = 0.0
+    config: JsonObject = {}
+    priorities: dict[str, list[str]] | None = None
+    pods: dict[str, Pod] = {}
+    shapes: dict[str, ShapeFields] = {}
+    nodes: dict[str, Node] = {}
+    groups: dict[str, GroupState] = {}
+    open: dict[str, Open] = {}
+    backoff: dict[str, Entry] = {}
+    learnt: dict[str, Quota] = {}
+    requests: dict[str, Request] = {}
+    classes: dict[str, dict[str, str]] = {}
+    templates: dict[str, JsonObject] = {}
+    daemons: dict[str, JsonObject] = {}
+    quotas: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
+    executions: dict[str, Execution] = {}
+    orders: dict[str, tuple[str, str]] = {}
+    idle: dict[str, float] = {}
+    last_scale_up: float | None = None
+    due: float | None = None
+    first_wake: float | None = None
+    last_wake: float | None = None
+    woken: bool = False
+    evaluating: bool = False
+    touched: tuple[str, ...] = ()
+    declined: dict[str, str] = {}
+    said: dict[str, str] = {}
+
+
+class Index:
+    """What is derived from the state, changed along with it.
+
+    Attributes:
+        grid: nodes and the pods on them.
+        waiting: pods that may need room, in the order in which they came.
+        consumers: request to its pods that are on a node.
+        machines: provider id to node.
+        owner: provider id to group.
+        busy: node to its pods other than DaemonSet and mirror pods.
+    """
+
+    def __init__(self) -> None:
+        self.grid = Grid()
+        self.shapes: dict[str, PodShape] = {}
+        self.waiting: dict[str, None] = {}
+        self.consumers: dict[str, dict[str, None]] = {}
+        self.machines: dict[str, str] = {}
+        self.owner: dict[str, str] = {}
+        self.busy: dict[str, int] = {}
+        self.on_node: dict[str, dict[str, None]] = {}
+        self.settings = Settings()
+        self.warnings: tuple[str, ...] = ()
+
+
+def index_of(state: State) -> Index:
+    """The state's index; built when there is none."""
+    found = state.__dict__.get("index")
+    if not isinstance(found, Index):
+        found = _built(state)
+        state.__dict__["index"] = found
+    return found
+
+
+def _built(state: State) -> Index:
+    from tidewright.provisioning import settings
+
+    index = Index()
+    index.settings, index.warnings = settings.read(state.config)
+    if state.priorities is not None:
+        index.settings = msgspec.structs.replace(index.settings, priorities=state.priorities)
+    for name, group in state.groups.items():
+        index.owner.update(dict.fromkeys((i.id for i in group.instances), name))
+    for name, node in state.nodes.items():
+        add_node(index, name, node)
+    for key, pod in state.pods.items():
+        add_pod(state, index, key, pod)
+    return index
+
+
+def shape_of(state: State, index: Index, digest: str) -> PodShape:
+    """A shape by its digest; one that no fact has told of holds nothing and goes nowhere."""
+    found = index.shapes.get(digest)
+    if found is None:
+        plain, pinned, domain = digest.partition("@")
+        if pinned:
+            key, _, value = domain.partition("=")
+            base = shape_of(state, index, plain)
+            found = msgspec.structs.replace(
+                base,
+                digest=digest,
+                selector=(*base.selector, Requirement(key, "In", frozenset({value}))),
+            )
+        else:
+            fields = state.shapes.get(digest)
+            if fields is None:
+                return PodShape(digest=digest, error="its shape has not been told")
+            found = of_fields(
+                requests=fields.requests,
+                scheduling=fields.scheduling,
+                namespace=fields.namespace,
+                labels=fields.labels,
+                priority=fields.priority,
+                digest=digest,
+            )
+        index.shapes[digest] = found
+    return found
+
+
+def add_node(index: Index, name: str, node: Node) -> None:
+    index.grid.add_node(node.view(name))
+    if node.provider_id:
+        index.machines[node.provider_id] = name
+
+
+def remove_node(index: Index, name: str, node: Node) -> None:
+    index.grid.remove_node(name)
+    if index.machines.get(node.provider_id) == name:
+        del index.machines[node.provider_id]
+
+
+def add_pod(state: State, index: Index, key: str, pod: Pod) -> None:
+    """Take a pod into the index: it waits, or it sits somewhere."""
+    if pod.waiting:
+        index.waiting[key] = None
+    if not pod.node:
+        return
+    index.on_node.setdefault(pod.node, {})[key] = None
+    if not pod.daemon:
+        index.busy[pod.node] = index.busy.get(pod.node, 0) + 1
+    if pod.consumes:
+        index.consumers.setdefault(pod.consumes, {})[key] = None
+    row = index.grid.rows.get(pod.node)
+    if row is not None and _counts(state, index, pod):
+        index.grid.put(shape_of(state, index, pod.shape), row)
+
+
+def remove_pod(state: State, index: Index, key: str, pod: Pod) -> None:
+    """Undo `add_pod`."""
+    index.waiting.pop(key, None)
+    if not pod.node:
+        return
+    index.on_node.get(pod.node, {}).pop(key, None)
+    if not pod.daemon:
+        left = index.busy.get(pod.node, 0) - 1
+        if left > 0:
+            index.busy[pod.node] = left
+        else:
+            index.busy.pop(pod.node, None)
+    if pod.consumes:
+        index.consumers.get(pod.consumes, {}).pop(key, None)
+    row = index.grid.rows.get(pod.node)
+    if row is not None and _counts(state, index, pod):
+        index.grid.put(shape_of(state, index, pod.shape), row, -1)
+
+
+def reseat(state: State, index: Index, node: str) -> None:
+    """Put the pods that were told of before their node onto it."""
+    row = index.grid.rows[node]
+    for key in index.on_node.get(node, {}):
+        pod = state.pods[key]
+        if _counts(state, index, pod):
+            index.grid.put(shape_of(state, index, pod.shape), row)
+
+
+def _counts(state: State, index: Index, pod: Pod) -> bool:
+    """Expendable pods hold no room. Their priority is their shape's."""
+    fields = state.shapes.get(pod.shape)
+    return fields is None or not expendable(fields.priority, index.settings.expendable_cutoff)
+
+
+def pod_of(fact: Any) -> Pod:
+    """A pod as it is remembered, from a PodObserved."""
+    controller = next((o for o in fact.owners if o.controller), None)
+    kind = controller.kind if controller is not None else ""
+    annotations = {
+        name: value
+        for name, value in fact.annotations.items()
+        if name.startswith(("autoscaling.x-k8s.io/", "cluster-autoscaler.kubernetes.io/"))
+    }
+    request = consumed_request(annotations)
+    return Pod(
+        shape=fact.shape,
+        node=fact.node,
+        waiting=(
+            not fact.node
+            and fact.unschedulable_since is not None
+            and fact.deleting_at is None
+            and fact.phase == "Pending"
+        ),
+        daemon=of_daemon_set(kind, annotations) or kind == "Node" or MIRROR in fact.annotations,
+        consumes=f"{fact.namespace}/{request}" if request else "",
+        created_at=fact.created_at or fact.at,
+        uid=fact.uid,
+        annotations=annotations or None,
+    )

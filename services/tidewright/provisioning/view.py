@@ -1,0 +1,264 @@
+"""The cluster as an evaluation sees it: groups with templates and counts, limits, upcoming nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from tidewright.events.provisioning import TemplateNode
+from tidewright.kube.predicates import HOSTNAME, NodeView, PodShape, of_template, taints_of
+from tidewright.provisioning.backoff import backed_off
+from tidewright.provisioning.clusterstate import (
+    Counts,
+    Health,
+    InstanceView,
+    Readiness,
+    cluster_healthy,
+    group_healthy,
+    readiness,
+    upcoming,
+)
+from tidewright.provisioning.groups import Group, RealNode, candidates, choose_template
+from tidewright.provisioning.limits import Limits, NodeAmounts, quotas_of
+from tidewright.provisioning.pack.classes import items
+from tidewright.provisioning.settings import Quota
+from tidewright.provisioning.state import GroupState, Index, Node, State, shape_of
+
+
+class GroupView(msgspec.Struct, kw_only=True):
+    """A group in numbers at this moment.
+
+    Attributes:
+        members: its registered nodes, by name.
+        long: instances that have not registered for longer than the provision time.
+        failed: instances that reported a creation error.
+        upcoming: nodes on their way.
+    """
+
+    group: Group
+    counts: Counts
+    members: tuple[str, ...]
+    long: tuple[str, ...]
+    failed: tuple[InstanceView, ...]
+    upcoming: int
+    provision_s: float
+
+
+class View(msgspec.Struct, kw_only=True):
+    """Everything that is read off the state once per evaluation."""
+
+    groups: dict[str, GroupView]
+    limits: Limits
+    current_nodes: int
+    healthy: bool
+
+
+def template_view(template: TemplateNode) -> NodeView:
+    return NodeView(
+        name="template",
+        labels={key: value for key, value in template.labels.items() if key != HOSTNAME},
+        taints=taints_of(template.taints),
+        allocatable=template.allocatable or template.capacity,
+    )
+
+
+def daemon_shapes(state: State) -> list[PodShape]:
+    """Shapes of the pods that DaemonSets put on nodes, by the DaemonSet's name."""
+    return [of_template(state.daemons[key], key.split("/", 1)[0]) for key in sorted(state.daemons)]
+
+
+def look(state: State, index: Index, now: float) -> View:
+    """Read groups, counts and limits off the state."""
+    settings = index.settings
+    health = Health(settings.ok_unready, settings.unready_percent)
+    members: dict[str, list[str]] = {}
+    for name in sorted(state.nodes):
+        members.setdefault(state.nodes[name].group, []).append(name)
+    daemons = daemon_shapes(state)
+    found: dict[str, GroupView] = {}
+    for name in sorted(state.groups):
+        found[name] = _group_view(state, index, name, members.get(name, []), daemons, health, now)
+    unmanaged = members.get("", [])
+    limits = Limits(quotas_of(settings, _learnt(state, now)))
+    limits.count(
+        NodeAmounts(
+            capacity=_capacity(state, node.group, node),
+            group=node.group,
+            labels=node.labels,
+        )
+        for node in state.nodes.values()
+        if "type" not in node.labels or node.labels["type"] != "virtual-kubelet"
+    )
+    current = len(state.nodes)
+    for view in found.values():
+        coming = max(0, view.upcoming - view.counts.not_started)
+        current += coming
+        limits.consume(view.group.id, view.group.labels, view.group.node_capacity, coming)
+    for group in candidates(settings.machine_types, _existing(state), daemons):
+        found[group.id] = GroupView(
+            group=group,
+            counts=Counts(),
+            members=(),
+            long=(),
+            failed=(),
+            upcoming=0,
+            provision_s=settings.max_node_provision_s,
+        )
+    return View(
+        groups=found,
+        limits=limits,
+        current_nodes=current,
+        healthy=cluster_healthy(
+            [view.counts for view in found.values()],
+            health,
+            sum(state.nodes[name].ready for name in unmanaged),
+        ),
+    )
+
+
+def _existing(state: State) -> list[str]:
+    return [name for name, group in state.groups.items() if group.exists]
+
+
+def _learnt(state: State, now: float) -> list[Quota]:
+    return [quota for name, quota in sorted(state.learnt.items()) if backed_off(state.backoff.get(name), now)]
+
+
+def _capacity(state: State, group: str, node: Node) -> dict[str, int]:
+    """A node's capacity for limits; devices that are not visible yet count as its group's template says."""
+    found = state.groups.get(group)
+    if found is None or found.template is None:
+        return node.allocatable
+    told = found.template.capacity or found.template.allocatable
+    missing = {name: n for name, n in told.items() if name.endswith("/gpu") and name not in node.allocatable}
+    return {**node.allocatable, **missing} if missing else node.allocatable
+
+
+def _group_view(
+    state: State,
+    index: Index,
+    name: str,
+    members: Sequence[str],
+    daemons: Sequence[PodShape],
+    health: Health,
+    now: float,
+) -> GroupView:
+    settings, group = index.settings, state.groups[name]
+    provision_s = group.max_provision_s or settings.max_node_provision_s
+    there = {instance.id for instance in group.instances}
+    sets = dict.fromkeys(Readiness, 0)
+    kept: list[str] = []
+    for member in members:
+        node = state.nodes[member]
+        if node.provider_id not in there and node.seen_at < group.observed_at:
+            continue  # gone at the cloud
+        kept.append(member)
+        sets[
+            readiness(
+                ready=node.ready,
+                age_s=now - node.created_at,
+                taints=taints_of(node.taints),
+                startup_s=settings.max_node_startup_s,
+            )
+        ] += 1
+    short = 0
+    long: list[str] = []
+    failed: list[InstanceView] = []
+    for instance in group.instances:
+        if instance.id in index.machines or instance.id in group.deleting or instance.state == "deleting":
+            continue
+        view = InstanceView(
+            id=instance.id,
+            state=instance.state,
+            error_class=instance.error_class,
+            error_code=instance.error_code,
+            error_message=instance.error_message,
+        )
+        if view.failed:
+            failed.append(view)
+        elif group.since.get(instance.id, now) + provision_s < now:
+            long.append(instance.id)
+        else:
+            short += 1
+    opened = state.open.get(name)
+    entry = state.backoff.get(name)
+    counts = Counts(
+        target=group.target,
+        ready=sets[Readiness.READY],
+        unready=sets[Readiness.UNREADY],
+        not_started=sets[Readiness.NOT_STARTED],
+        unregistered=short,
+        long_unregistered=len(long),
+        deleting=len(group.deleting),
+        increase=opened.increase if opened is not None else 0,
+        backed_off=backed_off(entry, now),
+    )
+    template = choose_template(
+        _patterns(state, index, kept, now),
+        remembered=None,
+        provided=_provided(group),
+        daemons=daemons,
+    )
+    return GroupView(
+        group=Group(
+            id=name,
+            min=group.min_size,
+            max=group.max_size,
+            target=group.target,
+            template=template if settings.scale_from_zero or kept else None,
+            capacity=dict(group.template.capacity) if group.template is not None else {},
+            nodes=len(kept),
+            zero_or_max=group.zero_or_max,
+            exists=group.exists,
+            healthy=group_healthy(counts, health),
+            backed_off=counts.backed_off,
+            backoff_until=entry.until if entry is not None else 0.0,
+            size_known=not group.error,
+            atomic_increase=group.atomic_increase,
+            price_micro=group.price_micro,
+            machine_type=group.machine_type,
+        ),
+        counts=counts,
+        members=tuple(kept),
+        long=tuple(long),
+        failed=tuple(failed),
+        upcoming=upcoming(counts),
+        provision_s=provision_s,
+    )
+
+
+def _provided(group: GroupState) -> NodeView | None:
+    if group.remembered is not None:
+        return template_view(group.remembered)
+    return template_view(group.template) if group.template is not None else None
+
+
+def _patterns(state: State, index: Index, members: Sequence[str], now: float) -> list[RealNode]:
+    """Real nodes to take the template from: the first that will do is enough."""
+    found: list[RealNode] = []
+    for name in members:
+        node = state.nodes[name]
+        leaving = node.leaving or node.unschedulable
+        ready_for = now - node.ready_changed_at if node.ready else None
+        shapes = (
+            (shape_of(state, index, state.pods[key].shape), 1)
+            for key in index.on_node.get(name, {})
+            if state.pods[key].daemon
+        )
+        found.append(
+            RealNode(
+                view=NodeView(
+                    name=name,
+                    labels=node.labels,
+                    taints=taints_of(node.taints),
+                    allocatable=node.allocatable,
+                ),
+                ready_for_s=ready_for,
+                residents=tuple(items(shapes)),
+                leaving=leaving,
+            )
+        )
+        if not leaving and ready_for is not None and ready_for >= 60:
+            return found[-1:]
+    return found
