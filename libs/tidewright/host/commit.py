@@ -40,6 +40,8 @@ class Owned(Generic[State]):
         epoch: of our claim.
         checkpoint_seq: sequence of the slot's last checkpoint, which must be ours.
         read: sequence up to which the slot's inputs have been taken.
+        committed: that sequence at the last commit.
+        snapshotted: that sequence at the last snapshot.
         pending: decisions that are not committed yet, as messages.
         schedules: by timer key, the schedule (or its cancellation) that they ask for last.
         dirty: events folded since the last commit.
@@ -50,6 +52,8 @@ class Owned(Generic[State]):
     epoch: int
     checkpoint_seq: int
     read: int
+    committed: int = 0
+    snapshotted: int = 0
     pending: list[Message] = field(default_factory=list)
     schedules: dict[str, Message] = field(default_factory=dict)
     dirty: int = 0
@@ -106,7 +110,7 @@ class Committer:
         )  # fmt: skip
         message = plan.checkpoint_message(self.log.subjects, fold.slot, self.writer, checkpoint, last_seq)
         committed = await self.log.commit([message])
-        return Owned(fold, epoch, committed.last_seq, position)
+        return Owned(fold, epoch, committed.last_seq, position, position, position)
 
     async def _commit_batch(self, batch: list[Owned[State]]) -> list[Slot]:
         lost: list[Slot] = []
@@ -144,6 +148,7 @@ class Committer:
                     owned.checkpoint_seq = committed.seq_of(place)
             for owned in batch:
                 owned.clear()
+                owned.committed = owned.read
                 owned.committed_at = time.monotonic()
             return lost
         return lost

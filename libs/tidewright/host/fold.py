@@ -10,12 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Generic
 
+import msgspec
+
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, Fact
 from tidewright.events.decisions import CancelTimer, SetTimer
 from tidewright.events.timers import TimerFired, TimerStepped
+from tidewright.events.version import __version__
 from tidewright.host.decider import Decider, State
 from tidewright.log.checkpoint import digest_of, rolled
+from tidewright.log.snapshots import Snapshot
 from tidewright.log.subjects import Slot
 
 
@@ -64,6 +68,40 @@ class Fold(Generic[State]):
         self.digest = b""
         self.chain = ""
         self.timers: dict[str, float] = {}
+
+    @classmethod
+    def resumed(cls, decider: Decider[State], snapshot: Snapshot) -> Fold[State]:
+        """A fold that goes on from a snapshot.
+
+        Raises:
+            msgspec.ValidationError: its state is not one of this decider's.
+        """
+        fold = cls(decider, Slot(snapshot.slot))
+        fold.state = msgspec.json.decode(snapshot.state, type=decider.state_type)
+        fold.at = snapshot.at
+        fold.position = snapshot.position
+        fold.folded = snapshot.folded
+        fold.digest = bytes.fromhex(snapshot.digest)
+        fold.chain = snapshot.chain
+        fold.timers = dict(snapshot.timers)
+        return fold
+
+    def snapshot(self, *, checkpoint_seq: int, position: int) -> Snapshot:
+        """The fold as it is, to be taken right after the commit of the checkpoint that it names."""
+        return Snapshot(
+            service=self.decider.service,
+            slot=self.slot,
+            checkpoint_seq=checkpoint_seq,
+            position=position,
+            folded=self.folded,
+            digest=self.digest.hex(),
+            chain=self.chain,
+            at=self.at,
+            timers=dict(self.timers),
+            state_version=self.decider.state_version,
+            version=__version__,
+            state=msgspec.Raw(msgspec.json.encode(self.state)),
+        )
 
     def step(self, seq: int, body: bytes, event: Event | registry.Unknown) -> list[Decided]:
         """Fold one event, and decide."""

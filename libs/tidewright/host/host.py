@@ -13,6 +13,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Generic
 
+import msgspec
 import structlog
 
 from tidewright.events import registry
@@ -27,7 +28,7 @@ from tidewright.host.inputs import Inputs, Partition, Role
 from tidewright.host.membership import Membership, shares
 from tidewright.host.restore import Restore
 from tidewright.log import checkpoint as checkpoints
-from tidewright.log import errors
+from tidewright.log import errors, snapshots
 from tidewright.log.checkpoint import Checkpoint
 from tidewright.log.clock import Clock
 from tidewright.log.connection import MAX_BATCH, Log
@@ -44,6 +45,8 @@ COMMIT_AFTER_S = 1.0
 COMMIT_PENDING = MAX_BATCH // 2
 """Decisions pending, over all slots, that are not let grow further within a fetch."""
 OUTAGE_PAUSE_S = 0.2
+SNAPSHOT_AT_STOP = 2_000
+SNAPSHOTS_AT_ONCE = 8
 
 logger = structlog.get_logger(__name__)
 
@@ -57,19 +60,22 @@ class Settings:
         follows: other services whose decisions are inputs.
         renew_s: a slot's checkpoint is written anew at least this often, so that retention does
             not age it out; a third of the log's max age. None: never.
+        snapshot_distance: sequences between two snapshots of a slot: what a restart has to read at
+            most, and reads in a second.
     """
 
     partition: Partition = "slots"
     follows: frozenset[str] = frozenset()
     renew_s: float | None = None
+    snapshot_distance: int = 20_000
 
 
 @dataclass
 class _Arrival(Generic[State]):
     """Slots on their way in: restored from the log up to their last checkpoints, not claimed yet."""
 
-    reader: Reader
     restores: dict[Slot, Restore[State]]
+    reader: Reader | None = None
     last: dict[Slot, tuple[Checkpoint, int]] = field(default_factory=dict)
     broken: dict[Slot, str] = field(default_factory=dict)
 
@@ -107,6 +113,7 @@ class Host(Generic[State]):
         self._membership = membership
         self._committer = Committer(log, writer, health)
         self._reader: Reader | None = None
+        self._snapshots = snapshots.Snapshots(log)
         self._pending = 0  # decisions not committed yet, over all slots
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -129,6 +136,7 @@ class Host(Generic[State]):
                     logger.warning("log unavailable, going on when it is back", error=str(error))
                     await asyncio.sleep(OUTAGE_PAUSE_S)
             await self._commit(self.owned.values())
+            await self._snapshot(min(SNAPSHOT_AT_STOP, self.settings.snapshot_distance))
         finally:
             if arriving is not None:
                 arriving.cancel()  # its consumer is forgotten by the server after a while
@@ -152,8 +160,7 @@ class Host(Generic[State]):
         missing = wanted - self.owned.keys()
         if missing and arriving is None:
             slots = sorted(missing, key=str)
-            reader = self.log.reader([self.inputs.filter])
-            arrival = _Arrival(reader, {slot: Restore(Fold(self.decider, slot)) for slot in slots})
+            arrival = _Arrival({slot: Restore(Fold(self.decider, slot)) for slot in slots})
             arriving = asyncio.create_task(self._advance(arrival))
         return arriving
 
@@ -164,6 +171,10 @@ class Host(Generic[State]):
         """
         while True:
             try:
+                if arrival.reader is None:
+                    await self._resume(arrival)
+                    after = min(r.fold.position for r in arrival.restores.values())
+                    arrival.reader = self.log.reader([self.inputs.filter], after=after)
                 goal = 0
                 for slot in arrival.restores:
                     record = await self.log.last(self.log.subjects.checkpoint(slot, self.decider.service))
@@ -176,6 +187,29 @@ class Host(Generic[State]):
             except errors.LogUnavailable as error:
                 logger.warning("restoring waits for the log", error=str(error))
                 await asyncio.sleep(OUTAGE_PAUSE_S)
+
+    async def _resume(self, arrival: _Arrival[State]) -> None:
+        """Start from the latest snapshots, where there are any that can be trusted."""
+
+        async def one(slot: Slot) -> None:
+            async with limit:
+                snapshot = await self._snapshots.latest(
+                    self.decider.service, slot, self.decider.state_version
+                )
+            if snapshot is None:
+                return
+            try:
+                fold = Fold.resumed(self.decider, snapshot)
+            except msgspec.ValidationError as error:
+                logger.warning("snapshot ignored, the log is folded instead", slot=slot, problem=str(error))
+                return
+            record = await self.log.at(snapshot.checkpoint_seq)
+            if record is not None:
+                arrival.restores[slot] = Restore(fold)
+                arrival.last[slot] = (checkpoints.decode(record.body), record.seq)
+
+        limit = asyncio.Semaphore(SNAPSHOTS_AT_ONCE)
+        await asyncio.gather(*(one(slot) for slot in list(arrival.restores)))
 
     async def _claim(
         self, arrival: _Arrival[State], wanted: Collection[Slot]
@@ -201,7 +235,8 @@ class Host(Generic[State]):
             await self._rearranged()
         if arrival.restores:
             return asyncio.create_task(self._advance(arrival))
-        await arrival.reader.close()
+        if arrival.reader is not None:
+            await arrival.reader.close()
         return None
 
     async def _release(self, slots: Sequence[Slot]) -> None:
@@ -261,8 +296,23 @@ class Host(Generic[State]):
             if self.settings.renew_s is not None and age > self.settings.renew_s:
                 owned.dirty += 1
                 due = True
+            if owned.read - owned.snapshotted > self.settings.snapshot_distance and not owned.halted:
+                owned.dirty += 1  # an idle slot moves on, too, so that a restart has little to read
+                due = True
         if due:
             await self._commit(self.owned.values())
+            await self._snapshot(self.settings.snapshot_distance)
+
+    async def _snapshot(self, distance: int) -> None:
+        """Store the slots whose last snapshot lies further back than `distance` sequences."""
+        for owned in list(self.owned.values()):
+            # Only a state that is exactly the last checkpoint's can be trusted by who reads it.
+            settled = not (owned.dirty or owned.size or owned.halted) and owned.committed == owned.read
+            if settled and owned.committed - owned.snapshotted > distance:
+                snapshot = owned.fold.snapshot(checkpoint_seq=owned.checkpoint_seq, position=owned.committed)
+                owned.snapshotted = owned.committed
+                data = await asyncio.to_thread(snapshots.encode, snapshot)
+                await self._snapshots.put(snapshot, data, keep=self.settings.renew_s is not None)
 
     def _observe(self, reader: Reader, count: int) -> None:
         metrics = self.health.metrics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import structlog
@@ -96,13 +96,12 @@ async def run_decider(
         if process.stop.is_set():
             return
         writer = Writer(decider.service)
-        settings = settings or Settings()
         host = Host(
             decider,
             log,
             BucketMembership(log, decider.service, writer.incarnation),
             process.health,
             writer=writer,
-            settings=Settings(settings.partition, settings.follows, options.renew_s),
+            settings=replace(settings or Settings(), renew_s=options.renew_s),
         )
         await host.run(process.stop)

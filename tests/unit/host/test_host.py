@@ -17,7 +17,7 @@ from tidewright.events.decisions import HoldReplicas
 from tidewright.events.facts import PodObserved
 from tidewright.host.fold import Fold, cause_of, decision_id
 from tidewright.host.health import Health
-from tidewright.host.host import Host
+from tidewright.host.host import Host, Settings
 from tidewright.host.membership import Alone, BucketMembership, rendezvous, shares
 from tidewright.log import errors
 from tidewright.log.checkpoint import decode as decode_checkpoint
@@ -37,11 +37,14 @@ def pod(log: Log, namespace: str, n: int, *, name: str = "", at: float | None = 
 
 
 @asynccontextmanager
-async def hosting(log: Log, *, alone: bool = True, member: str = "") -> AsyncIterator[Host[State]]:
+async def hosting(
+    log: Log, *, alone: bool = True, member: str = "", snapshot_distance: int = 20_000
+) -> AsyncIterator[Host[State]]:
     """A host running in the background; ended as SIGTERM would."""
     writer = Writer("counting", member) if member else Writer("counting")
     membership = Alone(writer.incarnation) if alone else BucketMembership(log, "counting", writer.incarnation)
-    host = Host(Counting(), log, membership, Health("counting"), writer=writer)
+    settings = Settings(snapshot_distance=snapshot_distance)
+    host = Host(Counting(), log, membership, Health("counting"), writer=writer, settings=settings)
     stop = asyncio.Event()
     task = asyncio.create_task(host.run(stop))
     try:

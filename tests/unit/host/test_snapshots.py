@@ -1,0 +1,87 @@
+"""Snapshots: a restart from one is the restart from the log, and one that cannot be trusted is ignored."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from tests.unit.host.counting import Counting
+from tests.unit.host.test_host import NAMESPACES, expect_holds, hosting, pod, until
+from tidewright.host.fold import Fold
+from tidewright.log import snapshots
+from tidewright.log.connection import Log
+from tidewright.log.snapshots import Snapshot, Snapshots
+from tidewright.log.subjects import Slot
+
+
+async def prepared(log: Log) -> Snapshot:
+    """A log with work done and snapshots taken; returns the one of the slot of `shop`."""
+    await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(30)])
+    async with hosting(log, snapshot_distance=10):
+        await expect_holds(log, 10)
+    found = await Snapshots(log).latest("counting", log.slot_of("shop"), 1)
+    assert found is not None
+    return found
+
+
+async def test_a_restart_from_snapshots_is_the_restart_from_the_log(log: Log) -> None:
+    snapshot = await prepared(log)
+    resumed = Fold.resumed(Counting(), snapshot)
+    assert resumed.state.pods["shop"] == 30
+    await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(30, 36)])
+    async with hosting(log) as host:
+        await expect_holds(log, 12)
+        after = {s: (o.fold.state, o.fold.digest, o.fold.chain, o.fold.folded) for s, o in host.owned.items()}
+    for slot in after:
+        await store_of(log).put(msgspec.structs.replace(snapshot, slot=slot, digest="00"), b"not a snapshot")
+    async with hosting(log) as host:
+        await until(lambda: len(host.owned) == log.slots)
+        await until(lambda: all(o.fold.folded == after[s][3] for s, o in host.owned.items()))
+        assert {
+            s: (o.fold.state, o.fold.digest, o.fold.chain, o.fold.folded) for s, o in host.owned.items()
+        } == after
+
+
+def store_of(log: Log) -> Snapshots:
+    return Snapshots(log)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"digest": "00"},
+        {"chain": "00"},
+        {"position": 1},
+        {"state_version": 2},
+        {"checkpoint_seq": 1},
+        {"service": "other"},
+    ],
+)
+async def test_a_snapshot_that_disagrees_is_ignored(log: Log, change: dict[str, object]) -> None:
+    snapshot = await prepared(log)
+    altered = msgspec.structs.replace(snapshot, **change)
+    store = store_of(log)
+    data = snapshots.encode(altered)
+    await store.put(snapshot, data)  # under the name where the host looks
+    assert await store.latest("counting", log.slot_of("shop"), 1) is None
+    await store.put(snapshot, snapshots.encode(snapshot))
+    assert await store.latest("counting", log.slot_of("shop"), 1) == snapshot
+
+
+async def test_history_is_kept_for_replay_and_pruned_beyond_retention(log: Log) -> None:
+    snapshot = await prepared(log)
+    store, slot = store_of(log), log.slot_of("shop")
+    older = msgspec.structs.replace(snapshot, position=snapshot.position - 1)
+    for one in (older, snapshot):
+        await store.put(one, snapshots.encode(one), keep=True)
+    assert sorted(await store.history("counting", slot)) == [older.position, snapshot.position]
+    found = await store.before("counting", slot, 1, snapshot.position)
+    assert found == snapshot
+    await store.prune("counting", slot, snapshot.position + 1)
+    assert await store.history("counting", slot) == [snapshot.position]
+    assert await store.before("counting", Slot("0"), 1, 5) is None
+
+
+def test_bytes_that_are_no_snapshot_are_refused() -> None:
+    with pytest.raises(ValueError, match="not a snapshot"):
+        snapshots.decode(b"zzz")
