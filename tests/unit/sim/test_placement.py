@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidewright.sim.controllers.objects import Node, Pod
 from tidewright.sim.scheduler.placement import Placer, Refusal, shape_of
@@ -258,3 +260,36 @@ def test_sidecars_and_init_containers_are_requested_as_the_api_defines() -> None
         Pod,
     )
     assert shape_of(wanted).requests == {"cpu": 2600, "memory": 2**30, "pods": 1}
+
+
+@given(st.lists(st.tuples(st.sampled_from("PRCDU"), st.integers(0, 5), st.integers(1, 6)), max_size=40))
+def test_the_kept_ranking_chooses_what_all_filters_and_scores_choose(
+    steps: list[tuple[str, int, int]],
+) -> None:
+    """Place, remove, cordon, drop and update nodes in any order: the short way equals the long one."""
+    world = World(*(node(f"n{index}", cpu="8") for index in range(4)))
+    placed: list[tuple[Pod, int]] = []
+    for count, (step, index, size) in enumerate(steps):
+        name = f"n{index % 4}"
+        wanted = pod(f"p{count}", cpu=str(size))
+        match step:
+            case "P":
+                quick = world.placer.choose(wanted, shape_of(wanted))
+                slow = world.placer.choose(wanted, msgspec.structs.replace(shape_of(wanted), plain=False))
+                assert quick == slow
+                if isinstance(quick, int):
+                    world.placer.place(wanted, shape_of(wanted), quick)
+                    placed.append((wanted, quick))
+            case "R" if placed:
+                gone, row = placed.pop(index % len(placed))
+                world.placer.unplace(gone, shape_of(gone), row)
+            case "C":
+                world.placer.table.put(node(name, cpu="8", spec={"unschedulable": True}))
+            case "U":
+                world.placer.table.put(node(name, cpu=str(4 + size)))
+            case "D" if name in world.placer.table.row_of:
+                row = world.placer.table.row_of[name]
+                for gone, at in [one for one in placed if one[1] == row]:
+                    world.placer.unplace(gone, shape_of(gone), at)
+                    placed.remove((gone, at))
+                world.placer.table.drop(name)

@@ -16,6 +16,7 @@ from tidewright.kube.selectors import LabelSelector
 from tidewright.sim.controllers.objects import Node, Pod, Port
 from tidewright.sim.scheduler.counts import PodCounts, Term, affinity_terms, term_of, with_label_keys
 from tidewright.sim.scheduler.matching import HARD, first_untolerated, matches_affinity, preferred_weight
+from tidewright.sim.scheduler.ranking import Rankings
 from tidewright.sim.scheduler.requests import pod_requests, scored_requests
 from tidewright.sim.scheduler.table import Floats, Mask, NodeTable, Numbers
 
@@ -41,6 +42,7 @@ class Shape(msgspec.Struct):
         key: equal for pods that every filter treats alike.
         static: names the masks that depend on the node alone.
         lonely: nothing in it depends on other pods: a failure stays one until the cluster changes.
+        plain: lonely, and no node is preferred: its scores change only where something is placed.
     """
 
     key: bytes
@@ -49,6 +51,7 @@ class Shape(msgspec.Struct):
     scored: tuple[int, int]
     ports: tuple[Port, ...] = ()
     lonely: bool = True
+    plain: bool = True
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -93,6 +96,7 @@ def shape_of(pod: Pod) -> Shape:
         or affinity.get("podAffinity")
         or affinity.get("podAntiAffinity")
     )
+    preferred = (affinity.get("nodeAffinity") or {}).get("preferredDuringSchedulingIgnoredDuringExecution")
     static = _shape_part.encode((spec.node_selector, affinity.get("nodeAffinity"), spec.tolerations))
     # Existing pods' anti-affinity looks at the pod's namespace and labels.
     rest = (
@@ -110,6 +114,7 @@ def shape_of(pod: Pod) -> Shape:
         scored=scored_requests(spec),
         ports=ports,
         lonely=lonely,
+        plain=lonely and not preferred,
     )
 
 
@@ -120,6 +125,7 @@ class Placer:
         self.table = NodeTable()
         self.counts = PodCounts(self.table)
         self._ports: dict[int, list[Port]] = {}
+        self._ranks = Rankings(self.table)
 
     # --- what is placed -----------------------------------------------------------------------
 
@@ -141,17 +147,21 @@ class Placer:
             column = self.table.column(name)
             self.table.used[row, column] += by * value
         self.table.scored[row] += np.multiply(by, shape.scored)
+        self.table.changed(row)
 
     # --- one pod ------------------------------------------------------------------------------
 
     def choose(self, pod: Pod, shape: Shape) -> int | Refusal:
         """The row of the best node, or why there is none."""
+        quick = self._quick(pod, shape)
+        if quick is not None:
+            return quick
         table = self.table
         left = table.present.copy()
         tally = _Tally(int(left.sum()))
         if tally.nodes == 0:
             return tally.refusal()
-        if not any(one.key in ("", _CORDON) and one.operator == "Exists" for one in pod.spec.tolerations):
+        if not _ignores_cordons(pod):
             left = tally.keep(left, ~table.cordoned, UNSCHEDULABLE, hopeless=True)
         left = tally.keep(left, self._tolerated(pod, shape), TAINT, hopeless=True)
         matches = self._matches_affinity(pod, shape)
@@ -172,6 +182,27 @@ class Placer:
         if len(rows) == 1:
             return int(rows[0])
         return int(rows[np.argmax(self._score(pod, shape, rows, matches))])
+
+    def _quick(self, pod: Pod, shape: Shape) -> int | None:
+        """The best row by the shape's own ranking; None where only the long way can tell."""
+        if not shape.plain or self.table.values("prefer" + shape.static, self._disliked(pod)).any():
+            return None
+        for _ in self.counts.holders(pod):
+            return None
+
+        def rate(rows: Numbers) -> Floats:
+            table = self.table
+            fine = table.present[rows] & self._tolerated(pod, shape)[rows]
+            fine &= self._matches_affinity(pod, shape)[rows]
+            if not _ignores_cordons(pod):
+                fine &= ~table.cordoned[rows]
+            for name, value in shape.requests.items():
+                if value:
+                    column = table.column(name)
+                    fine &= table.allocatable[rows, column] - table.used[rows, column] >= value
+            return np.where(fine, self._balance(shape, rows), -1.0)
+
+        return self._ranks.best(shape.key, rate)
 
     def _tolerated(self, pod: Pod, shape: Shape) -> Mask:
         tolerations = pod.spec.tolerations
@@ -281,12 +312,7 @@ class Placer:
 
     def _score(self, pod: Pod, shape: Shape, rows: Numbers, matches: Mask) -> Floats:
         """Sums of the default plugins' weighted scores, 0 to 100 each."""
-        table = self.table
-        capacity = np.maximum(table.allocatable[rows][:, :2], 1).astype(np.float64)
-        fractions = np.minimum((table.scored[rows] + shape.scored) / capacity, 1.0)
-        least = (1.0 - fractions).mean(axis=1) * 100
-        balanced = (1.0 - np.abs(fractions[:, 0] - fractions[:, 1]) / 2) * 100
-        score: Floats = np.floor(least) + np.floor(balanced)
+        score = self._balance(shape, rows)
         spec = pod.spec
         disliked = self._node_values("prefer" + shape.static, self._disliked(pod), rows)
         score += 3 * (100 - _normal(disliked))
@@ -295,6 +321,14 @@ class Placer:
             score += 2 * _normal(liked)
         if not shape.lonely:
             score += self._company(pod, rows, matches)
+        return score
+
+    def _balance(self, shape: Shape, rows: Numbers) -> Floats:
+        """Least allocated and balanced allocation, by CPU and memory with the pod on the node."""
+        capacity = np.maximum(self.table.allocatable[rows, :2], 1).astype(np.float64)
+        fractions = np.minimum((self.table.scored[rows] + shape.scored) / capacity, 1.0)
+        cpu, memory = fractions[:, 0], fractions[:, 1]
+        score: Floats = np.floor(100 - (cpu + memory) * 50) + np.floor(100 - np.abs(cpu - memory) * 50)
         return score
 
     def _node_values(self, key: str, compute: Callable[[Node], int], rows: Numbers) -> Floats:
@@ -366,6 +400,10 @@ class _Tally:
 
     def refusal(self) -> Refusal:
         return Refusal(self.nodes, self.reasons, self.hopeless)
+
+
+def _ignores_cordons(pod: Pod) -> bool:
+    return any(one.key in ("", _CORDON) and one.operator == "Exists" for one in pod.spec.tolerations)
 
 
 def _clash(one: Port, other: Port) -> bool:

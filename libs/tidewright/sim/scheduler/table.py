@@ -19,6 +19,7 @@ Mask: TypeAlias = NDArray[np.bool_]
 Numbers: TypeAlias = NDArray[np.int64]
 Floats: TypeAlias = NDArray[np.float64]
 
+NOTES = 200_000
 MASKS = 512
 """Cached per-shape values; the oldest goes when there are more."""
 
@@ -35,6 +36,8 @@ class NodeTable:
         self.allocatable: Numbers = np.zeros((0, 0), dtype=np.int64)
         self.used: Numbers = np.zeros((0, 0), dtype=np.int64)
         self.scored: Floats = np.zeros((0, 2))
+        self.changes: list[int] = []
+        self.epoch = 0
         self._free_rows: list[int] = []
         self._values: dict[str, tuple[Callable[[Node], int], Numbers]] = {}
         self._domains: dict[str, tuple[dict[str, int], Numbers]] = {}
@@ -43,6 +46,16 @@ class NodeTable:
 
     def __len__(self) -> int:
         return len(self.row_of)
+
+    def changed(self, row: int) -> None:
+        """Note that a row differs; who keeps something per row repairs it from `changes`.
+
+        When the notes get too many they start again under another `epoch`.
+        """
+        if len(self.changes) >= NOTES:
+            self.changes.clear()
+            self.epoch += 1
+        self.changes.append(row)
 
     def column(self, resource: str) -> int:
         """The column of a resource, made when it is new."""
@@ -73,6 +86,7 @@ class NodeTable:
             values[row] = compute(node)
         for key, (index, rows) in self._domains.items():
             rows[row] = _domain(index, node.metadata.labels.get(key))
+        self.changed(row)
         return row
 
     def drop(self, name: str) -> int | None:
@@ -84,6 +98,7 @@ class NodeTable:
             self.used[row] = 0
             self.scored[row] = 0
             self._free_rows.append(row)
+            self.changed(row)
         return row
 
     def _new_row(self) -> int:
