@@ -11,16 +11,10 @@ from typing import TypeAlias
 
 import msgspec
 
-from tidewright.events.facts import (
-    NodeGone,
-    ObjectFact,
-    PodGone,
-    WatermarkPodAutoscalerGone,
-    WatermarkPodAutoscalerObserved,
-    WorkloadGone,
-)
-from tidewright.events.spread import WorkloadSpreadGone, WorkloadSpreadObserved
+from tidewright.events import facts, provisioning, shards, spread
+from tidewright.events.facts import ObjectFact, ResourceFact, WorkloadGone
 from tidewright.kube import projection
+from tidewright.kube import projection_capacity as capacity
 from tidewright.kube.projection import Project
 
 Gone: TypeAlias = Callable[..., ObjectFact]
@@ -66,49 +60,82 @@ class WatchedKind(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
-def _apps(kind: str, plural: str) -> WatchedKind:
+def _workload(group: str, version: str, plural: str, kind: str) -> WatchedKind:
+    api_version = f"{group}/{version}"
     return WatchedKind(
-        group="apps",
-        version="v1",
+        group=group,
+        version=version,
         plural=plural,
         kind=kind,
-        project=projection.workload("apps/v1", kind),
-        gone=partial(WorkloadGone, api_version="apps/v1", kind=kind),
+        project=projection.workload(api_version, kind),
+        gone=partial(WorkloadGone, api_version=api_version, kind=kind),
     )
 
 
+def _core(plural: str, kind: str, project: Project, gone: Gone, *, shaped: bool = False) -> WatchedKind:
+    return WatchedKind(version="v1", plural=plural, kind=kind, project=project, gone=gone, shaped=shaped)
+
+
+def _custom(
+    group: str, version: str, plural: str, kind: str, observed: type[ResourceFact], gone: Gone
+) -> WatchedKind:
+    return WatchedKind(
+        group=group,
+        version=version,
+        plural=plural,
+        kind=kind,
+        project=projection.resource(kind, observed),
+        gone=gone,
+        after_others=True,
+    )
+
+
+# One line each; the long ones only for the width of the page.
+# fmt: off
 KINDS: tuple[WatchedKind, ...] = (
+    _core("pods", "Pod", projection.pod, facts.PodGone, shaped=True),
+    _core("nodes", "Node", projection.node, facts.NodeGone),
+    _workload("apps", "v1", "replicasets", "ReplicaSet"),
+    _workload("apps", "v1", "deployments", "Deployment"),
+    _workload("apps", "v1", "statefulsets", "StatefulSet"),
+    _workload("apps.kruise.io", "v1alpha1", "clonesets", "CloneSet"),
+    _workload("batch", "v1", "jobs", "Job"),
     WatchedKind(
-        version="v1",
-        plural="pods",
-        kind="Pod",
-        project=projection.pod,
-        gone=PodGone,
-        shaped=True,
+        group="apps", version="v1", plural="daemonsets", kind="DaemonSet",
+        project=capacity.daemon_set, gone=provisioning.DaemonSetGone,
     ),
-    WatchedKind(version="v1", plural="nodes", kind="Node", project=projection.node, gone=NodeGone),
-    _apps("ReplicaSet", "replicasets"),
-    _apps("Deployment", "deployments"),
-    _apps("StatefulSet", "statefulsets"),
+    _core("podtemplates", "PodTemplate", capacity.pod_template, provisioning.PodTemplateGone),
+    _core("resourcequotas", "ResourceQuota", capacity.resource_quota, provisioning.ResourceQuotaGone),
     WatchedKind(
-        group="datadoghq.com",
-        version="v1alpha1",
-        plural="watermarkpodautoscalers",
-        kind="WatermarkPodAutoscaler",
-        project=projection.resource("WatermarkPodAutoscaler", WatermarkPodAutoscalerObserved),
-        gone=WatermarkPodAutoscalerGone,
-        after_others=True,
+        group="datadoghq.com", version="v1alpha1", plural="datadogmonitors", kind="DatadogMonitor",
+        project=projection.datadog_monitor, gone=facts.DatadogMonitorGone,
+    ),
+    _custom(
+        "datadoghq.com", "v1alpha1", "watermarkpodautoscalers", "WatermarkPodAutoscaler",
+        facts.WatermarkPodAutoscalerObserved, facts.WatermarkPodAutoscalerGone,
+    ),
+    _custom(
+        "apps.kruise.io", "v1alpha1", "workloadspreads", "WorkloadSpread",
+        spread.WorkloadSpreadObserved, spread.WorkloadSpreadGone,
     ),
     WatchedKind(
-        group="apps.kruise.io",
-        version="v1alpha1",
-        plural="workloadspreads",
-        kind="WorkloadSpread",
-        project=projection.resource("WorkloadSpread", WorkloadSpreadObserved),
-        gone=WorkloadSpreadGone,
-        after_others=True,
+        group="autoscaling.x-k8s.io", version="v1", plural="provisioningrequests", kind="ProvisioningRequest",
+        project=capacity.provisioning_request, gone=provisioning.ProvisioningRequestGone, after_others=True,
+    ),
+    _custom(
+        "autoscaling.x-k8s.io", "v1", "provisioningclasses", "ProvisioningClass",
+        provisioning.ProvisioningClassObserved, provisioning.ProvisioningClassGone,
+    ),
+    _custom(
+        "shards.tidewright.dev", "v1alpha1", "shardsets", "ShardSet",
+        shards.ShardSetObserved, shards.ShardSetGone,
+    ),
+    _custom(
+        "shards.tidewright.dev", "v1alpha1", "shardmembers", "ShardMember",
+        shards.ShardMemberObserved, shards.ShardMemberGone,
     ),
 )
+# fmt: on
 
 BY_NAME: dict[str, WatchedKind] = {kind.name: kind for kind in KINDS}
 BY_KIND: dict[tuple[str, str], WatchedKind] = {(kind.group, kind.kind): kind for kind in KINDS}

@@ -409,13 +409,17 @@ class _Follower:
         said = f"{error.error_class} {error.reason}"
         if said != self._said:
             self._said = said
-            _log.warning(
-                "cannot follow, trying again until it works",
-                path=self._path,
-                reason=error.reason,
-                error_class=error.error_class,
-                message=error.message,
-            )
+            if error.error_class == "gone":
+                # A kind whose definition is not installed, or not yet.
+                _log.info("not served here, asking again now and then", path=self._path)
+            else:
+                _log.warning(
+                    "cannot follow, trying again until it works",
+                    path=self._path,
+                    reason=error.reason,
+                    error_class=error.error_class,
+                    message=error.message,
+                )
         return error.retry_after_s or True
 
 

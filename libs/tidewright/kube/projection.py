@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from tidewright.events.facts import (
+    DatadogMonitorObserved,
     NodeObserved,
     ObjectFact,
     Owner,
@@ -71,7 +72,9 @@ class _OwnerReference(msgspec.Struct):
     controller: bool | None = None
 
 
-class _Meta(msgspec.Struct):
+class Meta(msgspec.Struct):
+    """The metadata that facts carry, under the API's names."""
+
     name: str
     namespace: str = ""
     uid: str = ""
@@ -105,7 +108,7 @@ class _PodStatus(msgspec.Struct):
 
 
 class _Pod(msgspec.Struct):
-    metadata: _Meta
+    metadata: Meta
     spec: SpecFields = msgspec.field(default_factory=SpecFields)
     status: _PodStatus = msgspec.field(default_factory=_PodStatus)
 
@@ -128,7 +131,7 @@ class _NodeStatus(msgspec.Struct):
 
 
 class _Node(msgspec.Struct):
-    metadata: _Meta
+    metadata: Meta
     spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
     status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
 
@@ -143,6 +146,7 @@ class _Template(msgspec.Struct):
 
 class _WorkloadSpec(msgspec.Struct):
     replicas: int | None = None
+    parallelism: int | None = None
     selector: msgspec.Raw = NULL
     template: _Template | None = None
     paused: bool | None = None
@@ -150,13 +154,15 @@ class _WorkloadSpec(msgspec.Struct):
 
 class _WorkloadStatus(msgspec.Struct):
     replicas: int = 0
+    active: int = 0
+    ready: int = 0
     readyReplicas: int = 0  # noqa: N815
     observedGeneration: int = 0  # noqa: N815
     updateRevision: str | None = None  # noqa: N815
 
 
 class _Workload(msgspec.Struct):
-    metadata: _Meta
+    metadata: Meta
     spec: _WorkloadSpec = msgspec.field(default_factory=_WorkloadSpec)
     status: _WorkloadStatus = msgspec.field(default_factory=_WorkloadStatus)
 
@@ -171,19 +177,19 @@ class _ScaleStatus(msgspec.Struct):
 
 
 class _Scale(msgspec.Struct):
-    metadata: _Meta
+    metadata: Meta
     spec: _ScaleSpec = msgspec.field(default_factory=_ScaleSpec)
     status: _ScaleStatus = msgspec.field(default_factory=_ScaleStatus)
 
 
 class _Resource(msgspec.Struct):
-    metadata: _Meta
+    metadata: Meta
     spec: dict[str, Any] | None = None
     status: dict[str, Any] | None = None
 
 
 class _Named(msgspec.Struct):
-    metadata: _Meta
+    metadata: Meta
 
 
 _pod = msgspec.json.Decoder(_Pod)
@@ -195,7 +201,8 @@ _named = msgspec.json.Decoder(_Named)
 _any = msgspec.json.Decoder()
 _shapes = Shapes()
 
-_UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, AttributeError, KeyError)
+UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, AttributeError, KeyError)
+"""What reading an object of any content can raise."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -264,8 +271,8 @@ def pod(raw: Bytes) -> Projection:
             owners=_owners(meta.ownerReferences),
         )
         return Projection(fact, meta.resourceVersion, shape)
-    except _UNREADABLE as error:
-        raise _malformed("Pod", raw, error) from error
+    except UNREADABLE as error:
+        raise malformed("Pod", raw, error) from error
 
 
 def node(raw: Bytes) -> Projection:
@@ -291,12 +298,12 @@ def node(raw: Bytes) -> Projection:
             provider_id=found.spec.providerID,
         )
         return Projection(fact, meta.resourceVersion)
-    except _UNREADABLE as error:
-        raise _malformed("Node", raw, error) from error
+    except UNREADABLE as error:
+        raise malformed("Node", raw, error) from error
 
 
 def workload(api_version: str, kind: str) -> Project:
-    """A projection for a built-in kind with replicas, selector and template."""
+    """A projection for a kind with replicas (Jobs: parallelism), selector and template."""
 
     def project(raw: Bytes) -> Projection:
         try:
@@ -304,6 +311,7 @@ def workload(api_version: str, kind: str) -> Project:
             meta, spec, status = found.metadata, found.spec, found.status
             annotations = meta.annotations or {}
             template = spec.template.metadata if spec.template else None
+            replicas = spec.parallelism if spec.replicas is None else spec.replicas
             fact = WorkloadObserved(
                 at=0.0,
                 namespace=meta.namespace,
@@ -311,9 +319,9 @@ def workload(api_version: str, kind: str) -> Project:
                 uid=meta.uid,
                 api_version=api_version,
                 kind=kind,
-                replicas=1 if spec.replicas is None else spec.replicas,
-                status_replicas=status.replicas,
-                ready_replicas=status.readyReplicas,
+                replicas=1 if replicas is None else replicas,
+                status_replicas=status.replicas or status.active,
+                ready_replicas=status.readyReplicas or status.ready,
                 selector=_selector(bytes(spec.selector)),
                 generation=meta.generation,
                 observed_generation=status.observedGeneration,
@@ -327,8 +335,8 @@ def workload(api_version: str, kind: str) -> Project:
                 paused=bool(spec.paused),
             )
             return Projection(fact, meta.resourceVersion)
-        except _UNREADABLE as error:
-            raise _malformed(kind, raw, error) from error
+        except UNREADABLE as error:
+            raise malformed(kind, raw, error) from error
 
     return project
 
@@ -350,8 +358,8 @@ def scale(raw: Bytes, api_version: str, kind: str) -> WorkloadObserved:
             selector=found.status.selector,
             created_at=_time(meta.creationTimestamp),
         )
-    except _UNREADABLE as error:
-        raise _malformed(f"{kind} scale", raw, error) from error
+    except UNREADABLE as error:
+        raise malformed(f"{kind} scale", raw, error) from error
 
 
 def resource(kind: str, fact_type: type[ResourceFact]) -> Project:
@@ -376,10 +384,28 @@ def resource(kind: str, fact_type: type[ResourceFact]) -> Project:
                 status=found.status or {},
             )
             return Projection(fact, meta.resourceVersion)
-        except _UNREADABLE as error:
-            raise _malformed(kind, raw, error) from error
+        except UNREADABLE as error:
+            raise malformed(kind, raw, error) from error
 
     return project
+
+
+def datadog_monitor(raw: Bytes) -> Projection:
+    """A DatadogMonitor: its state, when that is a text."""
+    try:
+        found = _resource.decode(raw)
+        meta = found.metadata
+        state = (found.status or {}).get("monitorState")
+        fact = DatadogMonitorObserved(
+            at=0.0,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            state=state if isinstance(state, str) else None,
+        )
+        return Projection(fact, meta.resourceVersion)
+    except UNREADABLE as error:
+        raise malformed("DatadogMonitor", raw, error) from error
 
 
 def _time(text: str | None) -> float | None:
@@ -414,7 +440,8 @@ def _selector(raw: bytes) -> str:
     return str(LabelSelector.of(_any.decode(raw) or {}))
 
 
-def _malformed(kind: str, raw: Bytes, error: Exception) -> Malformed:
+def malformed(kind: str, raw: Bytes, error: Exception) -> Malformed:
+    """The error that names the object, if its metadata can be read."""
     try:
         who = identity(raw)
         where = f"{kind} {who.namespace}/{who.name}" if who.namespace else f"{kind} {who.name}"

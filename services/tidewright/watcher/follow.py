@@ -58,6 +58,7 @@ class Progress(msgspec.Struct):
 
     Attributes:
         synced: the kind has been listed, or resumed.
+        settled: that, or the API server refuses it: nobody needs to wait for it any longer.
         facts: published since the start.
         unchanged: objects seen that gave no fact.
         malformed: objects that could not be read.
@@ -65,6 +66,7 @@ class Progress(msgspec.Struct):
     """
 
     synced: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
+    settled: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
     facts: int = 0
     unchanged: int = 0
     malformed: int = 0
@@ -120,7 +122,7 @@ class Follower:
         self._version = position.resource_version
         await self._read_back()
         if self._version:
-            self.progress.synced.set()
+            self._synced()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._follow())
@@ -169,6 +171,12 @@ class Follower:
 
     def _failed(self, error: KubeError) -> None:
         self.progress.error_class = error.error_class
+        if not error.retriable:
+            self.progress.settled.set()
+
+    def _synced(self) -> None:
+        self.progress.synced.set()
+        self.progress.settled.set()
 
     async def _take(self, items: list[Item]) -> None:
         at = self._stamp.now()
@@ -201,7 +209,7 @@ class Follower:
         if facts or listed:
             await self._say(facts, at)
         if listed:
-            self.progress.synced.set()
+            self._synced()
             _log.info("listed", kind=self.kind.name, objects=len(self._diff.objects), facts=len(facts))
 
     def _seen(self, raw: bytes | msgspec.Raw, at: float) -> list[Fact]:

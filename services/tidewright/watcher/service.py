@@ -208,7 +208,7 @@ class Watcher:
                 async with asyncio.timeout(OTHERS_FIRST_S):
                     for other, it in self.followers.items():
                         if not other.after_others:
-                            await it.progress.synced.wait()
+                            await it.progress.settled.wait()
             except TimeoutError:
                 _log.warning("not all kinds are listed, going on", kind=kind.name)
         await follower.run()

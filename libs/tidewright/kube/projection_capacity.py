@@ -1,0 +1,181 @@
+"""Projections for what provisioning and the shard manager look at. Pure.
+
+As `projection`: one function per kind, `at` 0, `Malformed` for what cannot be read.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tidewright.events.provisioning import (
+    DaemonSetObserved,
+    PodTemplateObserved,
+    ProvisioningRequestObserved,
+    ResourceQuotaObserved,
+)
+from tidewright.kube import quantities
+from tidewright.kube.projection import (
+    UNREADABLE,
+    Bytes,
+    Meta,
+    Projection,
+    malformed,
+    resource,
+)
+
+_UNSCHEDULED_FIELDS = frozenset(
+    {
+        "image",
+        "imagePullPolicy",
+        "command",
+        "args",
+        "env",
+        "envFrom",
+        "volumeMounts",
+        "livenessProbe",
+        "readinessProbe",
+        "startupProbe",
+        "lifecycle",
+        "securityContext",
+        "terminationMessagePath",
+        "terminationMessagePolicy",
+        "workingDir",
+    }
+)
+"""Fields of a container that say nothing about where its pod may run."""
+
+
+class _PodTemplate(msgspec.Struct):
+    metadata: Meta
+    template: dict[str, Any] = {}
+
+
+class _DaemonSetSpec(msgspec.Struct):
+    template: dict[str, Any] = {}
+
+
+class _DaemonSet(msgspec.Struct):
+    metadata: Meta
+    spec: _DaemonSetSpec = msgspec.field(default_factory=_DaemonSetSpec)
+
+
+class _QuotaStatus(msgspec.Struct):
+    hard: dict[str, quantities.QuantityText] | None = None
+    used: dict[str, quantities.QuantityText] | None = None
+
+
+class _QuotaSpec(msgspec.Struct):
+    hard: dict[str, quantities.QuantityText] | None = None
+
+
+class _Quota(msgspec.Struct):
+    metadata: Meta
+    spec: _QuotaSpec = msgspec.field(default_factory=_QuotaSpec)
+    status: _QuotaStatus = msgspec.field(default_factory=_QuotaStatus)
+
+
+class _Owner(msgspec.Struct):
+    controller: bool | None = None
+
+
+class _OwnedMeta(msgspec.Struct):
+    ownerReferences: list[_Owner] | None = None  # noqa: N815 - the API's name
+
+
+class _Owned(msgspec.Struct):
+    metadata: _OwnedMeta
+
+
+_pod_template = msgspec.json.Decoder(_PodTemplate)
+_daemon_set = msgspec.json.Decoder(_DaemonSet)
+_quota = msgspec.json.Decoder(_Quota)
+_owned = msgspec.json.Decoder(_Owned)
+_request = resource("ProvisioningRequest", ProvisioningRequestObserved)
+
+
+def pod_template(raw: Bytes) -> Projection:
+    """A PodTemplate, whole: pods are made of it."""
+    try:
+        found = _pod_template.decode(raw)
+        meta = found.metadata
+        fact = PodTemplateObserved(
+            at=0.0,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            template=found.template,
+            resource_version=meta.resourceVersion,
+        )
+        return Projection(fact, meta.resourceVersion)
+    except UNREADABLE as error:
+        raise malformed("PodTemplate", raw, error) from error
+
+
+def daemon_set(raw: Bytes) -> Projection:
+    """A DaemonSet: of its template what scheduling looks at."""
+    try:
+        found = _daemon_set.decode(raw)
+        meta = found.metadata
+        fact = DaemonSetObserved(
+            at=0.0,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            template=_for_scheduling(found.spec.template),
+        )
+        return Projection(fact, meta.resourceVersion)
+    except UNREADABLE as error:
+        raise malformed("DaemonSet", raw, error) from error
+
+
+def resource_quota(raw: Bytes) -> Projection:
+    """A ResourceQuota: the limits in force (those of the spec until the status has them) and their use."""
+    try:
+        found = _quota.decode(raw)
+        meta = found.metadata
+        hard = found.status.hard if found.status.hard is not None else found.spec.hard
+        fact = ResourceQuotaObserved(
+            at=0.0,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            hard=_amounts(hard or {}),
+            used=_amounts(found.status.used or {}),
+        )
+        return Projection(fact, meta.resourceVersion)
+    except UNREADABLE as error:
+        raise malformed("ResourceQuota", raw, error) from error
+
+
+def provisioning_request(raw: Bytes) -> Projection:
+    """A ProvisioningRequest, and whether a controller owns it."""
+    projected = _request(raw)
+    try:
+        owners = _owned.decode(raw).metadata.ownerReferences or ()
+    except msgspec.MsgspecError as error:
+        raise malformed("ProvisioningRequest", raw, error) from error
+    if not any(owner.controller for owner in owners):
+        return projected
+    fact = msgspec.structs.replace(projected.fact, controlled=True)
+    return msgspec.structs.replace(projected, fact=fact)
+
+
+def _amounts(found: dict[str, quantities.QuantityText]) -> dict[str, int]:
+    """Cpu (`cpu`, `requests.cpu`, `limits.cpu`) in milli-cores, everything else in whole units."""
+    return {
+        name: quantities.milli(value) if name.rpartition(".")[2] == "cpu" else quantities.whole(value)
+        for name, value in found.items()
+    }
+
+
+def _for_scheduling(template: dict[str, Any]) -> dict[str, Any]:
+    spec = dict(template.get("spec") or {})
+    for name in ("containers", "initContainers"):
+        if spec.get(name):
+            spec[name] = [
+                {field: value for field, value in container.items() if field not in _UNSCHEDULED_FIELDS}
+                for container in spec[name]
+            ]
+    return {**template, "spec": spec}
