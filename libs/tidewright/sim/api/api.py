@@ -10,7 +10,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from tidewright.sim.api import errors, managed, schemas
+from tidewright.sim.api import errors, managed, quota, schemas
+from tidewright.sim.api.admission import Admission
 from tidewright.sim.api.builtin import builtin_registry
 from tidewright.sim.api.conversion import convert
 from tidewright.sim.api.definitions import Definitions
@@ -24,6 +25,7 @@ from tidewright.sim.api.strategies import Strategies
 from tidewright.sim.api.typing import FieldTyping, SchemaTyping, Typing
 
 Object = dict[str, Any]
+_KEPT_NULLS = frozenset({"lastProbeTime", "lastTransitionTime"})
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
@@ -38,6 +40,7 @@ class Api:
         self.deletion = Deletion(self)
         self.collector = Collector(self)
         self.definitions = Definitions(self)
+        self.admission = Admission(self)
         self._next_service = 1
 
     # -- objects on their way in and out ---------------------------------------------------------
@@ -54,6 +57,8 @@ class Api:
         if kind.custom:
             problems = kind.custom[request.version].problems(kind, obj)
         else:
+            if b"null" in request.body:
+                _drop_nulls(obj)
             model = schemas.model_name(kind.group, request.version, kind.kind)
             problems = schemas.check(model, obj) if model is not None else None
         if problems is None:
@@ -150,17 +155,23 @@ class Api:
             )
 
     async def admit(self, request: Request, operation: str, obj: Object, old: Object | None) -> Object:
-        """Ask the mutating webhooks."""
-        del request, operation, old
-        return obj
+        """Ask the mutating webhooks; what they changed is decoded and defaulted again."""
+        changed = await self.admission.mutate(request, operation, obj, old)
+        if changed is None or changed is obj:
+            return obj
+        self.decode(request, changed)
+        self.strategies.default(request.kind, request.version, changed)
+        return changed
 
     async def admit_validating(
         self, request: Request, operation: str, obj: Object | None, old: Object | None
     ) -> None:
         """Ask the validating webhooks."""
+        await self.admission.validate(request, operation, obj, old)
 
-    def check_quota(self, kind: Kind, new: Object, old: Object | None, *, dry_run: bool) -> None:
-        """Charge the namespace's quotas."""
+    def check_quota(self, kind: Kind, new: Object, old: Object | None) -> None:
+        """Raises 403 when the namespace's quotas do not allow the object."""
+        quota.check(self, kind, new, old)
 
     def track(self, request: Request, new: Object, old: Object | None) -> None:
         """Note in managedFields who set what."""
@@ -212,6 +223,18 @@ class Api:
                 self.strategies.default(kind, "v1", obj)
                 self.store.put(table, self.canonical(kind, obj))
         self.definitions.load()
+
+
+def _drop_nulls(value: Any) -> None:
+    """A null is nothing to a typed object; only times that are always written stay."""
+    if isinstance(value, dict):
+        for key in [key for key, item in value.items() if item is None and key not in _KEPT_NULLS]:
+            del value[key]
+        for item in value.values():
+            _drop_nulls(item)
+    elif isinstance(value, list):
+        for item in value:
+            _drop_nulls(item)
 
 
 def _undecodable(request: Request, why: str) -> errors.ApiError:

@@ -76,10 +76,10 @@ async def server_side_apply(api: Api, request: Request, applied: Any) -> Outcome
         found = managed.conflicts(entries, manager, request.subresource, fields, live, wanted, typing)
         if found and not is_true(request.query.get("force")):
             raise _conflict(found)
-        given_up = managed.difference(mine, fields)
+        given_up = managed.subtract(mine, fields)
         for entry in entries:
             if not managed.is_apply_of(entry, manager, request.subresource):
-                given_up = managed.difference(given_up, entry.get("fieldsV1") or {})
+                given_up = managed.subtract(given_up, entry.get("fieldsV1") or {})
         result = managed.merge(live, wanted, typing)
         if given_up:
             result = managed.remove(result, given_up, typing)

@@ -97,9 +97,9 @@ class Deletion:
             raise errors.not_found(kind.group, kind.plural, name)
         obj = record.decode()
         self._check(kind, obj, options)
-        await api.admit_validating(
-            request, "DELETE", None, api.to_version(kind, request.version, record.decode())
-        )
+        shown = api.to_version(kind, request.version, record.decode())
+        await api.admission.mutate(request, "DELETE", None, shown)
+        await api.admit_validating(request, "DELETE", None, shown)
         if table.objects.get(record.key) is not record:
             return await self.delete(request, namespace, name, options)
         grace_s = self._grace(kind, obj, options)

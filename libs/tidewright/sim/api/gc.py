@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from tidewright.sim.api import quota
 from tidewright.sim.api.deletion import CRD_CLEANUP, FOREGROUND, ORPHAN, DeleteOptions
 from tidewright.sim.api.request import Request
 from tidewright.sim.api.resources import Kind
@@ -37,6 +38,10 @@ class Collector:
         """Note what a write makes necessary."""
         meta = obj["metadata"]
         gone = self._api.store.table(kind.table_name).objects.get(record.key) is None
+        if self._api.store.table(quota.TABLE).keys and (
+            gone or previous is None or kind.table_name == quota.TABLE
+        ):
+            self._note("quotas", "", record.namespace)
         if gone:
             if record.uid in self._api.store.dependents:
                 self._note("orphans", record.uid, "")
@@ -101,6 +106,9 @@ class Collector:
                 await self._collect(table, key)
             case "owner":
                 await self._settle_owner(table, key)
+            case "quotas":
+                for found in list(self._api.store.table(quota.TABLE).scan(key)):
+                    quota.write_status(self._api, found)
             case "namespace":
                 await self._empty_namespace(key)
             case _:

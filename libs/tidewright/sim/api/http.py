@@ -181,9 +181,10 @@ class Frontend:
                 obj = api.to_version(kind, request.version, obj)
             body = api.encode(obj)
         headers = _HEADERS
-        if outcome.warnings:
+        warnings = [*outcome.warnings, *request.warnings]
+        if warnings:
             response = web.Response(body=body, status=outcome.code, headers=headers)
-            for warning in outcome.warnings:
+            for warning in warnings:
                 text = warning.replace("\\", "\\\\").replace('"', '\\"')
                 response.headers.add("Warning", f'299 - "{text}"')
             return response

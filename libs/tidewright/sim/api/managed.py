@@ -146,13 +146,26 @@ def union(a: FieldSet, b: FieldSet) -> FieldSet:
 
 
 def difference(a: FieldSet, b: FieldSet) -> FieldSet:
-    """The fields of `a` without those of `b`; a leaf of `b` takes everything below it."""
+    """The fields of `a` without those of `b`; a leaf of `b` takes everything below it with it."""
     result: FieldSet = {}
     for key, below in a.items():
         if key not in b:
             result[key] = below
         elif b[key] and below:
             left = difference(below, b[key])
+            if left:
+                result[key] = left
+    return result
+
+
+def subtract(a: FieldSet, b: FieldSet) -> FieldSet:
+    """The fields of `a` that are not in `b`; what lies below a leaf of `b` is not in `b`."""
+    result: FieldSet = {}
+    for key, below in a.items():
+        if key not in b:
+            result[key] = below
+        elif below:
+            left = subtract(below, b[key])
             if left:
                 result[key] = left
     return result

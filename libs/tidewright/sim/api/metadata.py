@@ -63,6 +63,7 @@ def initialise(metadata: dict[str, Any], created: str, *, generation: bool) -> N
     """Make metadata of a new object: what clients may not choose is set or removed."""
     for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
         metadata.pop(key, None)
+    _drop_empty(metadata)
     metadata["uid"] = str(uuid.uuid4())
     metadata["creationTimestamp"] = created
     if generation:
@@ -83,6 +84,10 @@ def keep(new: dict[str, Any], old: dict[str, Any]) -> None:
         new["namespace"] = old["namespace"]
     else:
         new.pop("namespace", None)
+    _drop_empty(new)
+
+
+def _drop_empty(metadata: dict[str, Any]) -> None:
     for key in ("labels", "annotations", "finalizers", "ownerReferences"):
-        if key in new and not new[key]:
-            del new[key]
+        if key in metadata and not metadata[key]:
+            del metadata[key]

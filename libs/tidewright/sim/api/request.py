@@ -41,6 +41,7 @@ class Request(msgspec.Struct):
     namespace: str
     name: str
     subresource: str
+    warnings: list[str] = []  # what admission has to say besides
     applied: dict[str, Any] | None = None  # the fields that a server-side apply claims
 
     @property

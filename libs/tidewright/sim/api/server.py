@@ -101,6 +101,7 @@ class ApiServer:
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+        await self.api.admission.close()
         if self._journal is not None:
             self._journal.close()
         self.requests.close()

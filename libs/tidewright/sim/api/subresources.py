@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from tidewright.kube.selectors import LabelSelector, SelectorError
 from tidewright.sim.api import errors, patch, writing
 from tidewright.sim.api.deletion import DeleteOptions, Preconditions
@@ -264,9 +266,6 @@ async def _evict(api: Api, request: Request) -> Outcome:
     named = (eviction.get("metadata") or {}).get("name")
     if named and named != request.name:
         raise errors.bad_request(f"name in URL does not match name in Eviction object: {named}")
-    record = api.store.table("/pods").get(request.namespace, request.name)
-    if record is None:
-        raise errors.not_found("", "pods", request.name)
     raw = eviction.get("deleteOptions") or {}
     given = raw.get("preconditions") or {}
     options = DeleteOptions(
@@ -275,10 +274,16 @@ async def _evict(api: Api, request: Request) -> Outcome:
         propagation_policy=raw.get("propagationPolicy"),
         dry_run=["All"] if request.dry_run or raw.get("dryRun") else None,
     )
+    await api.admission.mutate(request, "CREATE", eviction, None)
+    await api.admit_validating(request, "CREATE", eviction, None)
+    record = api.store.table("/pods").get(request.namespace, request.name)
+    if record is None:
+        raise errors.not_found("", "pods", request.name)
     pod = record.decode()
     if not _exempt(pod):
         _charge_budget(api, request, pod, dry_run=bool(options.dry_run))
-    await api.deletion.delete(request, request.namespace, request.name, options)
+    deletion = msgspec.structs.replace(request, verb="delete", subresource="")
+    await api.deletion.delete(deletion, request.namespace, request.name, options)
     return Outcome(
         None,
         obj={"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201},

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tidewright.sim.api import names
+from tidewright.sim.api import definition_rules, names
 from tidewright.sim.api.errors import Cause
 from tidewright.sim.api.resources import Kind
 from tidewright.sim.api.workload_rules import RULES_CREATE, RULES_UPDATE
@@ -112,5 +112,8 @@ def _owners(references: list[Object]) -> list[Cause]:
     return causes
 
 
-CREATE: dict[str, Callable[[Object], list[Cause]]] = dict(RULES_CREATE)
-UPDATE: dict[str, Callable[[Object, Object], list[Cause]]] = dict(RULES_UPDATE)
+_DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
+CREATE: dict[str, Callable[[Object], list[Cause]]] = RULES_CREATE | {_DEFINITIONS: definition_rules.check}
+UPDATE: dict[str, Callable[[Object, Object], list[Cause]]] = RULES_UPDATE | {
+    _DEFINITIONS: definition_rules.check_update
+}

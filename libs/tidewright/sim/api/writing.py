@@ -99,7 +99,7 @@ async def create_object(api: Api, request: Request, obj: Object) -> Outcome:
     await api.admit_validating(request, "CREATE", obj, None)
     if table.get(namespace, name) is not None:
         raise errors.already_exists(kind.group, kind.plural, name)
-    api.check_quota(kind, obj, None, dry_run=request.dry_run)
+    api.check_quota(kind, obj, None)
     api.track(request, obj, None)
     obj = api.canonical(kind, obj)
     if request.dry_run:
@@ -233,7 +233,7 @@ async def _commit_change(
     await api.admit_validating(request, "UPDATE", new, old)
     if table.objects.get(record.key) is not record:
         raise Changed
-    api.check_quota(kind, new, old, dry_run=request.dry_run)
+    api.check_quota(kind, new, old)
     new["metadata"]["resourceVersion"] = old["metadata"]["resourceVersion"]
     api.track(request, new, old)
     if new == old:
