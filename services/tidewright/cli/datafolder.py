@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import random
 import shutil
 import socket
 from pathlib import Path
@@ -21,6 +22,9 @@ from tidewright.cli.errors import BadInput, Unavailable
 
 PARTS = ("nats", "cluster", "ports.json", "kubeconfig")
 """What is ours in the folder, and what `--fresh` takes away."""
+HOST = "127.0.0.1"
+OUR_PORTS = range(20_000, 32_000)
+TRIES = 200
 
 
 def default() -> Path:
@@ -96,7 +100,7 @@ class DataFolder:
         if wanted is not None:
             if not _is_free(wanted):
                 raise Unavailable(
-                    f"port {wanted} for the {name} is in use: stop what uses it, or name another"
+                    f"port {wanted} is in use: stop what uses it, or name another with --{name}-port"
                 )
             port = wanted
         elif name in known and _is_free(known[name]):
@@ -118,13 +122,15 @@ def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((HOST, port))
         except OSError:
             return False
     return True
 
 
 def _any_free() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A free port below those that the system hands out by itself, so that it is free at the next start too."""
+    for port in random.sample(OUR_PORTS, TRIES):
+        if _is_free(port):
+            return port
+    raise Unavailable(f"no free port on {HOST} between {OUR_PORTS.start} and {OUR_PORTS.stop}: name some")

@@ -224,15 +224,16 @@ class Stack:
                 break
         self.kubeconfig = folder.kubeconfig
 
-    async def _started(self, program: Program, *, retry: bool) -> Fields | None:
-        """Start a server; None when its port was taken in between and another is worth a try."""
+    async def _started(self, program: Program, *, retry: bool) -> bool:
+        """Start a server; False when its port was taken in between and another is worth a try."""
         try:
-            return (await self.supervisor.start(program))[0]
+            await self.supervisor.start(program)
         except CannotStart as error:
             if retry and "address already in use" in str(error).lower():
                 await self.supervisor.stop_last()
-                return None
+                return False
             raise
+        return True
 
     def _service(self, service: Service) -> Program:
         options = self.options
