@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tests.vectors import provisioning_world as w
+from tests.vectors.provisioning_life import run_life
 from tests.vectors.provisioning_world import NOW, Entry
 from tests.vectors.suite import Case, Result, Suite, Verdict, differences
 from tidewright.kube.predicates import PodShape, Taint
@@ -836,6 +837,7 @@ KINDS: dict[str, Callable[[Case], Found]] = {
     "provreq-expand": expand,
     "provreq-filter": filter_consumers,
     "provreq-alternate": alternate,
+    "provreq-lifecycle": run_life,
     "kueue": read_by_kueue,
     "crd": crd,
     "estimate": estimate_case,

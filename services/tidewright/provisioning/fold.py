@@ -326,7 +326,7 @@ def _timer(state: State, event: TimerFired) -> None:
     state.due = None
     state.evaluating = rearmed(state) is None
     if state.evaluating:
-        state.first_wake = state.last_wake = None
+        state.woken, state.first_wake, state.last_wake = False, None, None
         state.executions = {
             name: execution
             for name, execution in state.executions.items()
