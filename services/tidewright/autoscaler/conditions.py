@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from enum import IntEnum
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -134,6 +135,7 @@ def target_taken(target: str, owner: str) -> Setting:
     )
 
 
+@lru_cache(maxsize=65536)
 def metric_found(display: str, details: str) -> Setting:
     because = f" because: {details}" if details else ""
     return Setting(
@@ -153,6 +155,7 @@ def not_scaling(text: str) -> Setting:
     return Setting(SCALING_ACTIVE, True, "NotScaling", text)
 
 
+@lru_cache(maxsize=64)
 def limited(flag: bool, reason: str, message: str) -> Setting:
     return Setting(SCALING_LIMITED, flag, reason, message)
 

@@ -16,7 +16,7 @@ from tidewright.autoscaler.messages import COMPONENT, Message
 from tidewright.autoscaler.plan import Plan
 from tidewright.autoscaler.reasons import because
 from tidewright.autoscaler.spec import Rules
-from tidewright.autoscaler.state import Autoscaler, State
+from tidewright.autoscaler.state import State
 from tidewright.autoscaler.status import render
 from tidewright.events.base import Because, Decision, Event, ObjectRef
 from tidewright.events.decisions import (
@@ -86,48 +86,53 @@ def reference(namespace: str, name: str, uid: str = "") -> ObjectRef:
 
 
 def _decisions(state: State, plan: Plan, at: float) -> Iterable[Decision]:
-    key = f"{fold.TIMER}{plan.namespace}/{plan.name}"
-    found = fold.owned(state, f"{plan.namespace}/{plan.name}")
-    if found is None:
-        yield CancelTimer(at=at, key=key)
+    found = plan.found
+    if plan.gone:
+        yield CancelTimer(at=at, key=_key(plan))
         return
-    target = reference(plan.namespace, plan.name, found.uid)
-    rules = found.rules
     if plan.patch:
-        yield PatchObject(at=at, target=target, patch=plan.patch, because=plan.why)
-    if plan.scale and rules is not None:
-        yield _scale(state, plan, found, rules, at)
+        yield PatchObject(at=at, target=_target(plan), patch=plan.patch, because=plan.why)
+    if plan.scale and found.rules is not None:
+        yield _scale(state, plan, found.rules, at)
     elif plan.hold and plan.hold != found.hold:
         yield HoldReplicas(
             at=at,
-            target=target,
-            replicas=plan.found.current if plan.found is not None else found.kept.current,
+            target=_target(plan),
+            replicas=plan.made.current if plan.made is not None else found.kept.current,
             reason=plan.hold,
-            because=_why(state, plan, found),
+            because=_why(state, plan),
         )
     for message in plan.messages:
         if found.said.get(message.reason) != message.text or message.reason == "Scaling":
-            yield _event(target, message, at)
-    if not plan.keep_timer and plan.due != found.timer_due:
+            yield _event(_target(plan), message, at)
+    if plan.due != found.timer_due and not plan.keep_timer:
         if plan.due is not None:
-            yield SetTimer(at=at, key=key, due=plan.due)
+            yield SetTimer(at=at, key=_key(plan), due=plan.due)
         else:
-            yield CancelTimer(at=at, key=key)
+            yield CancelTimer(at=at, key=_key(plan))
     if not plan.quiet:
-        yield from _status(state, found, target, at)
+        yield from _status(state, plan, at)
 
 
-def _why(state: State, plan: Plan, found: Autoscaler) -> tuple[Because, ...]:
-    if plan.found is None or found.rules is None:
+def _key(plan: Plan) -> str:
+    return f"{fold.TIMER}{plan.namespace}/{plan.found.name}"
+
+
+def _target(plan: Plan) -> ObjectRef:
+    return reference(plan.namespace, plan.found.name, plan.found.uid)
+
+
+def _why(state: State, plan: Plan) -> tuple[Because, ...]:
+    rules = plan.found.rules
+    if plan.made is None or rules is None:
         return plan.why
-    last = found.kept.last_scale_at
-    return because(found.rules, state.in_force, plan.found, last_scale_at=last)
+    return because(rules, state.in_force, plan.made, last_scale_at=plan.found.kept.last_scale_at)
 
 
-def _scale(state: State, plan: Plan, found: Autoscaler, rules: Rules, at: float) -> ScaleWorkload:
-    made = plan.found
+def _scale(state: State, plan: Plan, rules: Rules, at: float) -> ScaleWorkload:
+    made = plan.made
     if made is None:
-        raise ValueError(f"{plan.namespace}/{plan.name}: a scale was planned without a pass")
+        raise ValueError(f"{plan.namespace}/{plan.found.name}: a scale was planned without a pass")
     namespace, _ = state.namespace(plan.namespace)
     workload = namespace.workloads.get(rules.target_key)
     return ScaleWorkload(
@@ -142,8 +147,8 @@ def _scale(state: State, plan: Plan, found: Autoscaler, rules: Rules, at: float)
         dry_run=rules.dry_run,
         replicas=made.desired,
         from_replicas=made.current,
-        owner=f"{fold.KIND}/{plan.namespace}/{plan.name}",
-        because=_why(state, plan, found),
+        owner=f"{fold.KIND}/{plan.namespace}/{plan.found.name}",
+        because=_why(state, plan),
     )
 
 
@@ -158,17 +163,19 @@ def _event(target: ObjectRef, message: Message, at: float) -> RecordObjectEvent:
     )
 
 
-def _status(state: State, found: Autoscaler, target: ObjectRef, at: float) -> Iterable[Decision]:
+def _status(state: State, plan: Plan, at: float) -> Iterable[Decision]:
     """The status, if it changed: at once, or for measured values and texts alone now and then."""
+    found, policy = plan.found, state.in_force
     urgent = found.dirty >= Change.REASON
     if not urgent:
-        changed = found.dirty is not Change.NONE or found.kept.utilizations != found.shown
-        if not changed or at - found.written_at < state.in_force.status_interval_s:
+        if at - found.written_at < policy.status_interval_s:
             return
-    generation = 0 if state.in_force.strict else found.generation
+        if found.dirty is Change.NONE and found.kept.utilizations == found.shown:
+            return
+    generation = 0 if policy.strict else found.generation
     yield SetStatus(
         at=at,
-        target=target,
+        target=_target(plan),
         status=render(found.kept, found.rules, generation=generation),
         observed_generation=found.generation,
         urgent=urgent,

@@ -292,7 +292,7 @@ def _rivals_look(state: State, namespace_name: str, names: set[str]) -> None:
 
 def _let_go(state: State, namespace_name: str, found: Autoscaler) -> None:
     """The object is being deleted: what another controller left on it must not keep it (D32)."""
-    plan = Plan(namespace=namespace_name, name=found.name, quiet=True)
+    plan = Plan(namespace=namespace_name, found=found, quiet=True)
     if FINALIZER in found.finalizers:
         plan.patch = {"metadata": {"finalizers": [f for f in found.finalizers if f != FINALIZER] or None}}
         plan.why = (Because(rule="FinalizerReleased", values={"finalizer": FINALIZER}),)
@@ -304,7 +304,7 @@ def _write_defaults(state: State, namespace_name: str, found: Autoscaler) -> Non
     state.plans.append(
         Plan(
             namespace=namespace_name,
-            name=found.name,
+            found=found,
             quiet=True,
             keep_timer=True,
             patch={"spec": dict(found.missing)},
@@ -325,7 +325,7 @@ def _object_gone(state: State, event: WatermarkPodAutoscalerGone) -> None:
     for decision in (found.status_decision, found.ordered.decision if found.ordered else ""):
         state.awaited.pop(decision, None)
     if found.timer_due is not None:
-        state.plans.append(Plan(namespace=event.namespace, name=found.name, quiet=True))
+        state.plans.append(Plan(namespace=event.namespace, found=found, gone=True))
     _rivals_look(state, event.namespace, rivals)
 
 
@@ -434,7 +434,7 @@ def _scaled(
     if isinstance(event, Superseded) or found.rules is None or found.deleting:
         return
     policy = state.in_force
-    plan = Plan(namespace=namespace_name, name=found.name)
+    plan = Plan(namespace=namespace_name, found=found)
     if isinstance(event, Applied):
         setting = c.scaled(ordered.replicas)
         plan.messages = (messages.scaling(ordered.replicas, ordered.reason),)
@@ -456,7 +456,7 @@ def _scaled(
         setting = c.scale_failed(error)
         plan.messages = (messages.failed_scale(ordered.replicas, ordered.reason, error),)
         plan.keep_timer = True
-    passes.settle_conditions(found, [setting], state.now, strict=policy.strict)
+    passes.settle_conditions(state, namespace_name, found, [setting], strict=policy.strict)
     found.dirty = Change.STATUS
     state.plans.append(plan)
 

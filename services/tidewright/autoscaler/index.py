@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
+from tidewright.autoscaler.conditions import Setting
 from tidewright.autoscaler.readiness import Pod, ReadyCount
 from tidewright.kube.selectors import LabelSelector, SelectorError
 
@@ -20,13 +21,19 @@ ANYTHING = ""  # where selectors without an equality are filed
 
 
 class View:
-    """The pods of one object, as last counted."""
+    """What need not be derived again for one object while nothing changes.
 
-    __slots__ = ("count", "pods")
+    Attributes:
+        pods: its target's, and `count` of them.
+        settings: conditions of the last pass, as long as they are what is kept.
+    """
+
+    __slots__ = ("count", "pods", "settings")
 
     def __init__(self) -> None:
         self.pods: list[Pod] | None = None
         self.count: ReadyCount | None = None
+        self.settings: list[Setting] | None = None
 
     def forget(self) -> None:
         """The pods have changed."""

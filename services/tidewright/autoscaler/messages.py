@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import NamedTuple
 
 from tidewright.autoscaler.evaluate import Pass
@@ -21,6 +22,7 @@ class Message(NamedTuple):
     text: str
 
 
+@lru_cache(maxsize=4096)
 def time_text(at: float | None) -> str:
     """A time as the reference prints it: `2022-11-15 02:02:09 +0000 UTC`, or `<nil>`."""
     if at is None:

@@ -199,11 +199,11 @@ def _stop(
     told: tuple[Message, ...],
 ) -> None:
     """A pass that ends before anything is computed."""
-    settle_conditions(found, settings, state.now, strict=state.in_force.strict)
+    settle_conditions(state, namespace_name, found, settings, strict=state.in_force.strict)
     state.plans.append(
         Plan(
             namespace=namespace_name,
-            name=found.name,
+            found=found,
             why=(Because(rule=hold, values=values),),
             hold=hold,
             messages=told,
@@ -211,9 +211,16 @@ def _stop(
     )
 
 
-def settle_conditions(found: Autoscaler, settings: list[Setting], now: float, *, strict: bool) -> None:
+def settle_conditions(
+    state: State, namespace_name: str, found: Autoscaler, settings: list[Setting], *, strict: bool
+) -> None:
     """Set the conditions of a pass, and note what the status has to catch up with."""
-    kept = found.kept
+    view = state.namespace(namespace_name)[1].views.get(found.name)
+    if view is not None and not strict:
+        if view.settings == settings:
+            return
+        view.settings = settings
+    kept, now = found.kept, state.now
     change = c.apply(kept.conditions, settings, _kept_time(now, strict=strict), strict=strict)
     last = settings[-1]
     if kept.last_type != last.type or kept.last_status is not last.status:
@@ -253,7 +260,7 @@ def _remember(
             told = messages.failed_compute(rules, made)
         elif not made.rescale and not policy.skip_not_scaling_events:
             told = (messages.not_scaling(rules, namespace_name, made.asked, last),)
-    settle_conditions(found, settings, made.now, strict=policy.strict)
+    settle_conditions(state, namespace_name, found, settings, strict=policy.strict)
     ends_here = not scale or rules.dry_run
     if not ends_here and not made.reverts_metrics:
         kept.utilizations = tuple([calculation.utilization for calculation in made.calculations])
@@ -262,8 +269,8 @@ def _remember(
     state.plans.append(
         Plan(
             namespace=namespace_name,
-            name=found.name,
-            found=made,
+            found=found,
+            made=made,
             hold=hold_reason(made),
             scale=scale,
             messages=told,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -48,7 +49,12 @@ class Kept(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 def time_text(at: float) -> str:
     """A time as the API stores it: whole seconds, truncated."""
-    return datetime.fromtimestamp(math.floor(at), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return _second_text(math.floor(at))
+
+
+@lru_cache(maxsize=4096)
+def _second_text(at: int) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def time_of(text: Any) -> float | None:
