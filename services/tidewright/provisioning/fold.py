@@ -16,7 +16,7 @@ from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.events.base import Event, Fact
 from tidewright.events.config import ConfigSet
-from tidewright.events.decisions import CancelTimer, RecordObjectEvent, SetStatus, SetTimer
+from tidewright.events.decisions import CancelTimer, DeleteObject, RecordObjectEvent, SetStatus, SetTimer
 from tidewright.events.timers import TimerFired
 from tidewright.provisioning import saga
 from tidewright.provisioning.backoff import Entry
@@ -363,6 +363,14 @@ def _status(state: State, event: SetStatus) -> None:
         state.orders[event.id] = ("status", f"{event.target.namespace}/{event.target.name}")
 
 
+def _delete_object(state: State, event: DeleteObject) -> None:
+    key = f"{event.target.namespace}/{event.target.name}"
+    request = state.requests.get(key)
+    if event.target.kind == REQUEST_KIND and request is not None:
+        request.deleting = True
+        state.orders[event.id] = ("collect", key)
+
+
 def _book(state: State, event: p.BookCapacity) -> None:
     request = state.requests.get(key_of(event))
     if request is not None:
@@ -542,6 +550,11 @@ def _outcome(state: State, event: o.Applied | o.Rejected | o.Failed | o.Supersed
             request.rewrite = True
             wake(state)
         return
+    if kind == "collect":
+        request = state.requests.get(name)
+        if request is not None and not applied:
+            request.deleting = False
+        return
     if kind == "increase":
         _increase_answered(state, event, name, applied)
     else:
@@ -609,6 +622,7 @@ _FOLDS: dict[type[Event], Callable[[State, Any], None]] = {
     p.AcceptRequest: _accept,
     p.AttemptRequest: _attempt,
     SetStatus: _status,
+    DeleteObject: _delete_object,
     p.BookCapacity: _book,
     p.ReleaseCapacity: _release,
     p.PlanScaleUp: _plan,

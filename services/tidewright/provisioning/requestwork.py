@@ -156,7 +156,7 @@ class RequestWork:
                 found.append(self._event(key, "Failed", condition.message, "Warning"))
         for candidate in candidates:
             key = f"{candidate.namespace}/{candidate.name}"
-            ended = candidate.conditions
+            ended = self._now(key)
             if lifecycle.collectable(
                 candidate, self.now, settings.request_ttl_s, delete_controlled=settings.delete_controlled
             ):
