@@ -1,0 +1,303 @@
+"""The HTTPS endpoint that the API server calls: pods on create, delete and eviction; spreads; conversion.
+
+Every placement is on the log before it is answered. When the log cannot be reached, the spread's own
+policy decides: refuse (the default), or admit by the last known state and record it afterwards.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+import structlog
+from aiohttp import web
+from prometheus_client import Counter, Histogram
+
+from tidewright.events.base import JsonObject
+from tidewright.events.spread import PodLeaving, PodPlaced
+from tidewright.host.process import Process
+from tidewright.log import errors
+from tidewright.log.connection import Log
+from tidewright.log.envelope import Writer
+from tidewright.spread import certificates, placing, validation
+from tidewright.spread.admit import Refused, spread_for
+from tidewright.spread.books import Book, Books
+from tidewright.spread.decide import SERVICE
+from tidewright.spread.matching import NotFound
+from tidewright.spread.placing import Placed, Request
+from tidewright.spread.pods import Pod, pod_of
+from tidewright.spread.reviews import BadReview, Review, answer, converted, json_patch, read_review
+from tidewright.spread.spec import BadSpread, Profile, Spread
+
+MAX_BODY_BYTES = 8 << 20
+OWNER_WAIT_S = 3.0
+"""How long a pod waits for an owner that has not been seen yet, before it is refused [Q-5]."""
+ROTATION_CHECK_S = 60.0
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the endpoint takes.
+
+    Attributes:
+        hosts: DNS names and addresses that its certificate is for.
+        port: 0 takes a free one and logs it.
+        enabled: the feature gate; off, spreads are refused and pods go in untouched.
+    """
+
+    nats_url: str
+    cluster: str
+    nats_credentials: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+    hosts: tuple[str, ...] = ("localhost", "127.0.0.1")
+    enabled: bool = True
+
+
+class Endpoint:
+    """The endpoint of one replica."""
+
+    def __init__(self, books: Books, options: Options, process: Process | None = None) -> None:
+        self.books = books
+        self.options = options
+        self.certificate = certificates.make(options.hosts)
+        self.port = 0
+        self._context: ssl.SSLContext = certificates.server_context(self.certificate)
+        self._runner: web.AppRunner | None = None
+        registry = process.health.metrics.registry if process is not None else None
+        self._requests = Counter(
+            "tidewright_admission_requests_total", "Admission requests, by path and answer.", ["path", "answer"],
+            registry=registry,
+        )  # fmt: skip
+        self._seconds = Histogram(
+            "tidewright_admission_seconds", "Time from a request read to its answer.", ["path"], registry=registry,
+            buckets=(0.001, 0.002, 0.003, 0.005, 0.01, 0.015, 0.025, 0.05, 0.1, 0.5, 1, 5),
+        )  # fmt: skip
+
+    @property
+    def url(self) -> str:
+        return f"https://{self.options.hosts[0]}:{self.port}"
+
+    async def start(self) -> None:
+        """Take requests."""
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        for path, handler in (
+            ("/mutate-pod", self._create_pod),
+            ("/validate-pod", self._remove_pod),
+            ("/validate-apps-kruise-io-workloadspread", self._spread),
+            ("/validate-apps-kruise-io-v1alpha1-workloadspread", self._spread),
+        ):
+            app.router.add_post(path, self._reviewed(path, handler))
+        app.router.add_post("/convert", self._convert)
+        self._runner = web.AppRunner(app, access_log=None)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self.options.host, self.options.port, ssl_context=self._context)
+        await site.start()
+        self.port = int(self._runner.addresses[0][1])
+        _log.info("admission endpoint listens", host=self.options.host, port=self.port)
+
+    async def stop(self) -> None:
+        """Finish what is being answered, and take no more."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+
+    async def rotate(self) -> None:
+        """Replace the certificate before it expires. Runs until cancelled."""
+        while True:
+            await asyncio.sleep(ROTATION_CHECK_S)
+            if datetime.now(UTC) >= self.certificate.renew_at():
+                self.renew()
+
+    def renew(self) -> None:
+        """Serve a fresh certificate from the next handshake on."""
+        self.certificate = certificates.make(self.options.hosts)
+        self.certificate.load_into(self._context)
+        _log.info("certificate replaced", not_after=self.certificate.not_after.isoformat())
+
+    # -- requests ------------------------------------------------------------------------------
+
+    def _reviewed(
+        self, path: str, handler: Callable[[Review], Awaitable[bytes]]
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        """A handler of reviews as a handler of requests: what cannot be read is answered 400."""
+
+        async def handle(request: web.Request) -> web.Response:
+            with self._seconds.labels(path).time():
+                body = await request.read()
+                try:
+                    review = read_review(body)
+                except BadReview as error:
+                    self._requests.labels(path, "unreadable").inc()
+                    return web.Response(status=400, text=str(error))
+                try:
+                    answered = await handler(review)
+                    outcome = "answered"
+                except Refused as refused:
+                    _log.info(
+                        "pod refused", namespace=review.namespace, reason=refused.reason, error=str(refused)
+                    )
+                    answered = answer(review, refused=str(refused), code=refused.code)
+                    outcome = refused.reason
+            self._requests.labels(path, outcome).inc()
+            return web.Response(body=answered, content_type="application/json")
+
+        return handle
+
+    async def _convert(self, request: web.Request) -> web.Response:
+        try:
+            return web.Response(body=converted(await request.read()), content_type="application/json")
+        except BadReview as error:
+            return web.Response(status=400, text=str(error))
+
+    async def _create_pod(self, review: Review) -> bytes:
+        """A new pod: choose a subset, record it, inject (2.2)."""
+        obj = review.obj
+        wanted = (review.operation, review.resource, review.subresource) == ("CREATE", "pods", "")
+        if not self.options.enabled or obj is None or not wanted or review.dry_run:
+            return answer(review)
+        namespace = (obj.get("metadata") or {}).get("namespace") or review.namespace
+        if not self.books.in_namespace(namespace):
+            return answer(review)
+        spread = await self._spread_for(pod_of(obj), namespace)
+        book = None if spread is None else self.books.find(namespace, spread.name)
+        if book is None:
+            return answer(review)
+        placed = await self._place(book, obj, review)
+        return answer(review, patch=json_patch(obj, placed.pod) if placed.pod is not obj else ())
+
+    async def _spread_for(self, pod: Pod, namespace: str) -> Spread | None:
+        """Which spread takes the pod; waits for an owner that may matter and was not seen yet."""
+        deadline = asyncio.get_running_loop().time() + OWNER_WAIT_S
+        while True:
+            spreads = [b.spread for b in self.books.in_namespace(namespace) if b.spread is not None]
+            self.books.changed.clear()
+            try:
+                return spread_for(
+                    pod, spreads, self.books.whitelist, self.books.reader(namespace), Profile.BETTER
+                )
+            except Refused:
+                left = deadline - asyncio.get_running_loop().time()
+                if left <= 0:
+                    raise
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(left):
+                        await self.books.changed.wait()
+
+    async def _place(self, book: Book, obj: JsonObject, review: Review) -> Placed:
+        kinds = self.books.versioned_kinds
+
+        def choose(current: Book) -> tuple[Placed, PodPlaced | None]:
+            request = Request(review.uid, self.books.clock.now())
+            placed = placing.created(current.ledger, current.spread, obj, request, kinds)
+            return placed, placed.entry
+
+        try:
+            return await self.books.book(book, choose)
+        except errors.LogError as error:
+            rules = book.ledger.rules
+            if rules is None or not rules.fail_open:
+                raise Refused(
+                    "Unavailable", f"the placement cannot be recorded: {error}", code=503
+                ) from error
+            placed, entry = choose(book)
+            if entry is not None:
+                self.books.record_late(_unfenced(entry))
+            return placed
+
+    async def _remove_pod(self, review: Review) -> bytes:
+        """A delete frees the pod's place; evictions and updates change nothing here (2.9, [Q-4])."""
+        obj = review.old
+        wanted = (review.operation, review.resource, review.subresource) == ("DELETE", "pods", "")
+        if not self.options.enabled or obj is None or not wanted or review.dry_run:
+            return answer(review)
+        pod = pod_of(obj)
+        namespace = (obj.get("metadata") or {}).get("namespace") or review.namespace
+        book = None if pod.placement is None else self.books.find(namespace, pod.placement.name)
+        if book is None or book.spread is None:
+            return answer(review)
+        kinds = self.books.versioned_kinds
+        removable = obj
+
+        def choose(current: Book) -> tuple[None, PodLeaving | None]:
+            request = Request(review.uid, self.books.clock.now())
+            return None, placing.removed(current.ledger, current.spread, removable, request, kinds)
+
+        try:
+            await self.books.book(book, choose)
+        except errors.LogError as error:
+            # The pod's end is seen anyway, a moment later: no reason to keep it from being deleted.
+            _log.warning("a delete is not recorded", namespace=namespace, pod=pod.name, error=str(error))
+        return answer(review)
+
+    async def _spread(self, review: Review) -> bytes:
+        """A WorkloadSpread created or updated: the rules V1 to V25 (1.5)."""
+        if not self.options.enabled:
+            return answer(review, refused="feature-gate WorkloadSpread is not enabled", code=403)
+        if review.obj is None or review.operation not in ("CREATE", "UPDATE"):
+            return answer(review)
+        name = (review.obj.get("metadata") or {}).get("name") or review.name
+        others = [
+            b.spread
+            for b in self.books.in_namespace(review.namespace)
+            if b.spread is not None and b.name != name
+        ]
+        around = validation.Surroundings(self.books.whitelist, others, _unread)
+        try:
+            obj = {
+                **review.obj,
+                "metadata": {**(review.obj.get("metadata") or {}), "namespace": review.namespace},
+            }
+            found = validation.errors(
+                obj, around, review.old if review.operation == "UPDATE" else None, Profile.BETTER
+            )
+        except BadSpread as error:
+            return answer(review, refused=str(error), code=400)
+        warnings = validation.warnings(review.obj)
+        if found:
+            return answer(review, refused="; ".join(map(str, found)), code=400, warnings=warnings)
+        return answer(review, warnings=warnings)
+
+
+def _unfenced(entry: PodPlaced) -> PodPlaced:
+    return msgspec.structs.replace(entry, unfenced=True)
+
+
+def _unread(api_version: str, kind: str, name: str) -> JsonObject:
+    """Templates are on no fact, so a patch is tried on the pod itself, when one is admitted (V12)."""
+    raise NotFound(f"{api_version} {kind} {name}")
+
+
+async def run(options: Options, process: Process) -> None:
+    """Run until `process.stop` is set.
+
+    Raises:
+        LogError: the log cannot be used at the start; see its classes.
+    """
+    async with await Log.connect(
+        options.nats_url, options.cluster, credentials=options.nats_credentials, name=f"{SERVICE}-admission"
+    ) as log:
+        await log.adopt_slots()
+        books = Books(log, Writer(SERVICE))
+        endpoint = Endpoint(books, options, process)
+        process.health.not_ready = "reading the ledgers"
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(t) for t in (books.follow(), books.append_late(), endpoint.rotate())]
+            await books.current.wait()
+            await endpoint.start()
+            process.health.not_ready = ""
+            while not process.stop.is_set():
+                process.health.tick()
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(1.0):
+                        await process.stop.wait()
+            await endpoint.stop()
+            for task in running:
+                task.cancel()

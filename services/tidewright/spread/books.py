@@ -1,0 +1,358 @@
+"""The ledgers as the admission endpoint keeps them: followed from the log, appended under expectation.
+
+    Books.follow     reads the log: ledgers, the owners of pods, configuration
+    Books.book       chooses by a ledger's latest state, appends, and gives the choice
+
+Requests for one ledger that wait at the same time are chosen one after the other and appended as one
+atomic batch. A conflict means that somebody wrote first: what was chosen is taken back, what was
+written is folded, and the choice is made again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+import structlog
+
+from tidewright.events import registry
+from tidewright.events.base import JsonObject
+from tidewright.events.config import ClockSet, ConfigSet
+from tidewright.events.facts import WorkloadGone, WorkloadObserved
+from tidewright.events.spread import LedgerEntry, PodLeaving, PodPlaced
+from tidewright.log import errors
+from tidewright.log.clock import Clock
+from tidewright.log.connection import Log, Message
+from tidewright.log.envelope import Writer
+from tidewright.log.reader import Record
+from tidewright.log.subjects import unescape
+from tidewright.spread import ledger as ledgers
+from tidewright.spread.admit import Refused
+from tidewright.spread.decide import SERVICE
+from tidewright.spread.evolve import evolve
+from tidewright.spread.ledger import Ledger
+from tidewright.spread.matching import BadApiVersion, NotFound, Whitelist, group_version
+from tidewright.spread.placing import spread_on
+from tidewright.spread.spec import Spread
+from tidewright.spread.state import State
+
+OWNER_KINDS = ("replicaset", "deployment", "statefulset", "job", "cloneset", "workload")
+BATCH = 200
+"""Choices appended together."""
+GIVE_UP_S = 8.0
+"""A request is refused when its choice could not be appended for so long."""
+FETCH = 500
+
+T = TypeVar("T")
+Key = tuple[str, str]
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(eq=False)
+class Book:
+    """One ledger.
+
+    Attributes:
+        seq: of the last entry folded.
+        held_back: entries that arrived while an append was under way.
+        arrived: set when entries were folded.
+    """
+
+    namespace: str
+    name: str
+    ledger: Ledger = field(default_factory=Ledger)
+    seq: int = 0
+    spread: Spread | None = None
+    appending: bool = False
+    held_back: list[Record] = field(default_factory=list)
+    waiting: deque[Booking[Any]] = field(default_factory=deque)
+    worker: asyncio.Task[None] | None = None
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def take(self, record: Record) -> None:
+        """Fold an entry from the log, unless it is folded already."""
+        if self.appending:
+            self.held_back.append(record)
+            return
+        if record.seq <= self.seq:
+            return
+        event = registry.decode(record.body)
+        if not isinstance(event, registry.Unknown):
+            rules = self.ledger.rules
+            ledgers.fold(self.ledger, event)
+            if self.ledger.rules is not rules:
+                self.spread = spread_on(self.ledger, self.namespace, self.name)
+        self.seq = record.seq
+        self.arrived.set()
+
+    def release(self) -> None:
+        """The append is over: fold what arrived meanwhile."""
+        self.appending = False
+        records, self.held_back = self.held_back, []
+        for record in records:
+            self.take(record)
+
+
+@dataclass(eq=False)
+class Booking(Generic[T]):
+    """A request that waits for its choice."""
+
+    choose: Callable[[Book], tuple[T, LedgerEntry | None]]
+    done: asyncio.Future[T]
+    give_up_at: float
+
+
+class Books:
+    """All ledgers, and what else admission looks at."""
+
+    def __init__(self, log: Log, writer: Writer, clock: Clock | None = None) -> None:
+        self.log = log
+        self.writer = writer
+        self.clock = clock or Clock()
+        self.state = State()
+        self.current = asyncio.Event()
+        self.changed = asyncio.Event()
+        self.conflicts = 0
+        self._books: dict[Key, Book] = {}
+        self._names: dict[str, list[str]] = {}
+        self._owners: dict[tuple[str, str, str, str], JsonObject] = {}
+        self._late: deque[PodPlaced] = deque()
+
+    # -- looking -------------------------------------------------------------------------------
+
+    @property
+    def whitelist(self) -> Whitelist:
+        return self.state.whitelist
+
+    @property
+    def versioned_kinds(self) -> frozenset[str]:
+        return frozenset(self.state.versioned_kinds)
+
+    def find(self, namespace: str, name: str) -> Book | None:
+        return self._books.get((namespace, name))
+
+    def in_namespace(self, namespace: str) -> list[Book]:
+        """The ledgers of a namespace whose spread is in force, by name."""
+        found = (self._books[namespace, name] for name in sorted(self._names.get(namespace, ())))
+        return [book for book in found if book.spread is not None]
+
+    def reader(self, namespace: str) -> Callable[[str, str, str], JsonObject]:
+        """Owners of a namespace, as `matching` reads them."""
+
+        def read(api_version: str, kind: str, name: str) -> JsonObject:
+            found = self._owners.get((namespace, group_version(api_version)[0], kind, name))
+            if found is None:
+                raise NotFound(f"{kind} {namespace}/{name} has not been seen")
+            return found
+
+        return read
+
+    # -- following -----------------------------------------------------------------------------
+
+    async def follow(self) -> None:
+        """Read the log until cancelled. `current` is set once everything that is there was read."""
+        names = self.log.subjects
+        while True:
+            try:
+                _, position = await self.log.bounds()
+                filters = [names.configs, *(names.facts("*", kind) for kind in OWNER_KINDS)]
+                for one in filters:
+                    async for record in self.log.last_per_subject([one]):
+                        self._take(record)
+                async with self.log.reader([names.ledgers("*", SERVICE)]) as reader:
+                    async for record in reader.until_current():
+                        self._take(record)
+                async with self.log.reader([names.everything], after=position) as reader:
+                    while True:
+                        records = await reader.fetch(FETCH, timeout_s=0.5)
+                        for record in records:
+                            self._take(record)
+                        if reader.pending == 0:
+                            self.current.set()
+                        if records:
+                            self.changed.set()
+            except errors.LogUnavailable as error:
+                _log.warning("the log is away, reading on when it is back", error=str(error))
+                await asyncio.sleep(0.2)
+
+    def _take(self, record: Record) -> None:
+        """Fold one record; whether it is of interest is in its subject."""
+        cls, _, third = record.subject.split(".", 5)[2:5]
+        try:
+            if cls == "ledger" and third == SERVICE:
+                self._book_of(record.subject).take(record)
+            elif cls == "fact" and third in OWNER_KINDS:
+                self._owner(record)
+            elif cls == "config":
+                event = registry.decode(record.body)
+                if isinstance(event, ClockSet):
+                    self.clock.set(event)
+                elif isinstance(event, ConfigSet):
+                    evolve(self.state, event)
+        except (registry.NotAnEvent, BadApiVersion) as error:
+            _log.error("a message cannot be read and is left out", seq=record.seq, error=str(error))
+
+    def _book_of(self, subject: str) -> Book:
+        namespace, name = (unescape(t) for t in self.log.subjects.parse(subject).rest[1:3])
+        book = self._books.get((namespace, name))
+        if book is None:
+            book = self._books[namespace, name] = Book(namespace, name)
+            self._names.setdefault(namespace, []).append(name)
+        return book
+
+    def _owner(self, record: Record) -> None:
+        event = registry.decode(record.body)
+        if not isinstance(event, WorkloadObserved | WorkloadGone):
+            return
+        key = (event.namespace, group_version(event.api_version)[0], event.kind, event.name)
+        if isinstance(event, WorkloadGone):
+            self._owners.pop(key, None)
+            return
+        references = [
+            {
+                "apiVersion": o.api_version,
+                "kind": o.kind,
+                "name": o.name,
+                "uid": o.uid,
+                "controller": o.controller,
+            }
+            for o in event.owners
+        ]
+        self._owners[key] = {"metadata": {"name": event.name, "ownerReferences": references}}
+
+    # -- appending -----------------------------------------------------------------------------
+
+    async def book(self, book: Book, choose: Callable[[Book], tuple[T, LedgerEntry | None]]) -> T:
+        """Choose by the ledger's latest state; the entry, if any, is on the log when this returns.
+
+        Raises:
+            LogUnavailable: the choice could not be appended in time; nothing is known to be stored.
+            Refused: of `choose`.
+        """
+        loop = asyncio.get_running_loop()
+        booking: Booking[T] = Booking(choose, loop.create_future(), loop.time() + GIVE_UP_S)
+        book.waiting.append(booking)
+        if book.worker is None or book.worker.done():
+            book.worker = asyncio.create_task(self._work(book))
+        return await booking.done
+
+    async def _work(self, book: Book) -> None:
+        """Serve one ledger's requests until none waits."""
+        while book.waiting:
+            batch = [book.waiting.popleft() for _ in range(min(BATCH, len(book.waiting)))]
+            results, entries = self._choose(book, batch)
+            if entries and not await self._append(book, batch, entries):
+                continue
+            for booking, result in results:
+                if not booking.done.done():
+                    booking.done.set_result(result)
+
+    def _choose(
+        self, book: Book, batch: list[Booking[Any]]
+    ) -> tuple[list[tuple[Booking[Any], object]], list[LedgerEntry]]:
+        results: list[tuple[Booking[Any], object]] = []
+        entries: list[LedgerEntry] = []
+        for booking in batch:
+            if booking.done.done():
+                continue
+            try:
+                result, entry = booking.choose(book)
+            except (Refused, errors.LogError) as error:  # it is the request's, and goes to whoever made it
+                booking.done.set_exception(error)
+                continue
+            results.append((booking, result))
+            if entry is not None:
+                ledgers.fold(book.ledger, entry)
+                entries.append(entry)
+        return results, entries
+
+    async def _append(self, book: Book, batch: list[Booking[Any]], entries: list[LedgerEntry]) -> bool:
+        """Append a batch; False when it was taken back, and its requests wait again or were refused."""
+        subject = self.log.subjects.ledger(
+            self.log.slot_of(book.namespace), SERVICE, book.namespace, book.name
+        )
+        messages = [
+            Message(
+                subject,
+                registry.encode(entry),
+                self.writer.headers(f"{SERVICE}.entry.{entry.request}"),
+                book.seq if n == 0 else None,
+            )
+            for n, entry in enumerate(entries)
+        ]
+        book.appending = True
+        try:
+            committed = await self.log.commit(messages)
+        except errors.LogError as error:
+            self._take_back(book, entries)
+            book.release()
+            if isinstance(error, errors.Conflict):
+                self.conflicts += 1
+                book.waiting.extendleft(reversed([b for b in batch if not b.done.done()]))
+                await self._catch_up(book)
+            else:
+                self._refuse(batch, error)
+            return False
+        book.seq = committed.last_seq
+        book.release()
+        return True
+
+    def _take_back(self, book: Book, entries: list[LedgerEntry]) -> None:
+        for entry in reversed(entries):
+            if isinstance(entry, PodPlaced) and entry.subset:
+                book.ledger.placed.pop(entry.key, None)
+                ledgers.count(book.ledger, entry.version, entry.subset, -1)
+            elif isinstance(entry, PodLeaving):
+                book.ledger.leaving.pop(entry.pod, None)
+                ledgers.count(book.ledger, entry.version, entry.subset, 1)
+
+    def _refuse(self, batch: list[Booking[Any]], error: errors.LogError) -> None:
+        _log.warning(
+            "placements could not be appended", requests=len(batch), reason=error.reason, error=str(error)
+        )
+        for booking in batch:
+            if not booking.done.done():
+                booking.done.set_exception(error)
+
+    async def _catch_up(self, book: Book) -> None:
+        """Wait until what somebody else wrote is folded."""
+        subject = self.log.subjects.ledger(
+            self.log.slot_of(book.namespace), SERVICE, book.namespace, book.name
+        )
+        try:
+            last = await self.log.last(subject)
+            async with asyncio.timeout(GIVE_UP_S):
+                while last is not None and book.seq < last.seq:
+                    book.arrived.clear()
+                    await book.arrived.wait()
+        except (errors.LogUnavailable, TimeoutError) as error:
+            waiting = list(book.waiting)
+            book.waiting.clear()
+            self._refuse(waiting, errors.LogUnavailable(f"what others wrote cannot be read: {error}"))
+
+    # -- without the log -----------------------------------------------------------------------
+
+    def record_late(self, entry: PodPlaced) -> None:
+        """Keep an entry that was answered without being appended, until it can be."""
+        self._late.append(entry)
+
+    async def append_late(self) -> None:
+        """Append what was answered while the log was away. Runs until cancelled."""
+        while True:
+            while self._late:
+                entry = self._late[0]
+                subject = self.log.subjects.ledger(
+                    self.log.slot_of(entry.namespace), SERVICE, entry.namespace, entry.name
+                )
+                headers = self.writer.headers(f"{SERVICE}.late.{entry.request}")
+                try:
+                    await self.log.commit([Message(subject, registry.encode(entry), headers)])
+                except errors.LogError as error:
+                    _log.debug("still not appended", error=str(error))
+                    break
+                self._late.popleft()
+            await asyncio.sleep(0.5)

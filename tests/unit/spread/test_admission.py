@@ -1,0 +1,210 @@
+"""The admission endpoint against a real nats-server, over TLS."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import aiohttp
+import msgspec
+import pytest
+
+from tests.unit.spread.cluster import (
+    NAMESPACE,
+    SPREAD,
+    Replica,
+    deciding,
+    deployment,
+    new_pod,
+    observed,
+    replicas,
+    review,
+    say,
+    spec,
+    spread_fact,
+    spread_of,
+    subset_of,
+    until,
+)
+from tidewright.log import errors
+from tidewright.log.connection import Log
+from tidewright.log.server import EmbeddedServer
+
+
+def in_force(replica: Replica) -> bool:
+    book = replica.books.find(NAMESPACE, SPREAD)
+    return book is not None and book.spread is not None
+
+
+async def test_500_pods_by_8_clients_at_3_replicas_one_killed_land_exactly(
+    nats: EmbeddedServer, log: Log
+) -> None:
+    await say(log, spread_fact(spec(100, 150, None)), *deployment(500))
+    async with deciding(log) as host, replicas(nats, 3) as endpoints:
+        await until(lambda: all(map(in_force, endpoints)))
+        queue = list(range(500))
+        alive = list(endpoints)
+        admitted: dict[int, str | None] = {}
+
+        async def client(which: int) -> None:
+            while queue:
+                n = queue.pop()
+                pod = new_pod(n)
+                for attempt in range(20):
+                    replica = alive[(which + attempt) % len(alive)]
+                    try:
+                        made = await replica.admit(f"request-{n}", pod)
+                    except (aiohttp.ClientError, ConnectionError, RuntimeError):
+                        continue  # that replica is gone: the same request goes to another one
+                    break
+                admitted[n] = subset_of(made)
+                await say(log, observed(made, f"web-{n}"))
+                if len(admitted) >= 200 and len(alive) == 3:
+                    killed = alive.pop()
+                    await killed.stop()
+
+        await asyncio.gather(*(client(n) for n in range(8)))
+        assert Counter(admitted.values()) == {"a": 100, "b": 150, "c": 250}
+
+        def counted() -> bool:
+            spread = spread_of(host)
+            return spread is not None and not spread.ledger.placed and len(spread.pods) == 500
+
+        await until(counted)
+        spread = spread_of(host)
+        assert spread is not None
+        assert list(spread.ledger.counts.values()) == [{"a": 100, "b": 150, "c": 250}]
+        assert len(alive) == 2
+
+
+async def test_a_retried_request_finds_its_own_place(nats: EmbeddedServer, log: Log) -> None:
+    await say(log, spread_fact(spec(1, None)), *deployment(2))
+    async with deciding(log), replicas(nats, 2) as (one, other):
+        await until(lambda: in_force(one) and in_force(other))
+        assert subset_of(await one.admit("r1", new_pod())) == "a"
+        await until(lambda: bool(other.books.find(NAMESPACE, SPREAD).ledger.placed))  # type: ignore[union-attr]  # in force
+        assert subset_of(await other.admit("r1", new_pod())) == "a"
+        assert subset_of(await other.admit("r2", new_pod())) == "b"
+
+
+async def test_a_deleted_pods_place_is_offered_at_once_and_an_evicted_ones_is_not(
+    nats: EmbeddedServer, log: Log
+) -> None:
+    await say(log, spread_fact(spec(1, None)), *deployment(2))
+    async with deciding(log) as host, replicas(nats, 1) as (endpoint,):
+        await until(lambda: in_force(endpoint))
+        first = await endpoint.admit("r1", new_pod())
+        await say(log, observed(first, "web-1"))
+        await until(lambda: (s := spread_of(host)) is not None and "web-1" in s.pods and not s.ledger.placed)
+        first["metadata"]["name"] = "web-1"
+        eviction = {"metadata": {"name": "web-1"}}
+        answered = await endpoint.post(
+            "/validate-pod", review("e1", eviction, subResource="eviction", name="web-1")
+        )
+        assert answered["allowed"]
+        assert subset_of(await endpoint.admit("r2", new_pod())) == "b"
+        answered = await endpoint.post(
+            "/validate-pod", review("d1", None, operation="DELETE", oldObject=first)
+        )
+        assert answered["allowed"]
+        assert subset_of(await endpoint.admit("r3", new_pod())) == "a"
+
+
+async def test_a_dry_run_and_a_pod_of_nobody_go_in_untouched(nats: EmbeddedServer, log: Log) -> None:
+    await say(log, spread_fact(spec(1, None)), *deployment(2))
+    async with deciding(log), replicas(nats, 1) as (endpoint,):
+        await until(lambda: in_force(endpoint))
+        answered = await endpoint.post("/mutate-pod", review("r1", new_pod(), dryRun=True))
+        assert answered == {"uid": "r1", "allowed": True}
+        stranger = new_pod()
+        stranger["metadata"]["ownerReferences"] = []
+        assert await endpoint.post("/mutate-pod", review("r2", stranger)) == {"uid": "r2", "allowed": True}
+        assert not endpoint.books.find(NAMESPACE, SPREAD).ledger.placed  # type: ignore[union-attr]  # in force
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"not json", 400),
+        (b"{}", 400),
+        (
+            b'{"apiVersion":"admission.k8s.io/v2","kind":"AdmissionReview","request":{"uid":"1","operation":"CREATE"}}',
+            400,
+        ),
+        (b'"' + b"x" * (9 << 20) + b'"', 413),
+    ],
+    ids=["garbage", "empty", "another version", "oversized"],
+)
+async def test_what_is_no_review_is_refused_clearly(
+    nats: EmbeddedServer, log: Log, body: bytes, status: int
+) -> None:
+    async with replicas(nats, 1) as (endpoint,):
+        assert endpoint.client is not None
+        url = f"https://127.0.0.1:{endpoint.endpoint.port}/mutate-pod"
+        async with endpoint.client.post(url, data=body) as response:
+            assert response.status == status
+
+
+async def test_the_log_away_means_refused_or_recorded_later_as_the_spread_says(
+    nats: EmbeddedServer, log: Log
+) -> None:
+    await say(log, spread_fact(spec(5, None)), *deployment(2))
+    async with deciding(log), replicas(nats, 1) as (endpoint,):
+        await until(lambda: in_force(endpoint))
+        await nats.stop()
+        answered = await endpoint.post("/mutate-pod", review("r1", new_pod()))
+        assert not answered["allowed"]
+        assert answered["status"]["code"] == 503
+        await nats.start()
+        annotated = spread_fact(spec(5, None), 2, annotations={"tidewright.dev/spread-fail-open": "true"})
+
+        async def told() -> None:
+            async with asyncio.timeout(10):
+                while True:
+                    try:
+                        await say(log, annotated)
+                        return
+                    except errors.LogUnavailable:  # the connection comes back in its own time
+                        await asyncio.sleep(0.1)
+
+        await told()
+        book = endpoint.books.find(NAMESPACE, SPREAD)
+        assert book is not None
+        await until(lambda: book.ledger.rules is not None and book.ledger.rules.fail_open)
+        await nats.stop()
+        assert subset_of(await endpoint.admit("r2", new_pod())) == "a"
+        await nats.start()
+        await until(lambda: "r2" in book.ledger.placed)
+
+
+async def test_spreads_are_validated_with_warnings(nats: EmbeddedServer, log: Log) -> None:
+    async with replicas(nats, 1) as (endpoint,):
+        bad = {"metadata": {"name": "x"}, "spec": spec("40", None)}
+        bad["spec"]["subsets"][1]["minReplicas"] = 2
+        path = "/validate-apps-kruise-io-workloadspread"
+        answered = await endpoint.post(path, review("v1", bad))
+        assert not answered["allowed"]
+        assert "maxReplicas '40' is no percentage" in answered["status"]["message"]
+        assert answered["warnings"] == [
+            "spec.subsets[1].minReplicas is in no version of this API and has no effect"
+        ]
+        good = {"metadata": {"name": "x"}, "spec": spec("40%", None)}
+        assert (await endpoint.post(path, review("v2", good)))["allowed"]
+
+
+async def test_a_renewed_certificate_is_served_without_a_restart(nats: EmbeddedServer, log: Log) -> None:
+    async with replicas(nats, 1) as (endpoint,):
+        before = endpoint.endpoint.certificate.ca_pem
+        endpoint.endpoint.renew()
+        assert endpoint.endpoint.certificate.ca_pem != before
+        assert endpoint.client is not None
+        await endpoint.client.close()
+        endpoint.trust()
+        body = msgspec.json.encode(
+            {
+                "kind": "ConversionReview",
+                "request": {"uid": "c", "desiredAPIVersion": "apps.kruise.io/v1beta1"},
+            }
+        )
+        answered = await endpoint.post("/convert", body)
+        assert answered["result"] == {"status": "Success"}
