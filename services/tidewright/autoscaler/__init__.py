@@ -10,13 +10,21 @@ limits        velocity, ready guard, minimum and maximum [2.10]
 windows       forbidden windows and delays: may it scale now, and if not, until when [2.11]
 lifecycle     the gate of a DatadogMonitor [2.2]
 evaluate      a whole pass as a value that keeps every stage's numbers [2.3, 2.12]
-conditions    the conditions of a pass, and how they are set [3]
+conditions    the conditions of an object, and how they are set [3]
+sequence      which of them a pass sets, in which order [3]
 status        the stored status, there and back [1.5, 2.14]
 messages      texts of object events [4.1]
-gauges        Prometheus series of an object [4.2]
+logattributes attributes for log lines about an object [1.6]
+gauges        Prometheus series of a pass [4.2]
+exposition    Prometheus series of a whole state
 reasons       the rules of a pass as `Because`, for the log
 sentences     `Because` rendered for people
-state         what the fold holds, and the index over it
-decide        the decider: evolve and decide
+policy        what the installation sets for all objects
+state         what the fold holds
+index         look-ups over it: who is concerned by a fact
+passes        running a pass for an object of the fold
+plan          what an event asks for, between evolve and decide
+fold          evolve: how each event changes the state
+decide        the decider
 backtest      the very same decider over a recorded series and a load model
 """

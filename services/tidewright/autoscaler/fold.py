@@ -250,6 +250,8 @@ def _object(state: State, event: WatermarkPodAutoscalerObserved) -> None:
     found.deleting = event.deleting_at is not None
     found.lifecycle = event.annotations.get(lifecycle.ANNOTATION)
     found.skip_owner_check = skips_owner_check(event.annotations)
+    wanted = state.in_force.labels_as_tags
+    found.tags = {label: event.labels[label] for label in wanted if label in event.labels}
     if not event.generation or event.generation != found.generation or found.rules is None:
         _read_spec(found, event)
         found.generation = event.generation
@@ -445,6 +447,8 @@ def _scaled(
             workload = namespace.workloads.get(found.rules.target_key)
             if workload is not None:
                 workload.replicas = ordered.replicas
+            found.added += max(0, ordered.replicas - ordered.from_replicas)
+            found.removed += max(0, ordered.from_replicas - ordered.replicas)
         found.kept.last_scale_at = float(ordered.at // 1) if policy.strict else ordered.at
         found.kept.scaling_events += 1
         found.kept.desired = ordered.replicas

@@ -50,7 +50,7 @@ def run(state: State, namespace_name: str, found: Autoscaler) -> None:
     if older is not None:
         _yield_to(state, namespace_name, found, rules, older, settings)
         return
-    if not _sampled(namespace, found, rules):
+    if not is_sampled(namespace, found, rules):
         return
     workload = namespace.workloads.get(rules.target_key)
     if workload is None:
@@ -139,7 +139,7 @@ def _older(namespace: Namespace, index: NamespaceIndex, found: Autoscaler, rules
     return None if first == found.name else first
 
 
-def _sampled(namespace: Namespace, found: Autoscaler, rules: Rules) -> bool:
+def is_sampled(namespace: Namespace, found: Autoscaler, rules: Rules) -> bool:
     """Whether every metric has been answered once, be it by an error."""
     if rules.recommender is not None:
         return found.name in namespace.recommendations

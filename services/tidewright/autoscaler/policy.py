@@ -23,6 +23,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             cannot be read (D6).
         guard_resource_zero: an object that does not tolerate zero holds on a zero of a Resource
             metric too (D30).
+        labels_as_tags: labels of an object that its series `labels_info` carries.
         outcome_timeout_s: how long an ordered scale is waited for before it counts as lost.
     """
 
@@ -32,6 +33,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status_interval_s: float = 60.0
     enforce_bounds_without_metrics: bool = False
     guard_resource_zero: bool = False
+    labels_as_tags: tuple[str, ...] = ()
     outcome_timeout_s: float = 120.0
 
 

@@ -57,6 +57,8 @@ class Autoscaler(msgspec.Struct, kw_only=True, omit_defaults=True):
         status_decision: id of the last status write, to hear of its failure.
         written_at: when it was decided.
         said: last text per reason of its object events.
+        added: replicas that its scales have added so far; `removed` likewise.
+        tags: its labels that the policy wants on `labels_info`.
         awaits_pods: the last pass failed, or gave up, for want of ready pods.
     """
 
@@ -83,6 +85,9 @@ class Autoscaler(msgspec.Struct, kw_only=True, omit_defaults=True):
     written_at: float = -1e18
     said: dict[str, str] = {}
     awaits_pods: bool = False
+    added: int = 0
+    removed: int = 0
+    tags: dict[str, str] = {}
 
 
 class Workload(msgspec.Struct, omit_defaults=True):

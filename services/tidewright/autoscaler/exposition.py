@@ -1,0 +1,96 @@
+"""All Prometheus series of a state, with the reference's names and labels (section 4.2).
+
+A pure function of the state: each object is measured anew as things stand, so that a scrape shows
+what the next pass would see, and a restart or a change of owner loses nothing.
+Series of what is gone are simply not there any more (D13).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from tidewright.autoscaler import conditions as c
+from tidewright.autoscaler import gauges
+from tidewright.autoscaler.evaluate import evaluate
+from tidewright.autoscaler.gauges import Series
+from tidewright.autoscaler.passes import is_sampled, scene_of
+from tidewright.autoscaler.policy import Policy
+from tidewright.autoscaler.spec import Rules
+from tidewright.autoscaler.state import Autoscaler, State
+
+PREFIX = "wpa_controller_"
+LABELS = {
+    "value": "metric_name",
+    "high_watermark": "metric_name",
+    "low_watermark": "metric_name",
+    "replicas_scaling_proposal": "metric_name",
+    "restricted_scaling": "reason",
+    "transition_countdown": "transition",
+    "conditions": "condition",
+}
+"""The name of a series' own label."""
+MISSPELT = {"high_watermark": "high_watermak", "low_watermark": "low_watermak"}
+"""Dashboards use both."""
+
+
+class Sample(NamedTuple):
+    """One line of the exposition."""
+
+    name: str
+    labels: dict[str, str]
+    value: float
+    counter: bool = False
+
+
+def samples(state: State) -> Iterator[Sample]:
+    """The series of all objects, in the order of their names."""
+    for namespace_name in sorted(state.namespaces):
+        namespace = state.namespaces[namespace_name]
+        for name in sorted(namespace.objects):
+            found = namespace.objects[name]
+            if not found.deleting:
+                yield from _of_object(state, namespace_name, found)
+
+
+def _of_object(state: State, namespace_name: str, found: Autoscaler) -> Iterator[Sample]:
+    own = {"wpa_name": found.name, "wpa_namespace": namespace_name}
+    places = {"resource_namespace": namespace_name, "namespace": namespace_name}
+    yield Sample(f"{PREFIX}labels_info", own | places | found.tags, 1.0)
+    blocked = c.find(found.kept.conditions, c.SCALING_BLOCKED)
+    if blocked is not None:
+        monitor = {"monitor_name": found.name, "monitor_namespace": namespace_name}
+        labels = {**own, "lifecycle_status": "blocked", **monitor}
+        yield Sample(f"{PREFIX}lifecycle_control_status", labels, float(blocked.status))
+    rules = found.rules
+    target = "" if rules is None else rules.target_name
+    kind = "" if rules is None else rules.target_kind
+    base = {**own, **places, "resource_name": target, "resource_kind": kind, "target_name": target}
+    values = gauges.of_settings(
+        [c.Setting(k.type, k.status, k.reason, k.message) for k in found.kept.conditions]
+    )
+    values.pop(Series("lifecycle_control_status"), None)
+    if rules is not None:
+        values |= _of_pass(state, namespace_name, found, rules, state.in_force)
+    for series, value in values.items():
+        labels = base | ({LABELS[series.name]: series.label} if series.label else {})
+        yield Sample(PREFIX + series.name, labels, float(value))
+        if series.name in MISSPELT:
+            yield Sample(PREFIX + MISSPELT[series.name], labels, float(value))
+    yield Sample(f"{PREFIX}upscale_replicas_total", base, float(found.added), counter=True)
+    yield Sample(f"{PREFIX}downscale_replicas_total", base, float(found.removed), counter=True)
+
+
+def _of_pass(
+    state: State, namespace_name: str, found: Autoscaler, rules: Rules, policy: Policy
+) -> gauges.Values:
+    """What a pass would measure now; nothing while it could not be made."""
+    namespace, index = state.namespace(namespace_name)
+    workload = namespace.workloads.get(rules.target_key)
+    if workload is None or not is_sampled(namespace, found, rules):
+        return {}
+    scene = scene_of(namespace, index, found, rules, workload, state.now, namespace_name)
+    made = evaluate(rules, policy, scene)
+    values = gauges.of_pass(rules, policy, made, last_scale_at=found.kept.last_scale_at)
+    values[Series("replicas_scaling_effective")] = found.kept.desired
+    return values

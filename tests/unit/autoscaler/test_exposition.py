@@ -1,0 +1,72 @@
+"""Prometheus series: the reference's names and labels, from the state alone."""
+
+from __future__ import annotations
+
+from tests.unit.autoscaler.world import NS, World, one, sample, wpa
+from tidewright.autoscaler.exposition import Sample, samples
+from tidewright.events.decisions import ScaleWorkload
+from tidewright.events.facts import WatermarkPodAutoscalerGone
+
+BASE = {
+    "wpa_name": "wpa",
+    "wpa_namespace": NS,
+    "resource_namespace": NS,
+    "namespace": NS,
+    "resource_name": "web",
+    "resource_kind": "Deployment",
+    "target_name": "web",
+}
+
+
+def shown(world: World) -> list[Sample]:
+    return list(samples(world.fold.state))
+
+
+def test_the_series_of_an_object_that_has_scaled() -> None:
+    world = World()
+    world.start(replicas=2)
+    world.apply(one(world.feed(sample(101, 40_000)), ScaleWorkload), 102)
+    found = shown(world)
+    for expected in (
+        Sample("wpa_controller_value", {**BASE, "metric_name": "rps"}, 20_000),
+        Sample("wpa_controller_high_watermark", {**BASE, "metric_name": "rps"}, 10_000),
+        Sample("wpa_controller_high_watermak", {**BASE, "metric_name": "rps"}, 10_000),
+        Sample("wpa_controller_low_watermak", {**BASE, "metric_name": "rps"}, 5_000),
+        Sample("wpa_controller_replicas_scaling_proposal", {**BASE, "metric_name": "rps"}, 4),
+        Sample("wpa_controller_replicas_scaling_effective", BASE, 3),
+        Sample("wpa_controller_transition_countdown", {**BASE, "transition": "upscale"}, 59),
+        Sample("wpa_controller_transition_countdown", {**BASE, "transition": "downscale"}, 299),
+        Sample("wpa_controller_restricted_scaling", {**BASE, "reason": "within_bounds"}, 0),
+        Sample("wpa_controller_conditions", {**BASE, "condition": "able_to_scale"}, 1),
+        Sample("wpa_controller_scaling_active", BASE, 1),
+        Sample("wpa_controller_dry_run", BASE, 0),
+        Sample("wpa_controller_upscale_replicas_total", BASE, 1, counter=True),
+        Sample("wpa_controller_downscale_replicas_total", BASE, 0, counter=True),
+    ):
+        assert expected in found
+    names = [(s.name, tuple(sorted(s.labels.items()))) for s in found]
+    assert len(names) == len(set(names))
+
+
+def test_a_scrape_changes_nothing() -> None:
+    scraped, left_alone = World(), World()
+    for world in (scraped, left_alone):
+        world.start(replicas=2, readinessDelaySeconds=30)
+        world.feed(sample(101, 15_000))
+    assert shown(scraped) == shown(scraped)
+    assert scraped.feed(sample(116, 40_000)) == left_alone.feed(sample(116, 40_000))
+
+
+def test_labels_that_the_policy_names_are_carried() -> None:
+    world = World(labels_as_tags=["team", "absent"])
+    world.feed(wpa(100, labels={"team": "shop", "other": "x"}))
+    info = next(s for s in shown(world) if s.name == "wpa_controller_labels_info")
+    assert info.labels["team"] == "shop"
+    assert "other" not in info.labels
+
+
+def test_what_is_gone_has_no_series() -> None:
+    world = World()
+    world.start(replicas=2)
+    world.feed(WatermarkPodAutoscalerGone(at=103, namespace=NS, name="wpa"))
+    assert shown(world) == []
