@@ -47,7 +47,7 @@ SERVICE = "actuator"
 CLOCK = "clock"
 Mode = Literal["enforce", "shadow"]
 
-CLOCK_CHECK_S = 5.0
+CLOCK_CHECK_S = 1.0
 START_S = 60.0
 """How long the log's stream may take to appear."""
 CONCURRENCY = 64
@@ -156,6 +156,7 @@ class Actuator:
         self._health = health
         self._metrics = Metrics(health) if health else None
         self._clock = Clock()
+        self._clock_read_at = float("-inf")
         self._writer = Writer(SERVICE)
         self._part: Part[ActPosition] = Part(
             log, self._writer, log.subjects.checkpoint(ALL, SERVICE), ActPosition, asyncio.Lock()
@@ -190,14 +191,12 @@ class Actuator:
     async def _own(self) -> None:
         position = await self._part.claim()
         self._reset(position)
-        await self._read_clock()
         _log.info("acting", mode=self._options.mode, position=position.position, qps=self._options.qps)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._read(position.position))
                 tasks.create_task(self._dispatch(tasks))
                 tasks.create_task(self._commit())
-                tasks.create_task(self._follow_clock())
         except ExceptionGroup as group:
             if (fenced := fenced_in(group)) is None:
                 raise
@@ -206,6 +205,11 @@ class Actuator:
     # -- reading ---------------------------------------------------------------------------------
 
     async def _read_clock(self) -> None:
+        """Follow the mapping on the log.
+
+        The watcher sets the clock before it says anything, so whoever has read a decision and looks
+        then has the mapping that the decision's time is of.
+        """
         async for attempt in attempts():
             with attempt:
                 record = await self._log.last(self._log.subjects.config(CLOCK))
@@ -213,11 +217,7 @@ class Actuator:
                 event = registry.decode(record.body) if record else None
                 if isinstance(event, ClockSet):
                     self._clock.set(event)
-
-    async def _follow_clock(self) -> None:
-        while True:
-            await asyncio.sleep(CLOCK_CHECK_S)
-            await self._read_clock()
+        self._clock_read_at = time.monotonic()
 
     async def _read(self, after: int) -> None:
         # One filter: with several, the server slows down where others write.
@@ -229,6 +229,8 @@ class Actuator:
                     with attempt:
                         records = await reader.fetch(500, timeout_s=5.0)
                         heed_cancellation()
+                if records and time.monotonic() - self._clock_read_at > CLOCK_CHECK_S:
+                    await self._read_clock()
                 for record in records:
                     self._take(record)
                 if records:

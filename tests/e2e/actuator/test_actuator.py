@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,6 +17,7 @@ from tidewright.actuator.requests import DECISION
 from tidewright.actuator.service import Actuator, Mode, Options
 from tidewright.events import registry
 from tidewright.events.base import ObjectRef, Outcome
+from tidewright.events.config import ClockSet
 from tidewright.events.decisions import (
     CreateObject,
     DeleteObject,
@@ -181,6 +183,17 @@ async def test_the_outcome_lies_in_the_slot_and_under_the_name_of_its_decision(
     record = await log.last(log.subjects.outcome(log.slot_of("shop"), "deployment", "shop", "web"))
     assert record is not None
     assert record.headers["Tw-Cause"] == "autoscaler.1.3.5"
+
+
+async def test_outcomes_are_of_the_log_time_that_the_watcher_set_meanwhile(bench: Bench, log: Log) -> None:
+    async with bench.acting():
+        await log.jetstream.publish(
+            log.subjects.config("clock"),
+            registry.encode(ClockSet(at=1.0, wall=time.time(), log=5000.0, speed=1.0)),
+        )
+        await bench.decide(scale(5))
+        [outcome] = await bench.outcomes(1)
+    assert 5000.0 <= outcome.at < 5060.0
 
 
 async def test_a_wanted_value_that_is_there_is_found(bench: Bench) -> None:
