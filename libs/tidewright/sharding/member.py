@@ -218,16 +218,13 @@ class Member(msgspec.Struct, kw_only=True):
                 self.holdings[slot] = Holding(Phase.ACTIVATING, epoch)
                 return [Activate(slot, epoch, resumed or checkpoint)]
             return []
-        if holding is None or holding.epoch != epoch:
-            # It never acted under this epoch (or not any more): nothing to finish, stopped by nature.
+        if holding is None or holding.phase in (Phase.PREPARING, Phase.PREPARED):
+            # It never acted under this epoch: nothing to finish, stopped by nature.
             self.holdings[slot] = Holding(Phase.STOPPED, epoch, checkpoint)
-            return []
-        if holding.phase is Phase.ACTING:
-            holding.phase = Phase.DRAINING
-            return [Drain(slot, epoch)]
-        if holding.phase is Phase.ACTIVATING:
-            # Activation may have begun: it is drained like any other, and `activated` comes too late.
-            holding.phase = Phase.DRAINING
+        elif holding.phase in (Phase.ACTIVATING, Phase.ACTING) or holding.epoch != epoch:
+            # An activation may have begun, and a cancelled drain may have gone unseen: both are
+            # drained like anything else, and a report under the earlier epoch comes too late.
+            self.holdings[slot] = Holding(Phase.DRAINING, epoch)
             return [Drain(slot, epoch)]
         return []
 
