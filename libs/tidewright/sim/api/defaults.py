@@ -107,7 +107,7 @@ def _quantities(amounts: Object) -> None:
 
 
 def canonical_quantity(amount: Any) -> Any:
-    """The form in which the API server writes a quantity; what is none is left for validation."""
+    """The form in which the API server writes a quantity. Raises NotAQuantity."""
     if isinstance(amount, int | float) and not isinstance(amount, bool):
         amount = repr(amount)
     return _canonical_text(amount) if isinstance(amount, str) else amount
@@ -115,10 +115,7 @@ def canonical_quantity(amount: Any) -> Any:
 
 @lru_cache(maxsize=4096)
 def _canonical_text(text: str) -> str:
-    try:
-        return quantities.canonical(quantities.parse(text))
-    except quantities.NotAQuantity:
-        return text
+    return quantities.canonical(quantities.parse(text))
 
 
 def _pod(obj: Object) -> None:

@@ -19,7 +19,7 @@ from aiohttp import web
 from tidewright.sim.api import discovery, errors, reading, subresources, table, writing
 from tidewright.sim.api.api import Api
 from tidewright.sim.api.discovery import AGGREGATED, SERVER_VERSION, MountedGroup
-from tidewright.sim.api.faults import Faults
+from tidewright.sim.api.faults import Dropped, Faults, Rule
 from tidewright.sim.api.match import matcher
 from tidewright.sim.api.openapi import Documents
 from tidewright.sim.api.request import JSON, Representation, Request, negotiate, parse_query, resolve
@@ -66,6 +66,8 @@ class Frontend:
             response, rv = await self._answer(request, method, path, query_text, body)
         except errors.ApiError as error:
             response = refusal(error)
+        except Dropped:
+            response = web.Response(status=503)  # nobody reads it: the connection is gone
         except Exception as error:  # noqa: BLE001  # a bug here must not look like a dead server
             _report(error)
             response = refusal(errors.internal(f"{type(error).__name__}: {error}"))
@@ -254,6 +256,8 @@ class Frontend:
         stored = api.store.table(kind.table_name)
         render, sharing = self._renderer(request, kind, shape)
         watch = Watch(stored, selected, request.namespace, render, sharing)
+        watch.target = http._message.path  # noqa: SLF001  # as in `handle`
+        watch.user_agent = http.headers.get("User-Agent", "")
         response = web.StreamResponse(headers=_HEADERS)
         response.enable_chunked_encoding()
         bookmark_version = request.api_version
@@ -336,7 +340,7 @@ class Frontend:
         self, http: web.BaseRequest, method: str, path: str, query: dict[str, str]
     ) -> web.StreamResponse:
         del query
-        if path.startswith("/sim/faults"):
+        if path.startswith("/sim/"):
             return await self.faults.serve(http, self)
         if method not in {"GET", "HEAD"}:
             raise errors.method_not_allowed("", "") if path.startswith("/api") else errors.path_not_found()
@@ -392,6 +396,24 @@ class Frontend:
             self._cache = {k: v for k, v in self._cache.items() if k[0] != what}
             found = self._cache[key] = msgspec.json.encode(make())
         return found
+
+    def strike_watches(self, rule: Rule) -> int:
+        """Stall or end the open watches that a fault matches; how many."""
+        struck = 0
+        for watch in list(self.watches):
+            if rule.match.meets("WATCH", watch.target, watch.user_agent):
+                struck += 1
+                if rule.action.stall:
+                    watch.stalled = True
+                else:
+                    watch.stop()
+        return struck
+
+    def restart(self, *, forget: bool) -> None:
+        """What clients see of a restart: watches end; with `forget`, older versions are Expired from now on."""
+        self.close_watches()
+        if forget:
+            self._api.store.forget_history()
 
     def close_watches(self) -> None:
         """End every open watch."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tidewright.kube import quantities
 from tidewright.sim.api import defaults, errors, validate
 from tidewright.sim.api.resources import Kind
 
@@ -96,8 +97,15 @@ class Strategies:
             custom.default(obj)
             return
         fill = defaults.DEFAULTS.get(kind.table_name)
-        if fill is not None:
+        if fill is None:
+            return
+        try:
             fill(obj)
+        except quantities.NotAQuantity:
+            raise errors.bad_request(
+                f'{kind.kind} in version "{version}" cannot be handled as a {kind.kind}: quantities must match the '
+                "regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+            ) from None
 
     def validate_create(self, kind: Kind, version: str, obj: Object) -> None:
         """Raises 422 with every field that is wrong."""
@@ -118,13 +126,17 @@ class Strategies:
             causes += kind.custom[version].validate(new, old)
         elif subresource != "status":
             check = validate.CREATE.get(kind.table_name)
-            if check is not None and new.get("spec") != old.get("spec"):
+            if check is not None and self._changed(new, old):
                 causes += check(new)
             compare = validate.UPDATE.get(kind.table_name)
             if compare is not None:
                 causes += compare(new, old)
         if causes:
             raise errors.invalid(kind.group, kind.kind, old["metadata"]["name"], causes)
+
+    @staticmethod
+    def _changed(new: Object, old: Object) -> bool:
+        return any(new.get(key) != old.get(key) for key in {*new, *old} - _META)
 
     @staticmethod
     def spec_changed(kind: Kind, new: Object, old: Object) -> bool:

@@ -51,6 +51,8 @@ class Watch:
         self.ended = False
         self.sent_rv = 0  # the version that the stream has reached
         self.stalled = False  # a fault: accept changes, send nothing
+        self.target = ""  # path and query, for faults to match
+        self.user_agent = ""
 
     def start(self, events: Iterable[Event] = ()) -> None:
         """Send what happened before now, then listen."""
