@@ -186,7 +186,8 @@ def test_runs_are_read_back(found: set[int]) -> None:
 
 @given(st.lists(st.integers(0, 9), min_size=1))
 def test_p11_a_sink_never_accepts_an_epoch_below_the_highest(epochs: list[int]) -> None:
-    fence, accepted = Fence(), []
+    fence = Fence()
+    accepted: list[int] = []
     for epoch in epochs:
         try:
             fence.accept(7, epoch)
