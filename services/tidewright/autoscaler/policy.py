@@ -24,7 +24,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         guard_resource_zero: an object that does not tolerate zero holds on a zero of a Resource
             metric too (D30).
         labels_as_tags: labels of an object that its series `labels_info` carries.
-        outcome_timeout_s: how long an ordered scale is waited for before it counts as lost.
+        outcome_timeout_s: how long an ordered scale is waited for before it counts as lost. Every order
+            ends in an outcome, so this is for a log that lost one; in log time, which a demo compresses.
     """
 
     strict: bool = False
@@ -34,7 +35,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     enforce_bounds_without_metrics: bool = False
     guard_resource_zero: bool = False
     labels_as_tags: tuple[str, ...] = ()
-    outcome_timeout_s: float = 120.0
+    outcome_timeout_s: float = 3600.0
 
 
 DEFAULT = Policy()
