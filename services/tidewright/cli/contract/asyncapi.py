@@ -85,12 +85,6 @@ def document() -> dict[str, Any]:
                     "summary": "A service's position in a slot, its epoch, incarnation and digests.",
                     "headers": {"$ref": "#/components/schemas/headers"},
                 },
-                "ledger-entry": {
-                    "name": "ledger-entry",
-                    "title": "LedgerEntry",
-                    "summary": "One entry of a ledger, on which concurrent choices depend.",
-                    "headers": {"$ref": "#/components/schemas/headers"},
-                },
             },
             "schemas": {
                 "headers": {
@@ -123,7 +117,7 @@ def _channels() -> tuple[Channel, ...]:
     watcher, deciders, actuator = _with(Role.WATCHER), _with(Role.DECIDER), _with(Role.ACTUATOR)
     config = _tags(Fact, under="config.")
     facts = tuple(t for t in _tags(Fact) if t not in config)
-    outcomes, timers = _tags(Outcome), _tags(Timer)
+    outcomes, timers, entries = _tags(Outcome), _tags(Timer), _tags(Event, under="ledger.")
     everybody = watcher + deciders + actuator
     return (
         Channel("fact", "{kind}.{namespace}.{name}", "What the watcher saw of an object.", facts,
@@ -138,7 +132,7 @@ def _channels() -> tuple[Channel, ...]:
         Channel("outcome", "{kind}.{namespace}.{name}", "What came of a decision, exactly one each.",
                 outcomes, actuator, deciders),
         Channel("ledger", "{service}.{namespace}.{name}", "All that concurrent choices depend on, in order.",
-                ("ledger-entry",), deciders, deciders),
+                entries, deciders, deciders),
         Channel("checkpoint", "{service}", "A service's position in a slot.", ("checkpoint",),
                 everybody, everybody),
         Channel("schedule", "{service}.{key}", "Wake-ups that the server will fire; replaced by subject.",
