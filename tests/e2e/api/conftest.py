@@ -18,9 +18,9 @@ from tidewright.sim.api.server import ApiServer
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path) -> AsyncIterator[tuple[Path, bool]]:
+async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Path, bool]]:
     """A kubeconfig, and whether it is of an embedded cluster."""
-    given = os.environ.get("KUBECONFIG")
+    given = request.config.getoption("--kubeconfig") or os.environ.get("KUBECONFIG")
     if given:
         yield Path(given), False
         return
