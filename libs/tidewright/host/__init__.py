@@ -2,6 +2,8 @@
 
 decider     the contract between a decider and whatever drives it
 fold        the defined fold order: one slot's state, its digests, its timers (pure)
+restoring   many slots of a service restored from one run over the log (pure)
+verify      fold again and compare every decision (pure)
 restore     a slot's fold rebuilt from recorded messages (pure)
 inputs      what a service reads of the log (pure)
 plan        decisions and checkpoints as messages (pure)

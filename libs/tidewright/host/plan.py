@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from tidewright.events.base import ObjectRef
 from tidewright.events.decisions import CancelTimer, SetTimer
+from tidewright.events.shards import ChangeAssignment
 from tidewright.events.spread import ChangeLedger
 from tidewright.events.timers import TimerFired, TimerStepped
 from tidewright.events.version import __version__
@@ -84,7 +85,7 @@ def planned(
     target = getattr(decision, "target", None)
     if isinstance(target, ObjectRef):
         stored = message(target.kind.lower(), target.namespace, target.name)
-        if isinstance(decision, ChangeLedger):
+        if isinstance(decision, ChangeLedger | ChangeAssignment):
             subject = subjects.ledger(slot, service, target.namespace, target.name)
             return Planned(stored, entry=Message(subject, decided.body, headers(".entry")))
         return Planned(stored)

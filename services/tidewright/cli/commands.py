@@ -62,6 +62,35 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
+        "events", "tidewright.cli.asking.events:events", ASKING, "What happened, in order, a readable line each.",
+        (
+            ("tidewright events --for wpa/shop -n demo --since 15m", "all about one object, lately"),
+            ("tidewright events --class decision --follow", "every decision, as it is taken"),
+        ),
+    ),
+    Command(
+        "verify", "tidewright.cli.asking.verify:verify", ASKING,
+        "Fold the log again and compare every decision byte for byte.",
+        (
+            ("tidewright verify --cluster prod", "a running log"),
+            ("tidewright verify --log march.twlog", "an exported one, without NATS and without a cluster"),
+        ),
+    ),
+    Command(
+        "export", "tidewright.cli.asking.exports:export", ASKING, "Write the log, or a part of it, to one file.",
+        (
+            ("tidewright export march.twlog", "the whole log"),
+            ("tidewright export shop.twlog -n shop --since 2h", "the slots of one namespace, lately"),
+        ),
+    ),
+    Command(
+        "import", "tidewright.cli.asking.exports:import_", ASKING, "Read an exported file into an empty log.",
+        (
+            ("tidewright import march.twlog --cluster prod", "into the log of a server on this machine"),
+            ("tidewright import march.twlog --cluster prod --nats nats://nats:4222", "into another's"),
+        ),
+    ),
+    Command(
         "version", "tidewright.cli.version:version", OTHER, "Versions of this software and what it runs on.",
         (("tidewright version", "for people"), ("tidewright version -o json", "for programs")),
     ),

@@ -1,0 +1,212 @@
+"""The log, or a part of it, as one compressed file: an auditor's laptop is enough to read it.
+
+Layout: a zstandard stream of length-prefixed MessagePack frames. First the manifest, then one frame
+per snapshot that the part starts from, then one per record in stream order, then the trailer with
+the count and a digest over all frames before it. Cut off or altered, it does not read to the end.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Generator, Iterable, Iterator
+from hashlib import blake2b
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO, Self
+
+import msgspec
+import zstandard
+
+from tidewright.log.errors import LogError
+from tidewright.log.reader import Record
+from tidewright.log.snapshots import Snapshot
+
+FORMAT = "tidewright-export-1"
+LEVEL = 3
+_PREFIX = 4
+
+
+class BadExport(LogError):
+    """The file is no export, is cut off, or was altered."""
+
+    reason = "BadExport"
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What an export holds.
+
+    Attributes:
+        stream: name of the stream that it came from.
+        first_seq, last_seq: range of sequences that was exported; 0 and 0 for an empty log.
+        since, until: log time range asked for, seconds; None: unbounded.
+        namespaces: namespaces asked for; empty: all.
+        version: of the software that wrote it.
+    """
+
+    format: str = FORMAT
+    cluster: str
+    stream: str
+    slots: int
+    slot_hash: str
+    first_seq: int
+    last_seq: int
+    since: float | None = None
+    until: float | None = None
+    namespaces: tuple[str, ...] = ()
+    version: str = ""
+
+
+class _Trailer(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="end"):
+    records: int
+    digest: bytes
+
+
+class _Record(msgspec.Struct, frozen=True, array_like=True, tag="record"):
+    seq: int
+    subject: str
+    body: bytes
+    headers: dict[str, str]
+
+
+class _Snapshot(msgspec.Struct, frozen=True, array_like=True, tag="snapshot"):
+    data: bytes
+
+
+_encoder = msgspec.msgpack.Encoder()
+_frames = msgspec.msgpack.Decoder(_Record | _Snapshot | _Trailer)
+_manifest = msgspec.msgpack.Decoder(Manifest)
+
+
+class ExportWriter:
+    """Write an export; use as a context manager. An export that was not closed in order does not read."""
+
+    def __init__(self, path: Path, manifest: Manifest) -> None:
+        self._path = path
+        self._partial = path.with_name(path.name + ".partial")
+        self._file = self._partial.open("wb")
+        self._stream = zstandard.ZstdCompressor(level=LEVEL, threads=-1).stream_writer(self._file)
+        self._digest = blake2b(digest_size=16)
+        self.records = 0
+        self._put(_encoder.encode(manifest))
+
+    def snapshot(self, snapshot: Snapshot) -> None:
+        """A snapshot that the part starts from. Before any record."""
+        self._put(_encoder.encode(_Snapshot(msgspec.json.encode(snapshot))))
+
+    def record(self, record: Record) -> None:
+        """The next record, in stream order."""
+        self.records += 1
+        self._put(_encoder.encode(_Record(record.seq, record.subject, record.body, record.headers)))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            self._put(_encoder.encode(_Trailer(records=self.records, digest=self._digest.digest())))
+        self._stream.flush(zstandard.FLUSH_FRAME)
+        self._file.close()
+        if error is None:
+            self._partial.replace(self._path)
+        else:
+            self._partial.unlink(missing_ok=True)
+
+    def _put(self, frame: bytes) -> None:
+        prefixed = len(frame).to_bytes(_PREFIX, "big") + frame
+        self._digest.update(prefixed)
+        self._stream.write(prefixed)
+
+
+class ExportFile:
+    """Read an export, as often as need be; memory does not grow with its length."""
+
+    def __init__(self, path: Path) -> None:
+        """Open it and read its manifest.
+
+        Raises:
+            BadExport: it is no export of this software.
+        """
+        self.path = path
+        frames = self._raw()
+        try:
+            first = next(frames, b"")
+            self.manifest = _manifest.decode(first)
+        except (msgspec.MsgspecError, OSError) as error:
+            raise BadExport(f"{path} is not an export of a log: {error}") from error
+        finally:
+            frames.close()
+        if self.manifest.format != FORMAT:
+            raise BadExport(f"{path} has format {self.manifest.format!r}; this version reads {FORMAT!r}")
+
+    def snapshots(self) -> Iterator[Snapshot]:
+        """The snapshots that the part starts from."""
+        for frame in self._decoded():
+            if not isinstance(frame, _Snapshot):
+                return
+            yield msgspec.json.decode(frame.data, type=Snapshot)
+
+    def records(self) -> Iterator[Record]:
+        """All records in stream order.
+
+        Raises:
+            BadExport: at the point where the file is cut off, or at the end when it was altered.
+        """
+        for frame in self._decoded():
+            if isinstance(frame, _Record):
+                yield Record(frame.seq, frame.subject, frame.body, frame.headers)
+
+    def _decoded(self) -> Iterator[_Record | _Snapshot]:
+        frames = self._raw()
+        digest = blake2b(digest_size=16)
+        digest.update(_prefixed(next(frames)))
+        count = 0
+        for raw in frames:
+            try:
+                frame = _frames.decode(raw)
+            except msgspec.MsgspecError as error:
+                raise BadExport(
+                    f"{self.path}: frame after record {count} does not decode: {error}"
+                ) from error
+            if isinstance(frame, _Trailer):
+                if frame.records != count or frame.digest != digest.digest():
+                    raise BadExport(f"{self.path} was altered: it does not match the digest at its end")
+                return
+            digest.update(_prefixed(raw))
+            count += isinstance(frame, _Record)
+            yield frame
+        raise BadExport(f"{self.path} is cut off after {count} records: it has no end")
+
+    def _raw(self) -> Generator[bytes, None, None]:
+        with self.path.open("rb") as file:
+            yield from _frames_in(file, self.path)
+
+
+def _frames_in(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    reader = io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(file), 1 << 20)
+    try:
+        while prefix := reader.read(_PREFIX):
+            size = int.from_bytes(prefix, "big")
+            frame = reader.read(size)
+            if len(prefix) < _PREFIX or len(frame) < size:
+                raise BadExport(f"{path} is cut off within a frame")
+            yield frame
+    except zstandard.ZstdError as error:
+        raise BadExport(f"{path} does not decompress: it is no export, or was altered ({error})") from error
+
+
+def _prefixed(frame: bytes) -> bytes:
+    return len(frame).to_bytes(_PREFIX, "big") + frame
+
+
+def write_export(
+    path: Path, manifest: Manifest, snapshots: Iterable[Snapshot], records: Iterable[Record]
+) -> int:
+    """Write a whole export from what is in memory; returns the number of records."""
+    with ExportWriter(path, manifest) as writer:
+        for snapshot in snapshots:
+            writer.snapshot(snapshot)
+        for record in records:
+            writer.record(record)
+    return writer.records

@@ -1,0 +1,120 @@
+"""One readable line per event. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tidewright.events import decisions, facts, outcomes, registry
+from tidewright.events.base import Decision, Event, ObjectRef, Outcome
+from tidewright.events.config import ClockSet, ConfigSet
+from tidewright.events.timers import TimerFired
+from tidewright.log.reader import Record
+from tidewright.log.subjects import Subjects, unescape
+
+_QUIET = frozenset(
+    {"at", "id", "prev", "because", "namespace", "name", "uid", "refresh", "labels", "annotations", "target"}
+)
+
+
+def line(event: Event | registry.Unknown) -> str:
+    """What an event says, in one line without its time and object."""
+    match event:
+        case registry.Unknown(type=kind):
+            return f"{kind} (of a newer version)"
+        case facts.PodObserved():
+            ready = {True: "ready", False: "not ready", None: "no readiness yet"}[event.ready]
+            where = f" on {event.node}" if event.node else ""
+            leaving = ", terminating" if event.deleting_at is not None else ""
+            return f"{event.phase}{where}, {ready}{leaving}"
+        case facts.WorkloadObserved():
+            return f"{event.replicas} wanted, {event.status_replicas} exist, {event.ready_replicas} ready"
+        case facts.NodeObserved():
+            return ("ready" if event.ready else "not ready") + (", cordoned" if event.unschedulable else "")
+        case facts.MetricSampled() if event.error:
+            return f"not readable ({event.error_class}): {event.error}"
+        case facts.MetricSampled():
+            values = [*event.series_milli, *event.pods_milli.values()]
+            shown = f"{sum(values) / 1000:g}"
+            return shown if len(values) == 1 else f"{shown} in {len(values)} values"
+        case ClockSet():
+            return f"log time runs {event.speed:g} times as fast as the wall's"
+        case ConfigSet():
+            return f"{event.name} = {msgspec.json.encode(event.data).decode()}"
+        case decisions.ScaleWorkload():
+            return f"set replicas {event.from_replicas} -> {event.replicas}" + (
+                " (dry run)" if event.dry_run else ""
+            )
+        case decisions.HoldReplicas():
+            return f"leave at {event.replicas}: {event.reason}"
+        case decisions.RecordObjectEvent():
+            return f"say {event.event_type} {event.reason}: {event.message}"
+        case decisions.SetTimer():
+            return f"wake {event.key} at {event.due:.3f}"
+        case decisions.SetStatus():
+            return "set status" + ("" if event.urgent else " (values only)")
+        case outcomes.Applied():
+            return "found so" if event.found else "applied" + (f" ({event.reason})" if event.reason else "")
+        case outcomes.Superseded():
+            return f"superseded by {event.by}"
+        case Outcome():
+            return f"{type(event).__name__.lower()}: {event.reason} {event.message}".rstrip()
+        case TimerFired():
+            return f"woke {event.key}"
+    shown_fields = {
+        name: value
+        for name in event.__struct_fields__
+        if name not in _QUIET and (value := getattr(event, name)) not in ("", (), {}, None, False)
+    }
+    return (
+        ", ".join(f"{name}={_short(value)}" for name, value in list(shown_fields.items())[:5])
+        or type(event).__name__
+    )
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def subject_object(subjects: Subjects, subject: str) -> tuple[str, str, str, str]:
+    """Class, kind, namespace and name that a subject names; empty where it names none."""
+    parsed = subjects.parse(subject)
+    rest = [unescape(token) for token in parsed.rest]
+    match parsed.cls:
+        case "fact" | "outcome" if len(rest) == 3:
+            return parsed.cls, rest[0], rest[1], rest[2]
+        case "decision" if len(rest) == 4:
+            return parsed.cls, rest[1], rest[2], rest[3]
+        case "ledger" if len(rest) == 3:
+            return parsed.cls, rest[0], rest[1], rest[2]
+        case "timer" | "schedule" if len(rest) >= 2:
+            return parsed.cls, rest[0], "", rest[1]
+    return parsed.cls, "", "", rest[0] if rest else ""
+
+
+def as_json(subjects: Subjects, record: Record, event: Event | registry.Unknown | None) -> dict[str, Any]:
+    """A record for programs."""
+    cls, kind, namespace, name = subject_object(subjects, record.subject)
+    return {
+        "sequence": record.seq,
+        "class": cls,
+        "kind": kind,
+        "namespace": namespace,
+        "name": name,
+        "subject": record.subject,
+        "headers": record.headers,
+        "event": msgspec.to_builtins(event) if event is not None else record.body.decode(errors="replace"),
+    }
+
+
+def title(event: Event | registry.Unknown) -> str:
+    """The name of an event's type for people (`PodObserved`)."""
+    return event.type if isinstance(event, registry.Unknown) else type(event).__name__
+
+
+def target_of(event: Event | registry.Unknown) -> ObjectRef | None:
+    """The object that a decision is about."""
+    found = getattr(event, "target", None) if isinstance(event, Decision) else None
+    return found if isinstance(found, ObjectRef) else None

@@ -1,0 +1,104 @@
+"""KIND/NAME as people write it, and times as people write them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from tidewright.cli.errors import BadInput
+
+SHORT = {
+    "wpa": "watermarkpodautoscaler",
+    "watermarkpodautoscalers": "watermarkpodautoscaler",
+    "ws": "workloadspread",
+    "workloadspreads": "workloadspread",
+    "provreq": "provisioningrequest",
+    "pr": "provisioningrequest",
+    "provisioningrequests": "provisioningrequest",
+    "deploy": "deployment",
+    "deployments": "deployment",
+    "rs": "replicaset",
+    "replicasets": "replicaset",
+    "sts": "statefulset",
+    "statefulsets": "statefulset",
+    "po": "pod",
+    "pods": "pod",
+    "no": "node",
+    "nodes": "node",
+    "shardsets": "shardset",
+    "shs": "shardset",
+}
+"""Short and plural names, as kubectl takes them."""
+
+CLUSTER_SCOPED = frozenset({"node", "shape", "clock"})
+
+_AGO = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)$")
+_UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_FORMS = (
+    "%Y-%m-%dT%H:%M:%S.%f%z",
+    "%Y-%m-%dT%H:%M:%S%z",
+    "%Y-%m-%dT%H:%M:%S",
+    "%Y-%m-%d %H:%M:%S",
+    "%Y-%m-%d %H:%M",
+    "%Y-%m-%d",
+)
+
+
+@dataclass(frozen=True)
+class Named:
+    """An object as the user named it."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}/{self.name}" + (f" in namespace {self.namespace}" if self.namespace else "")
+
+
+def named(text: str, namespace: str) -> Named:
+    """Read `KIND/NAME`.
+
+    Raises:
+        BadInput: it is not of that form.
+    """
+    kind, slash, name = text.partition("/")
+    kind = kind.lower()
+    if not slash or not kind or not name or "/" in name:
+        raise BadInput(f"{text!r}: name one object as KIND/NAME, for example wpa/shop or deployment/web")
+    kind = SHORT.get(kind, kind)
+    return Named(kind, "" if kind in CLUSTER_SCOPED else namespace, name)
+
+
+def moment(text: str, now: float) -> float:
+    """Read a time: RFC 3339, `2026-03-01 12:00:00` (UTC), seconds since the epoch, or `15m` ago.
+
+    Args:
+        text: as given.
+        now: the log time that "ago" counts from, seconds.
+
+    Raises:
+        BadInput: it is none of these.
+    """
+    if ago := _AGO.match(text):
+        return now - float(ago[1]) * _UNIT_S[ago[2]]
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    for form in _FORMS:
+        try:
+            found = datetime.strptime(text.replace("Z", "+0000"), form)  # noqa: DTZ007  # UTC is said just below
+        except ValueError:
+            continue
+        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    raise BadInput(
+        f"{text!r} is not a time: write 2026-03-01T12:00:00Z, '2026-03-01 12:00:00' (UTC), seconds since the epoch, "
+        "or how long ago (90s, 15m, 2h, 3d)"
+    )
+
+
+def shown(at: float) -> str:
+    """A log time for people, to the second, UTC."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
