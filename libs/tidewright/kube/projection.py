@@ -38,6 +38,9 @@ POD_ANNOTATIONS = (
     "kueue.x-k8s.io/",
     "karpenter.sh/",
     "tidewright",
+    "shards.tidewright.dev/",
+    "podTemplateResourceVersion",
+    "shardConfigHash",
 )
 """Prefixes of the annotations of pods and nodes that deciders look at; network plugins write others."""
 
