@@ -147,7 +147,10 @@ class Subjects:
 
         Bus permissions do not look at a schedule's target, so whoever may schedule could have a
         message stored anywhere. A schedule may only fire its own service's timer of the same key.
+        What lies on `schedule` itself (cancellations name a schedule, too) is read by nobody.
         """
+        if subject.startswith(f"{self.root}.schedule."):
+            return False
         prefix = f"{self.root}.timer."
         return not (
             subject.startswith(prefix) and scheduler == f"{self.root}.schedule.{subject[len(prefix) :]}"
