@@ -251,9 +251,10 @@ def _object(state: State, event: WatermarkPodAutoscalerObserved) -> None:
     found.lifecycle = event.annotations.get(lifecycle.ANNOTATION)
     found.skip_owner_check = skips_owner_check(event.annotations)
     wanted = state.in_force.labels_as_tags
-    found.tags = {label: event.labels[label] for label in wanted if label in event.labels}
+    if wanted:
+        found.tags = {label: event.labels[label] for label in wanted if label in event.labels}
     if not event.generation or event.generation != found.generation or found.rules is None:
-        _read_spec(found, event)
+        _read_spec(found, event, strict=state.in_force.strict)
         found.generation = event.generation
     if before == (found.rules, found.problem, found.lifecycle, found.skip_owner_check, found.deleting):
         return
@@ -268,7 +269,7 @@ def _object(state: State, event: WatermarkPodAutoscalerObserved) -> None:
     _rivals_look(state, event.namespace, rivals - {found.name})
 
 
-def _read_spec(found: Autoscaler, event: WatermarkPodAutoscalerObserved) -> None:
+def _read_spec(found: Autoscaler, event: WatermarkPodAutoscalerObserved, *, strict: bool) -> None:
     try:
         rules = compiled(event.spec, namespace=event.namespace, name=event.name)
     except InvalidSpec as error:
@@ -278,7 +279,7 @@ def _read_spec(found: Autoscaler, event: WatermarkPodAutoscalerObserved) -> None
         found.rules = rules
         found.fresh = []
     found.problem = ""
-    found.missing = missing_defaults(event.spec)
+    found.missing = missing_defaults(event.spec) if strict else {}
 
 
 def _rivals(index: NamespaceIndex, *rules: Rules | None) -> set[str]:

@@ -43,7 +43,7 @@ class Autoscaler(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     Attributes:
         rules: its spec compiled; None when the spec cannot be used, and `problem` says why.
-        missing: spec members that the user left out and that are filled in.
+        missing: spec members that the user left out, where they are to be written (strictly).
         lifecycle: text of the annotation that switches lifecycle control on; None without it.
         finalizers: those of the object while it is being deleted.
         kept: what its status remembers.
