@@ -1,0 +1,101 @@
+"""Verification finds what was altered, and an export carries everything that it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.unit.host.counting import Counting
+from tests.unit.host.test_host import NAMESPACES, expect_holds, hosting, pod
+from tidewright.host.inputs import Inputs
+from tidewright.host.verify import Difference, Report, Verifier
+from tidewright.log.connection import Log
+from tidewright.log.export import BadExport, ExportFile, Manifest, write_export
+from tidewright.log.reader import Record
+from tidewright.log.subjects import SLOT_HASH
+
+
+async def recorded(log: Log) -> list[Record]:
+    """A log with decisions over two lives of the service."""
+    for start in (0, 9):
+        await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(start, start + 9)])
+        async with hosting(log):
+            await expect_holds(log, (start + 9) // 3)
+    async with log.reader([log.subjects.everything]) as reader:
+        return [record async for record in reader.until_current()]
+
+
+def verified(log: Log, records: Iterable[Record]) -> Report:
+    report = Report()
+    verifier = Verifier(Counting(), Inputs("counting", Counting.kinds, log.subjects, log.slots), report)
+    for record in records:
+        verifier.take(record)
+    verifier.finish()
+    return report
+
+
+async def test_an_untouched_log_verifies(log: Log) -> None:
+    report = verified(log, await recorded(log))
+    assert (report.count, report.decisions) == (0, 48)
+
+
+async def test_an_altered_fact_is_found_by_the_digests(log: Log) -> None:
+    records = await recorded(log)
+    place = next(i for i, r in enumerate(records) if ".fact." in r.subject)
+    records[place] = altered(records[place], records[place].body.replace(b'"p0"', b'"q0"'))
+    report = verified(log, records)
+    assert {d.cause for d in report.differences} == {"altered or missing fact"}
+
+
+async def test_a_missing_fact_is_found(log: Log) -> None:
+    records = await recorded(log)
+    place = next(i for i, r in enumerate(records) if ".fact." in r.subject)
+    assert verified(log, records[:place] + records[place + 1 :]).count > 0
+
+
+async def test_an_altered_decision_is_found_by_the_chain(log: Log) -> None:
+    records = await recorded(log)
+    place = next(i for i, r in enumerate(records) if b"hold 1" in r.body)
+    records[place] = altered(records[place], records[place].body.replace(b"hold 1", b"hold 7"))
+    causes = [d.cause for d in verified(log, records).differences]
+    assert "altered decision" in causes
+    assert "different decision" in causes
+
+
+async def test_an_export_verifies_alone_and_shows_alteration(log: Log, tmp_path: Path) -> None:
+    records = await recorded(log)
+    path = tmp_path / "log.twlog"
+    manifest = Manifest(
+        cluster="test",
+        stream=log.stream,
+        slots=log.slots,
+        slot_hash=SLOT_HASH,
+        first_seq=1,
+        last_seq=records[-1].seq,
+    )
+    assert write_export(path, manifest, [], records) == len(records)
+    file = ExportFile(path)
+    assert file.manifest == manifest
+    assert list(file.records()) == records
+    assert verified(log, file.records()).count == 0
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    with pytest.raises(BadExport, match=r"cut off|decompress|truncated"):
+        list(ExportFile(path).records())
+    path.write_bytes(b"no export")
+    with pytest.raises(BadExport):
+        ExportFile(path)
+
+
+def altered(record: Record, body: bytes) -> Record:
+    return Record(record.seq, record.subject, body, record.headers)
+
+
+def test_a_report_keeps_the_first_differences_only() -> None:
+
+    report = Report()
+    for i in range(150):
+        report.add(Difference("s", "1", i, "different decision", "m"))
+    assert (report.count, len(report.differences)) == (150, 100)
