@@ -6,6 +6,8 @@ API
     spec         the resource, typed: target, filter, subsets, strategy (both served versions)
     validation   the rules of the validating webhook, V1 to V25
     nodeterms    node selector terms, tolerations, taints: checking and matching
+    termrules    what terms and tolerations must satisfy
+    fielderrors  errors about fields, and checks of names
     podrules     what a pod spec must satisfy after a patch (part of V12)
     podschema    the fields of a pod as data
     podjson      strategic merge of a patch into a pod, and reading the result back
@@ -16,14 +18,22 @@ Placement
     choose       the choice of a subset, a pure function of free slots and the request
     inject       writing a subset's rules into a pod
     ledger       the spread's ledger: rules, placements, releases folded to free slots
+    placing      a pod's admission against the ledger, and the entry to append first
+    admit        the same against the status, as the reference keeps it (strict profile)
 Control
     status       the status object: entries per subset and version
     costs        deletion costs: who leaves first
     adoption     pods without a placement, adopted by the node they run on
-    reconcile    one pass over a spread's pods: status, costs, adoption, adaptive rescheduling
+    reconcile    one pass over a spread's pods (strict profile): status, costs, adoption, rescheduling
     triggers     which object wakes which spread (strict profile)
-    decide       State, evolve, decide
+    state        what the decider remembers
+    evolve       folding events into the state
+    conclude     what follows for one spread
+    decide       the decider: State, evolve, decide
     sentences    reasons as sentences, for `explain`
 Shell
-    certificates, admission
+    certificates made and rotated in memory
+    reviews      AdmissionReview and ConversionReview as values (pure)
+    books        the ledgers as the endpoint keeps them: followed, appended under expectation
+    admission    the HTTPS endpoint
 """

@@ -21,7 +21,7 @@ from tidewright.events.decisions import (
     SetStatus,
     SetTimer,
 )
-from tidewright.events.spread import ChangeLedger, LedgerChange, LedgerRules, SubsetRule
+from tidewright.events.spread import ChangeLedger, LedgerChange, LedgerRules, RecordSpread, SubsetRule
 from tidewright.spread import limits
 from tidewright.spread.adoption import best_subset
 from tidewright.spread.costs import COST_KINDS, regular_cost, surplus_cost, unmatched_cost
@@ -76,7 +76,7 @@ class Conclusion:
         spread = self.s.spread
         if spread is None or spread.target is None or spread.deleting:
             self._set_rules(LedgerRules(spec=self.s.spec, generation=self.s.generation, gone=True))
-            return self._finish()
+            return [*self._finish(), *self._record()]
         self._in_flight()
         failed = self._timed_out(spread)
         self._closures(spread, failed)
@@ -89,7 +89,7 @@ class Conclusion:
         self._costs(spread, adopted)
         self._reschedule(spread, failed)
         self._bring_back(spread)
-        return self._finish()
+        return [*self._finish(), *self._record()]
 
     def one_pod(self, before: Row | None, after: Row | None, key: str) -> list[Decision]:
         """Look at one pod that changed, came or went."""
@@ -113,9 +113,21 @@ class Conclusion:
                 self._reschedule(spread, failed)
         return self._finish(after)
 
-    def entry(self) -> list[Decision]:
+    def entry(self, *, unfenced: bool = False) -> list[Decision]:
         """The admission endpoint appended an entry: the status changes, and a bound begins to run."""
+        if unfenced:
+            self._event(
+                "Warning",
+                "AdmittedUnfenced",
+                "a pod was placed while the log was away: limits may be exceeded",
+            )
         return self._finish()
+
+    def _record(self) -> Iterator[Decision]:
+        """Say once why a stored spread cannot be followed."""
+        if self.s.invalid != self.s.recorded:
+            reason = "Invalid" if self.s.invalid else "Valid"
+            yield RecordSpread(at=self.now, target=self.ref, reason=reason, message=self.s.invalid)
 
     def failed(self, pod: str, *, deletion: bool) -> list[Decision]:
         """A decision about a pod did not come about: say so, and try again later."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from tidewright.events.base import Because, Decision, Event, ObjectRef
 from tidewright.events.decisions import PatchObject
-from tidewright.events.spread import ChangeLedger, Foreseen, ForeseeScaleIn, LedgerRules
+from tidewright.events.spread import ChangeLedger, Foreseen, ForeseeScaleIn, LedgerRules, PodPlaced
 from tidewright.spread.conclude import Conclusion
 from tidewright.spread.evolve import evolve
 from tidewright.spread.spec import DELETION_COST_ANNOTATION, GROUP, KIND, MATCHED_ANNOTATION
@@ -76,7 +76,8 @@ def decide(state: State, event: Event) -> list[Decision]:
         key, pod, deletion = touched.failed
         decisions.extend(Conclusion(state, state.spreads[key]).failed(pod, deletion=deletion))
     if touched.home and touched.home not in touched.spreads and (spread := state.spreads.get(touched.home)):
-        decisions.extend(_one(state, spread, touched))
+        unfenced = isinstance(event, PodPlaced) and event.unfenced
+        decisions.extend(_one(state, spread, touched, unfenced=unfenced))
     for key in touched.spreads:
         if (spread := state.spreads.get(key)) is not None:
             decisions.extend(Conclusion(state, spread).whole())
@@ -85,10 +86,10 @@ def decide(state: State, event: Event) -> list[Decision]:
     return decisions
 
 
-def _one(state: State, spread: SpreadState, touched: Touched) -> list[Decision]:
+def _one(state: State, spread: SpreadState, touched: Touched, *, unfenced: bool) -> list[Decision]:
     conclusion = Conclusion(state, spread)
     if not touched.pod:
-        return conclusion.entry()
+        return conclusion.entry(unfenced=unfenced)
     return conclusion.one_pod(touched.before, touched.after, touched.key)
 
 

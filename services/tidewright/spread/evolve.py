@@ -36,6 +36,7 @@ from tidewright.events.spread import (
     ChangeLedger,
     PodLeaving,
     PodPlaced,
+    RecordSpread,
     TargetReplicasObserved,
     WorkloadSpreadGone,
     WorkloadSpreadObserved,
@@ -631,6 +632,12 @@ def _foresee(state: State, decision: ScaleWorkload) -> None:
         state.touched.foresee = (key, decision.replicas)
 
 
+def _recorded(state: State, decision: RecordSpread) -> None:
+    spread = state.spreads.get(spread_key(decision.target.namespace, decision.target.name))
+    if spread is not None:
+        spread.recorded = decision.message
+
+
 def _timer_set(state: State, decision: SetTimer) -> None:
     spread = state.spreads.get(decision.key.removeprefix(TIMER))
     if spread is not None:
@@ -658,6 +665,7 @@ _FOLDS: dict[type[Event], Callable[[State, Any], None]] = {
     EvictPod: _called,
     SetStatus: _status,
     SetTimer: _timer_set,
+    RecordSpread: _recorded,
     ScaleWorkload: _foresee,
     Applied: _answered,
     Rejected: _answered,

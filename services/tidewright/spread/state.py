@@ -181,6 +181,7 @@ class SpreadState(msgspec.Struct):
         path_replicas: the target's replicas as paths give them; None when they do not override.
         recount: pods went elsewhere without giving their places back one by one.
         brought_back_at: when a pod was last evicted to go to an earlier subset.
+        recorded: what was last recorded about it that changes nothing outside.
         fault_since: subset to the time since when its stored limit is known to be no number.
     """
 
@@ -206,6 +207,7 @@ class SpreadState(msgspec.Struct):
     path_replicas: int | None = None
     recount: bool = False
     brought_back_at: float = 0.0
+    recorded: str = ""
     fault_since: dict[str, float] = {}
 
     def count(self, row: Row, by: int) -> None:

@@ -1,0 +1,196 @@
+"""The decider, given facts: what it decides about limits, overflow, closures and removals."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.unit.spread.cluster import (
+    HASH,
+    NAMESPACE,
+    SPREAD,
+    deployment,
+    new_pod,
+    observed,
+    spec,
+    spread_fact,
+)
+from tidewright.events.base import Decision, Event, ObjectRef
+from tidewright.events.decisions import DeleteObject, PatchObject, RecordObjectEvent, ScaleWorkload, SetTimer
+from tidewright.events.facts import PodGone, PodObserved
+from tidewright.events.outcomes import Rejected
+from tidewright.events.spread import ChangeLedger, ForeseeScaleIn, PodPlaced, RecordSpread, WorkloadSpreadGone
+from tidewright.events.timers import TimerFired
+from tidewright.spread import sentences
+from tidewright.spread.decide import DECIDER
+from tidewright.spread.state import State, pack_uid, unpack_uid
+
+START = 1_800_000_000.0
+KEY = f"{NAMESPACE}/{SPREAD}"
+
+
+class Fold:
+    """A decider's fold, driven by hand."""
+
+    def __init__(self, *facts: Event) -> None:
+        self.state = State()
+        self.now = START
+        self.timers: dict[str, float] = {}
+        for fact in facts:
+            self.see(fact)
+
+    def see(self, event: Event, at: float | None = None) -> list[Decision]:
+        self.now = max(self.now, at or self.now)
+        msgspec.structs.force_setattr(event, "at", self.now)
+        self.state = DECIDER.evolve(self.state, event)
+        decisions = list(DECIDER.decide(self.state, event))
+        for n, decision in enumerate(decisions):
+            msgspec.structs.force_setattr(decision, "id", f"spread.0.{self.now}.{n}")
+            self.state = DECIDER.evolve(self.state, decision)
+            if isinstance(decision, SetTimer):
+                self.timers[decision.key] = decision.due
+        return decisions
+
+    def pass_time(self, until: float) -> list[Decision]:
+        """Fire the timers that are due up to then, in order; gives all that was decided."""
+        decisions: list[Decision] = []
+        while self.timers and (due := min(self.timers.values())) <= until:
+            key = next(k for k, d in self.timers.items() if d == due)
+            del self.timers[key]
+            decisions += self.see(TimerFired(at=due, key=key), due)
+        self.now = max(self.now, until)
+        return decisions
+
+
+def placed(subset: str, n: int, **fields: Any) -> PodObserved:
+    pod = new_pod(n)
+    text = msgspec.json.encode({"name": SPREAD, "subset": subset}).decode()
+    pod["metadata"]["annotations"] = {"apps.kruise.io/matched-workloadspread": text}
+    return msgspec.structs.replace(observed(pod, f"web-{n}"), created_at=START - 1000 + n, **fields)
+
+
+def costs(decisions: list[Decision]) -> dict[str, str]:
+    return {
+        d.target.name: d.patch["metadata"]["annotations"]["controller.kubernetes.io/pod-deletion-cost"]
+        for d in decisions
+        if isinstance(d, PatchObject)
+    }
+
+
+def test_a_percentage_follows_the_replicas_at_once() -> None:
+    fold = Fold(spread_fact(spec("50%", None)), *deployment(10))
+    (change,) = [d for d in fold.see(deployment(20)[0]) if isinstance(d, ChangeLedger)]
+    assert change.rules is not None
+    assert [r.limit for r in change.rules.subsets] == [10, None]
+
+
+def test_a_lowered_limit_makes_the_cheapest_pods_surplus_and_writes_only_what_changes() -> None:
+    fold = Fold(spread_fact(spec(3, None)), *deployment(3))
+    assert [costs(fold.see(placed("a", n))) for n in range(3)] == [{f"web-{n}": "200"} for n in range(3)]
+    lowered = fold.see(spread_fact(spec(2, None), 2))
+    assert costs(lowered) == {"web-2": "-100"}  # the youngest
+    assert costs(fold.see(spread_fact(spec(3, None), 3))) == {"web-2": "200"}
+
+
+def test_pods_older_than_the_spread_count_once_it_appears() -> None:
+    fold = Fold(*deployment(2), placed("a", 0), placed("a", 1))
+    decisions = fold.see(spread_fact(spec(5, None)))
+    assert fold.state.spreads[KEY].ledger.counts == {HASH: {"a": 2}}
+    assert costs(decisions) == {"web-0": "200", "web-1": "200"}
+
+
+def test_an_unschedulable_pod_closes_its_subset_on_time_and_it_reopens() -> None:
+    adaptive = {"type": "Adaptive", "adaptive": {"rescheduleCriticalSeconds": 30}}
+    fold = Fold(spread_fact(spec(5, None, scheduleStrategy=adaptive)), *deployment(2))
+    fact = placed("a", 0, phase="Pending", unschedulable_since=START)
+    fold.see(msgspec.structs.replace(fact, created_at=START))
+    fold.pass_time(START + 29.9)
+    assert fold.state.spreads[KEY].conditions["a"].open
+    decisions = fold.pass_time(START + 30)
+    assert [d.target.name for d in decisions if isinstance(d, DeleteObject)] == ["web-0"]
+    ledger = fold.state.spreads[KEY].ledger
+    assert ledger.rules is not None
+    assert [r.closed for r in ledger.rules.subsets] == [True, False]
+    fold.see(PodGone(at=0, namespace=NAMESPACE, name="web-0", uid="uid-web-0"))
+    decisions = fold.pass_time(START + 331)
+    assert "RecoverSchedulable" in [d.reason for d in decisions if isinstance(d, RecordObjectEvent)]
+    rules = fold.state.spreads[KEY].ledger.rules
+    assert rules is not None
+    assert [r.closed for r in rules.subsets] == [False, False]
+
+
+def test_a_placement_whose_pod_never_comes_is_released_after_the_bound() -> None:
+    fold = Fold(spread_fact(spec(1, None)), *deployment(1))
+    entry = PodPlaced(at=0, namespace=NAMESPACE, name=SPREAD, key="r1", version=HASH, subset="a", pod="web-")
+    fold.see(entry)
+    fold.pass_time(START + 9)
+    assert fold.state.spreads[KEY].ledger.held(HASH, "a") == 1
+    decisions = fold.pass_time(START + 10)
+    assert fold.state.spreads[KEY].ledger.held(HASH, "a") == 0
+    (change,) = [d for d in decisions if isinstance(d, ChangeLedger)]
+    assert sentences.sentences(change.because) == [
+        "No pod appeared within 10.0 s for a place in a: it is free again."
+    ]
+
+
+def test_a_decided_scale_in_names_the_pods_before_they_go() -> None:
+    fold = Fold(spread_fact(spec(2, None)), *deployment(4), *(placed("a", n) for n in range(2)))
+    for n in (2, 3):
+        fold.see(placed("b", n))
+    target = ObjectRef(api_version="apps/v1", kind="Deployment", namespace=NAMESPACE, name="web")
+    scale = ScaleWorkload(at=0, target=target, replicas=2, from_replicas=4)
+    (foreseen,) = fold.see(scale)
+    assert isinstance(foreseen, ForeseeScaleIn)
+    assert [p.pod for p in foreseen.pods] == ["web-3", "web-2"]
+    assert "web-3 (b, cost 100)" in sentences.foreseen(foreseen)
+
+
+def test_a_refused_cost_write_is_said_and_tried_again() -> None:
+    fold = Fold(spread_fact(spec(2, None)), *deployment(1))
+    (patch,) = [d for d in fold.see(placed("a", 0)) if isinstance(d, PatchObject)]
+    decisions = fold.see(Rejected(at=0, decision=patch.id, reason="Conflict"))
+    assert [d.reason for d in decisions if isinstance(d, RecordObjectEvent)] == ["PatchPodDeletionCostFailed"]
+    assert costs(fold.see(TimerFired(at=0, key=f"spread/{KEY}"), START + 30)) == {"web-0": "200"}
+
+
+def test_a_stored_limit_that_is_no_number_offers_nothing_and_says_so() -> None:
+    fold = Fold(*deployment(1))
+    fold.see(spread_fact(spec("40", None)))
+    status = fold.state.spreads[KEY].status
+    assert status is not None
+    entry = status["subsetStatuses"][0]
+    assert entry["missingReplicas"] == 0
+    assert [c["type"] for c in entry["conditions"]] == ["LimitValid"]
+
+
+def test_a_spread_that_cannot_be_read_is_recorded_once() -> None:
+    fold = Fold(*deployment(1))
+    decisions = fold.see(spread_fact({"subsets": "none"}))
+    assert [d.reason for d in decisions if isinstance(d, RecordSpread)] == ["Invalid"]
+    assert not [d for d in fold.see(TimerFired(at=0, key=f"spread/{KEY}")) if isinstance(d, RecordSpread)]
+
+
+def test_a_deleted_spread_gives_up_its_ledger_and_leaves_its_pods() -> None:
+    fold = Fold(spread_fact(spec(2, None)), *deployment(1), placed("a", 0))
+    (change,) = fold.see(WorkloadSpreadGone(at=0, namespace=NAMESPACE, name=SPREAD, uid="ws"))
+    assert isinstance(change, ChangeLedger)
+    assert change.rules is not None
+    assert change.rules.gone
+    assert KEY not in fold.state.spreads
+    assert fold.see(placed("a", 0, restarts=1)) == []
+
+
+def test_uids_are_packed_reversibly() -> None:
+    for uid in ("", "uid-1", "6f1f7c1e-5d5e-4a58-9f1b-0a8d3c9e2b11", "x" * 15, "3d" * 18):
+        assert unpack_uid(pack_uid(uid)) == uid
+
+
+def test_every_rule_has_a_sentence() -> None:
+    folder = Path(__file__).parents[3] / "services" / "tidewright" / "spread"
+    text = "".join((folder / name).read_text() for name in ("conclude.py", "decide.py"))
+    used = set(re.findall(r'rule="(\w+)"', text)) | set(re.findall(r'_cost\([^"]*\), "(\w+)"', text))
+    used |= {"Surplus", "WithinLimit"}
+    assert used == set(sentences.TELLERS)
