@@ -118,6 +118,12 @@ class Child:
                 + (f"; it last said: {self._last_words}" if self._last_words else "")
             ) from error
 
+    async def kept(self) -> None:
+        """Return when it is no longer kept running, which only a defect of ours or `stop` does."""
+        await asyncio.wait([self._task])
+        if not self._task.cancelled():
+            self._task.result()
+
     async def stop(self) -> None:
         """End it, and do not start it again."""
         self._task.cancel()
@@ -242,6 +248,17 @@ class Supervisor:
         stage = [Child(p, self._sink, self._backoff, self._stop_within_s) for p in programs]
         self._stages.append(stage)
         return await asyncio.gather(*(child.wait_ready() for child in stage))
+
+    async def wait(self) -> None:
+        """Wait while everything is kept running; raises what a keeper failed with."""
+        keepers = [asyncio.create_task(child.kept()) for child in self.children()]
+        try:
+            done, _ = await asyncio.wait(keepers, return_when=asyncio.FIRST_COMPLETED)
+            for keeper in done:
+                keeper.result()
+        finally:
+            for keeper in keepers:
+                keeper.cancel()
 
     async def stop_last(self) -> None:
         """End the stage that was started last."""

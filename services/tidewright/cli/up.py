@@ -99,13 +99,25 @@ async def _run(options: StackOptions, printer: Printer) -> int:
         async with Stack(options, printer) as stack:
             up_already = True
             print(_welcome(stack), flush=True)
-            await stop.wait()
+            await _until(stop, stack)
             print("stopping", file=sys.stderr, flush=True)
     except asyncio.CancelledError:
         if not stop.is_set():
             raise
         return INTERRUPTED
     return 0
+
+
+async def _until(stop: asyncio.Event, stack: Stack) -> None:
+    """Wait for a signal; a failure of the supervisor itself ends the wait, and is raised."""
+    told, broken = asyncio.create_task(stop.wait()), asyncio.create_task(stack.supervisor.wait())
+    try:
+        await asyncio.wait({told, broken}, return_when=asyncio.FIRST_COMPLETED)
+        if broken.done():
+            broken.result()
+    finally:
+        told.cancel()
+        broken.cancel()
 
 
 def _welcome(stack: Stack) -> str:

@@ -207,3 +207,17 @@ async def test_a_supervisor_killed_with_9_leaves_no_process() -> None:
     await host.wait()
     gone(child.pid)
     assert time.monotonic() - began < 5
+
+
+async def test_a_failure_of_the_supervisor_itself_is_not_silent() -> None:
+    def breaks(name: str, line: str) -> None:
+        if line == "now":
+            raise RuntimeError("the sink is broken")
+
+    supervisor = Supervisor(breaks, stop_within_s=1.0)
+    source = WORKS.replace("while True:", "time.sleep(0.3); print('now', flush=True)\nwhile True:")
+    await supervisor.start(program("a", source))
+    with pytest.raises(RuntimeError, match="the sink is broken"):
+        async with asyncio.timeout(20):
+            await supervisor.wait()
+    await supervisor.stop()

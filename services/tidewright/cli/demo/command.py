@@ -66,13 +66,13 @@ def demo(
     """Watch an autoscaler follow a recorded load, in a minute."""
     if speed is not None and speed <= 0:
         raise BadInput(f"--speed {speed:g}: log seconds per wall second, more than 0")
-    configure_logs("warning", "json", service="demo")
     with as_file(files("tidewright.cli.demo") / "load.csv") as built_in:
         path = metrics or built_in
         try:
             trace = Trace.load(path)
         except TraceError as error:
             raise BadInput(str(error)) from error
+        configure_logs("warning", "json", service="demo")
         plan = _Plan(trace, path, "built-in" if metrics is None else str(metrics), speed, data)
         return asyncio.run(_run(plan, json_output=output == "json"))
 

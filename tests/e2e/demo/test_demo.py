@@ -1,0 +1,48 @@
+"""The demo, run as a user would, on a short load."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import psutil
+
+from tests.e2e.conftest import tidewright
+
+
+async def test_it_scales_up_and_down_explains_both_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    load = tmp_path / "load.csv"
+    values = [100] * 4 + [900] * 8 + [80] * 8
+    load.write_text(
+        "timestamp,value\n" + "".join(f"{1_700_000_000 + 600 * i},{v}\n" for i, v in enumerate(values))
+    )
+    process = await asyncio.create_subprocess_exec(
+        *tidewright("demo", "--metrics", str(load), "--speed", "1500", "--data", str(tmp_path / "d"), "-o", "json"),
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    async with asyncio.timeout(90):
+        out, err = await process.communicate()
+    assert process.returncode == 0, err.decode()
+    summary = json.loads(out)
+    assert summary["decisions"]["scale_ups"] > 0
+    assert summary["decisions"]["scale_downs"] > 0
+    for key, up in (("scale_up", True), ("scale_down", False)):
+        explained = summary[key]
+        assert (explained["to"] > explained["from"]) is up
+        assert explained["outcome"] == "applied"
+        assert any("watermark" in sentence for sentence in explained["explanation"])
+    replicas = [n for _, n in summary["replicas"]]
+    assert max(replicas) > replicas[-1]
+    assert (tmp_path / "d" / "nats" / "jetstream").is_dir()
+    assert str(tmp_path / "d") == summary["log"]["folder"]
+    assert b"replicas" in err  # the live lines
+    left = [p for p in psutil.process_iter() if str(tmp_path) in " ".join(_command(p))]
+    assert left == []
+
+
+def _command(process: psutil.Process) -> list[str]:
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []

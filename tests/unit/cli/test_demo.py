@@ -1,0 +1,137 @@
+"""The demo's pure parts: what happened, the chart, the marks."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidewright.cli.demo.chart import bars, chart, sampled
+from tidewright.cli.demo.objects import Windows, marks_for
+from tidewright.cli.demo.story import Story
+from tidewright.cli.demo.summary import Run, as_json, as_text
+from tidewright.events.base import Because, ObjectRef
+from tidewright.events.decisions import HoldReplicas, ScaleWorkload
+from tidewright.events.facts import MetricSampled, PodGone, PodObserved, WorkloadObserved
+from tidewright.events.outcomes import Applied, Rejected
+
+TARGET = ObjectRef(api_version="apps/v1", kind="Deployment", namespace="demo", name="shop")
+
+
+def scale(at: float, before: int, after: int) -> ScaleWorkload:
+    because = (
+        Because(rule="ScaleDecided", values={"from": before, "to": after, "reason": "x", "dry_run": False}),
+    )
+    return ScaleWorkload(
+        at=at,
+        id=f"autoscaler.0.{at:g}.0",
+        because=because,
+        target=TARGET,
+        replicas=after,
+        from_replicas=before,
+    )
+
+
+def deployment(at: float, replicas: int, namespace: str = "demo") -> WorkloadObserved:
+    return WorkloadObserved(
+        at=at, api_version="apps/v1", kind="Deployment", namespace=namespace, name="shop", replicas=replicas
+    )
+
+
+def told(*events: object) -> Story:
+    story = Story()
+    for event in events:
+        story.fold(event)  # type: ignore[arg-type]  # events of all classes
+    return story
+
+
+STORY = (
+    deployment(0.0, 2),
+    deployment(1.0, 9, namespace="elsewhere"),
+    MetricSampled(at=5.0, namespace="demo", name="external/shop.requests/", series_milli=(1500, 500)),
+    scale(10.0, 2, 6),
+    Applied(at=11.0, decision="autoscaler.0.10.0"),
+    deployment(12.0, 6),
+    deployment(13.0, 6),
+    scale(20.0, 6, 12),
+    Rejected(at=21.0, decision="autoscaler.0.20.0"),
+    HoldReplicas(at=30.0, id="autoscaler.0.30.0", target=TARGET, replicas=6, reason="WithinMarks"),
+    scale(40.0, 6, 5),
+)
+RUN = Run(
+    trace="t.csv",
+    marks=marks_for([1.0]),
+    start=0.0,
+    end=50.0,
+    speed=10.0,
+    folder="d",
+    cluster="demo",
+    wall_s=5,
+)
+
+
+def test_the_story_follows_its_own_workload_and_counts_decisions() -> None:
+    story = told(*STORY)
+    assert story.replicas == [(0.0, 2), (12.0, 6)]
+    assert story.load == [(5.0, 2.0)]
+    assert story.decisions == {"scale-workload": 3, "hold-replicas": 1}
+    assert story.now == 40.0
+    assert not story.settled
+    story.fold(Applied(at=41.0, decision="autoscaler.0.40.0"))
+    assert story.settled
+
+
+def test_the_largest_step_is_one_that_was_applied_if_any_was() -> None:
+    story = told(*STORY)
+    up, down = story.largest(up=True), story.largest(up=False)
+    assert up is not None
+    assert up.replicas == 6
+    assert down is not None
+    assert down.replicas == 5
+    assert told(scale(1.0, 2, 3)).largest(up=False) is None
+
+
+def test_pods_that_serve_are_counted() -> None:
+    story = told(
+        PodObserved(at=1.0, namespace="demo", name="a", ready=True),
+        PodObserved(at=1.0, namespace="demo", name="b", ready=False),
+        PodObserved(at=1.0, namespace="demo", name="c", ready=True, deleting_at=1.0),
+    )
+    assert story.ready == 1
+    story.fold(PodGone(at=2.0, namespace="demo", name="a"))
+    assert story.ready == 0
+
+
+def test_the_summary_says_how_many_and_why() -> None:
+    content = as_json(told(*STORY), RUN)
+    assert content["decisions"]["total"] == 4
+    assert (content["decisions"]["scale_ups"], content["decisions"]["scale_downs"]) == (2, 1)
+    assert content["scale_up"]["outcome"] == "applied"
+    assert content["scale_up"]["explanation"]
+    text = as_text(told(*STORY), RUN)
+    assert "4 decisions" in text
+    assert "Why 2 -> 6 replicas (decision autoscaler.0.10.0)" in text
+    assert "No scale-down" in as_text(told(*STORY[:4]), RUN)
+
+
+def test_a_chart_of_a_step_function() -> None:
+    points = [(0.0, 2.0), (50.0, 4.0)]
+    assert sampled(points, 0.0, 100.0, 4) == [2.0, 2.0, 4.0, 4.0]
+    assert bars([2.0, 2.0, 4.0, 4.0], 2) == ["  ██", "████"]
+    lines = chart("r", points, 0.0, 86400.0, width=20, height=2)
+    assert lines[1].startswith("4 |")
+    assert "01-01 00:00" in lines[-1]
+    assert lines[-1].endswith("01-02 00:00")
+    assert chart("r", [], 0.0, 1.0, width=20, height=2) == ["r: nothing recorded"]
+
+
+@given(st.lists(st.floats(0, 1e9), min_size=1, max_size=300))
+def test_marks_are_apart_and_the_peak_needs_about_ten_replicas(values: list[float]) -> None:
+    marks = marks_for(values)
+    assert 0 < marks.low < marks.high
+    ordered = sorted(values)
+    assert ordered[int(0.98 * (len(ordered) - 1))] <= 10 * marks.high
+
+
+def test_windows_grow_with_the_speed_from_the_defaults_on() -> None:
+    assert Windows.at(1.0) == Windows(up_s=60, down_s=300)
+    assert Windows.at(2000.0) == Windows(up_s=500, down_s=1000)
