@@ -56,7 +56,11 @@ def broken(case: Case, items: Sequence[Item], found: Estimate) -> list[str]:
                 used[name] += amount * pods
             if case["groups"][index].get("anti_affinity_hostname") and pods > 1:
                 wrong.append(f"{pods} pods of group {index} share a node in spite of anti-affinity")
-        wrong += [f"{name}: {used[name]} on a node of {allocatable[name]}" for name in used if used[name] > allocatable[name]]
+        wrong += [
+            f"{name}: {used[name]} on a node of {allocatable[name]}"
+            for name in used
+            if used[name] > allocatable[name]
+        ]
     if nodes != found.nodes:
         wrong.append(f"{found.nodes} nodes reported, {nodes} laid out")
     if tuple(placed) != found.placed:
@@ -90,7 +94,9 @@ def run(case: Case) -> Result:
             wrong.append(f"nodes: expected at most {case['expected_nodes']}, found {found.nodes}")
         wrong += [
             f"group {i}: expected {e} pods, found {n}"
-            for i, (e, n) in enumerate(zip(case.get("expected_pods_by_group", ()), found.placed, strict=False))
+            for i, (e, n) in enumerate(
+                zip(case.get("expected_pods_by_group", ()), found.placed, strict=False)
+            )
             if n < e
         ]
     return Result(case["name"], "estimate", Verdict.FAILED if wrong else Verdict.PASSED, tuple(wrong))

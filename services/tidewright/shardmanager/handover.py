@@ -82,7 +82,9 @@ class Planner:
         self.take: dict[str, str] = {}
         self.overdue: list[int] = []
         self.due: list[float] = []
-        self.free: dict[int, str] = dict(freed)  # slots that can be granted in this plan, and why they are free
+        self.free: dict[int, str] = dict(
+            freed
+        )  # slots that can be granted in this plan, and why they are free
         self.motion = 0
 
     def plan(self) -> Plan:

@@ -258,7 +258,9 @@ def _take(state: State, shard_set: ShardSetState, planned: Plan) -> Iterator[Dec
         seen = shard_set.members.get(member)
         if seen is None or not seen.record or seen.gone or seen.lost or member in shard_set.taking:
             continue
-        if f"take {shard_set.namespace}/{seen.record}" in state.in_flight or seen.spared(shard_set.spec, state.now):
+        if f"take {shard_set.namespace}/{seen.record}" in state.in_flight or seen.spared(
+            shard_set.spec, state.now
+        ):
             continue
         yield PatchObject(
             at=state.now,
