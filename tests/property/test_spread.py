@@ -278,3 +278,13 @@ def test_facts_that_arrive_before_their_owners_count_all_the_same() -> None:
                 state = DECIDER.evolve(state, decision)
     assert early.spreads[KEY].ledger.counts == late.spreads[KEY].ledger.counts == {HASH: {"a": 1}}
     assert early.spreads[KEY].active == late.spreads[KEY].active
+
+
+def test_a_late_attempt_of_a_request_finds_its_place_after_the_pod_was_seen() -> None:
+    world = World([1, None])
+    pod = new_pod()
+    admitted = world.place("r0", pod)
+    world.append(observed(admitted, "web-0"))
+    assert not world.ledger.placed
+    assert subset_of(world.place("r0", pod)) == subset_of(admitted) == "a"
+    assert world.ledger.counts == {HASH: {"a": 1}}

@@ -11,7 +11,7 @@ from copy import deepcopy
 from fractions import Fraction
 
 from tidewright.events.base import Because, Decision, Event, ObjectRef, Outcome
-from tidewright.events.decisions import PatchObject, SetStatus, SetTimer
+from tidewright.events.decisions import DeleteObject, PatchObject, SetStatus, SetTimer
 from tidewright.events.facts import PodGone, PodObserved
 from tidewright.events.outcomes import Applied
 from tidewright.events.provisioning import PodTemplateGone, PodTemplateObserved
@@ -84,6 +84,11 @@ def fold(state: State, event: Event) -> None:
         case SetTimer(key=key, due=due) if key.startswith(TIMER):
             if (timed := state.sets.get(key.removeprefix(TIMER))) is not None:
                 timed.timer_due = due
+        case DeleteObject(target=target) if target.kind == MEMBER_KIND:
+            for shard_set in state.sets.values():
+                for seen in shard_set.members.values():
+                    if (shard_set.namespace, seen.record) == (target.namespace, target.name):
+                        seen.cleared = True
         case ChangeAssignment() | SizeShards() | ChangeRollout() | SetStatus() | ReportShards():
             _fold_decision(state, event)
 
@@ -153,7 +158,9 @@ def _round(state: State, shard_set: ShardSetState) -> Iterator[Decision]:
     pods = setpods.next_pods(state, shard_set, document)
     yield from pods.decisions
     rest = [entry for entry in entries if entry.revision >= document.revision]
-    yield from _publish(state, shard_set, _after(shard_set, document, rest), planned.overdue)
+    document = _after(shard_set, document, rest)
+    yield from _publish(state, shard_set, document, planned.overdue)
+    yield from _clear(shard_set, document, now)
     # What these change is acted upon in a round of its own, which no other event need bring about.
     follows = sized is not None or any(isinstance(d, ChangeRollout) for d in pods.decisions)
     yield from _timer(shard_set, planned, now if follows else pods.wake_at, now)
@@ -282,6 +289,23 @@ def _take(state: State, shard_set: ShardSetState, planned: Plan) -> Iterator[Dec
                 ),
             ),
         )
+
+
+def _clear(shard_set: ShardSetState, document: Document, now: float) -> Iterator[DeleteObject]:
+    """Remove the records of members that are over; an incarnation never comes back."""
+    for member, seen in sorted(shard_set.members.items()):
+        over = (seen.lost or seen.released) and member not in document.members
+        if over and seen.record and not seen.gone and not seen.cleared:
+            yield DeleteObject(
+                at=now,
+                target=ObjectRef(
+                    api_version=API_VERSION,
+                    kind=MEMBER_KIND,
+                    namespace=shard_set.namespace,
+                    name=seen.record,
+                ),
+                because=(Because(rule="MemberOver", values={"member": member}),),
+            )
 
 
 def _size(shard_set: ShardSetState, now: float) -> SizeShards | None:

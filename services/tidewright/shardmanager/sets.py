@@ -31,6 +31,9 @@ from tidewright.shardmanager.fleet import Template
 from tidewright.shardmanager.handover import Report
 from tidewright.shardmanager.shardset import Problem, SetSpec, Strategy, read_spec
 
+REMEMBERED_S = 86_400.0
+"""How long an ended incarnation is remembered: far longer than any process sleeps through its lease."""
+
 
 class MemberSeen(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A member as it reports itself.
@@ -42,6 +45,7 @@ class MemberSeen(msgspec.Struct, kw_only=True, omit_defaults=True):
         lost: its lease was taken, or its pod is proven gone.
         gone: its record was deleted; it may act until its lease runs out.
         load: busy units by slot, of the last report.
+        cleared: the deletion of its record was asked for; once is enough.
         not_taken_at: log time at which an attempt to take its lease was refused, seconds.
     """
 
@@ -60,6 +64,7 @@ class MemberSeen(msgspec.Struct, kw_only=True, omit_defaults=True):
     acting: list[int] = []
     stopped: list[Acknowledgement] = []
     load: dict[int, int] = {}
+    cleared: bool = False
     not_taken_at: float | None = None
 
     def spared(self, spec: SetSpec, now: float) -> bool:
@@ -114,6 +119,7 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
         index_table: with injected workers, shard index of each slot.
         ready_at: log time since which a pod is ready, by `name#uid`.
         cooling: log time until which a slot stays where it is.
+        ended: log time at which an incarnation ended, so that it does not come back (R1).
         timer_due: of the timer that is set.
         published: digest of the status that was last written.
     """
@@ -138,6 +144,7 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
     ready_at: dict[str, float] = {}
     cooling: dict[int, float] = {}
     rebalanced_at: float = 0.0
+    ended: dict[str, float] = {}
     timer_due: float | None = None
     published: str = ""
     conditions: dict[str, JsonObject] = {}
@@ -211,12 +218,13 @@ def observe_member(shard_set: ShardSetState, event: ShardMemberObserved, now: fl
         load=_load(status.get("load")),
     )
     before = shard_set.members.get(seen.id)
-    if before is None and (seen.lost or seen.released):
-        return False  # over before it was known
+    if before is None and (seen.lost or seen.released or seen.id in shard_set.ended):
+        return False  # over before it was known, or come back from its end
     if before is not None:
         seen.lost = seen.lost or before.lost
         if before.renewals == seen.renewals:
             seen.changed_at, seen.not_taken_at = before.changed_at, before.not_taken_at
+        seen.cleared = before.cleared
     shard_set.members[seen.id] = seen
     record = shard_set.document.members.get(seen.id)
     if before is None or record is None or record.state is MemberState.EXPIRED:
@@ -246,6 +254,8 @@ def fold_entry(shard_set: ShardSetState, entry: AssignmentEntry) -> None:
         case "double":
             shard_set.target = [*shard_set.target, *shard_set.target]
         case "leave":
+            kept = {m: at for m, at in shard_set.ended.items() if at > entry.at - REMEMBERED_S}
+            shard_set.ended = {**kept, entry.member: entry.at}
             shard_set.taking = [m for m in shard_set.taking if m != entry.member]
             seen = shard_set.members.get(entry.member)
             if seen is not None and (seen.gone or not seen.record):

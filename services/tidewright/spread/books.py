@@ -42,8 +42,9 @@ from tidewright.spread.state import State
 OWNER_KINDS = ("replicaset", "deployment", "statefulset", "job", "cloneset", "workload")
 BATCH = 200
 """Choices appended together."""
-GIVE_UP_S = 8.0
+GIVE_UP_S = 5.0
 """A request is refused when its choice could not be appended for so long."""
+AGAIN_S = 0.1
 FETCH = 500
 
 T = TypeVar("T")
@@ -290,16 +291,26 @@ class Books:
         except errors.LogError as error:
             self._take_back(book, entries)
             book.release()
-            if isinstance(error, errors.Conflict):
-                self.conflicts += 1
-                book.waiting.extendleft(reversed([b for b in batch if not b.done.done()]))
+            self.conflicts += isinstance(error, errors.Conflict)
+            # Without an answer the append may have happened: then the same choice finds its own
+            # place once it is folded, and until then the expectation refuses another one.
+            again = self._again(book, batch, error)
+            self._refuse([b for b in batch if b not in again], error)
+            book.waiting.extendleft(reversed(again))
+            if again:
                 await self._catch_up(book)
-            else:
-                self._refuse(batch, error)
             return False
         book.seq = committed.last_seq
         book.release()
         return True
+
+    def _again(self, book: Book, batch: list[Booking[Any]], error: errors.LogError) -> list[Booking[Any]]:
+        """The requests that are chosen for once more; a spread that fails open does not wait for the log."""
+        waits = isinstance(error, errors.Conflict)
+        if isinstance(error, errors.LogUnavailable):
+            waits = book.ledger.rules is None or not book.ledger.rules.fail_open
+        now = asyncio.get_running_loop().time()
+        return [b for b in batch if waits and not b.done.done() and b.give_up_at > now]
 
     def _take_back(self, book: Book, entries: list[LedgerEntry]) -> None:
         for entry in reversed(entries):
@@ -311,6 +322,8 @@ class Books:
                 ledgers.count(book.ledger, entry.version, entry.subset, 1)
 
     def _refuse(self, batch: list[Booking[Any]], error: errors.LogError) -> None:
+        if not any(not b.done.done() for b in batch):
+            return
         _log.warning(
             "placements could not be appended", requests=len(batch), reason=error.reason, error=str(error)
         )
@@ -330,9 +343,11 @@ class Books:
                     book.arrived.clear()
                     await book.arrived.wait()
         except (errors.LogUnavailable, TimeoutError) as error:
-            waiting = list(book.waiting)
-            book.waiting.clear()
-            self._refuse(waiting, errors.LogUnavailable(f"what others wrote cannot be read: {error}"))
+            now = asyncio.get_running_loop().time()
+            late = [b for b in book.waiting if b.give_up_at <= now]
+            book.waiting = deque(b for b in book.waiting if b.give_up_at > now)
+            self._refuse(late, errors.LogUnavailable(f"what others wrote cannot be read: {error}"))
+            await asyncio.sleep(AGAIN_S)
 
     # -- without the log -----------------------------------------------------------------------
 

@@ -28,6 +28,8 @@ from tidewright.events.spread import (
 from tidewright.spread.choose import Slot, by_slots
 
 UNLIMITED = -1
+REQUEST_LIFETIME_S = 30.0
+"""The longest time that an API server waits for a webhook: an attempt of a request is no older."""
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -37,6 +39,7 @@ class Held(msgspec.Struct, frozen=True):
     subset: str
     at: float
     pod: str = ""
+    request: str = ""
 
 
 class Ledger(msgspec.Struct):
@@ -45,12 +48,15 @@ class Ledger(msgspec.Struct):
     Attributes:
         counts: places held per version and subset, unlimited ones too.
         placed: ledger key to a placement whose pod was not seen yet.
+        seen: placements whose pod was seen, for as long as an attempt of their request may still be
+            on its way (`REQUEST_LIFETIME_S`).
         leaving: pod name to the place that its admitted delete has freed.
     """
 
     rules: LedgerRules | None = None
     counts: dict[str, dict[str, int]] = {}
     placed: dict[str, Held] = {}
+    seen: dict[str, Held] = {}
     leaving: dict[str, Held] = {}
 
     def held(self, version: str, subset: str) -> int:
@@ -82,7 +88,9 @@ def fold(ledger: Ledger, event: Event) -> Ledger:
     match event:
         case PodPlaced():
             if event.subset and event.key not in ledger.placed:
-                ledger.placed[event.key] = Held(event.version, event.subset, event.at, event.pod)
+                ledger.placed[event.key] = Held(
+                    event.version, event.subset, event.at, event.pod, event.request
+                )
                 count(ledger, event.version, event.subset, 1)
         case PodLeaving():
             if event.pod not in ledger.leaving:
@@ -92,6 +100,7 @@ def fold(ledger: Ledger, event: Event) -> Ledger:
         case ChangeLedger():
             if event.rules is not None:
                 ledger.rules = event.rules
+            _forget(ledger, event.at)
             for change in event.changes:
                 _change(ledger, change)
             if event.counts is not None:
@@ -99,10 +108,21 @@ def fold(ledger: Ledger, event: Event) -> Ledger:
     return ledger
 
 
+def _forget(ledger: Ledger, now: float) -> None:
+    """Let go of seen placements whose request cannot come again."""
+    while ledger.seen:
+        key = next(iter(ledger.seen))
+        if ledger.seen[key].at + REQUEST_LIFETIME_S > now:
+            return
+        del ledger.seen[key]
+
+
 def _change(ledger: Ledger, change: LedgerChange) -> None:
     match change.kind:
         case "Seen":
-            ledger.placed.pop(change.key, None)
+            placed = ledger.placed.pop(change.key, None)
+            if placed is not None:
+                ledger.seen[change.key] = placed
         case "Held":
             ledger.leaving.pop(change.pod, None)
             count(ledger, change.version, change.subset, 1)
@@ -130,7 +150,7 @@ def slots(ledger: Ledger, version: str) -> Iterator[Slot]:
         yield Slot(rule.name, ledger.missing(rule, version), rule.closed)
 
 
-def place(ledger: Ledger, version: str, key: str, pod: str) -> Place:
+def place(ledger: Ledger, version: str, key: str, pod: str, request: str = "") -> Place:
     """The place of a new pod: its own from an earlier attempt, or the first free one.
 
     A pod whose name was in flight gets the place of its predecessor: it is a retry, or a recreation
@@ -139,6 +159,9 @@ def place(ledger: Ledger, version: str, key: str, pod: str) -> Place:
     known = ledger.placed.get(key)
     if known is not None:
         return Place(known.subset, again=True)
+    seen = ledger.seen.get(key)
+    if seen is not None and request and seen.request == request:
+        return Place(seen.subset, again=True)
     leaving = ledger.leaving.get(pod) if pod else None
     rules = {rule.name: rule for rule in ledger.rules.subsets} if ledger.rules is not None else {}
     if leaving is not None and leaving.version == version:

@@ -81,7 +81,7 @@ def created(
             return Placed(obj)
         return Placed(_injected(spread, choice.subset, obj, ""), choice.subset)
     key = pod.name or request.uid
-    place = ledgers.place(ledger, version, key, pod.name)
+    place = ledgers.place(ledger, version, key, pod.name, request.uid)
     uid = "" if pod.name else request.uid
     admitted = _injected(spread, place.subset, obj, uid) if place.subset else obj
     if place.again:

@@ -223,6 +223,8 @@ class Cluster:
     def _conflict(self, effect: Effect) -> str:
         name = effect.target.name
         match effect:
+            case DeleteObject() if effect.target.kind == "ShardMember":
+                return "" if name in self.members else f"{name} not found"
             case CreateObject() if name in self.pods:
                 return f'pods "{name}" already exists'
             case DeleteObject() if name not in self.pods:
@@ -253,6 +255,9 @@ class Cluster:
                     manifest=manifest,
                 )
                 return [self.fact(name)]
+            case DeleteObject() if effect.target.kind == "ShardMember":
+                del self.members[name]
+                return [ShardMemberGone(at=self.now, namespace=self.namespace, name=name)]
             case DeleteObject():
                 pod = self.pods[name]
                 pod.deleting_at = pod.deleting_at or self.now

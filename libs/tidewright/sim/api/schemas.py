@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from tidewright.sim.api.patch import PRIMITIVE_SETS, strategic_key
 from tidewright.sim.api.request import json_type
 
 Object = dict[str, Any]
@@ -291,8 +292,33 @@ def definition(name: str, reference: str) -> Object:
         shape = _schema_of(field.type, reference)
         if "$ref" in shape:
             shape = {"allOf": [shape], "default": {}}
+        shape |= _patch_extensions(field)
         schema["properties"][field.name] = {"description": field.description, **shape}
     return schema
+
+
+def _patch_extensions(field: Field) -> Object:
+    """How a strategic merge patch treats a field; kubectl makes its patches by this."""
+    inner = _LIST.match(field.type)
+    if inner is None:
+        return {"x-kubernetes-patch-strategy": "retainKeys"} if field.type == "V1DeploymentStrategy" else {}
+    key = strategic_key(field.name, _KEYED_BY_ITEM.get(inner[1], ""))
+    if field.name in _AMBIGUOUS and inner[1] not in _KEYED_BY_ITEM:
+        key = None
+    if key is not None and model(inner[1]) is not None:
+        strategy = "merge,retainKeys" if field.name == "volumes" else "merge"
+        return {"x-kubernetes-patch-merge-key": key, "x-kubernetes-patch-strategy": strategy}
+    return {"x-kubernetes-patch-strategy": "merge"} if field.name in PRIMITIVE_SETS else {}
+
+
+# fields whose name alone does not tell: what their elements are does
+_KEYED_BY_ITEM = {
+    "V1ContainerPort": "Pod",
+    "V1ServicePort": "Service",
+    "V1NodeAddress": "Node",
+    "V1ObjectReference": "ServiceAccount",
+}
+_AMBIGUOUS = frozenset({"ports", "addresses", "secrets"})
 
 
 def _schema_of(type_: str, reference: str) -> Object:

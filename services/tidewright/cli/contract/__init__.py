@@ -3,8 +3,9 @@
 schemas        a JSON Schema per event type
 compatibility  what a schema may change without breaking the history
 asyncapi       the AsyncAPI 3 document of all subjects, from the same types and the service table
+permissions    what each service may publish, for nats-server
 golden         one sample of every event type, with every field said, that must decode for ever
-tree           proto/ as it should be against what lies there
+tree           generated files as they should be against what lies there
 __main__       the command: `python -m tidewright.cli.contract [--check | --golden]`
 
 Nothing here is imported by a running service.

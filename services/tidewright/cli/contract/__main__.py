@@ -1,4 +1,4 @@
-"""`make generate`: proto/ anew. `--check` only compares; `--golden` adds samples that are missing.
+"""`make generate`: proto/ and deploy/nats/ anew. `--check` only compares; `--golden` adds samples that are missing.
 
 Exit code 1 when something is stale or a change would break the history; nothing is written then.
 """
@@ -8,12 +8,23 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tidewright.cli.contract import golden, tree
+from tidewright.cli.contract import golden, permissions, tree
 
 ROOT = Path(__file__).resolve().parents[4]
 PROTO = ROOT / "proto"
 GOLDEN = ROOT / "tests" / "golden" / "events"
+DEPLOY = ROOT / "deploy" / "nats"
+CLUSTER = "prod"
+"""Name of the cluster in the deployment's files."""
 CRDS = ROOT / "libs" / "tidewright" / "kube" / "crds"
+
+
+def wanted() -> dict[Path, dict[str, str]]:
+    """Every generated folder and its files."""
+    return {
+        PROTO: tree.wanted(CRDS),
+        DEPLOY: {"permissions.conf": permissions.configuration(CLUSTER)},
+    }
 
 
 def main(arguments: list[str]) -> int:
@@ -26,11 +37,13 @@ def main(arguments: list[str]) -> int:
         return 0
     problems = tree.incompatible(PROTO)
     if not problems and "--check" not in arguments:
-        for change in tree.write(PROTO, tree.wanted(CRDS)):
-            print(change.replace(f"{ROOT}/", ""))
+        for folder, files in wanted().items():
+            for change in tree.write(folder, files):
+                print(change.replace(f"{ROOT}/", ""))
         return 0
     if "--check" in arguments:
-        problems += [f"{line}; run `make generate`" for line in tree.stale(PROTO, tree.wanted(CRDS))]
+        for folder, files in wanted().items():
+            problems += [f"{line}; run `make generate`" for line in tree.stale(folder, files)]
         problems += golden.complaints(GOLDEN)
     for problem in problems:
         print(problem.replace(f"{ROOT}/", ""), file=sys.stderr)

@@ -1,4 +1,4 @@
-"""`proto/` as it should be, against what lies there."""
+"""The generated files as they should be, against what lies there."""
 
 from __future__ import annotations
 

@@ -1,0 +1,1 @@
+"""Sharded controllers end to end, and fleets of the propeller manager."""

@@ -1,0 +1,139 @@
+"""The store: versions, history, the past, and the journal that outlives the process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidewright.sim.api.errors import ApiError
+from tidewright.sim.api.journal import FileJournal, JournalError
+from tidewright.sim.api.store import Store
+
+Object = dict[str, Any]
+TABLE = "/configmaps"
+
+
+def thing(name: str, namespace: str = "ns", value: str = "", owner: str = "") -> Object:
+    meta: Object = {"name": name, "namespace": namespace, "uid": f"uid-{name}"}
+    if owner:
+        meta["ownerReferences"] = [{"uid": owner}]
+    return {"metadata": meta, "value": value}
+
+
+def names(store: Store, rv: int, namespace: str = "") -> list[str]:
+    return [record.name for record in store.table(TABLE).scan_at(rv, namespace)]
+
+
+def test_records_come_in_the_order_of_their_keys() -> None:
+    store = Store()
+    for name, namespace in (("b", "x"), ("a", "x-y"), ("c", "x"), ("a", "w")):
+        store.put(store.table(TABLE), thing(name, namespace))
+    assert [record.key for record in store.table(TABLE).scan()] == ["w/a", "x-y/a", "x/b", "x/c"]
+    assert [record.name for record in store.table(TABLE).scan("x")] == ["b", "c"]
+    assert [record.name for record in store.table(TABLE).scan("x", after="x/b")] == ["c"]
+    assert store.table(TABLE).count("x") == 2
+
+
+def test_the_past_can_be_read_while_history_reaches() -> None:
+    store = Store()
+    table = store.table(TABLE)
+    first = store.put(table, thing("a", value="1"))
+    store.put(table, thing("b"))
+    then = store.rv
+    store.put(table, thing("a", value="2"))
+    store.remove(table, table.objects["ns/b"], thing("b"))
+    store.put(table, thing("c"))
+    assert names(store, store.rv) == ["a", "c"]
+    assert names(store, then) == ["a", "b"]
+    assert next(iter(table.scan_at(then))).raw == first.raw
+    table.forget(store.rv)
+    with pytest.raises(ApiError) as refused:
+        names(store, then)
+    assert refused.value.code == 410
+
+
+def test_history_is_bounded() -> None:
+    store = Store(history_limit=10)
+    table = store.table(TABLE)
+    for index in range(50):
+        store.put(table, thing("a", value=str(index)))
+    assert len(table.history) <= 20
+    assert [event.rv for event in table.since(table.floor)] == list(range(table.floor + 1, store.rv + 1))
+    with pytest.raises(ApiError):
+        table.since(table.floor - 1)
+
+
+def test_dependents_are_found_by_their_owner() -> None:
+    store = Store()
+    table = store.table(TABLE)
+    store.put(table, thing("child", owner="uid-owner"))
+    assert store.dependents == {"uid-owner": {(TABLE, "ns/child")}}
+    store.put(table, thing("child", owner="uid-other"))
+    assert store.dependents == {"uid-other": {(TABLE, "ns/child")}}
+    store.remove(table, table.objects["ns/child"], thing("child"))
+    assert store.dependents == {}
+
+
+def reopened(folder: Path) -> Store:
+    store = Store(journal=None)
+    journal = FileJournal(folder)
+    journal.open(store)
+    journal.close()
+    return store
+
+
+def journaled(folder: Path) -> Store:
+    journal = FileJournal(folder)
+    store = Store(journal=journal)
+    journal.open(store)
+    return store
+
+
+def test_a_journal_restores_what_was_acknowledged(tmp_path: Path) -> None:
+    store = journaled(tmp_path)
+    table = store.table(TABLE)
+    store.put(table, thing("a", value="1", owner="uid-x"))
+    store.put(table, thing("b"))
+    store.put(table, thing("a", value="2", owner="uid-x"))
+    store.remove(table, table.objects["ns/b"], thing("b"))
+    again = reopened(tmp_path)  # the first one was never closed: its process was killed
+    assert again.rv == store.rv
+    assert {key: record.raw for key, record in again.table(TABLE).objects.items()} == {
+        key: record.raw for key, record in table.objects.items()
+    }
+    assert again.dependents == store.dependents
+    with pytest.raises(ApiError):
+        again.table(TABLE).since(again.rv - 1)
+
+
+@pytest.mark.parametrize("cut", [1, 5, 40, 120])
+def test_a_torn_end_is_dropped(tmp_path: Path, cut: int) -> None:
+    store = journaled(tmp_path)
+    store.put(store.table(TABLE), thing("a"))
+    store.put(store.table(TABLE), thing("b"))
+    path = tmp_path / "objects.journal"
+    path.write_bytes(path.read_bytes()[:-cut])
+    again = journaled(tmp_path)
+    assert names(again, again.rv) == ["a"]
+    again.put(again.table(TABLE), thing("c"))
+    assert names(reopened(tmp_path), again.rv) == ["a", "c"]
+
+
+def test_a_file_that_is_no_journal_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "objects.journal").write_bytes(b"something else\n" * 10)
+    with pytest.raises(JournalError, match=r"objects\.journal: byte 0: not an entry of a journal"):
+        reopened(tmp_path)
+
+
+def test_a_journal_that_is_mostly_history_is_rewritten(tmp_path: Path) -> None:
+    store = journaled(tmp_path)
+    for index in range(100):
+        store.put(store.table(TABLE), thing("a", value="x" * 100_000 + str(index)))
+    path = tmp_path / "objects.journal"
+    before = path.stat().st_size
+    again = reopened(tmp_path)
+    assert path.stat().st_size < before / 10
+    assert again.rv == store.rv
+    assert reopened(tmp_path).table(TABLE).objects["ns/a"].raw == store.table(TABLE).objects["ns/a"].raw
