@@ -55,9 +55,8 @@ vectors: $(READY)  ## the specification's cases; VECTORS='PATH...' for others th
 e2e: $(READY)  ## end-to-end suite; on the embedded cluster, or on KUBECONFIG=FILE
 	@$(BIN)/pytest tests/e2e $(if $(KUBECONFIG),--kubeconfig $(KUBECONFIG)) $(ARGS)
 
-bench: $(READY)  ## benchmarks, a table and build/bench.json; BENCH=word for those with it in their name
-	@mkdir -p build
-	@$(BIN)/python -m tests.bench $(BENCH)
+bench: $(READY)  ## benchmarks, a table and build/bench.json; BENCH=word for those with it in their name, SIZE=small
+	@$(BIN)/python -m tests.bench $(BENCH) $(if $(SIZE),--size $(SIZE))
 
 chaos: $(READY)  ## kill at random, then compare; KILLS=n, SEED=n
 	@$(BIN)/python -m tests.chaos $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import tempfile
 import time
@@ -19,6 +18,7 @@ import msgspec
 import psutil
 import uvloop
 
+from tests.bench.figures import Bench, Figure, Size, figure
 from tests.bench.watch_to_log import pod
 from tidewright.host.process import configure_logs
 from tidewright.kube.client import Kube
@@ -90,15 +90,7 @@ async def listed(log: Log, watcher: asyncio.subprocess.Process, count: int) -> t
         await asyncio.sleep(0.1)
 
 
-def result(name: str, value: float, unit: str, target: float) -> dict[str, Any]:
-    """One line of `build/bench.json`."""
-    return {
-        "name": name, "value": round(value, 2), "unit": unit, "better": "lower", "target": target,
-        "met": value <= target, "baseline": "", "baseline_value": None, "ratio": None,
-    }  # fmt: skip
-
-
-async def measure(count: int = 20_000) -> list[dict[str, Any]]:
+async def measure(count: int = 20_000) -> list[Figure]:
     """Time and memory."""
     with tempfile.TemporaryDirectory(prefix="tidewright-bench-") as name:
         folder = Path(name)
@@ -123,22 +115,25 @@ async def measure(count: int = 20_000) -> list[dict[str, Any]]:
                     await child.wait()
             await nats.stop()
     return [
-        result(f"list_{count}_pods_to_facts", seconds, "s", SECONDS_TARGET),
-        result(f"watcher_memory_{count}_pods", weight, "MiB", MEMORY_TARGET_MIB),
+        figure(f"list_pods/{count}_to_facts", seconds, "s", "lower", SECONDS_TARGET),
+        figure(f"list_pods/{count}_watcher_memory", weight, "MiB", "lower", MEMORY_TARGET_MIB),
     ]
 
 
+def run(size: Size) -> list[Figure]:
+    configure_logs("warning", "console")
+    return uvloop.run(measure(20_000 if size == "full" else 1_000))
+
+
+BENCHES = (Bench("list_pods", run),)
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=20_000, help="pods")
     parser.add_argument("--serve", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--watch", help=argparse.SUPPRESS)
     parser.add_argument("--kubeconfig", type=Path, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:
         serve(arguments.serve)
-    elif arguments.watch:
-        watch(arguments.watch, arguments.kubeconfig)
     else:
-        configure_logs("warning", "console")
-        print(json.dumps(uvloop.run(measure(arguments.count)), indent=2))
+        watch(arguments.watch, arguments.kubeconfig)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import sys
 import tempfile
 import time
@@ -22,6 +21,7 @@ import msgspec
 import uvloop
 from aiohttp import web
 
+from tests.bench.figures import Bench, Figure, Size, figure
 from tidewright.host.fenced import Fenced
 from tidewright.host.process import configure_logs
 from tidewright.kube.client import Kube
@@ -209,24 +209,7 @@ async def published(log: Log, count: int) -> float:
     return count / (time.perf_counter() - begun)
 
 
-def result(
-    name: str, value: float, target: float, baseline: str = "", baseline_value: float | None = None
-) -> dict[str, Any]:
-    """One line of `build/bench.json`."""
-    return {
-        "name": name,
-        "value": round(value, 3),
-        "unit": "1/s",
-        "better": "higher",
-        "target": target,
-        "met": value >= target,
-        "baseline": baseline,
-        "baseline_value": baseline_value and round(baseline_value, 1),
-        "ratio": baseline_value and round(value / baseline_value, 3),
-    }
-
-
-async def measure(count: int = 40_000) -> list[dict[str, Any]]:
+async def measure(count: int = 40_000) -> list[Figure]:
     """Changed and unchanged objects per second, and the share of a bare publisher's rate."""
     with tempfile.TemporaryDirectory(prefix="tidewright-bench-") as folder:
         server = EmbeddedServer(Path(folder))
@@ -241,24 +224,40 @@ async def measure(count: int = 40_000) -> list[dict[str, Any]]:
                 unchanged = await watched(log, count, changed=False)
         finally:
             await server.stop()
-    share = result(
-        "watch_to_log_share_of_bare_publisher", changed / bare, RATIO_TARGET, "bare nats-py publisher", bare
-    )
-    share |= {"unit": "ratio", "value": round(changed / bare, 3), "ratio": round(changed / bare, 3)}
+    beside = "bare nats-py publisher"
     return [
-        result("watch_to_log_changed", changed, CHANGED_TARGET, "bare nats-py publisher", bare),
-        share,
-        result("watch_to_log_unchanged", unchanged, UNCHANGED_TARGET, "bare nats-py publisher", bare),
+        figure(
+            "watch_to_log/changed",
+            changed,
+            "1/s",
+            "higher",
+            CHANGED_TARGET,
+            baseline=beside,
+            baseline_value=bare,
+        ),
+        figure("watch_to_log/share_of_bare_publisher", changed / bare, "ratio", "higher", RATIO_TARGET),
+        figure(
+            "watch_to_log/unchanged",
+            unchanged,
+            "1/s",
+            "higher",
+            UNCHANGED_TARGET,
+            baseline=beside,
+            baseline_value=bare,
+        ),
     ]
 
+
+def run(size: Size) -> list[Figure]:
+    configure_logs("warning", "console")
+    return uvloop.run(measure(40_000 if size == "full" else 4_000))
+
+
+BENCHES = (Bench("watch_to_log", run),)
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=40_000, help="watch events per run")
-    parser.add_argument("--serve", choices=("changed", "unchanged"), help=argparse.SUPPRESS)
+    parser.add_argument("--serve", choices=("changed", "unchanged"), required=True)
     arguments = parser.parse_args()
-    if arguments.serve:
-        serve(arguments.serve == "changed", arguments.count)
-    else:
-        configure_logs("warning", "console")
-        print(json.dumps(uvloop.run(measure(arguments.count)), indent=2))
+    serve(arguments.serve == "changed", arguments.count)
