@@ -3,6 +3,10 @@
 A refusal is not proof of another owner: the retry of a commit whose answer was lost is refused too.
 So after a time-out or a conflict the last checkpoint of each slot is read: mine and this commit:
 done; another incarnation's: the slot is lost; neither: the same batch again.
+
+Decisions that do not fit into one batch are committed in parts. All but the last carry the slot's last
+checkpoint once more, marked as partial: it fences, and covers nothing. An owner that dies in
+between leaves the first decisions of an event; the next one decides it anew and records the rest.
 """
 
 from __future__ import annotations
@@ -11,8 +15,10 @@ import asyncio
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Generic
 
+import msgspec
 import stamina
 import structlog
 
@@ -38,7 +44,8 @@ class Owned(Generic[State]):
 
     Attributes:
         epoch: of our claim.
-        checkpoint_seq: sequence of the slot's last checkpoint, which must be ours.
+        checkpoint: the slot's last one that is not partial, which must be ours.
+        checkpoint_seq: sequence of the slot's last one, partial or not.
         read: sequence up to which the slot's inputs have been taken.
         committed: that sequence at the last commit.
         snapshotted: that sequence at the last snapshot.
@@ -46,10 +53,12 @@ class Owned(Generic[State]):
         schedules: by timer key, the schedule (or its cancellation) that they ask for last.
         dirty: events folded since the last commit.
         halted: why the slot stopped, empty while it goes on.
+        begun: of events not covered by a checkpoint, how many of their decisions are recorded already.
     """
 
     fold: Fold[State]
     epoch: int
+    checkpoint: Checkpoint
     checkpoint_seq: int
     read: int
     committed: int = 0
@@ -58,6 +67,7 @@ class Owned(Generic[State]):
     schedules: dict[str, Message] = field(default_factory=dict)
     dirty: int = 0
     halted: str = ""
+    begun: dict[int, int] = field(default_factory=dict)
     committed_at: float = field(default_factory=time.monotonic)
 
     @property
@@ -91,7 +101,11 @@ class Committer:
         Waits out an unreachable or full log; gives up only when cancelled.
         """
         lost: list[Slot] = []
-        for batch in _batches([s for s in slots if s.pending or s.dirty]):
+        waiting = [s for s in slots if s.pending or s.dirty]
+        for owned in waiting:
+            while owned.size >= MAX_BATCH and owned.slot not in lost:
+                lost += await self._commit_batch([owned], partial=True)
+        for batch in _batches([s for s in waiting if s.slot not in lost]):
             lost += await self._commit_batch(batch)
         return lost
 
@@ -110,13 +124,15 @@ class Committer:
         )  # fmt: skip
         message = plan.checkpoint_message(self.log.subjects, fold.slot, self.writer, checkpoint, last_seq)
         committed = await self.log.commit([message])
-        return Owned(fold, epoch, committed.last_seq, position, position, position)
+        return Owned(fold, epoch, checkpoint, committed.last_seq, position, position, position)
 
-    async def _commit_batch(self, batch: list[Owned[State]]) -> list[Slot]:
+    async def _commit_batch(self, batch: list[Owned[State]], *, partial: bool = False) -> list[Slot]:
         lost: list[Slot] = []
         self.count += 1
         while batch:
-            messages, places = self._messages(batch)
+            parts = [self._part(owned) if partial else self._whole(owned) for owned in batch]
+            messages = [message for part in parts for message in part]
+            places = list(accumulate((len(part) for part in parts), initial=-1))[1:]
             started = time.monotonic()
             try:
                 committed = await self.log.commit(messages)
@@ -146,30 +162,40 @@ class Committer:
                 self.health.metrics.commit_seconds.observe(time.monotonic() - started)
                 for owned, place in zip(batch, places, strict=True):
                     owned.checkpoint_seq = committed.seq_of(place)
-            for owned in batch:
-                owned.clear()
-                owned.committed = owned.read
+            for owned, part in zip(batch, parts, strict=True):
+                if partial:
+                    del owned.pending[: len(part) - 1]
+                else:
+                    owned.checkpoint = self._checkpoint(owned)
+                    owned.clear()
+                    owned.committed = owned.read
                 owned.committed_at = time.monotonic()
             return lost
         return lost
 
-    def _messages(self, batch: Sequence[Owned[State]]) -> tuple[list[Message], list[int]]:
-        """The batch, and the place of each slot's checkpoint in it."""
-        messages: list[Message] = []
-        places: list[int] = []
-        for owned in batch:
-            messages += owned.pending
-            messages += owned.schedules.values()
-            places.append(len(messages))
-            checkpoint = plan.checkpoint_of(
-                owned.fold, position=owned.read, epoch=owned.epoch, incarnation=self.writer.incarnation, commit=self.count
-            )  # fmt: skip
-            messages.append(
-                plan.checkpoint_message(
-                    self.log.subjects, owned.slot, self.writer, checkpoint, owned.checkpoint_seq
-                )
-            )
-        return messages, places
+    def _whole(self, owned: Owned[State]) -> list[Message]:
+        """All that a slot has pending, and the checkpoint that covers it."""
+        return [*owned.pending, *owned.schedules.values(), self._stored(owned, self._checkpoint(owned))]
+
+    def _part(self, owned: Owned[State]) -> list[Message]:
+        """As much as fits of what a slot has pending, under its last checkpoint once more."""
+        owned.pending += owned.schedules.values()
+        owned.schedules.clear()
+        again = msgspec.structs.replace(owned.checkpoint, commit=self.count, partial=True)
+        end = MAX_BATCH - 1
+        if plan.is_entry(owned.pending[end]):
+            end -= 1  # a decision and its entry stay together
+        return [*owned.pending[:end], self._stored(owned, again)]
+
+    def _checkpoint(self, owned: Owned[State]) -> Checkpoint:
+        return plan.checkpoint_of(
+            owned.fold, position=owned.read, epoch=owned.epoch, incarnation=self.writer.incarnation, commit=self.count
+        )  # fmt: skip
+
+    def _stored(self, owned: Owned[State], checkpoint: Checkpoint) -> Message:
+        return plan.checkpoint_message(
+            self.log.subjects, owned.slot, self.writer, checkpoint, owned.checkpoint_seq
+        )
 
     async def _what_became_of(self, batch: Sequence[Owned[State]]) -> tuple[bool, list[Slot]]:
         """Whether the batch was stored after all, and which of its slots are another's now."""
@@ -201,7 +227,7 @@ class Committer:
 
 
 def _batches(slots: Sequence[Owned[State]]) -> list[list[Owned[State]]]:
-    """Slots together while their messages fit into one atomic batch; a slot is never split."""
+    """Slots together while their messages fit into one atomic batch."""
     batches: list[list[Owned[State]]] = []
     room = 0
     for owned in slots:

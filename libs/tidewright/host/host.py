@@ -225,6 +225,7 @@ class Host(Generic[State]):
                     logger.info("slot advanced by its owner while it was restored, reading on", slot=slot)
                     continue
                 owned.halted = arrival.broken.get(slot, "")
+                owned.begun = arrival.restores[slot].begun()
                 self.owned[slot] = owned
                 claimed.append(owned)
             del arrival.restores[slot]
@@ -362,7 +363,8 @@ class Host(Generic[State]):
             )
             return
         owned.dirty += 1
-        for one in decided:
+        recorded = owned.begun.pop(record.seq, 0)
+        for n, one in enumerate(decided):
             planned = plan.planned(
                 self.log.subjects,
                 owned.slot,
@@ -373,12 +375,14 @@ class Host(Generic[State]):
                 wall_of=self.clock.wall_of,
                 step_until=self._step_until(),
             )
+            if planned.schedule is not None:
+                owned.schedules[planned.key] = planned.schedule
+            if n < recorded:
+                continue  # by the owner before, which died between two parts of a commit
             owned.pending.append(planned.message)
             if planned.entry is not None:
                 owned.pending.append(planned.entry)
             self._pending += 1
-            if planned.schedule is not None:
-                owned.schedules[planned.key] = planned.schedule
             self.health.metrics.decisions.labels(type(one.decision).__name__).inc()
 
     def _halt(self, owned: Owned[State], record: Record, problem: str) -> None:

@@ -20,6 +20,9 @@ from tidewright.log.connection import Message
 from tidewright.log.envelope import ID, TRACEPARENT, Writer
 from tidewright.log.subjects import Slot, Subjects
 
+ENTRY = ".entry"
+"""Ends the message id of a ledger entry, after that of its decision."""
+
 
 @dataclass(frozen=True, slots=True)
 class Planned:
@@ -87,9 +90,14 @@ def planned(
         stored = message(target.kind.lower(), target.namespace, target.name)
         if isinstance(decision, ChangeLedger | ChangeAssignment):
             subject = subjects.ledger(slot, service, target.namespace, target.name)
-            return Planned(stored, entry=Message(subject, decided.body, headers(".entry")))
+            return Planned(stored, entry=Message(subject, decided.body, headers(ENTRY)))
         return Planned(stored)
     return Planned(message("none", "", ""))
+
+
+def is_entry(message: Message) -> bool:
+    """Whether a message is a decision once more, for a ledger."""
+    return (message.headers or {}).get(ID, "").endswith(ENTRY)
 
 
 def timer_message(

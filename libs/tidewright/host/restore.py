@@ -3,7 +3,7 @@
 Facts lie on the log before the decisions that they caused, with other facts in between, yet a
 decision is folded right after its cause. So events wait here until a checkpoint says up to where
 the service had decided; by then all of its decisions for them have come by. What still waits at the
-end is what nobody has decided yet.
+end is what nobody has decided yet, or has begun to record in parts (see `begun`).
 """
 
 from __future__ import annotations
@@ -49,6 +49,8 @@ class Restore(Generic[State]):
 
     def checkpoint(self, checkpoint: Checkpoint) -> bool:
         """Fold what the checkpoint covers; False when the digest says that other events were folded then."""
+        if checkpoint.partial:
+            return True
         while self.waiting and self.waiting[0].seq <= checkpoint.position:
             first = self.waiting.popleft()
             self.fold.replay(first.seq, first.body, first.event, self._recorded.pop(first.seq, []))
@@ -63,3 +65,12 @@ class Restore(Generic[State]):
         self.fold.folded = checkpoint.folded
         self.fold.at = max(self.fold.at, checkpoint.at)
         return same
+
+    def begun(self) -> dict[int, int]:
+        """Of events beyond the last checkpoint: how many of their decisions are recorded already.
+
+        More decisions than fit into one batch are committed in parts, and whoever committed them may
+        have died in between. They are the first ones of each event: the next owner decides anew, and
+        records the rest.
+        """
+        return {cause: len(recorded) for cause, recorded in self._recorded.items()}

@@ -119,6 +119,8 @@ class SlotVerifier:
     def checkpoint(self, seq: int, checkpoint: Checkpoint) -> None:
         if seq <= self._from:
             return  # the snapshot is of a later one
+        if checkpoint.partial:
+            return  # covers nothing; the decisions before it wait for those that follow
         while self._waiting and self._waiting[0][0] <= checkpoint.position:
             self._compare(*self._waiting.popleft())
         for cause in sorted(c for c in self._recorded if c <= checkpoint.position):
@@ -140,13 +142,15 @@ class SlotVerifier:
             # Said once; what follows is compared from here on.
             self.fold.digest = bytes.fromhex(checkpoint.digest)
             self.fold.folded = checkpoint.folded
-        if checkpoint.chain != self._chain and not self._broken:
+        if checkpoint.chain != self.fold.chain and not self._broken:
             self._differs(
                 seq, "altered decision",
                 f"checkpoint {seq} names {checkpoint.chain or 'none'} as digest of the last decision; on the log it is "
-                f"{self._chain or 'none'}",
+                f"{self.fold.chain or 'none'}",
             )  # fmt: skip
-        self._chain = self.fold.chain = checkpoint.chain
+        self.fold.chain = checkpoint.chain
+        if not self._recorded:  # else the chain runs on through decisions that are recorded in parts
+            self._chain = checkpoint.chain
 
     def finish(self) -> None:
         """No more records: what waits was not decided yet."""

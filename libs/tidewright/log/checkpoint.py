@@ -28,6 +28,8 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
         digest: rolling digest over (sequence, body) of these events.
         chain: digest of the last decision of the service in the slot.
         version: of the software that wrote it.
+        partial: more decisions than fit into one batch are on their way: some of those for events
+            beyond `position` lie before it, and the rest follows. Says nothing else new.
     """
 
     at: float
@@ -39,6 +41,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     digest: str = EMPTY_DIGEST
     chain: str = ""
     version: str = ""
+    partial: bool = False
 
 
 _encoder = msgspec.json.Encoder()
