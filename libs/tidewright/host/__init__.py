@@ -5,6 +5,7 @@ fold        the defined fold order: one slot's state, its digests, its timers (p
 restoring   many slots of a service restored from one run over the log (pure)
 verify      fold again and compare every decision (pure)
 restore     a slot's fold rebuilt from recorded messages (pure)
+explainer   the contract between a service and `tidewright explain` (pure)
 inputs      what a service reads of the log (pure)
 plan        decisions and checkpoints as messages (pure)
 membership  who is alive, and which slots are whose

@@ -19,6 +19,8 @@ gauges        Prometheus series of a pass [4.2]
 exposition    Prometheus series of a whole state
 reasons       the rules of a pass as `Because`, for the log
 sentences     `Because` rendered for people
+opposites     which single input would have turned a pass
+explaining    what `tidewright explain` tells about an object and its decisions
 policy        what the installation sets for all objects
 state         what the fold holds
 index         look-ups over it: who is concerned by a fact

@@ -28,6 +28,7 @@ class Service:
         summary: for `tidewright run --help`.
         partition: of a decider: one state per slot, or one for the whole cluster.
         follows: of a decider: other services whose decisions it reads as inputs.
+        explainer: of a decider: `module:attribute` of its `tidewright.host.explainer.Explainer`.
     """
 
     name: str
@@ -36,11 +37,13 @@ class Service:
     summary: str
     partition: Partition = "slots"
     follows: frozenset[str] = frozenset()
+    explainer: str = ""
 
 
 SERVICES: tuple[Service, ...] = (
     Service("watcher", Role.WATCHER, "tidewright.watcher.service:run", "What the cluster says, as facts."),
-    Service("autoscaler", Role.DECIDER, "tidewright.autoscaler.decide:DECIDER", "WatermarkPodAutoscalers."),
+    Service("autoscaler", Role.DECIDER, "tidewright.autoscaler.decide:DECIDER", "WatermarkPodAutoscalers.",
+            explainer="tidewright.autoscaler.explaining:EXPLAINER"),
     Service("provisioning", Role.DECIDER, "tidewright.provisioning.decide:DECIDER",
             "Nodes and ProvisioningRequests.", "cluster"),
     Service("spread", Role.DECIDER, "tidewright.spread.decide:DECIDER", "WorkloadSpreads."),

@@ -1,0 +1,212 @@
+"""What the autoscaler tells about its objects and decisions (`tidewright.host.explainer.Explainer`). Pure.
+
+Reasons of a decision are retold from its `because`; how an object stands is computed again from the
+state with the very functions that decide.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidewright.autoscaler import opposites
+from tidewright.autoscaler.evaluate import evaluate
+from tidewright.autoscaler.fold import KIND
+from tidewright.autoscaler.lifecycle import gate
+from tidewright.autoscaler.limits import SCALE_DOWN_LIMIT, SCALE_UP_LIMIT, TOO_FEW, TOO_MANY
+from tidewright.autoscaler.passes import is_sampled, scene_of
+from tidewright.autoscaler.reasons import because, hold_reason
+from tidewright.autoscaler.sentences import clock, next_stop, plural, sentences
+from tidewright.autoscaler.spec import Rules
+from tidewright.autoscaler.state import Autoscaler, State
+from tidewright.events.base import Because, Decision, Event
+from tidewright.events.decisions import (
+    HoldReplicas,
+    PatchObject,
+    RecordObjectEvent,
+    ScaleWorkload,
+)
+from tidewright.host.explainer import Reference, Told
+
+OURS = KIND.lower()
+TARGETS = frozenset(("deployment", "replicaset", "statefulset"))
+HELD = {
+    "WithinWatermarks": "Nothing is to be done: every value lies within its marks.",
+    "ProposalEqualsCurrent": "Nothing is to be done: the proposal is the present count.",
+    "PodsNotReady": "Nothing happens because too few pods are ready to measure by.",
+    "MetricUnavailable": "Nothing happens because a metric cannot be read.",
+    "TargetAtZero": "Nothing happens because the target is at 0 replicas.",
+    "StaleMetric": "The downscale is held because a value is too old.",
+    "UpscaleForbiddenWindow": "The upscale waits for its forbidden window to end.",
+    "DownscaleForbiddenWindow": "The downscale waits for its forbidden window to end.",
+    "UpscaleDelay": "The upscale waits for its delay.",
+    "DownscaleDelay": "The downscale waits for its delay.",
+    "ReadyGuard": "The downscale is given up because fewer pods are ready than would remain.",
+    "TooManyReplicas": "Nothing happens because maxReplicas is reached.",
+    "TooFewReplicas": "Nothing happens because minReplicas is reached.",
+    "ScaleUpLimit": "Nothing happens because scaleUpLimitFactor allows no upscale.",
+    "ScaleDownLimit": "Nothing happens because scaleDownLimitFactor allows no downscale.",
+}
+"""Why a pass scales nothing, by its reason (`reasons.hold_reason`)."""
+LIMITS = frozenset((SCALE_UP_LIMIT, SCALE_DOWN_LIMIT, TOO_FEW, TOO_MANY))
+
+
+class AutoscalerExplainer:
+    """Sentences about WatermarkPodAutoscalers, and about the targets that they scale."""
+
+    kinds = frozenset((OURS,)) | TARGETS
+
+    def told(self, state: State, asked: Reference) -> Told:
+        """Decisions about an object are on its target, too; those about a target on its objects."""
+        namespace = state.namespaces.get(asked.namespace)
+        if namespace is None:
+            return Told()
+        if asked.kind == OURS:
+            found = namespace.objects.get(asked.name)
+            return Told() if found is None or found.rules is None else Told((_target(found.rules, asked),))
+        return Told(tuple(Reference(OURS, asked.namespace, o.name) for o in _scaling(state, asked)))
+
+    def concerns(self, event: Event, asked: Reference) -> bool:
+        """Scales, recorded reasons for none, object events, repairs; not statuses and timers."""
+        if isinstance(event, ScaleWorkload):
+            if asked.kind == OURS:
+                return event.owner == f"{KIND}/{asked.namespace}/{asked.name}"
+            return (event.target.kind.lower(), event.target.name) == (asked.kind, asked.name)
+        return isinstance(event, HoldReplicas | RecordObjectEvent | PatchObject)
+
+    def sentences(self, event: Event) -> Sequence[str]:
+        """One per rule, in the order of their application."""
+        return sentences(event.because) if isinstance(event, Decision) else ()
+
+    def facts(self, state: State, event: Event) -> Sequence[Reference]:
+        """The object, its target, and the answers to its queries."""
+        owner = decided_for(event)
+        found = _object(state, owner) if owner is not None else None
+        if owner is None or found is None or found.rules is None:
+            return ()
+        rules, space = found.rules, owner.namespace
+        asked = [Reference("metric", space, query) for query in dict.fromkeys(m.query for m in rules.metrics)]
+        if rules.recommender is not None:
+            asked.append(Reference("recommendation", space, owner.name))
+        return (owner, _target(rules, owner), *asked)
+
+    def opposite(self, state: State, event: Event) -> Sequence[str]:
+        """Value by value, then limits and time."""
+        owner = decided_for(event)
+        found = _object(state, owner) if owner is not None else None
+        if owner is None or found is None or found.rules is None:
+            return ()
+        namespace, index = state.namespace(owner.namespace)
+        workload = namespace.workloads.get(found.rules.target_key)
+        if workload is None or found.name not in index.views:
+            return ()
+        scene = scene_of(namespace, index, found, found.rules, workload, state.now, owner.namespace)
+        return opposites.told(found.rules, state.in_force, scene)
+
+    def standing(self, state: State, asked: Reference, now: float) -> Sequence[str]:
+        """What the values ask for now, every stage of it, and what stops the next scale until when."""
+        if asked.kind == OURS:
+            found = _object(state, asked)
+            return () if found is None else _standing(state, asked.namespace, found, now)
+        return [
+            sentence
+            for found in _scaling(state, asked)
+            for sentence in (
+                f"It is scaled by {KIND} {asked.namespace}/{found.name}.",
+                *_standing(state, asked.namespace, found, now),
+            )
+        ]
+
+
+EXPLAINER = AutoscalerExplainer()
+
+
+def decided_for(event: Event) -> Reference | None:
+    """The object that a decision was taken for; None when it is none of ours, or says nothing of a pass."""
+    match event:
+        case ScaleWorkload(owner=owner):
+            _, _, name = owner.partition("/")
+            space, _, name = name.partition("/")
+            return Reference(OURS, space, name)
+        case HoldReplicas(target=target) if target.kind == KIND:
+            return Reference(OURS, target.namespace, target.name)
+    return None
+
+
+def _object(state: State, asked: Reference) -> Autoscaler | None:
+    namespace = state.namespaces.get(asked.namespace)
+    return None if namespace is None else namespace.objects.get(asked.name)
+
+
+def _target(rules: Rules, asked: Reference) -> Reference:
+    return Reference(rules.target_kind.lower(), asked.namespace, rules.target_name)
+
+
+def _scaling(state: State, target: Reference) -> list[Autoscaler]:
+    """The objects that name this target, by name."""
+    namespace = state.namespaces.get(target.namespace)
+    if namespace is None:
+        return []
+    return [
+        found
+        for _, found in sorted(namespace.objects.items())
+        if found.rules is not None and _target(found.rules, target) == target
+    ]
+
+
+def _standing(state: State, space: str, found: Autoscaler, now: float) -> list[str]:
+    if found.deleting:
+        return ["It is being deleted: nothing is decided for it any more."]
+    rules = found.rules
+    if rules is None:
+        return [f"Nothing happens because the spec cannot be used: {found.problem}."]
+    state.now = max(state.now, now)
+    stopped = _stopped(state, space, found, rules)
+    if stopped:
+        return stopped
+    namespace, index = state.namespace(space)
+    workload = namespace.workloads[rules.target_key]
+    scene = scene_of(namespace, index, found, rules, workload, state.now, space)
+    made = evaluate(rules, state.in_force, scene)
+    reason = hold_reason(made)
+    told = [f"{rules.target_kind} {rules.target_name} is at {plural(made.current, 'replica')}."]
+    told += sentences(because(rules, state.in_force, made, last_scale_at=found.kept.last_scale_at))
+    limited = made.limited
+    if (
+        reason in LIMITS
+        and limited is not None
+        and limited.replicas in (rules.min_replicas, rules.max_replicas)
+    ):
+        # The rate limit is what a pass names; where the bound is nearer, the bound is what holds.
+        reason = TOO_MANY if limited.replicas == rules.max_replicas else TOO_FEW
+    if reason:
+        told.append(HELD.get(reason, f"Nothing happens: {reason}."))
+    return told + next_stop(found, state.now)
+
+
+def _stopped(state: State, space: str, found: Autoscaler, rules: Rules) -> list[str]:
+    """Why no pass is made at all, in the order in which a pass would find out."""
+    namespace, index = state.namespace(space)
+    opened = gate(found.lifecycle, namespace.monitors.get(found.name), namespace=space, name=found.name)
+    if opened.blocked:
+        message = opened.setting.message if opened.setting is not None else opened.event
+        return sentences((Because(rule="ScalingBlocked", values={"monitor": message}),))
+    rivals = [namespace.objects[name] for name in index.by_target.get(rules.target_key, ())]
+    first = min(rivals, key=lambda rival: (rival.created_at, rival.name), default=found)
+    target = f"{rules.target_kind} {space}/{rules.target_name}"
+    if first.name != found.name:
+        return sentences(
+            (Because(rule="TargetTaken", values={"target": target, "owner": f"{space}/{first.name}"}),)
+        )
+    if not is_sampled(namespace, found, rules):
+        if rules.recommender is not None:
+            return [f"Nothing happens because the recommender {rules.recommender.name} has not answered yet."]
+        missing = [metric.display for metric in rules.metrics if metric.query not in namespace.samples]
+        return [f"Nothing happens because there is no answer yet for {', '.join(missing)}."]
+    if rules.target_key not in namespace.workloads:
+        error = namespace.unreadable.get(rules.target_key) or f"{target} is not there"
+        return [f"Nothing happens because the target cannot be scaled: {error}."]
+    ordered = found.ordered
+    if ordered is not None and state.now - ordered.at < state.in_force.outcome_timeout_s:
+        way = f"The scale from {ordered.from_replicas} to {ordered.replicas} of {clock(ordered.at)} is on its way"
+        return [f"{way}: nothing else is decided until the actuator says what came of it."]
+    return []
