@@ -24,7 +24,7 @@ A state was folded from the service's snapshot and what came after it *in the na
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol, TypeVar
 
 import msgspec
@@ -102,6 +102,14 @@ class Explainer(Protocol[State_contra]):
 
         One sentence per input. Empty where no threshold decided. `state` is what `decide` saw, see
         `facts`; found by asking the decider's own functions again with the input changed.
+        """
+        ...
+
+    def aggregate(self, state: State_contra, asked: Reference) -> Mapping[str, object] | None:
+        """What the service holds of an object, for `tidewright state`; None when it holds nothing.
+
+        Names to parts of the state (msgspec Structs and plain values), unchanged: what decides about
+        this object, without the rest of the slot.
         """
         ...
 

@@ -6,7 +6,7 @@ state with the very functions that decide.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tidewright.autoscaler import opposites
 from tidewright.autoscaler.evaluate import evaluate
@@ -101,6 +101,30 @@ class AutoscalerExplainer:
             return ()
         scene = scene_of(namespace, index, found, found.rules, workload, state.now, owner.namespace)
         return opposites.told(found.rules, state.in_force, scene)
+
+    def aggregate(self, state: State, asked: Reference) -> Mapping[str, object] | None:
+        """The object with its target, its pods and the last answers; of a target: what scales it."""
+        namespace = state.namespaces.get(asked.namespace)
+        if namespace is None:
+            return None
+        if asked.kind != OURS:
+            scaling = _scaling(state, asked)
+            return {found.name: found for found in scaling} or None
+        found = namespace.objects.get(asked.name)
+        if found is None or found.rules is None:
+            return None if found is None else {"object": found}
+        _, index = state.namespace(asked.namespace)
+        queries = [metric.query for metric in found.rules.metrics]
+        keys = index.selected(found.name)[0] if found.name in index.views else ()
+        return {
+            "object": found,
+            "target": namespace.workloads.get(found.rules.target_key),
+            "pods": {name: pod for key in keys for name, pod in sorted(namespace.groups[key].pods.items())},
+            "samples": {query: namespace.samples[query] for query in queries if query in namespace.samples},
+            "recommendation": namespace.recommendations.get(asked.name),
+            "monitor": namespace.monitors.get(asked.name),
+            "policy": state.in_force,
+        }
 
     def standing(self, state: State, asked: Reference, now: float) -> Sequence[str]:
         """What the values ask for now, every stage of it, and what stops the next scale until when."""

@@ -135,3 +135,17 @@ def test_decisions_of_an_object_are_found_on_its_target() -> None:
     assert explainer.told(world.fold.state, ASKED).decisions == (target,)
     assert explainer.told(world.fold.state, target).decisions == (ASKED,)
     assert explainer.told(world.fold.state, Reference(ASKED.kind, "elsewhere", "wpa")).decisions == ()
+
+
+def test_what_is_held_of_an_object() -> None:
+    world = World()
+    world.start(replicas=2)
+    world.feed(sample(101, 15_000), workload(102, 7, name="other"))
+    held = explainer.aggregate(world.fold.state, ASKED)
+    assert held is not None
+    assert [*msgspec.to_builtins(held)["pods"]] == ["web-77-0", "web-77-1"]
+    assert msgspec.to_builtins(held)["target"]["name"] == "web"
+    assert [*msgspec.to_builtins(held)["samples"]] == ["external/rps/app=web"]
+    assert [*explainer.aggregate(world.fold.state, Reference("deployment", NS, "web")) or ()] == ["wpa"]
+    assert explainer.aggregate(world.fold.state, Reference("deployment", NS, "other")) is None
+    assert explainer.aggregate(world.fold.state, Reference(ASKED.kind, "elsewhere", "wpa")) is None
