@@ -146,6 +146,6 @@ def test_what_is_held_of_an_object() -> None:
     assert [*msgspec.to_builtins(held)["pods"]] == ["web-77-0", "web-77-1"]
     assert msgspec.to_builtins(held)["target"]["name"] == "web"
     assert [*msgspec.to_builtins(held)["samples"]] == ["external/rps/app=web"]
-    assert [*explainer.aggregate(world.fold.state, Reference("deployment", NS, "web")) or ()] == ["wpa"]
+    assert list(explainer.aggregate(world.fold.state, Reference("deployment", NS, "web")) or ()) == ["wpa"]
     assert explainer.aggregate(world.fold.state, Reference("deployment", NS, "other")) is None
     assert explainer.aggregate(world.fold.state, Reference(ASKED.kind, "elsewhere", "wpa")) is None
