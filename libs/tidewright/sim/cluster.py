@@ -159,7 +159,8 @@ class SimCluster:
             self.kubelets = Kubelets(self.cache, writer, self.clock, options.kubelets)
             work.append(("kubelets", self.kubelets.run))
         if self._cloud_config is not None:
-            self.cloud = SimulatedCloud(self._cloud_config, self.cache, writer, self.clock, self._lose)
+            books = options.data / "cloud.json" if options.data is not None else None
+            self.cloud = SimulatedCloud(self._cloud_config, self.cache, writer, self.clock, self._lose, books)
             self.side.mount(PREFIX, self.cloud.handle)
             work.append(("cloud", self.cloud.run))
         # Last, when every component has made the stores that it reads.

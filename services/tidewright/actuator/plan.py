@@ -28,6 +28,13 @@ from tidewright.events.decisions import (
     ScaleWorkload,
     SetStatus,
 )
+from tidewright.events.provisioning import (
+    CreateNodeGroup,
+    DecreaseNodeGroup,
+    DeleteInstances,
+    DeleteNodeGroup,
+    IncreaseNodeGroup,
+)
 
 Lane: TypeAlias = tuple[str, str, str, str, str]
 """Group, kind, namespace and name of the target, and what kind of lane."""
@@ -74,7 +81,9 @@ def rank(effect: Effect) -> Rank:
     match effect:
         case ScaleWorkload():
             return Rank.SCALE_UP if effect.replicas > effect.from_replicas else Rank.SCALE_DOWN
-        case DeleteObject() | EvictPod():
+        case IncreaseNodeGroup() | CreateNodeGroup():
+            return Rank.SCALE_UP
+        case DeleteObject() | EvictPod() | DecreaseNodeGroup() | DeleteInstances() | DeleteNodeGroup():
             return Rank.SCALE_DOWN
         case RecordObjectEvent():
             return Rank.OBJECT_EVENT

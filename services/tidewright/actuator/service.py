@@ -24,14 +24,17 @@ from prometheus_client import Counter, Gauge, Histogram
 
 from tidewright.actuator import verdict
 from tidewright.actuator.apply import Allowance, Applier, without_writing
+from tidewright.actuator.cloud import API_VERSION as CLOUD
+from tidewright.actuator.cloud import CloudApplier
 from tidewright.actuator.ledger import ActPosition, Ledger
 from tidewright.actuator.plan import Job, Plan
 from tidewright.actuator.verdict import Again, Refused, Result
+from tidewright.cloud.providers import provider_of
 from tidewright.events import registry
 from tidewright.events.base import Outcome
 from tidewright.events.config import ClockSet
 from tidewright.events.decisions import Effect
-from tidewright.host.fenced import RENEW_S, Fenced, Part, attempts, fenced_in, heed_cancellation
+from tidewright.host.fenced import RENEW_S, Fenced, Part, attempts, fenced_in
 from tidewright.host.health import Health
 from tidewright.host.process import Process
 from tidewright.kube.client import Kube
@@ -69,6 +72,7 @@ class Options:
         qps: requests to the API server per second, on average.
         burst: requests that may be made at once; 0 for twice `qps`.
         retry_for_s: how long an effect is tried again, in wall seconds.
+        cloud: `NAME=ADDRESS` of the cloud that node groups are in; empty for none.
     """
 
     nats_url: str
@@ -81,6 +85,7 @@ class Options:
     qps: float = 50.0
     burst: int = 0
     retry_for_s: float = 60.0
+    cloud: str = ""
 
 
 async def run(options: Options, process: Process | None = None) -> None:
@@ -89,7 +94,9 @@ async def run(options: Options, process: Process | None = None) -> None:
     Raises:
         LogError: the log cannot be used; see its classes.
         KubeError: the cluster's configuration cannot be used.
+        ValueError: no such cloud.
     """
+    cloud = CloudApplier(provider_of(options.cloud)) if options.cloud else None
     # Retries are logged where they happen, with what they mean.
     stamina.instrumentation.set_on_retry_hooks([])
     async with (
@@ -99,20 +106,29 @@ async def run(options: Options, process: Process | None = None) -> None:
         ) as log,
     ):
         await _find_stream(log)
-        actuator = Actuator(options, log, Applier(kube, Discovery(kube)), process.health if process else None)
-        work = asyncio.create_task(actuator.run())
-        if process is None:
-            await work
-            return
-        stop = asyncio.create_task(process.stop.wait())
-        await asyncio.wait((work, stop), return_when=asyncio.FIRST_COMPLETED)
-        stop.cancel()
-        work.cancel()
+        applier = Applier(kube, Discovery(kube))
+        actuator = Actuator(options, log, applier, process.health if process else None, cloud)
         try:
-            await work
-        except asyncio.CancelledError:
-            if not process.stop.is_set():
-                raise
+            await _until_told(actuator, process)
+        finally:
+            if cloud is not None:
+                await cloud.close()
+
+
+async def _until_told(actuator: Actuator, process: Process | None) -> None:
+    work = asyncio.create_task(actuator.run())
+    if process is None:
+        await work
+        return
+    stop = asyncio.create_task(process.stop.wait())
+    await asyncio.wait((work, stop), return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    work.cancel()
+    try:
+        await work
+    except asyncio.CancelledError:
+        if not process.stop.is_set():
+            raise
 
 
 async def _find_stream(log: Log) -> None:
@@ -149,10 +165,18 @@ class Metrics:
 class Actuator:
     """One process's share of the acting: all of it, while it owns the checkpoint."""
 
-    def __init__(self, options: Options, log: Log, applier: Applier, health: Health | None = None) -> None:
+    def __init__(
+        self,
+        options: Options,
+        log: Log,
+        applier: Applier,
+        health: Health | None = None,
+        cloud: CloudApplier | None = None,
+    ) -> None:
         self._options = options
         self._log = log
         self._applier = applier
+        self._cloud = cloud
         self._health = health
         self._metrics = Metrics(health) if health else None
         self._clock = Clock()
@@ -213,7 +237,6 @@ class Actuator:
         async for attempt in attempts():
             with attempt:
                 record = await self._log.last(self._log.subjects.config(CLOCK))
-                heed_cancellation()
                 event = registry.decode(record.body) if record else None
                 if isinstance(event, ClockSet):
                     self._clock.set(event)
@@ -228,7 +251,6 @@ class Actuator:
                 async for attempt in attempts():
                     with attempt:
                         records = await reader.fetch(500, timeout_s=5.0)
-                        heed_cancellation()
                 if records and time.monotonic() - self._clock_read_at > CLOCK_CHECK_S:
                     await self._read_clock()
                 for record in records:
@@ -308,8 +330,13 @@ class Actuator:
         self._end(job, verdict.outcome(job.effect, result, 0.0, allowance.requests), allowance)
 
     async def _attempt(self, job: Job, allowance: Allowance) -> Result:
+        effect = job.effect
         try:
-            return await self._applier.attempt(job.effect, allowance)
+            if effect.target.api_version != CLOUD:
+                return await self._applier.attempt(effect, allowance)
+            if self._cloud is None:
+                return Refused(verdict.NOT_SUPPORTED, "the actuator was started without a cloud (--cloud)")
+            return await self._cloud.attempt(effect, allowance)
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - see below

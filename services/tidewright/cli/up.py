@@ -59,6 +59,22 @@ def up(
     resource_metrics_url: Annotated[
         str, Parameter(help="Take metrics.k8s.io from here.", group=THE_CLUSTER)
     ] = "",
+    node_groups: Annotated[
+        Path | None,
+        Parameter(help="YAML file with the simulated cloud's node groups.", group=THE_CLUSTER),
+    ] = None,
+    cloud: Annotated[
+        str, Parameter(help="NAME=ADDRESS of a cloud that is there, instead.", group=THE_CLUSTER)
+    ] = "",
+    config_map: Annotated[
+        str, Parameter(help="NAMESPACE/NAME of the services' configuration.", group=THE_CLUSTER)
+    ] = "",
+    admission_url: Annotated[
+        str,
+        Parameter(
+            help="https:// URL under which the API server reaches spread's admission here.", group=THE_CLUSTER
+        ),
+    ] = "",
     services: Annotated[tuple[str, ...], Parameter(help="Services to run.", consume_multiple=True)] = EVERY,
     log_level: Level = "info",
     log_format: LogFormat = "auto",
@@ -68,12 +84,14 @@ def up(
     urls = [
         ("--external-metrics-url", external_metrics_url),
         ("--resource-metrics-url", resource_metrics_url),
+        ("--config-map", config_map),
     ]
     options = StackOptions(
         data=data or datafolder.default(), fresh=fresh, nats=nats, nats_credentials=nats_credentials,
         nats_port=nats_port, sync_always=sync_always, cluster=cluster, slots=slots,
         kubeconfig=where.kubeconfig, context=where.context, in_cluster=where.in_cluster,
-        api_port=api_port, speed=speed, services=services, log_level=log_level,
+        api_port=api_port, speed=speed, services=services, log_level=log_level, admission_url=admission_url,
+        node_groups=node_groups.resolve() if node_groups else None, cloud=cloud,
         sim=("--nodes", str(nodes)), watcher=tuple(part for name, url in urls if url for part in (name, url)),
     )  # fmt: skip
     people = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
@@ -124,7 +142,7 @@ def _welcome(stack: Stack) -> str:
     """What is up, where it lies, and what to type next."""
     options = stack.options
     lines = [
-        f"Tidewright is up: {', '.join(options.services)}.",
+        f"Tidewright is up: {', '.join(options.running)}.",
         f"  log      {stack.nats_url}, cluster {options.cluster}, kept in {stack.folder.path}"
         + (" (an existing server)" if options.nats else ""),
     ]
@@ -136,5 +154,9 @@ def _welcome(stack: Stack) -> str:
         ]
     else:
         lines.append(f"  cluster  {options.kubeconfig or 'in-cluster'} {options.context or ''}".rstrip())
+    if options.running != tuple(options.services):
+        lines.append(
+            "  spread   places no pods: --admission-url says how the API server reaches this machine"
+        )
     lines.append("Ctrl-C ends it; the next start continues from there, --fresh starts anew.")
     return "\n".join(lines)

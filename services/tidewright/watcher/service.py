@@ -13,6 +13,7 @@ import stamina.instrumentation
 import structlog
 from prometheus_client import Gauge
 
+from tidewright.cloud.providers import provider_of
 from tidewright.events.facts import ObjectFact
 from tidewright.host.health import Health
 from tidewright.host.process import Process
@@ -26,6 +27,8 @@ from tidewright.log.envelope import Writer
 from tidewright.watcher.appender import SERVICE, Appender
 from tidewright.watcher.configuration import CONFIG, Configuration, set_clock
 from tidewright.watcher.follow import Follower
+from tidewright.watcher.nodegroups import INTERVAL_S as CLOUD_INTERVAL_S
+from tidewright.watcher.nodegroups import NODE_GROUP, NodeGroups
 from tidewright.watcher.sampler import INTERVAL_S, METRIC, Sampler, Sources
 from tidewright.watcher.stamp import Stamp
 
@@ -57,6 +60,8 @@ class Options:
         metrics_interval_s: log time between two samples of a metric.
         page_size: objects per page of a list.
         streaming_lists: take initial lists as watch events where the server can.
+        cloud: `NAME=ADDRESS` of the cloud whose node groups are polled; empty for none.
+        cloud_interval_s: log time between two polls while nothing is under way.
     """
 
     nats_url: str
@@ -78,6 +83,8 @@ class Options:
     metrics_interval_s: float = INTERVAL_S
     page_size: int = 500
     streaming_lists: bool = False
+    cloud: str = ""
+    cloud_interval_s: float = CLOUD_INTERVAL_S
 
 
 async def run(options: Options, process: Process | None = None) -> None:
@@ -86,6 +93,7 @@ async def run(options: Options, process: Process | None = None) -> None:
     Raises:
         LogError: the log cannot be used; see its classes.
         KubeError: the cluster's configuration cannot be used, or it does not answer within `START_S`.
+        ValueError: no such cloud.
     """
     # Retries are logged where they happen, with what they mean.
     stamina.instrumentation.set_on_retry_hooks([])
@@ -160,6 +168,19 @@ class Watcher:
             self.clock,
             interval_s=options.metrics_interval_s,
         )
+        self.node_groups = (
+            NodeGroups(
+                provider_of(options.cloud),
+                log,
+                appender(NODE_GROUP),
+                self.stamp,
+                self.clock,
+                interval_s=options.cloud_interval_s,
+                max_age_s=options.max_age_s,
+            )
+            if options.cloud
+            else None
+        )
         kinds = tuple(BY_NAME[name] for name in options.kinds) or KINDS
         self.followers = {kind: self._follower(kind, sources.kube, appender(kind.name)) for kind in kinds}
 
@@ -194,6 +215,8 @@ class Watcher:
         )
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(self._configuration.run()), tasks.create_task(self.sampler.run())]
+            if self.node_groups is not None:
+                running.append(tasks.create_task(self.node_groups.run()))
             for kind, follower in self.followers.items():
                 running.append(tasks.create_task(self._start(kind, follower)))
             if process is not None:
@@ -234,5 +257,7 @@ class Watcher:
                 if not progress.synced.is_set() and progress.error_class != "gone":
                     waiting.append(f"{kind.name} ({progress.error_class or 'listing'})")
             gauges["facts"].labels(METRIC).set(self.sampler.samples)
+            if self.node_groups is not None and not self.node_groups.synced.is_set():
+                waiting.append(f"{NODE_GROUP} (first poll)")
             health.not_ready = f"not listed yet: {', '.join(waiting)}" if waiting else ""
             await asyncio.sleep(0.2)

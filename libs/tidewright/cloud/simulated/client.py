@@ -85,11 +85,7 @@ class SimulatedGroup:
         return self._creation is None
 
     async def target_size(self) -> int:
-        await self._provider.refresh()
-        found = self._provider.group(self.id)
-        if found is None:
-            raise NotFound(f"no node group {self.id!r}")
-        self._view = found._view  # noqa: SLF001 - of the same class
+        self._view = await self._provider.ask("GET", f"/groups/{quote(self.id)}", GroupView)
         return self._view.target
 
     async def increase_size(self, delta: int, *, key: str, expect: int | None = None) -> None:

@@ -10,6 +10,9 @@ import yaml
 from tidewright.cloud.provider import GroupOptions, NodeTemplate, ResourceLimit
 from tidewright.sim.options import Delay
 
+DEFAULT = Path(__file__).with_name("default.yaml")
+"""Node groups of the embedded cluster when nobody says otherwise."""
+
 
 class ConfigError(ValueError):
     """The file cannot be used; the message names the file, the field and what would be valid."""

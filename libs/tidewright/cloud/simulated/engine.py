@@ -72,6 +72,17 @@ class Group(msgspec.Struct, kw_only=True):
     """Instances ordered ever; numbers their names."""
 
 
+class Books(msgspec.Struct, kw_only=True):
+    """What outlives a restart.
+
+    Attributes:
+        done: idempotency keys of calls that were carried out, oldest first.
+    """
+
+    groups: dict[str, Group] = {}
+    done: list[str] = []
+
+
 class Engine:
     """All groups of one simulated cloud."""
 
@@ -253,8 +264,29 @@ class Engine:
             id=provider_id, group=group_id, node=node, zone=zone, state=InstanceState.RUNNING
         )
         group.target += 1
-        group.ordered += 1
+        # Names go on where they ended: a name that a node has is never given again.
+        number = node.removeprefix(f"{group_id}-")
+        group.ordered = max(group.ordered + 1, int(number) if number.isdecimal() else 0)
         return True
+
+    # --- restarts -----------------------------------------------------------------------------
+
+    def books(self) -> Books:
+        """Everything that a later `restore` needs."""
+        return Books(groups=self.groups, done=[key for key, error in self._answers.items() if error is None])
+
+    def restore(self, books: Books) -> None:
+        """Go on where an earlier engine ended. What the configuration says of a group is in force;
+        groups that it lacks are gone, unless they were auto-provisioned.
+        """
+        for name, old in books.groups.items():
+            known = self.groups.get(name)
+            if known is not None:
+                known.target, known.machines, known.ordered = old.target, old.machines, old.ordered
+            elif old.config.autoprovisioned:
+                self.groups[name] = old
+        for key in books.done:
+            self._remember(key, None)
 
     # --- time ---------------------------------------------------------------------------------
 

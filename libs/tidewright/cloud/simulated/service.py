@@ -1,7 +1,7 @@
 """The simulated cloud running: orders become Node objects, and HTTP serves the provider interface.
 
     GET    /cloud/v1/groups                       all groups
-    GET    /cloud/v1/groups/{id}/instances
+    GET    /cloud/v1/groups/{id}, /cloud/v1/groups/{id}/instances
     POST   /cloud/v1/groups/{id}/increase         `Resize`
     POST   /cloud/v1/groups/{id}/decrease         `Resize`
     POST   /cloud/v1/groups/{id}/delete-nodes     `Deletion`
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -27,7 +28,7 @@ from aiohttp import web
 from tidewright.cloud.errors import CloudError, Invalid, NotFound, Throttled, Unavailable
 from tidewright.cloud.provider import Instance, MachineType
 from tidewright.cloud.simulated.config import CloudConfig, Faults, GroupConfig
-from tidewright.cloud.simulated.engine import GROUP_LABEL, Engine, Group, Machine, Step
+from tidewright.cloud.simulated.engine import GROUP_LABEL, Books, Engine, Group, Machine, Step
 from tidewright.cloud.simulated.wire import (
     HTTP_STATUS,
     PREFIX,
@@ -64,6 +65,7 @@ class SimulatedCloud:
         writer: creates and deletes Node objects.
         clock: log time.
         on_lost: called with the name of a node whose instance the cloud took away.
+        books: file in which orders survive a restart; None keeps them in memory.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class SimulatedCloud:
         writer: Writer,
         clock: Clock,
         on_lost: Callable[[str], None] | None = None,
+        books: Path | None = None,
     ) -> None:
         self._cache = cache
         self._writer = writer
@@ -80,7 +83,10 @@ class SimulatedCloud:
         self._on_lost = on_lost
         self._wake = asyncio.Event()
         self._calls = 0
+        self._books = books
         self.engine = Engine(config, clock.now())
+        if books is not None and books.exists():
+            self.engine.restore(msgspec.json.decode(books.read_bytes(), type=Books))
         cache.of(NODE)
 
     async def run(self) -> None:
@@ -187,6 +193,9 @@ class SimulatedCloud:
             case "GET", ["settings"]:
                 config = self.engine.config
                 return _encode({"gpu_label": config.gpu_label, "limits": config.limits})
+            case "GET", ["groups", group_id]:
+                await self._be_faulty(group_id, lossy=False)
+                return _encode(self._view(self.engine.group(group_id)))
             case "GET", ["groups", group_id, "instances"]:
                 await self._be_faulty(group_id, lossy=False)
                 instances: list[Instance] = self.engine.instances(group_id)
@@ -199,6 +208,7 @@ class SimulatedCloud:
                 return self._create(msgspec.json.decode(body, type=Creation))
             case "DELETE", ["groups", group_id]:
                 self.engine.delete_group(group_id, key=request.query.get("key", ""))
+                self._keep()
                 return b"{}"
             case "POST", ["groups", group_id, call]:
                 return await self._change(group_id, call, body)
@@ -221,6 +231,7 @@ class SimulatedCloud:
                 self.engine.delete(group_id, deletion.ids, now, key=deletion.key, force=deletion.force)
             case _:
                 raise NotFound(f"{call}: valid are increase, decrease, delete-nodes")
+        self._keep()
         self._wake.set()
         if losing:
             raise _AnswerLost
@@ -240,6 +251,14 @@ class SimulatedCloud:
             raise Unavailable(f"{group_id}: internal error", code="InternalError")
         return lossy and uniform(seed, f"{name}/lost") < faults.lost_answer
 
+    def _keep(self) -> None:
+        """Write the books down before anybody hears that a call was done."""
+        if self._books is None:
+            return
+        new = self._books.with_suffix(".new")
+        new.write_bytes(_encode(self.engine.books()))
+        new.replace(self._books)
+
     def _set_faults(self, group_id: str, body: bytes) -> bytes:
         group = self.engine.group(group_id)
         given = msgspec.json.decode(body, type=dict[str, Any])
@@ -252,6 +271,7 @@ class SimulatedCloud:
         machine = self.engine.lose(instance_id, self._clock.now())
         if self._on_lost is not None:
             self._on_lost(machine.node)
+        self._keep()
         self._wake.set()
         return _encode({"node": machine.node})
 
@@ -283,6 +303,7 @@ class SimulatedCloud:
             autoprovisioned=True,
         )
         self.engine.create_group(config, key=wanted.key)
+        self._keep()
         return _encode(self._view(self.engine.group(config.id)))
 
     def _machines(self) -> list[MachineType]:
