@@ -23,7 +23,7 @@ from tidewright.shardmanager.pods import APP_LABEL, CONFIG_HASH
 from tidewright.shardmanager.shardset import SET_LABEL
 from tidewright.shardmanager.state import Asked, State
 
-SERVICE = "shardmanager"
+SERVICE = "shard-manager"
 KINDS = frozenset({"pod", "podtemplate", "shardset", "shardmember"})
 
 
@@ -80,7 +80,11 @@ def _keep_pod(state: State, event: PodObserved | PodGone) -> KnownPod | None:
     elif (
         manager or APP_LABEL in event.labels or SET_LABEL in event.labels or CONFIG_HASH in event.annotations
     ):
-        pods[event.name] = compat.known_pod(event)
+        known = pods[event.name] = compat.known_pod(event)
+        if known.deleting:
+            # Since when, in log time: the object's own stamp is of another clock, and lies ahead by the grace.
+            again = before is not None and before.uid == known.uid and before.deleting_since is not None
+            known.deleting_since = before.deleting_since if before and again else state.now
     else:
         pods.pop(event.name, None)
     if not pods:

@@ -14,7 +14,8 @@ from tidewright.cli.commands import BY_NAME, COMMANDS
 from tidewright.cli.console import parsed
 from tidewright.cli.datafolder import DataFolder
 from tidewright.cli.errors import Unavailable
-from tidewright.cli.services import SERVICES
+from tidewright.cli.run import load
+from tidewright.cli.services import SERVICES, Role, Service
 
 HEAVY = ("aiohttp", "nats", "kubernetes_asyncio", "numpy", "tidewright.sim", "tidewright.log", "yaml")
 
@@ -135,3 +136,8 @@ def test_lines_of_programs_become_one_shape() -> None:
         "event": "port is taken",
     }
     assert parsed("a", "{not json")["event"] == "{not json"
+
+
+@pytest.mark.parametrize("service", [s for s in SERVICES if s.role is Role.DECIDER], ids=lambda s: s.name)
+def test_a_decider_goes_by_its_name_in_the_table_on_the_bus(service: Service) -> None:
+    assert load(service).service == service.name

@@ -1,0 +1,134 @@
+"""The bus permissions of the deployment: enough for every service, and not more than its own."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import nats.errors
+import nats.js.errors
+import pytest
+from nats.js.object_store import ObjectStore
+
+from tests.e2e.conftest import Cluster, free_port, tidewright
+from tests.e2e.pipeline.test_pipeline import DEPLOYMENT, LABELS, World, autoscaler, ready
+from tidewright.cli.contract.permissions import READER, configuration, variable
+from tidewright.cli.services import SERVICES
+from tidewright.cli.supervisor import Program, Supervisor
+from tidewright.kube.client import Kube
+from tidewright.log.connection import Log, Message
+from tidewright.log.errors import LogError
+from tidewright.log.snapshots import bucket
+
+CLUSTER = "guarded"
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[int]:
+    """A server with the deployment's permissions; each service's password is its name. Yields its port."""
+    port, config = free_port(), tmp_path / "nats.conf"
+    config.write_text(
+        f'host: "127.0.0.1"\nport: {port}\njetstream {{ store_dir: "{tmp_path}/store" }}\n'
+        + configuration(CLUSTER)
+    )
+    passwords = {variable(name): name for name in (*(s.name for s in SERVICES), READER)}
+    supervisor = Supervisor(lambda name, line: None)
+    nats = str(Path(sys.executable).parent / "nats-server")
+    await supervisor.start(
+        Program(
+            "nats",
+            (nats, "-c", str(config)),
+            env=passwords,
+            started=lambda line: {} if "is ready" in line else None,
+        )
+    )
+    yield port
+    await supervisor.stop()
+
+
+def url(port: int, service: str) -> str:
+    return f"nats://{service}:{service}@127.0.0.1:{port}"
+
+
+async def test_the_pipeline_runs_with_them(
+    kube: Kube, namespace: str, cluster: Cluster, installed: list[str], guarded: int
+) -> None:
+    del installed
+    world, lines = World(kube, namespace), list[str]()
+    metric = f"{namespace}.requests"
+    cluster.push({"name": metric, "value": 60.0, "namespace": namespace, "labels": LABELS})
+    await world.make(world.deployments, DEPLOYMENT)
+    await world.until(f"{world.deployments}/web", ready(2))
+    supervisor = Supervisor(lambda name, line: lines.append(line), stop_within_s=5.0)
+
+    def program(service: str, *more: str) -> Program:
+        command = tidewright("run", service, "--nats", url(guarded, service), "--cluster", CLUSTER, *more)
+        return Program(service, command, env={"KUBECONFIG": None})
+
+    at = ("--kubeconfig", str(cluster.kubeconfig))
+    side = () if cluster.embedded else ("--external-metrics-url", cluster.side_url)
+    try:
+        await supervisor.start(
+            program("watcher", *at, "--slots", "4", *side), program("autoscaler"), program("actuator", *at),
+            program("spread"), program("provisioning"), program("shard-manager"),
+        )  # fmt: skip
+        await world.make(world.autoscalers, autoscaler(metric))
+        await world.until(f"{world.deployments}/web", lambda d: d["spec"]["replicas"] == 6)
+    finally:
+        await supervisor.stop()
+        print("\n".join(lines))  # shown when it fails
+    assert [line for line in lines if "permissions violation" in line.lower()] == []
+
+
+@pytest.mark.parametrize(
+    ("service", "subject"),
+    [
+        ("autoscaler", "fact.0.pod.ns.n"),
+        ("autoscaler", "outcome.0.deployment.ns.n"),
+        ("autoscaler", "decision.0.provisioning.nodegroup.ns.n"),
+        ("autoscaler", "checkpoint.0.spread"),
+        ("autoscaler", "config.all.clock"),
+        ("watcher", "decision.0.autoscaler.deployment.ns.n"),
+        ("watcher", "outcome.0.deployment.ns.n"),
+        ("actuator", "fact.0.pod.ns.n"),
+        ("actuator", "decision.0.autoscaler.deployment.ns.n"),
+        ("spread", "ledger.0.autoscaler.ns.n"),
+    ],
+)
+async def test_a_service_cannot_write_what_is_anothers(guarded: int, service: str, subject: str) -> None:
+    async with await Log.connect(url(guarded, "watcher"), CLUSTER) as log:
+        await log.ensure(4)
+    async with await Log.connect(url(guarded, service), CLUSTER, timeout_s=0.5) as log:
+        with pytest.raises(LogError):
+            await log.commit([Message(f"{log.subjects.root}.{subject}", b"{}")])
+    async with await Log.connect(url(guarded, "watcher"), CLUSTER) as log:
+        assert await log.last(f"{log.subjects.root}.{subject}") is None
+
+
+async def test_snapshots_are_their_services_own(guarded: int) -> None:
+    async with await Log.connect(url(guarded, "watcher"), CLUSTER) as log:
+        await log.ensure(4)
+    async with await Log.connect(url(guarded, "autoscaler"), CLUSTER) as log:
+        name = bucket(log.stream, "autoscaler")
+        mine = await log.jetstream.create_object_store(name)
+        await mine.put("0", b"state")
+        await mine.put("0", b"later state")  # a second one purges the first's chunks
+        assert await stored(mine) == b"later state"
+        assert [entry.name for entry in await mine.list(ignore_deletes=True)] == ["0"]
+    async with await Log.connect(url(guarded, READER), CLUSTER) as log:
+        assert await stored(await log.jetstream.object_store(name)) == b"later state"
+        with pytest.raises(LogError):
+            await log.commit([Message(log.subjects.config("clock"), b"{}")])
+    async with await Log.connect(url(guarded, "spread"), CLUSTER, timeout_s=0.5) as log:
+        with pytest.raises((nats.errors.Error, nats.js.errors.Error, TimeoutError)):
+            await log.jetstream.object_store(name)
+        with pytest.raises((nats.errors.Error, nats.js.errors.Error, TimeoutError)):
+            await ObjectStore(name, f"OBJ_{name}", log.jetstream).put("0", b"forged")
+    async with await Log.connect(url(guarded, READER), CLUSTER) as log:
+        assert await stored(await log.jetstream.object_store(name)) == b"later state"
+
+
+async def stored(store: ObjectStore) -> bytes | None:
+    """What lies under the one name."""
+    return (await store.get("0")).data
