@@ -84,7 +84,6 @@ class Part(Generic[P]):
         async for attempt in attempts():
             with attempt:
                 record = await self._log.last(self._subject)
-                heed_cancellation()
         if record is None:
             return self._type(), 0
         try:
@@ -141,9 +140,7 @@ class Part(Generic[P]):
         """Append once; the sequence of the checkpoint. A refusal is not proof of another owner."""
         try:
             async with self._in_flight:
-                sequence = (await self._log.commit(batch)).last_seq
-            heed_cancellation()
-            return sequence
+                return (await self._log.commit(batch)).last_seq
         except Conflict as error:
             record = await self._log.last(self._subject)
             found = self._decoder.decode(record.body) if record else self._type()
@@ -170,17 +167,6 @@ def fenced_in(group: ExceptionGroup[Exception]) -> Fenced | None:
     """The fence that ended a task group; None when something else took part in it."""
     fenced, others = group.split(Fenced)
     return None if fenced is None or others is not None else Fenced(str(fenced.exceptions[0]))
-
-
-def heed_cancellation() -> None:
-    """End here when this task was cancelled while the client was asked.
-
-    `asyncio.wait_for` of Python 3.11, and nats-py while it flushes, lose a cancellation that comes
-    together with the answer; a task group would then wait for this task for ever.
-    """
-    task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
 
 
 def attempts() -> AsyncIterator[stamina.Attempt]:

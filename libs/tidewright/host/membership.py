@@ -117,8 +117,10 @@ class BucketMembership:
             "deny_delete": True,
             "discard": "new",
             "duplicate_window": int(TTL_S * 1e9),
+            "num_replicas": self._log.replicas,
         }
-        await self._log.api(f"STREAM.CREATE.{self._stream}", config)
+        if not await self._log.exists(self._stream):
+            await self._log.api(f"STREAM.CREATE.{self._stream}", config)
 
     async def _beat(self) -> None:
         while True:

@@ -2,6 +2,7 @@
 
 subjects    names on the bus: classes, slots, reversible escaping
 errors      what can go wrong, as one tree
+cancellation  a client that may lose a cancellation, asked so that it counts
 server      find and run an embedded nats-server
 connection  `Log`: connect, make or check the stream, append atomically, look up, read
 reader      read records in stream order from a position, without acknowledgements

@@ -7,6 +7,8 @@ than its types, atomic batches, and expectations per message. They are thin, and
 from __future__ import annotations
 
 import base64
+import re
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,7 @@ from nats.aio.client import Client
 from nats.js import JetStreamContext
 
 from tidewright.log import errors, reader, subjects
+from tidewright.log.cancellation import heeded
 from tidewright.log.subjects import Slot, Subjects
 
 MAX_BATCH = 1000
@@ -40,6 +43,10 @@ _UNANSWERED = frozenset({10176, 10210, 10008, 10009})
 """Batch abandoned, too many open batches, cluster without a leader: none of them stored anything."""
 _NOT_FOUND = 10059
 _NO_MESSAGE = 10037
+
+_VIOLATION = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
+DENIED_FOR_S = 30.0
+"""A subject that was refused is not tried again for so long; permissions can change meanwhile."""
 
 logger = structlog.get_logger(__name__)
 
@@ -82,7 +89,10 @@ class Log:
         self.subjects = Subjects(cluster)
         self.stream = f"TW_{subjects.escape(cluster).replace('%', '-')}"
         self.slots = DEFAULT_SLOTS
+        self.replicas = 1
         self.timeout_s = timeout_s
+        self._denied: dict[str, float] = {}
+        """Subjects, in lower case, that the server refused to take from us, and when (monotonic)."""
 
     @classmethod
     async def connect(
@@ -106,9 +116,12 @@ class Log:
             LogForbidden: the credentials are refused.
         """
         last: list[Exception] = []
+        denied: dict[str, float] = {}
 
         async def on_error(error: Exception) -> None:
-            last.append(error)
+            last[:] = [*last[-4:], error]
+            if violation := _VIOLATION.search(str(error)):
+                denied[violation[1].lower()] = time.monotonic()
             logger.debug("log connection", error=str(error) or type(error).__name__)
 
         options: dict[str, Any] = {"user": user, "password": password} if user else {}
@@ -147,7 +160,9 @@ class Log:
             raise errors.LogUnavailable(
                 f"nats-server at {_shown(url)} is {version.major}.{version.minor}: {'.'.join(map(str, MIN_SERVER))} or later is needed"
             )
-        return cls(client, cluster, url, timeout_s)
+        log = cls(client, cluster, url, timeout_s)
+        log._denied = denied
+        return log
 
     async def close(self) -> None:
         """Close the connection. What was not answered is not waited for."""
@@ -201,13 +216,13 @@ class Log:
         if found is None:
             answer = await self._api(f"STREAM.CREATE.{self.stream}", wanted)
             if "error" not in answer:
-                self.slots = slots
+                self.slots, self.replicas = slots, replicas
                 return
             found = await self._stream_config()  # somebody else was quicker
             if found is None:
                 raise self._error(answer["error"], f"stream {self.stream}")
         self._check_metadata(found.get("metadata") or {}, wanted["metadata"])
-        self.slots = slots
+        self.slots, self.replicas = slots, replicas
         kept = {k: found.get(k) for k in wanted if k not in ("metadata", "num_replicas")}
         same = all((found.get(k) or 0) == (v or 0) for k, v in wanted.items() if k in kept)
         grown = cluster_id and not (found.get("metadata") or {}).get("tw.cluster-id")
@@ -218,7 +233,7 @@ class Log:
                 raise self._error(answer["error"], f"stream {self.stream}")
 
     async def adopt_slots(self) -> int:
-        """Take over the slot count of the existing stream, and return it.
+        """Take over the slot and replica counts of the existing stream, and return the slots.
 
         Raises:
             WrongStream: there is no such stream, or it was not made by this software.
@@ -230,6 +245,7 @@ class Log:
                 f"no stream of cluster {self.cluster!r} at {_shown(self.url)}: start the watcher first"
             )
         self.slots = int(count)
+        self.replicas = int((found or {}).get("num_replicas") or 1)
         return self.slots
 
     def slot_of(self, namespace: str) -> Slot:
@@ -242,6 +258,13 @@ class Log:
         if "error" in info:
             raise self._error(info["error"], f"stream {self.stream}")
         return int(info["state"]["first_seq"]), int(info["state"]["last_seq"])
+
+    async def exists(self, stream: str) -> bool:
+        """Whether the server has a stream of this name."""
+        answer = await self._api(f"STREAM.INFO.{stream}", {})
+        if "error" in answer and answer["error"].get("err_code") != _NOT_FOUND:
+            raise self._error(answer["error"], f"stream {stream}")
+        return "error" not in answer
 
     async def _stream_config(self) -> dict[str, Any] | None:
         answer = await self._api(f"STREAM.INFO.{self.stream}", {})
@@ -294,6 +317,8 @@ class Log:
                 if answer:
                     ack = msgspec.json.decode(answer)
                     if "error" in ack:
+                        for one in messages:  # a message that was refused on its way is missing in the batch
+                            self._check_allowed(one.subject)
                         raise self._error(
                             ack["error"], f"append of {last} messages, the first on {messages[0].subject}"
                         )
@@ -365,24 +390,36 @@ class Log:
 
     async def _publish(self, subject: str, body: bytes, headers: dict[str, str]) -> None:
         try:
-            await self.client.publish(subject, body, headers=headers)
+            await heeded(self.client.publish(subject, body, headers=headers))
         except (nats.errors.Error, OSError) as error:
             raise errors.LogUnavailable(
                 f"nats-server at {_shown(self.url)} is not reached: {error}"
             ) from error
 
     async def _request(self, subject: str, body: bytes, headers: dict[str, str] | None) -> bytes:
+        self._check_allowed(subject)
         try:
-            answer = await self.client.request(subject, body, timeout=self.timeout_s, headers=headers)
+            answer = await heeded(self.client.request(subject, body, timeout=self.timeout_s, headers=headers))
         except nats.errors.NoRespondersError as error:
             raise errors.LogUnavailable(
                 f"nobody at {_shown(self.url)} answers for stream {self.stream}: JetStream is off there, the stream has no leader, or these credentials see neither"
             ) from error
         except (nats.errors.Error, OSError, TimeoutError) as error:
+            self._check_allowed(subject)
             raise errors.LogUnavailable(
                 f"nats-server at {_shown(self.url)} did not answer in {self.timeout_s:g} s ({_words(error)})"
             ) from error
         return answer.data
+
+    def _check_allowed(self, subject: str) -> None:
+        """Raise LogForbidden when the server has lately refused this subject: it answers nothing then."""
+        if not self._denied:
+            return
+        refused = self._denied.get(subject.lower())
+        if refused is not None and time.monotonic() - refused < DENIED_FOR_S:
+            raise errors.LogForbidden(
+                f"nats-server at {_shown(self.url)} does not let these credentials publish on {subject}: allow it in the server's permissions"
+            )
 
     def _error(self, error: Mapping[str, Any], what: str) -> errors.LogError:
         code, text = error.get("err_code"), error.get("description", "")

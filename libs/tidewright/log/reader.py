@@ -21,6 +21,7 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from tidewright.log import errors
+from tidewright.log.cancellation import heeded
 from tidewright.log.envelope import SCHEDULER
 
 if TYPE_CHECKING:
@@ -182,7 +183,7 @@ class Reader:
             if generation == self._generation:
                 self._take(message)
 
-        self._subscription = await self._log.client.subscribe(inbox, cb=on_message)
+        self._subscription = await heeded(self._log.client.subscribe(inbox, cb=on_message))
 
     async def _pull(self) -> None:
         if self._subscription is None:
@@ -191,10 +192,12 @@ class Reader:
         body = f'{{"batch":{batch},"expires":{int(PULL_EXPIRES_S * 1e9)},"idle_heartbeat":{int(HEARTBEAT_S * 1e9)}}}'
         self._credit += batch
         try:
-            await self._log.client.publish(
-                f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}",
-                body.encode(),
-                reply=self._subscription.subject,
+            await heeded(
+                self._log.client.publish(
+                    f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}",
+                    body.encode(),
+                    reply=self._subscription.subject,
+                )
             )
         except (nats.errors.Error, OSError) as error:
             raise errors.LogUnavailable(f"the log is not reached: {error}") from error
@@ -248,6 +251,6 @@ class Reader:
         self._credit = 0
         if subscription is not None:
             try:
-                await subscription.unsubscribe()
+                await heeded(subscription.unsubscribe())
             except nats.errors.Error as error:  # a closed connection has no subscriptions left
                 logger.debug("subscription not ended", error=str(error))

@@ -1,4 +1,4 @@
-"""Snapshots of folds in an object-store bucket: how a restart is fast.
+"""Snapshots of folds in object-store buckets, one per service: how a restart is fast.
 
 A snapshot is only an acceleration. One that cannot be read, is of a newer version, or disagrees
 with the checkpoint that it names is ignored, and the log is folded instead.
@@ -7,7 +7,9 @@ with the checkpoint that it names is ignored, and the log is folded instead.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import time
+from collections.abc import Awaitable
+from typing import Any, TypeVar
 
 import msgspec
 import nats.errors
@@ -18,11 +20,22 @@ from nats.js.api import ObjectStoreConfig
 from nats.js.object_store import ObjectStore
 
 from tidewright.log import checkpoint as checkpoints
+from tidewright.log.cancellation import heeded
 from tidewright.log.connection import Log
+from tidewright.log.errors import LogError, LogUnavailable
 from tidewright.log.subjects import Slot
 
 LEVEL = 3
 """Compression level: states are JSON, and compress well at once."""
+
+TRANSFER_S = 10.0
+"""One snapshot has to come or go within so long."""
+AWAY_S = 60.0
+"""A bucket that did not answer is left alone for so long."""
+
+_FAILURES = (nats.errors.Error, nats.js.errors.Error, LogError, OSError, TimeoutError)
+
+T = TypeVar("T")
 
 logger = structlog.get_logger(__name__)
 
@@ -53,6 +66,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     state: msgspec.Raw
 
 
+def bucket(stream: str, service: str) -> str:
+    """The bucket of a service's snapshots: its own, so that the bus can keep others from writing there."""
+    return f"{stream}_snapshots_{service}"
+
+
 def encode(snapshot: Snapshot) -> bytes:
     """The stored form: compressed JSON."""
     return zstandard.ZstdCompressor(level=LEVEL).compress(msgspec.json.encode(snapshot))
@@ -72,59 +90,60 @@ def decode(data: bytes) -> Snapshot:
 
 
 class Snapshots:
-    """The bucket of one cluster's snapshots: the latest of each service and slot, and older ones on demand."""
+    """Snapshots of one cluster: the latest of each service and slot, and older ones on demand.
+
+    Each service has a bucket of its own, so that bus permissions keep them apart. A bucket that does
+    not answer, or that these credentials may not use, is left alone for `AWAY_S`: a start then
+    waits for it once, not once per slot.
+    """
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._bucket = f"{log.stream}_snapshots"
-        self._store: ObjectStore | None = None
-
-    async def _open(self) -> ObjectStore:
-        if self._store is None:
-            js = self._log.jetstream
-            try:
-                self._store = await js.object_store(self._bucket)
-            except nats.js.errors.NotFoundError:
-                self._store = await js.create_object_store(
-                    self._bucket, ObjectStoreConfig(bucket=self._bucket)
-                )
-        return self._store
+        self._stores: dict[str, ObjectStore] = {}
+        self._away: dict[str, float] = {}
+        self._opening = asyncio.Lock()
 
     async def put(self, snapshot: Snapshot, data: bytes, *, keep: bool = False) -> None:
         """Store a snapshot as its slot's latest; `keep` also as one of its history.
 
         A failure is logged and forgotten: nothing depends on a snapshot.
         """
-        names = [_latest(snapshot.service, Slot(snapshot.slot))]
+        names = [snapshot.slot]
         if keep:
-            names.append(f"{names[0]}/{snapshot.position}")
+            names.append(f"{snapshot.slot}/{snapshot.position}")
         try:
-            store = await self._open()
+            store = await self._open(snapshot.service, make=True)
+            if store is None:
+                return
             for name in names:
-                await store.put(name, data)
-        except (nats.errors.Error, nats.js.errors.Error, OSError, TimeoutError) as error:
-            logger.warning(
-                "snapshot not stored", slot=snapshot.slot, error=str(error) or type(error).__name__
-            )
+                await self._bounded(store.put(name, data))
+        except _FAILURES as error:
+            self._stores.pop(snapshot.service, None)
+            logger.warning("snapshot not stored", slot=snapshot.slot, error=_words(error))
 
     async def latest(self, service: str, slot: Slot, state_version: int) -> Snapshot | None:
-        """The slot's latest snapshot, when it can be trusted."""
-        return await self._trusted(_latest(service, slot), service, slot, state_version)
+        """The slot's latest snapshot, when it can be trusted.
+
+        Raises:
+            LogUnavailable: the log as a whole does not answer, so that nothing can be said.
+        """
+        return await self._trusted(slot, service, slot, state_version)
 
     async def before(self, service: str, slot: Slot, state_version: int, position: int) -> Snapshot | None:
         """The newest snapshot of the slot's history at or before `position`, when it can be trusted."""
         for kept in sorted(await self.history(service, slot), reverse=True):
             if kept <= position:
-                found = await self._trusted(f"{_latest(service, slot)}/{kept}", service, slot, state_version)
+                found = await self._trusted(f"{slot}/{kept}", service, slot, state_version)
                 if found is not None:
                     return found
         return None
 
     async def history(self, service: str, slot: Slot) -> list[int]:
         """Positions of the snapshots that were kept."""
-        prefix = _latest(service, slot) + "/"
+        prefix = f"{slot}/"
         try:
-            entries = await (await self._open()).list(ignore_deletes=True)
+            store = await self._open(service)
+            entries = [] if store is None else await self._bounded(store.list(ignore_deletes=True))
         except nats.js.errors.NotFoundError:
             return []
         return [int(e.name[len(prefix) :]) for e in entries if e.name and e.name.startswith(prefix)]
@@ -132,15 +151,59 @@ class Snapshots:
     async def prune(self, service: str, slot: Slot, first_seq: int) -> None:
         """Drop what no replay from the oldest retained event on can need."""
         older = sorted(p for p in await self.history(service, slot) if p < first_seq)
-        store = await self._open()
+        store = await self._open(service)
+        if store is None:
+            return
         for position in older[:-1]:
-            await store.delete(f"{_latest(service, slot)}/{position}")
+            await self._bounded(store.delete(f"{slot}/{position}"))
+
+    async def _open(self, service: str, *, make: bool = False) -> ObjectStore | None:
+        """A service's bucket; None when there is none, or when it is left alone for now."""
+        async with self._opening:
+            if time.monotonic() < self._away.get(service, 0.0):
+                return None
+            if service not in self._stores:
+                name = bucket(self._log.stream, service)
+                try:
+                    found = await self._log.exists(f"OBJ_{name}")
+                    if not found and not make:
+                        return None
+                    js = self._log.jetstream
+                    config = ObjectStoreConfig(bucket=name, replicas=self._log.replicas)
+                    asked = js.object_store(name) if found else js.create_object_store(name, config)
+                    self._stores[service] = await self._bounded(asked)
+                except LogUnavailable:
+                    raise
+                except _FAILURES as error:
+                    await self._leave_alone(service, error)
+                    return None
+            return self._stores[service]
+
+    async def _leave_alone(self, service: str, error: BaseException) -> None:
+        """Stop asking for a bucket that does not answer while the log does."""
+        self._stores.pop(service, None)
+        if isinstance(error, TimeoutError | LogError):
+            await self._log.bounds()  # raises when it is the log that does not answer
+            if time.monotonic() < self._away.get(service, 0.0):
+                return  # another slot's answer failed at the same time
+            self._away[service] = time.monotonic() + AWAY_S
+            logger.warning(
+                "the bucket of snapshots cannot be used, the log is folded instead",
+                service=service, bucket=bucket(self._log.stream, service), error=_words(error),
+            )  # fmt: skip
+
+    async def _bounded(self, asked: Awaitable[T]) -> T:
+        """Await the client, but not for ever: it waits for chunks that were removed meanwhile without end."""
+        async with asyncio.timeout(TRANSFER_S):
+            return await heeded(asked)
 
     async def _trusted(self, name: str, service: str, slot: Slot, state_version: int) -> Snapshot | None:
         problem = ""
         try:
-            store = await self._open()
-            result: Any = await store.get(name)
+            store = await self._open(service)
+            if store is None:
+                return None
+            result: Any = await self._bounded(store.get(name))
             snapshot = await asyncio.to_thread(decode, result.data or b"")
             record = await self._log.at(snapshot.checkpoint_seq)
             if (snapshot.service, snapshot.slot) != (service, slot):
@@ -159,11 +222,14 @@ class Snapshots:
                 problem = f"checkpoint {record.seq} disagrees with it"
         except (nats.js.errors.NotFoundError, nats.js.errors.ObjectNotFoundError):
             return None
-        except (ValueError, nats.errors.Error, nats.js.errors.Error, TimeoutError) as error:
-            problem = str(error) or type(error).__name__
+        except LogUnavailable:
+            raise
+        except (ValueError, *_FAILURES) as error:
+            problem = _words(error)
+            await self._leave_alone(service, error)
         logger.warning("snapshot ignored, the log is folded instead", name=name, problem=problem)
         return None
 
 
-def _latest(service: str, slot: Slot) -> str:
-    return f"{service}/{slot}"
+def _words(error: BaseException) -> str:
+    return str(error) or type(error).__name__

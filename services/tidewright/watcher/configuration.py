@@ -15,7 +15,7 @@ import yaml
 
 from tidewright.events import registry
 from tidewright.events.config import ClockSet, ConfigSet
-from tidewright.host.fenced import RENEW_S, Fenced, fenced_in, heed_cancellation
+from tidewright.host.fenced import RENEW_S, Fenced, fenced_in
 from tidewright.kube.client import Kube
 from tidewright.kube.listwatch import Deleted, Item, ListStarted, Page, list_watch
 from tidewright.log.clock import Clock
@@ -190,7 +190,6 @@ class Configuration:
             event = registry.decode(record.body)
             if isinstance(event, ConfigSet):
                 known[event.name] = event
-        heed_cancellation()
         namespace, _, name = self._config_map.rpartition("/")
         path = f"/api/v1/namespaces/{namespace or 'default'}/configmaps"
         async for item in list_watch(self._kube, path, query={"fieldSelector": f"metadata.name={name}"}):

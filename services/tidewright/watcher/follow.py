@@ -18,7 +18,7 @@ import structlog
 from tidewright.events import registry
 from tidewright.events.base import Fact
 from tidewright.events.facts import ObjectFact, ShapeObserved
-from tidewright.host.fenced import RENEW_S, Fenced, fenced_in, heed_cancellation
+from tidewright.host.fenced import RENEW_S, Fenced, fenced_in
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.kube.kinds import WatchedKind
@@ -138,7 +138,6 @@ class Follower:
         await self._read_back_kind(self.kind.name)
         if self.kind.shaped:
             await self._read_back_kind(SHAPE)
-        heed_cancellation()
         _log.info("read back", kind=self.kind.name, objects=len(self._diff.objects))
 
     async def _read_back_kind(self, name: str) -> None:
@@ -280,7 +279,6 @@ class Follower:
         again: list[tuple[str, Fact]] = []
         for subject in due:
             record = await self._log.last(subject)
-            heed_cancellation()
             fact = registry.decode(record.body) if record else None
             if isinstance(fact, Fact):
                 again.append((subject, msgspec.structs.replace(fact, at=at, refresh=True)))

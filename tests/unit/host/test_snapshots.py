@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from tests.unit.host.counting import Counting
 from tests.unit.host.test_host import NAMESPACES, expect_holds, hosting, pod, until
 from tidewright.host.fold import Fold
-from tidewright.log import snapshots
-from tidewright.log.connection import Log
+from tidewright.log import errors, server, snapshots
+from tidewright.log.connection import Log, Message
 from tidewright.log.snapshots import Snapshot, Snapshots
 from tidewright.log.subjects import Slot
 
@@ -85,3 +88,59 @@ async def test_history_is_kept_for_replay_and_pruned_beyond_retention(log: Log) 
 def test_bytes_that_are_no_snapshot_are_refused() -> None:
     with pytest.raises(ValueError, match="not a snapshot"):
         snapshots.decode(b"zzz")
+
+
+DECIDER = """
+authorization { users = [{ user: decider, password: decider, permissions: {
+  publish: { allow: ["tw.>", "$JS.API.STREAM.INFO.TW_test", "$JS.API.STREAM.MSG.GET.TW_test",
+    "$JS.API.CONSUMER.>", %s] }
+  subscribe: { allow: ["_INBOX.>"] } } },
+  { user: all, password: all }] }
+"""
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    ['"none"', '"$JS.API.STREAM.INFO.*"', '"$JS.API.STREAM.CREATE.>"'],
+    ids=["nothing", "looking", "making"],
+)
+async def test_a_bucket_that_may_not_be_used_is_asked_for_once_and_the_log_is_folded(
+    tmp_path: Path, allowed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = server.configuration
+    monkeypatch.setattr(server, "configuration", lambda *a, **k: plain(*a, **k) + DECIDER % allowed)
+    nats = server.EmbeddedServer(tmp_path)
+    url = await nats.start()
+    try:
+        async with await Log.connect(url.replace("//", "//all:all@"), "test") as log:
+            await log.ensure(slots=8)
+            await prepared(log)
+        async with await Log.connect(url.replace("//", "//decider:decider@"), "test") as log:
+            await log.adopt_slots()
+            with capture_logs() as lines:
+                async with hosting(log) as host:
+                    await until(lambda: sum(o.fold.folded for o in host.owned.values()) >= 120, 5)
+    finally:
+        await nats.stop()
+    away = [line for line in lines if "cannot be used" in line["event"]]
+    assert len(away) == 1, lines
+    assert "snapshots_counting" in away[0]["bucket"]
+
+
+async def test_what_the_credentials_may_not_write_is_refused_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = server.configuration
+    monkeypatch.setattr(server, "configuration", lambda *a, **k: plain(*a, **k) + DECIDER % '"$JS.API.>"')
+    nats = server.EmbeddedServer(tmp_path)
+    url = await nats.start()
+    try:
+        async with await Log.connect(url.replace("//", "//decider:decider@"), "test") as log:
+            await log.ensure(slots=8)
+            allowed, denied = Message(log.subjects.config("x"), b""), Message("other.config", b"")
+            for messages in ([denied], [allowed, denied, allowed]):
+                with pytest.raises(errors.LogForbidden, match=r"publish on other\.config"):
+                    await log.commit(messages)
+            await log.commit([allowed, allowed])
+    finally:
+        await nats.stop()
