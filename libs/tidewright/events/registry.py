@@ -12,10 +12,22 @@ from typing import Union
 
 import msgspec
 
-from tidewright.events import config, decisions, facts, outcomes, provisioning, shards, spread, timers
+from tidewright.events import (
+    config,
+    decisions,
+    endpoints,
+    facts,
+    outcomes,
+    provisioning,
+    shards,
+    spread,
+    timers,
+)
 from tidewright.events.base import Decision, Event
 
-MODULES: tuple[ModuleType, ...] = (facts, config, decisions, outcomes, timers, provisioning, shards, spread)
+MODULES: tuple[ModuleType, ...] = (
+    facts, config, decisions, outcomes, timers, provisioning, shards, spread, endpoints,
+)  # fmt: skip
 """One line per module of event types."""
 
 

@@ -3,5 +3,6 @@
 Pure: plan (order, supersession, priorities), requests (bodies, preconditions, comparisons), verdict
 (errors to retries and outcomes), correlate (object events: aggregation and limits), ledger (which
 decisions have their outcome).
-Shell: apply (one effect against the API server), cloud (one against a cloud), service (the process: read, dispatch, commit).
+Shell: apply (one effect against the API server), endpoints (certificates into webhook configurations),
+cloud (one against a cloud), service (the process: read, dispatch, commit).
 """

@@ -14,6 +14,7 @@ import msgspec
 
 from tidewright.actuator import requests, verdict
 from tidewright.actuator.correlate import Correlator, Count, Drop, Write
+from tidewright.actuator.endpoints import Endpoints
 from tidewright.actuator.requests import Mismatch
 from tidewright.actuator.verdict import Again, Done, Refused, Result
 from tidewright.events.base import JsonObject, ObjectRef
@@ -27,6 +28,7 @@ from tidewright.events.decisions import (
     ScaleWorkload,
     SetStatus,
 )
+from tidewright.events.endpoints import EndpointEffect
 from tidewright.kube.client import Kube
 from tidewright.kube.discovery import Discovery, Resource
 from tidewright.kube.errors import KubeError
@@ -90,6 +92,8 @@ class Applier:
                     return await self._evict(effect, allowance)
                 case RecordObjectEvent():
                     return await self._record(effect, allowance)
+                case EndpointEffect():
+                    return await self._endpoint(effect, allowance)
             return Refused(verdict.NOT_SUPPORTED, f"no way here to apply a {type(effect).__name__}")
         except KubeError as error:
             return verdict.of_error(error)
@@ -245,6 +249,12 @@ class Applier:
                 return Again("DisruptionBudget", str(error), error.retry_after_s)
             raise
         return Done()
+
+    async def _endpoint(self, effect: EndpointEffect, allowance: Allowance) -> Result:
+        async def ask(method: str, path: str, body: bytes | None) -> JsonObject:
+            return await self._request(allowance, method, path, body)
+
+        return await Endpoints(ask).attempt(effect)
 
     async def _record(self, effect: RecordObjectEvent, allowance: Allowance) -> Result:
         # Another attempt at the same wish is not another wish.

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Group, Parameter
 
+from tidewright.cli import endpoint
 from tidewright.cli.commands import BY_NAME as COMMANDS
 from tidewright.cli.errors import BadInput, CommandError, translated
 from tidewright.cli.options import ClusterOptions, LogOptions, ProcessFlags
@@ -170,3 +171,5 @@ def _decider(service: Service) -> Callable[..., int]:
 for _service in SERVICES:
     if _service.role is Role.DECIDER:
         app.command(_decider(_service), name=_service.name, help=_service.summary)
+app.command(endpoint.spread_admission, name="spread-admission", help=BY_NAME["spread-admission"].summary)
+

@@ -14,6 +14,7 @@ class Role(Enum):
     WATCHER = "watcher"  # reads the cluster, writes facts
     DECIDER = "decider"  # reads the log, writes decisions; holds no cluster credentials
     ACTUATOR = "actuator"  # reads decisions, writes to the cluster, and outcomes
+    ENDPOINT = "endpoint"  # is called by the API server, writes to a decider's ledgers; no credentials either
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Service:
         summary: for `tidewright run --help`.
         partition: of a decider: one state per slot, or one for the whole cluster.
         follows: of a decider: other services whose decisions it reads as inputs.
+        of: of an endpoint: the decider whose ledgers it appends to.
         explainer: of a decider: `module:attribute` of its `tidewright.host.explainer.Explainer`.
     """
 
@@ -37,6 +39,7 @@ class Service:
     summary: str
     partition: Partition = "slots"
     follows: frozenset[str] = frozenset()
+    of: str = ""
     explainer: str = ""
 
 
@@ -49,6 +52,8 @@ SERVICES: tuple[Service, ...] = (
     Service("spread", Role.DECIDER, "tidewright.spread.decide:DECIDER", "WorkloadSpreads."),
     Service("shard-manager", Role.DECIDER, "tidewright.shardmanager.decide:DECIDER", "Shards of controllers."),
     Service("actuator", Role.ACTUATOR, "tidewright.actuator.service:run", "Decisions made true, as outcomes."),
+    Service("spread-admission", Role.ENDPOINT, "tidewright.spread.admission:run",
+            "Pods of WorkloadSpreads, as they are created.", of="spread"),
 )  # fmt: skip
 
 BY_NAME: dict[str, Service] = {service.name: service for service in SERVICES}

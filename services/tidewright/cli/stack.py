@@ -61,6 +61,11 @@ class StackOptions:
         watcher: further arguments of `tidewright run watcher`.
         stop_within_s: wall seconds that a process has to end.
     """
+        admission_url: under which the API server reaches spread's admission on this machine; with a
+            cluster that is not ours, admission is left out without it.
+        node_groups: the simulated cloud's file; None: the default groups in the embedded cluster, and
+            no simulated cloud beside another one.
+        cloud: `NAME=ADDRESS` of a cloud that is there; empty for the simulated one.
 
     data: Path
     fresh: bool = False
@@ -82,6 +87,9 @@ class StackOptions:
     watcher: Sequence[str] = ()
     log_level: str = "info"
     stop_within_s: float = 10.0
+    admission_url: str = ""
+    node_groups: Path | None = None
+    cloud: str = ""
 
     def __post_init__(self) -> None:
         """Refuse what cannot be brought up."""
@@ -93,6 +101,23 @@ class StackOptions:
             raise BadInput(f"slots {self.slots}: 1 to 1024")
 
     @property
+        try:
+            if self.node_groups is not None:
+                load(self.node_groups)
+            if self.cloud:
+                provider_of(self.cloud)
+        except ValueError as error:
+            raise BadInput(str(error)) from error
+
+    @property
+    def running(self) -> tuple[str, ...]:
+        """Names of the services that are started.
+
+        A webhook that the API server cannot reach would have it refuse every pod, so where it may
+        not reach this machine the endpoint is started only when it is said how.
+        """
+        reachable = self.embedded_cluster or self.admission_url
+        return tuple(n for n in self.services if reachable or BY_NAME[n].role is not Role.ENDPOINT)
     def embedded_cluster(self) -> bool:
         """Whether the cluster is ours to run."""
         return self.kubeconfig is None and not self.in_cluster and self.context is None
@@ -151,7 +176,7 @@ class Stack:
                 if self.options.embedded_cluster:
                     await self._start_cluster()
                 await self._prepare(log)
-        await self.supervisor.start(*(self._service(BY_NAME[name]) for name in self.options.services))
+        await self.supervisor.start(*(self._service(BY_NAME[name]) for name in self.options.running))
 
     async def stop(self) -> None:
         """End everything, and let go of the data folder."""
@@ -242,8 +267,11 @@ class Stack:
             command += ["--nats-credentials", str(options.nats_credentials.resolve())]
         command += ["--log-level", options.log_level, "--log-format", "json", "--health-port", "0"]
         env: dict[str, str | None] = {}
-        if service.role is Role.DECIDER:
-            env["KUBECONFIG"] = None  # deciders hold no cluster credentials
+        if service.role is Role.ENDPOINT:
+            command += ["--port", str(self.folder.port("admission", None))]
+            command += ["--url", options.admission_url] if options.admission_url else []
+        if service.role in (Role.DECIDER, Role.ENDPOINT):
+            env["KUBECONFIG"] = None  # they hold no cluster credentials
         else:
             if self.kubeconfig is not None:
                 command += ["--kubeconfig", str(self.kubeconfig.resolve())]

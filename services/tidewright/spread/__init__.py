@@ -32,7 +32,7 @@ Control
     decide       the decider: State, evolve, decide
     sentences    reasons as sentences, for `explain`
 Shell
-    certificates made and rotated in memory
+    hooks        the webhook configurations (pure)
     reviews      AdmissionReview and ConversionReview as values (pure)
     books        the ledgers as the endpoint keeps them: followed, appended under expectation
     admission    the HTTPS endpoint

@@ -21,11 +21,14 @@ from prometheus_client import Counter, Histogram
 
 from tidewright.events.base import JsonObject
 from tidewright.events.spread import PodLeaving, PodPlaced
+from tidewright.host import certificates
+from tidewright.host.announce import Address, Announcer
 from tidewright.host.process import Process
+from tidewright.host.service import LogOptions, connect, find_stream
 from tidewright.log import errors
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
-from tidewright.spread import certificates, placing, validation
+from tidewright.spread import hooks, placing, validation
 from tidewright.spread.admit import Refused, spread_for
 from tidewright.spread.books import Book, Books
 from tidewright.spread.decide import SERVICE
@@ -39,6 +42,11 @@ MAX_BODY_BYTES = 8 << 20
 OWNER_WAIT_S = 3.0
 """How long a pod waits for an owner that has not been seen yet, before it is refused [Q-5]."""
 ROTATION_CHECK_S = 60.0
+ANNOUNCE_EVERY_S = 300.0
+"""The API server is told of a replica this often, in case somebody took its configurations away."""
+FORGET_WITHIN_S = 3.0
+ENDPOINT = "spread-admission"
+"""Its name on the bus."""
 
 _log = structlog.get_logger(__name__)
 
@@ -48,8 +56,12 @@ class Options:
     """What the endpoint takes.
 
     Attributes:
-        hosts: DNS names and addresses that its certificate is for.
-        port: 0 takes a free one and logs it.
+        host, port: where it listens; port 0 takes a free one and logs it.
+        url: under which the API server reaches it; empty for `https://127.0.0.1:<port>`, where they
+            share a machine. Not with `service`.
+        service: `namespace/name:port` of the service before it.
+        failure_policy: of the webhooks for pods: what the API server does when no replica answers.
+        drain_s: behind a service, how long it goes on serving after it was told to stop, wall seconds.
         enabled: the feature gate; off, spreads are refused and pods go in untouched.
     """
 
@@ -58,8 +70,17 @@ class Options:
     nats_credentials: Path | None = None
     host: str = "127.0.0.1"
     port: int = 0
-    hosts: tuple[str, ...] = ("localhost", "127.0.0.1")
+    url: str = ""
+    service: str = ""
+    failure_policy: hooks.FailurePolicy = "Fail"
+    drain_s: float = 5.0
     enabled: bool = True
+
+    def address(self, port: int) -> Address:
+        """Where the API server finds an endpoint that listens on this port. Raises ValueError."""
+        if self.service:
+            return Address(self.url, self.service)
+        return Address(self.url or f"https://127.0.0.1:{port}")
 
 
 class Endpoint:
@@ -68,7 +89,7 @@ class Endpoint:
     def __init__(self, books: Books, options: Options, process: Process | None = None) -> None:
         self.books = books
         self.options = options
-        self.certificate = certificates.make(options.hosts)
+        self.certificate = certificates.make(self.hosts)
         self.port = 0
         self._context: ssl.SSLContext = certificates.server_context(self.certificate)
         self._runner: web.AppRunner | None = None
@@ -83,20 +104,21 @@ class Endpoint:
         )  # fmt: skip
 
     @property
-    def url(self) -> str:
-        return f"https://{self.options.hosts[0]}:{self.port}"
+    def hosts(self) -> tuple[str, ...]:
+        """What its certificates are for."""
+        return self.options.address(self.options.port or 1).hosts
 
     async def start(self) -> None:
         """Take requests."""
         app = web.Application(client_max_size=MAX_BODY_BYTES)
         for path, handler in (
-            ("/mutate-pod", self._create_pod),
-            ("/validate-pod", self._remove_pod),
-            ("/validate-apps-kruise-io-workloadspread", self._spread),
+            (hooks.CREATE_POD, self._create_pod),
+            (hooks.DELETE_POD, self._remove_pod),
+            (hooks.VALIDATE_SPREAD, self._spread),
             ("/validate-apps-kruise-io-v1alpha1-workloadspread", self._spread),
         ):
             app.router.add_post(path, self._reviewed(path, handler))
-        app.router.add_post("/convert", self._convert)
+        app.router.add_post(hooks.CONVERT, self._convert)
         self._runner = web.AppRunner(app, access_log=None)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self.options.host, self.options.port, ssl_context=self._context)
@@ -109,18 +131,36 @@ class Endpoint:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    async def rotate(self) -> None:
-        """Replace the certificate before it expires. Runs until cancelled."""
+    def serve_with(self, certificate: certificates.Certificate) -> None:
+        """Serve with another certificate from the next handshake on."""
+        self.certificate = certificate
+        certificate.load_into(self._context)
+
+    async def stay_trusted(self, announcer: Announcer) -> None:
+        """Say now and then that this replica is there, and replace its certificate in time.
+
+        A new certificate serves once the API server trusts it, and only then is the old one retired.
+        Runs until cancelled.
+        """
+        loop = asyncio.get_running_loop()
+        announce_at = loop.time() + ANNOUNCE_EVERY_S
         while True:
             await asyncio.sleep(ROTATION_CHECK_S)
             if datetime.now(UTC) >= self.certificate.renew_at():
-                self.renew()
+                await self.renew(announcer)
+            elif loop.time() >= announce_at:
+                await announcer.trust(self.certificate.ca_pem)
+            else:
+                continue
+            announce_at = loop.time() + ANNOUNCE_EVERY_S
 
-    def renew(self) -> None:
-        """Serve a fresh certificate from the next handshake on."""
-        self.certificate = certificates.make(self.options.hosts)
-        self.certificate.load_into(self._context)
-        _log.info("certificate replaced", not_after=self.certificate.not_after.isoformat())
+    async def renew(self, announcer: Announcer) -> None:
+        """Make a fresh certificate, have it trusted, serve with it, and retire the old one."""
+        old, new = self.certificate, certificates.make(self.hosts)
+        await announcer.trust(new.ca_pem)
+        self.serve_with(new)
+        _log.info("certificate replaced", not_after=new.not_after.isoformat())
+        await announcer.trust(new.ca_pem, retired=(old.ca_pem,))
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -278,26 +318,79 @@ def _unread(api_version: str, kind: str, name: str) -> JsonObject:
 async def run(options: Options, process: Process) -> None:
     """Run until `process.stop` is set.
 
+    Ready once the ledgers are read and the API server trusts this replica's certificate.
+
     Raises:
         LogError: the log cannot be used at the start; see its classes.
+        ValueError: neither a URL nor a service that could be called.
     """
-    async with await Log.connect(
-        options.nats_url, options.cluster, credentials=options.nats_credentials, name=f"{SERVICE}-admission"
-    ) as log:
-        await log.adopt_slots()
+    options.address(options.port or 1)
+    on = LogOptions(options.nats_url, options.cluster, options.nats_credentials)
+    async with await connect(on, process) as log:
+        await find_stream(log, process)
+        if process.stop.is_set():
+            return
         books = Books(log, Writer(SERVICE))
         endpoint = Endpoint(books, options, process)
         process.health.not_ready = "reading the ledgers"
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(t) for t in (books.follow(), books.append_late(), endpoint.rotate())]
-            await books.current.wait()
-            await endpoint.start()
-            process.health.not_ready = ""
-            while not process.stop.is_set():
+            running = [tasks.create_task(books.follow()), tasks.create_task(books.append_late())]
+            serving = tasks.create_task(_serve(endpoint, log, process))
+            while not process.stop.is_set() and not serving.done():
                 process.health.tick()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(1.0):
-                        await process.stop.wait()
-            await endpoint.stop()
+                await asyncio.wait([serving], timeout=1.0)
+            await serving
             for task in running:
                 task.cancel()
+
+
+async def _serve(endpoint: Endpoint, log: Log, process: Process) -> None:
+    """Serve from when the ledgers are read until told to stop."""
+    options, stop = endpoint.options, asyncio.create_task(process.stop.wait())
+    try:
+        reading = asyncio.create_task(endpoint.books.current.wait())
+        await asyncio.wait([reading, stop], return_when=asyncio.FIRST_COMPLETED)
+        reading.cancel()
+        if process.stop.is_set():
+            return
+        await endpoint.start()
+        announcement = hooks.announcement(options.address(endpoint.port), options.failure_policy)
+        announcer = Announcer(log, Writer(ENDPOINT), endpoint.books.clock, announcement)
+        trusting = asyncio.create_task(announcer.trust(endpoint.certificate.ca_pem))
+        while not (trusting.done() or stop.done()):
+            process.health.not_ready = announcer.problem
+            await asyncio.wait([trusting, stop], timeout=0.2, return_when=asyncio.FIRST_COMPLETED)
+        if trusting.done():
+            trusting.result()
+            process.health.not_ready = ""
+            _log.info("the API server trusts this replica")
+        staying = asyncio.create_task(endpoint.stay_trusted(announcer))
+        await asyncio.wait([staying, stop], return_when=asyncio.FIRST_COMPLETED)
+        if staying.done():
+            staying.result()
+        staying.cancel()
+        trusting.cancel()
+        await _leave(endpoint, announcer, process)
+    finally:
+        stop.cancel()
+
+
+async def _leave(endpoint: Endpoint, announcer: Announcer, process: Process) -> None:
+    """End without a request that nobody answers.
+
+    Behind a service others answer, once it has noticed. At a URL nobody does: when this was the last
+    replica, its configurations go first, or every pod would be refused for want of an endpoint.
+    """
+    process.health.not_ready = "stopping"
+    ca = endpoint.certificate.ca_pem
+    if endpoint.options.service:
+        await asyncio.sleep(endpoint.options.drain_s)
+        await endpoint.stop()
+        await announcer.forget(ca, remove_last=False, within_s=FORGET_WITHIN_S)
+        return
+    if not await announcer.forget(ca, remove_last=True, within_s=FORGET_WITHIN_S):
+        _log.warning(
+            "webhook configurations may be left behind", name=hooks.NAME,
+            do="delete them if this endpoint does not come back: pods are refused until then",
+        )  # fmt: skip
+    await endpoint.stop()

@@ -26,6 +26,7 @@ from tests.unit.spread.cluster import (
     subset_of,
     until,
 )
+from tidewright.host import certificates
 from tidewright.log import errors
 from tidewright.log.connection import Log
 from tidewright.log.server import EmbeddedServer
@@ -195,7 +196,7 @@ async def test_spreads_are_validated_with_warnings(nats: EmbeddedServer, log: Lo
 async def test_a_renewed_certificate_is_served_without_a_restart(nats: EmbeddedServer, log: Log) -> None:
     async with replicas(nats, 1) as (endpoint,):
         before = endpoint.endpoint.certificate.ca_pem
-        endpoint.endpoint.renew()
+        endpoint.endpoint.serve_with(certificates.make(endpoint.endpoint.hosts))
         assert endpoint.endpoint.certificate.ca_pem != before
         assert endpoint.client is not None
         await endpoint.client.close()

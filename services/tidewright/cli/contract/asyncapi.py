@@ -13,6 +13,7 @@ from typing import Any
 
 from tidewright.cli.services import SERVICES, Role, Service
 from tidewright.events.base import Decision, Event, Fact, Outcome, Timer
+from tidewright.events.endpoints import EndpointEffect
 from tidewright.events.registry import BY_NAME
 from tidewright.events.version import __version__
 from tidewright.log import envelope
@@ -105,7 +106,10 @@ def _tags(*bases: type[Event], under: str = "") -> tuple[str, ...]:
 
 def _decisions_of(service: Service) -> tuple[str, ...]:
     """The shared decision types, and those in the service's own module of event types."""
+    if service.role is Role.ENDPOINT:
+        return _tags(EndpointEffect)
     others = {f"tidewright.events.{s.name.replace('-', '')}" for s in SERVICES if s != service}
+    others.add(EndpointEffect.__module__)
     return tuple(tag for tag in _tags(Decision) if BY_NAME[tag].__module__ not in others)
 
 
@@ -118,10 +122,10 @@ def _channels() -> tuple[Channel, ...]:
     config = _tags(Fact, under="config.")
     facts = tuple(t for t in _tags(Fact) if t not in config)
     outcomes, timers, entries = _tags(Outcome), _tags(Timer), _tags(Event, under="ledger.")
-    everybody = watcher + deciders + actuator
+    everybody, endpoints = watcher + deciders + actuator, _with(Role.ENDPOINT)
     return (
         Channel("fact", "{kind}.{namespace}.{name}", "What the watcher saw of an object.", facts,
-                watcher, deciders),
+                watcher, deciders + endpoints),
         *(
             Channel(
                 f"decision-{s.name}", f"{s.name}.{{kind}}.{{namespace}}.{{name}}",
@@ -129,16 +133,23 @@ def _channels() -> tuple[Channel, ...]:
             )
             for s in deciders
         ),
+        *(
+            Channel(
+                f"decision-{s.name}", f"{s.name}.{{kind}}.{{namespace}}.{{name}}",
+                f"Which certificates of {s.name} the API server trusts.", _decisions_of(s), (s,), actuator,
+            )
+            for s in endpoints
+        ),
         Channel("outcome", "{kind}.{namespace}.{name}", "What came of a decision, exactly one each.",
-                outcomes, actuator, deciders),
+                outcomes, actuator, deciders + endpoints),
         Channel("ledger", "{service}.{namespace}.{name}", "All that concurrent choices depend on, in order.",
-                entries, deciders, deciders),
+                entries, deciders + endpoints, deciders + endpoints),
         Channel("checkpoint", "{service}", "A service's position in a slot.", ("checkpoint",),
                 everybody, everybody),
         Channel("schedule", "{service}.{key}", "Wake-ups that the server will fire; replaced by subject.",
                 timers, deciders, ()),
         Channel("timer", "{service}.{key}", "Wake-ups that the server fired.", timers, (), deciders),
-        Channel("config", "{part}", "Configuration, one part each.", config, watcher, everybody),
+        Channel("config", "{part}", "Configuration, one part each.", config, watcher, everybody + endpoints),
     )  # fmt: skip
 
 

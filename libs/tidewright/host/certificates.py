@@ -1,4 +1,4 @@
-"""Certificates of the endpoint, made and kept in memory.
+"""Certificates of an endpoint that the API server calls, made and kept in memory.
 
 Each replica is its own authority: it publishes the certificate of that authority, and keeps both keys.
 Nothing secret is ever written. A certificate is replaced when a third of its life is left.
@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-LIFETIME = timedelta(days=30)
+LIFETIME = timedelta(days=1)
+"""Short, so that what replicas leave behind when they are killed is soon nobody's."""
 _CLOCKS_DIFFER_BY = timedelta(hours=1)
 
 
@@ -70,7 +71,7 @@ def make(hosts: Sequence[str], *, now: datetime | None = None, lifetime: timedel
     start = (now or datetime.now(UTC)) - _CLOCKS_DIFFER_BY
     end = start + lifetime
     ca_key, key = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
-    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tidewright-spread-ca")])
+    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tidewright-endpoint-ca")])
     ca = (
         _builder(ca_name, ca_name, ca_key, start, end)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)

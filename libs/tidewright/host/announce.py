@@ -1,0 +1,167 @@
+"""An endpoint makes itself known to the API server, without credentials: by a decision on the log.
+
+Endpoint's replica --TrustEndpoint--> log --> actuator --> caBundle of the webhook configurations
+                   <------------------- outcome -----------------------
+
+announced   what is written in the configurations (pure): `url` on loopback, or a service
+Announcer   says it, waits for the outcome, says it again now and then, and takes it back
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from tidewright.events import registry
+from tidewright.events.base import JsonObject, ObjectRef, Outcome
+from tidewright.events.endpoints import EndpointEffect, ForgetEndpoint, TrustEndpoint
+from tidewright.events.outcomes import Applied
+from tidewright.log import errors
+from tidewright.log.clock import Clock
+from tidewright.log.connection import Log, Message
+from tidewright.log.envelope import Writer
+from tidewright.log.subjects import ALL
+
+AGAIN_S = 5.0
+"""Wall seconds until a refused announcement is made again."""
+UNANSWERED_S = 30.0
+"""Wall seconds without an outcome after which it is made again: the message may have been lost."""
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the API server finds an endpoint: at a URL, or behind a service.
+
+    Attributes:
+        url: `https://host:port`, without a path; empty with a service.
+        service: `namespace/name` or `namespace/name:port`; empty with a URL.
+    """
+
+    url: str = ""
+    service: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse what is neither, or both."""
+        if bool(self.url) == bool(self.service):
+            raise ValueError("an endpoint has either a URL or a service")
+        if self.url and not self.url.startswith("https://"):
+            raise ValueError(f"url {self.url!r}: the API server calls https:// only")
+        namespace, _, name = self.service.partition("/")
+        port = self.service.rpartition(":")[2] if ":" in self.service else "443"
+        if self.service and not (namespace and name and port.isdigit()):
+            raise ValueError(f"service {self.service!r}: expected NAMESPACE/NAME or NAMESPACE/NAME:PORT")
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Names and addresses that the certificate has to be for."""
+        if self.url:
+            host = self.url.removeprefix("https://").partition("/")[0]
+            return (host.rpartition(":")[0].strip("[]") if ":" in host else host,)
+        namespace, _, name = self.service.partition(":")[0].partition("/")
+        return (f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.cluster.local")
+
+    def client_config(self, path: str) -> JsonObject:
+        """The `clientConfig` of a webhook at this path."""
+        if self.url:
+            return {"url": f"{self.url.rstrip('/')}{path}"}
+        where, _, port = self.service.partition(":")
+        namespace, _, name = where.partition("/")
+        return {
+            "service": {
+                "namespace": namespace,
+                "name": name,
+                "path": path,
+                "port": int(port) if port else 443,
+            }
+        }
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """What is announced: configurations and conversions as `EndpointEffect` has them."""
+
+    configurations: tuple[JsonObject, ...]
+    conversions: dict[str, JsonObject]
+
+
+class Announcer:
+    """Announces one replica of an endpoint."""
+
+    def __init__(self, log: Log, writer: Writer, clock: Clock, announcement: Announcement) -> None:
+        """`writer.service` is the endpoint's name on the bus."""
+        self._log = log
+        self._writer = writer
+        self._clock = clock
+        self._announcement = announcement
+        self._count = 0
+        first = announcement.configurations[0]
+        self._target = ObjectRef(
+            api_version=str(first["apiVersion"]), kind=str(first["kind"]), name=str(first["metadata"]["name"])
+        )
+        self.problem = ""
+
+    async def trust(self, ca: str, retired: Sequence[str] = ()) -> None:
+        """Return when the API server trusts certificates of this authority. `problem` says why it does not yet."""
+        self.problem = "waiting for the actuator to have this replica's certificate trusted"
+        while True:
+            effect = TrustEndpoint(
+                at=0.0, target=self._target, ca=ca, retired=tuple(retired),
+                configurations=self._announcement.configurations, conversions=self._announcement.conversions,
+            )  # fmt: skip
+            try:
+                async with asyncio.timeout(UNANSWERED_S):
+                    outcome = await self._decide(effect)
+            except TimeoutError:
+                _log.warning("no outcome, announcing again", do="check that the actuator runs")
+                continue
+            except errors.LogUnavailable as error:
+                self.problem = str(error)
+                await asyncio.sleep(AGAIN_S)
+                continue
+            if isinstance(outcome, Applied):
+                self.problem = ""
+                return
+            self.problem = f"the API server cannot be made to trust this replica: {outcome.message}"
+            _log.error(
+                "not trusted", reason=outcome.reason, error=outcome.message,
+                do="give the actuator the right to write webhook configurations",
+            )  # fmt: skip
+            await asyncio.sleep(AGAIN_S)
+
+    async def forget(self, ca: str, *, remove_last: bool, within_s: float) -> bool:
+        """Take a certificate out; False when nobody confirmed it within so many wall seconds."""
+        effect = ForgetEndpoint(
+            at=0.0, target=self._target, ca=ca, remove_last=remove_last,
+            configurations=self._announcement.configurations, conversions=self._announcement.conversions,
+        )  # fmt: skip
+        with contextlib.suppress(TimeoutError, errors.LogError):
+            async with asyncio.timeout(within_s):
+                return isinstance(await self._decide(effect), Applied)
+        return False
+
+    async def _decide(self, effect: EndpointEffect) -> Outcome:
+        """Append a decision and give its outcome."""
+        self._count += 1
+        service, names = self._writer.service, self._log.subjects
+        decision_id = f"{service}.{ALL}.{self._writer.incarnation}.{self._count}"
+        stamped = type(effect)(
+            **{name: getattr(effect, name) for name in effect.__struct_fields__}
+            | {"at": self._clock.now(), "id": decision_id}
+        )
+        kind = self._target.kind.lower()
+        subject = names.decision(ALL, service, kind, "", self._target.name)
+        message = Message(subject, registry.encode(stamped), self._writer.headers(decision_id))
+        committed = await self._log.commit([message])
+        outcomes = names.outcome(ALL, kind, "", self._target.name)
+        async with self._log.reader([outcomes], after=committed.last_seq) as reader:
+            while True:
+                for record in await reader.fetch(100, timeout_s=5.0):
+                    event = registry.decode(record.body)
+                    if isinstance(event, Outcome) and event.decision == decision_id:
+                        return event

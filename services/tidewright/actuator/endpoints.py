@@ -1,0 +1,232 @@
+"""Certificates of our endpoints, joined where the API server looks for them.
+
+    bundle_of, joined   certificate bundles: text to certificates, and with one more or less (pure)
+    configured, served  a webhook configuration, a CRD, as they shall be with a bundle (pure)
+    Endpoints           reads, joins, writes; a lost race is run again
+
+Each replica of an endpoint trusts nobody and shares nothing: its own authority's certificate is in the
+bundle from its decision until it retires it, or until it expires. Expired ones go whenever somebody writes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+from cryptography import x509
+from cryptography.hazmat.primitives import serialization
+
+from tidewright.actuator import verdict
+from tidewright.actuator.verdict import Again, Done, Refused, Result
+from tidewright.events.base import JsonObject
+from tidewright.events.endpoints import EndpointEffect, ForgetEndpoint, TrustEndpoint
+from tidewright.kube.errors import KubeError
+
+LOOKS = 8
+"""How often a write that lost a race is made again, within one attempt: replicas start together."""
+_PLURALS: Final = {
+    "MutatingWebhookConfiguration": "mutatingwebhookconfigurations",
+    "ValidatingWebhookConfiguration": "validatingwebhookconfigurations",
+}
+_CONFIGURATIONS: Final = "/apis/admissionregistration.k8s.io/v1"
+_DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+
+Ask = Callable[[str, str, bytes | None], Awaitable[JsonObject]]
+"""Makes one request: method, path, body. Raises KubeError."""
+
+
+class NotACertificate(ValueError):
+    """What a replica wants to be trusted is no PEM certificate, or holds more than that."""
+
+
+def certificate(pem: str) -> str:
+    """One certificate in its one form of writing.
+
+    Raises:
+        NotACertificate: it is none, or there is something beside it: a key must never get further.
+    """
+    if "PRIVATE KEY" in pem:
+        raise NotACertificate("ca holds a private key: only a certificate may be published")
+    try:
+        (found,) = x509.load_pem_x509_certificates(pem.encode())
+    except ValueError as error:
+        raise NotACertificate(f"ca is not one PEM certificate: {error}") from error
+    return found.public_bytes(serialization.Encoding.PEM).decode()
+
+
+def bundle_of(text: str, now: datetime) -> list[str]:
+    """The certificates of a `caBundle` that can be read and have not expired, in their order."""
+    try:
+        found = x509.load_pem_x509_certificates(base64.b64decode(text, validate=True)) if text else []
+    except (ValueError, binascii.Error):
+        return []  # it let nobody in before either
+    return [
+        one.public_bytes(serialization.Encoding.PEM).decode()
+        for one in found
+        if one.not_valid_after_utc > now
+    ]
+
+
+def joined(present: Iterable[str], add: str, without: Iterable[str], now: datetime) -> str:
+    """A bundle: what is in those that are there, plus one, less some; base64, "" when nothing is left."""
+    gone = set(without)
+    kept = dict.fromkeys(pem for text in present for pem in bundle_of(text, now))
+    if add:
+        kept[add] = None
+    return base64.b64encode("".join(pem for pem in kept if pem not in gone).encode()).decode()
+
+
+def bundles_in(configuration: JsonObject) -> list[str]:
+    """Every `caBundle` of a webhook configuration."""
+    hooks = configuration.get("webhooks") or ()
+    return [(hook.get("clientConfig") or {}).get("caBundle") or "" for hook in hooks]
+
+
+def configured(found: JsonObject | None, wanted: JsonObject, bundle: str) -> JsonObject:
+    """A webhook configuration as it shall be; what the API server filled in stays."""
+    known = {hook.get("name"): hook for hook in (found or {}).get("webhooks") or ()}
+    hooks = []
+    for hook in wanted.get("webhooks") or ():
+        client = {**(hook.get("clientConfig") or {}), "caBundle": bundle}
+        before = (known.get(hook.get("name")) or {}).get("clientConfig") or {}
+        if "service" in client and "service" in before:
+            client["service"] = {**before["service"], **client["service"]}
+        hooks.append({**(known.get(hook.get("name")) or {}), **hook, "clientConfig": client})
+    metadata = dict((found or {}).get("metadata") or {})
+    mine = wanted.get("metadata") or {}
+    for part in ("labels", "annotations"):
+        if mine.get(part):
+            metadata[part] = {**(metadata.get(part) or {}), **mine[part]}
+    return {**(found or wanted), "metadata": {**mine, **metadata}, "webhooks": hooks}
+
+
+def served(found: JsonObject, conversion: JsonObject, bundle: str) -> JsonObject:
+    """A CRD with its conversion webhook; all its versions are served. Without a bundle: only stored ones are."""
+    spec = dict(found.get("spec") or {})
+    if bundle:
+        webhook = dict(conversion.get("webhook") or {})
+        webhook["clientConfig"] = {**(webhook.get("clientConfig") or {}), "caBundle": bundle}
+        before = ((spec.get("conversion") or {}).get("webhook") or {}).get("clientConfig") or {}
+        if "service" in webhook["clientConfig"] and "service" in before:
+            webhook["clientConfig"]["service"] = {**before["service"], **webhook["clientConfig"]["service"]}
+        spec["conversion"] = {**conversion, "webhook": webhook}
+    else:
+        spec["conversion"] = {"strategy": "None"}
+    spec["versions"] = [
+        {**version, "served": bool(bundle) or bool(version.get("storage"))}
+        for version in spec.get("versions") or ()
+    ]
+    return {**found, "spec": spec}
+
+
+def _conversion_bundle(found: JsonObject) -> str:
+    webhook = ((found.get("spec") or {}).get("conversion") or {}).get("webhook") or {}
+    return str((webhook.get("clientConfig") or {}).get("caBundle") or "")
+
+
+class Endpoints:
+    """Applies what endpoints decide about themselves."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+
+    async def attempt(self, effect: EndpointEffect) -> Result:
+        """Bring every configuration of the endpoint in line. Raises KubeError."""
+        try:
+            ca = certificate(effect.ca)
+            retired = [
+                certificate(pem) for pem in (effect.retired if isinstance(effect, TrustEndpoint) else ())
+            ]
+        except NotACertificate as error:
+            return Refused("Invalid", str(error))
+        add, without = (ca, retired) if isinstance(effect, TrustEndpoint) else ("", [ca])
+        remove = isinstance(effect, ForgetEndpoint) and effect.remove_last
+        changed = False
+        for wanted in effect.configurations:
+            plural = _PLURALS.get(str(wanted.get("kind")))
+            name = (wanted.get("metadata") or {}).get("name")
+            if plural is None or not isinstance(name, str):
+                return Refused(
+                    "Invalid",
+                    f"kind {wanted.get('kind')!r} named {name!r} is no webhook configuration: valid are {', '.join(_PLURALS)}",
+                )
+            collection = f"{_CONFIGURATIONS}/{plural}"
+            written = await self._configuration(collection, name, wanted, add, without, remove=remove)
+            if written is None:
+                return Again(verdict.CONFLICT, f"lost {LOOKS} races for {plural}/{name}")
+            changed = changed or written
+        for name, conversion in effect.conversions.items():
+            written = await self._definition(name, conversion, add, without, remove=remove)
+            if written is None:
+                return Again(verdict.CONFLICT, f"lost {LOOKS} races for customresourcedefinitions/{name}")
+            changed = changed or written
+        return Done(found=not changed)
+
+    async def _configuration(
+        self, collection: str, name: str, wanted: JsonObject, add: str, without: list[str], *, remove: bool
+    ) -> bool | None:
+        """Whether it was changed; None when too many races were lost."""
+        path = f"{collection}/{name}"
+        for _ in range(LOOKS):
+            found = await self._found(path)
+            bundle = joined(bundles_in(found or {}), add, without, datetime.now(UTC))
+            try:
+                if found is None:
+                    if not add:
+                        return False
+                    await self._ask("POST", collection, _encoded(configured(None, wanted, bundle)))
+                elif not bundle and remove:
+                    await self._ask("DELETE", path, _encoded({"preconditions": _precondition(found)}))
+                else:
+                    made = configured(found, wanted, bundle)
+                    if made == found:
+                        return False
+                    await self._ask("PUT", path, _encoded(made))
+            except KubeError as error:
+                if error.status not in (404, 409):
+                    raise
+                continue
+            return True
+        return None
+
+    async def _definition(
+        self, name: str, conversion: JsonObject, add: str, without: list[str], *, remove: bool
+    ) -> bool | None:
+        path = f"{_DEFINITIONS}/{name}"
+        for _ in range(LOOKS):
+            found = await self._found(path)
+            if found is None:
+                return False  # it is installed by whoever installs the CRDs, or not wanted
+            bundle = joined([_conversion_bundle(found)], add, without, datetime.now(UTC))
+            made = served(found, conversion, bundle) if bundle or remove else found
+            if made == found:
+                return False
+            try:
+                await self._ask("PUT", path, _encoded(made))
+            except KubeError as error:
+                if error.status not in (404, 409):
+                    raise
+                continue
+            return True
+        return None
+
+    async def _found(self, path: str) -> JsonObject | None:
+        try:
+            return await self._ask("GET", path, None)
+        except KubeError as error:
+            if error.status == 404:
+                return None
+            raise
+
+
+def _precondition(found: JsonObject) -> JsonObject:
+    metadata = found.get("metadata") or {}
+    return {key: metadata[key] for key in ("uid", "resourceVersion") if key in metadata}
+
+
+def _encoded(value: Any) -> bytes:
+    return msgspec.json.encode(value)
