@@ -27,6 +27,8 @@ class Faults(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
             instances without stock report an error.
         instance_failure: chance that an instance never comes up and reports an error.
         never_registers: chance that an instance runs and no node ever appears.
+        surplus: a cloud that lies: every order makes so many instances more than asked for; or fewer,
+            below 0, while the size says otherwise.
         call_failure: chance that a call is answered `Unavailable` and nothing was done.
         lost_answer: chance that a call is done but its answer never arrives.
         throttled: chance that a call is answered `Throttled`.
@@ -37,6 +39,7 @@ class Faults(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
     stock_refuses: bool = True
     instance_failure: float = 0.0
     never_registers: float = 0.0
+    surplus: int = 0
     call_failure: float = 0.0
     lost_answer: float = 0.0
     throttled: float = 0.0

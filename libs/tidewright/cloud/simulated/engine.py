@@ -11,7 +11,7 @@ at the same times give the same cloud. Whoever runs it asks `due` what has happe
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -70,6 +70,8 @@ class Group(msgspec.Struct, kw_only=True):
     machines: dict[str, Machine] = {}
     ordered: int = 0
     """Instances ordered ever; numbers their names."""
+    defined: bool = False
+    """It was made by a call, and is in no file."""
 
 
 class Books(msgspec.Struct, kw_only=True):
@@ -90,6 +92,8 @@ class Engine:
         self.config = config
         self.groups: dict[str, Group] = {}
         self._answers: OrderedDict[str, CloudError | None] = OrderedDict()
+        self._leaving: list[Machine] = []
+        """Instances of groups that vanished."""
         for group in config.groups:
             self.groups[group.id] = Group(config=group)
             if group.initial:
@@ -141,7 +145,10 @@ class Engine:
                     f"{group_id}: no capacity for {delta} more instances in {', '.join(group.config.zones) or 'any zone'}",
                     code="InsufficientInstanceCapacity",
                 )
-            self._order(group, delta, now)
+            surplus = group.config.faults.surplus
+            self._order(group, max(0, delta + surplus), now)
+            if surplus < 0:
+                group.target += -surplus  # it says that it ordered them
         except CloudError as error:
             self._remember(key, error)
             raise
@@ -239,6 +246,29 @@ class Engine:
             raise
         self._remember(key, None)
 
+    def define(self, config: GroupConfig, now: float) -> None:
+        """A group as its owner wants it from now on: a new one, or other limits for one that is there."""
+        known = self.groups.get(config.id)
+        if known is not None:
+            known.config = config
+            return
+        self.groups[config.id] = Group(config=config, defined=True)
+        if config.initial:
+            self._order(self.groups[config.id], config.initial, now)
+
+    def vanish(self, group_id: str, now: float) -> None:
+        """Its owner removes a group, whatever is in it; its instances go with it.
+
+        Raises:
+            NotFound: no such group.
+        """
+        group = self.group(group_id)
+        del self.groups[group_id]
+        for machine in group.machines.values():
+            if machine.state is not InstanceState.CREATING:
+                machine.state, machine.due = InstanceState.DELETING, now
+                self._leaving.append(machine)
+
     def lose(self, instance_id: str, now: float) -> Machine:
         """The cloud takes an instance away (a spot reclaim); the group orders another.
 
@@ -277,42 +307,39 @@ class Engine:
 
     def restore(self, books: Books) -> None:
         """Go on where an earlier engine ended. What the configuration says of a group is in force;
-        groups that it lacks are gone, unless they were auto-provisioned.
+        groups that it lacks are gone, unless they were made by a call.
         """
         for name, old in books.groups.items():
             known = self.groups.get(name)
             if known is not None:
                 known.target, known.machines, known.ordered = old.target, old.machines, old.ordered
-            elif old.config.autoprovisioned:
+            elif old.config.autoprovisioned or old.defined:
                 self.groups[name] = old
         for key in books.done:
             self._remember(key, None)
 
     # --- time ---------------------------------------------------------------------------------
 
+    def _machines(self) -> Iterator[Machine]:
+        for group in self.groups.values():
+            yield from group.machines.values()
+        yield from self._leaving
+
     def next_due(self) -> float | None:
         """Log time at which something happens next."""
-        times = [
-            one.due
-            for group in self.groups.values()
-            for one in group.machines.values()
-            if one.due is not None
-        ]
+        times = [one.due for one in self._machines() if one.due is not None]
         return min(times, default=None)
 
     def due(self, now: float) -> list[Step]:
         """What has happened up to `now`, in the order of its due time."""
-        found = [
-            machine
-            for group in self.groups.values()
-            for machine in group.machines.values()
-            if machine.due is not None and machine.due <= now
-        ]
+        found = [one for one in self._machines() if one.due is not None and one.due <= now]
+        self._leaving = [one for one in self._leaving if one.due is not None and one.due > now]
         steps = []
         for machine in sorted(found, key=lambda one: (one.due or 0.0, one.id)):
             machine.due = None
             if machine.state is InstanceState.DELETING:
-                self.groups[machine.group].machines.pop(machine.id, None)
+                if machine.group in self.groups:
+                    self.groups[machine.group].machines.pop(machine.id, None)
                 steps.append(Step(machine, create=False))
             elif machine.error is None:
                 machine.state = InstanceState.RUNNING

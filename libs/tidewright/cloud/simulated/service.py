@@ -6,8 +6,9 @@
     POST   /cloud/v1/groups/{id}/decrease         `Resize`
     POST   /cloud/v1/groups/{id}/delete-nodes     `Deletion`
     PATCH  /cloud/v1/groups/{id}/faults           any of `Faults`, from now on
+    PUT    /cloud/v1/groups/{id}                  `GroupConfig`: a group as its owner wants it from now on
     POST   /cloud/v1/groups                       `Creation`: an auto-provisioned group
-    DELETE /cloud/v1/groups/{id}?key=
+    DELETE /cloud/v1/groups/{id}?key=             an auto-provisioned one; `force=true`: any, with its nodes
     POST   /cloud/v1/lose?id=                     the cloud takes an instance away
     GET    /cloud/v1/machines, /cloud/v1/settings
 
@@ -27,7 +28,7 @@ from aiohttp import web
 
 from tidewright.cloud.errors import CloudError, Invalid, NotFound, Throttled, Unavailable
 from tidewright.cloud.provider import Instance, MachineType
-from tidewright.cloud.simulated.config import CloudConfig, Faults, GroupConfig
+from tidewright.cloud.simulated.config import CloudConfig, ConfigError, Faults, GroupConfig, check
 from tidewright.cloud.simulated.engine import GROUP_LABEL, Books, Engine, Group, Machine, Step
 from tidewright.cloud.simulated.wire import (
     HTTP_STATUS,
@@ -206,6 +207,13 @@ class SimulatedCloud:
                 return self._lose(request.query.get("id", ""))
             case "POST", ["groups"]:
                 return self._create(msgspec.json.decode(body, type=Creation))
+            case "PUT", ["groups", group_id]:
+                return self._define(group_id, body)
+            case "DELETE", ["groups", group_id] if request.query.get("force") == "true":
+                self.engine.vanish(group_id, self._clock.now())
+                self._keep()
+                self._wake.set()
+                return b"{}"
             case "DELETE", ["groups", group_id]:
                 self.engine.delete_group(group_id, key=request.query.get("key", ""))
                 self._keep()
@@ -250,6 +258,19 @@ class SimulatedCloud:
         if uniform(seed, f"{name}/failure") < faults.call_failure:
             raise Unavailable(f"{group_id}: internal error", code="InternalError")
         return lossy and uniform(seed, f"{name}/lost") < faults.lost_answer
+
+    def _define(self, group_id: str, body: bytes) -> bytes:
+        config = msgspec.json.decode(body, type=GroupConfig)
+        if config.id != group_id:
+            raise Invalid(f"the path says group {group_id!r}, the body {config.id!r}")
+        try:
+            check(CloudConfig(groups=(config,)), "request")
+        except ConfigError as error:
+            raise Invalid(str(error)) from error
+        self.engine.define(config, self._clock.now())
+        self._keep()
+        self._wake.set()
+        return _encode(self._view(self.engine.group(group_id)))
 
     def _keep(self) -> None:
         """Write the books down before anybody hears that a call was done."""
