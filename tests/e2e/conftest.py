@@ -45,7 +45,8 @@ class Cluster:
     """The cluster that the tests run on.
 
     Attributes:
-        side_url: of the server with the metrics APIs, to which metrics are pushed.
+        side_url: of the server with the metrics APIs, to which metrics are pushed, and with a simulated
+            cloud that has no group until a test defines one.
         embedded: ours, with controllers and scheduler of ours.
     """
 
@@ -109,7 +110,18 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("cluster")
     given = request.config.getoption("--kubeconfig") or os.environ.get("KUBECONFIG")
     side = free_port()
-    common = ["--side-port", str(side), "--start-delay", "0.1", "--node-prefix", f"tw-{uuid.uuid4().hex[:6]}"]
+    cloud = folder / "cloud.yaml"
+    cloud.write_text("groups: []\n")
+    common = [
+        "--cloud",
+        str(cloud),
+        "--side-port",
+        str(side),
+        "--start-delay",
+        "0.1",
+        "--node-prefix",
+        f"tw-{uuid.uuid4().hex[:6]}",
+    ]
     if given:
         path, arguments = Path(given), ["sim", "attach", "--kubeconfig", str(given), *common]
     else:

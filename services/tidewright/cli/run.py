@@ -23,6 +23,10 @@ MaxAge = Annotated[
     float, Parameter(help="How long the log keeps a message, seconds; 0: for ever.", group=THE_SERVICE)
 ]
 
+CloudText = Annotated[
+    str, Parameter(help="NAME=ADDRESS of the cloud with the node groups.", group=THE_SERVICE)
+]
+
 app = App(name="run", help_format="plaintext", help_epilogue=COMMANDS["run"].epilogue)
 
 
@@ -37,6 +41,18 @@ def load(service: Service) -> Any:
         return getattr(import_module(module), name)
     except (ModuleNotFoundError, AttributeError) as error:
         raise CommandError(f"service {service.name} cannot be loaded from {service.main}: {error}") from error
+
+
+def _cloud(text: str) -> str:
+    """A cloud that can be talked to, by name."""
+    from tidewright.cloud.providers import provider_of
+
+    if text:
+        try:
+            provider_of(text)
+        except ValueError as error:
+            raise BadInput(f"--cloud: {error}") from error
+    return text
 
 
 def execute(service: str, flags: ProcessFlags, main: Callable[[Process], Awaitable[None]]) -> int:
@@ -87,6 +103,10 @@ def watcher(
     metrics_interval: Annotated[
         float, Parameter(help="Log seconds between two samples of a metric.", group=THE_SERVICE)
     ] = 15.0,
+    cloud: CloudText = "",
+    cloud_interval: Annotated[
+        float, Parameter(help="Log seconds between two polls of the cloud at rest.", group=THE_SERVICE)
+    ] = 10.0,
     config_map: Annotated[
         str, Parameter(help="NAMESPACE/NAME of the configuration.", group=THE_SERVICE)
     ] = "",
@@ -112,6 +132,7 @@ def watcher(
         slots=slots, replicas=replicas, max_age_s=max_age,
         external_metrics_url=external_metrics_url, resource_metrics_url=resource_metrics_url,
         metrics_interval_s=metrics_interval, config_map=config_map, speed=speed, log_start=log_start, clock_wall=clock_wall,
+        cloud=_cloud(cloud), cloud_interval_s=cloud_interval,
     )  # fmt: skip
     return execute("watcher", process or ProcessFlags(), lambda it: run(options, it))
 
@@ -133,6 +154,7 @@ def actuator(
     retry_for: Annotated[
         float, Parameter(help="How long an effect is tried again, seconds.", group=THE_SERVICE)
     ] = 60.0,
+    cloud: CloudText = "",
 ) -> int:
     """Make decisions true, write outcomes."""
     from tidewright.actuator.service import Options, run
@@ -143,7 +165,7 @@ def actuator(
     options = Options(
         nats_url=on.nats, cluster=on.cluster, nats_credentials=on.nats_credentials,
         kubeconfig=at.kubeconfig, context=at.context, in_cluster=at.in_cluster,
-        mode=mode, qps=qps, burst=burst, retry_for_s=retry_for,
+        mode=mode, qps=qps, burst=burst, retry_for_s=retry_for, cloud=_cloud(cloud),
     )  # fmt: skip
     return execute("actuator", process or ProcessFlags(), lambda it: run(options, it))
 
@@ -168,8 +190,8 @@ def _decider(service: Service) -> Callable[..., int]:
     return command
 
 
+app.command(endpoint.spread_admission, name="spread-admission", help=BY_NAME["spread-admission"].summary)
+
 for _service in SERVICES:
     if _service.role is Role.DECIDER:
         app.command(_decider(_service), name=_service.name, help=_service.summary)
-app.command(endpoint.spread_admission, name="spread-admission", help=BY_NAME["spread-admission"].summary)
-

@@ -22,6 +22,8 @@ from tidewright.cli.datafolder import DataFolder
 from tidewright.cli.errors import BadInput, translated
 from tidewright.cli.services import BY_NAME, EVERY, Role, Service
 from tidewright.cli.supervisor import CannotStart, Fields, Program, Sink, Supervisor
+from tidewright.cloud.providers import provider_of
+from tidewright.cloud.simulated.config import DEFAULT, load
 from tidewright.events import registry
 from tidewright.events.config import ClockSet
 from tidewright.kube.client import Kube
@@ -59,13 +61,13 @@ class StackOptions:
             log's present and now.
         sim: further arguments of `tidewright sim up`.
         watcher: further arguments of `tidewright run watcher`.
-        stop_within_s: wall seconds that a process has to end.
-    """
         admission_url: under which the API server reaches spread's admission on this machine; with a
             cluster that is not ours, admission is left out without it.
         node_groups: the simulated cloud's file; None: the default groups in the embedded cluster, and
             no simulated cloud beside another one.
         cloud: `NAME=ADDRESS` of a cloud that is there; empty for the simulated one.
+        stop_within_s: wall seconds that a process has to end.
+    """
 
     data: Path
     fresh: bool = False
@@ -85,11 +87,11 @@ class StackOptions:
     clock_wall: float | None = None
     sim: Sequence[str] = ()
     watcher: Sequence[str] = ()
-    log_level: str = "info"
-    stop_within_s: float = 10.0
     admission_url: str = ""
     node_groups: Path | None = None
     cloud: str = ""
+    log_level: str = "info"
+    stop_within_s: float = 10.0
 
     def __post_init__(self) -> None:
         """Refuse what cannot be brought up."""
@@ -99,8 +101,6 @@ class StackOptions:
             raise BadInput(f"speed {self.speed:g}: log seconds per wall second, more than 0")
         if self.slots is not None and not 1 <= self.slots <= 1024:
             raise BadInput(f"slots {self.slots}: 1 to 1024")
-
-    @property
         try:
             if self.node_groups is not None:
                 load(self.node_groups)
@@ -118,6 +118,8 @@ class StackOptions:
         """
         reachable = self.embedded_cluster or self.admission_url
         return tuple(n for n in self.services if reachable or BY_NAME[n].role is not Role.ENDPOINT)
+
+    @property
     def embedded_cluster(self) -> bool:
         """Whether the cluster is ours to run."""
         return self.kubeconfig is None and not self.in_cluster and self.context is None
@@ -135,6 +137,7 @@ class Stack:
         self.clock = Clock()
         self._slots = options.slots or DEFAULT_SLOTS
         self._new_clock = False
+        self._cloud = options.cloud
         self._folder: DataFolder | None = None
 
     @property
@@ -175,8 +178,14 @@ class Stack:
                 await self._continue(log)
                 if self.options.embedded_cluster:
                     await self._start_cluster()
+                if not self.options.embedded_cluster and self.options.node_groups is not None:
+                    await self._start_cloud(self.options.node_groups)
                 await self._prepare(log)
-        await self.supervisor.start(*(self._service(BY_NAME[name]) for name in self.options.running))
+        # Endpoints end first: it takes the actuator to have them forgotten.
+        running = [BY_NAME[name] for name in self.options.running]
+        for endpoints in (False, True):
+            stage = [s for s in running if (s.role is Role.ENDPOINT) is endpoints]
+            await self.supervisor.start(*(self._service(service) for service in stage))
 
     async def stop(self) -> None:
         """End everything, and let go of the data folder."""
@@ -237,10 +246,13 @@ class Stack:
     async def _start_cluster(self) -> None:
         options, folder = self.options, self.folder
         for remaining in reversed(range(TRIES)):
+            side_port = folder.port("side", None)
             command = [
                 *("sim", "up", "--port", str(folder.port("api", options.api_port))),
                 *("--data", str(folder.path / "cluster"), "--write-kubeconfig", str(folder.kubeconfig)),
                 *("--log-level", options.log_level, "--log-format", "json", "--health-port", "0"),
+                *("--side-port", str(side_port)),
+                *self._cloud_file(),
                 *self._clock_flags(),
                 *options.sim,
             ]
@@ -248,6 +260,26 @@ class Stack:
             if await self._started(program, retry=remaining > 0 and options.api_port is None):
                 break
         self.kubeconfig = folder.kubeconfig
+        self._cloud = self._cloud or f"simulated=http://{HOST}:{side_port}"
+
+    def _cloud_file(self) -> list[str]:
+        if self.options.cloud:
+            return []
+        return ["--cloud", str(self.options.node_groups or DEFAULT)]
+
+    async def _start_cloud(self, node_groups: Path) -> None:
+        """The simulated cloud beside a cluster that is there; its nodes go when it ends."""
+        if self.kubeconfig is None:
+            raise BadInput("--node-groups beside a cluster that is there needs --kubeconfig")
+        side_port = self.folder.port("side", None)
+        command = [
+            *("sim", "attach", "--kubeconfig", str(self.kubeconfig.resolve()), "--nodes", "0"),
+            *("--cloud", str(node_groups), "--side-port", str(side_port)),
+            *("--log-level", self.options.log_level, "--log-format", "json", "--health-port", "0"),
+            *self._clock_flags(),
+        ]
+        await self.supervisor.start(Program("cloud", _tidewright(*command)))
+        self._cloud = f"simulated=http://{HOST}:{side_port}"
 
     async def _started(self, program: Program, *, retry: bool) -> bool:
         """Start a server; False when its port was taken in between and another is worth a try."""
@@ -279,6 +311,8 @@ class Stack:
                 command += ["--context", options.context]
             if options.in_cluster:
                 command += ["--in-cluster"]
+            if self._cloud:
+                command += ["--cloud", self._cloud]
         if service.role is Role.WATCHER:
             command += [
                 "--slots",

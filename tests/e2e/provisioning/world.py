@@ -1,0 +1,224 @@
+"""What the end-to-end tests of provisioning share: groups of a test's own in the session's cloud, and requests."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from tests.e2e.conftest import Cluster, Services
+from tests.e2e.sim.world import NODES, send, until
+from tidewright.events import registry
+from tidewright.events.base import Event
+from tidewright.kube.client import Kube
+from tidewright.log.connection import Log
+
+ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+CHECK = "check-capacity.autoscaling.x-k8s.io"
+CONSUME = "autoscaling.x-k8s.io/consume-provisioning-request"
+CLASS = "autoscaling.x-k8s.io/provisioning-class-name"
+GROUP_LABEL = "tw-e2e/group"
+CONFIG = "tidewright"
+POLL = ("--cloud-interval", "0.3")
+
+
+class World:
+    """One namespace, and groups whose nodes only its own pods select."""
+
+    def __init__(self, kube: Kube, cluster: Cluster, namespace: str, services: Services) -> None:
+        self.kube, self.cluster, self.namespace, self.services = kube, cluster, namespace, services
+        self.mark = uuid.uuid4().hex[:6]
+        self.groups: list[str] = []
+        self.requests = f"/apis/autoscaling.x-k8s.io/v1/namespaces/{namespace}/provisioningrequests"
+        self.templates = f"/api/v1/namespaces/{namespace}/podtemplates"
+        self.pods = f"/api/v1/namespaces/{namespace}/pods"
+        self.events = f"/api/v1/namespaces/{namespace}/events"
+        self.jobs = f"/apis/batch/v1/namespaces/{namespace}/jobs"
+
+    # --- the cloud ----------------------------------------------------------------------------
+
+    async def cloud(self, method: str, path: str, body: Any = None) -> Any:
+        """One call of the simulated cloud."""
+        url = f"{self.cluster.side_url}/cloud/v1{path}"
+        content = None if body is None else msgspec.json.encode(body)
+        async with (
+            aiohttp.ClientSession() as session,
+            session.request(method, url, data=content) as answer,
+        ):
+            found = await answer.read()
+            assert answer.status < 300, f"{method} {path}: {answer.status} {found.decode()}"
+            return msgspec.json.decode(found)
+
+    async def group(self, name: str, *, cpu: str = "8", **config: Any) -> str:
+        """Define a group; its full id is returned."""
+        group_id = f"{name}-{self.mark}"
+        labels = {GROUP_LABEL: self.mark, **config.pop("labels", {})}
+        capacity = {"cpu": cpu, "memory": "32Gi", "pods": "110", **config.pop("capacity", {})}
+        taints = [{"key": GROUP_LABEL, "value": self.mark}]
+        await self.cloud(
+            "PUT",
+            f"/groups/{group_id}",
+            {
+                "id": group_id,
+                "boot": "uniform:0.05:0.5",
+                "delete": "0.05",
+                "template": {"capacity": capacity, "labels": labels, "taints": taints},
+                **config,
+            },
+        )
+        self.groups.append(group_id)
+        return group_id
+
+    async def target(self, group_id: str) -> int:
+        found = await self.cloud("GET", f"/groups/{group_id}")
+        return int(found["target"])
+
+    async def no_cloud(self) -> None:
+        """Remove the groups, and wait until their nodes are gone."""
+        for group_id in self.groups:
+            await self.cloud("DELETE", f"/groups/{group_id}?force=true")
+        await self.nodes(0)
+
+    async def nodes(self, count: int) -> list[str]:
+        """Wait until so many nodes of the test's groups are ready."""
+
+        def mine(found: dict[str, dict[str, Any]]) -> list[str]:
+            return [
+                name
+                for name, node in found.items()
+                if node["metadata"].get("labels", {}).get(GROUP_LABEL) == self.mark
+            ]
+
+        def settled(found: dict[str, dict[str, Any]]) -> bool:
+            names = mine(found)
+            return len(names) == count and all(
+                condition(found[name], "Ready").get("status") == "True" for name in names
+            )
+
+        return mine(await until(self.kube, NODES, settled, timeout_s=60))
+
+    # --- objects ------------------------------------------------------------------------------
+
+    def template(self, cpu: str = "7", **more: Any) -> dict[str, Any]:
+        """A pod template whose pods only run on this test's nodes."""
+        annotations = more.pop("annotations", {})
+        requests = {"cpu": cpu, "memory": "64Mi"}
+        return {
+            "metadata": {"labels": {"app": "tw"}, "annotations": annotations},
+            "spec": {
+                "nodeSelector": {GROUP_LABEL: self.mark},
+                "tolerations": [{"key": GROUP_LABEL, "operator": "Exists"}],
+                "containers": [{"name": "c", "image": "pause", "resources": {"requests": requests}}],
+                **more,
+            },
+        }
+
+    async def pod_template(self, name: str = "worker", cpu: str = "7", **more: Any) -> None:
+        await send(
+            self.kube, "POST", self.templates,
+            {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": name}, "template": self.template(cpu, **more)},
+        )  # fmt: skip
+
+    async def ask(self, name: str, *sets: tuple[str, int], cls: str = ATOMIC, **more: Any) -> dict[str, Any]:
+        """Create a request for so many pods of each template."""
+        metadata = {"name": name, **more.pop("metadata", {})}
+        spec = {
+            "provisioningClassName": cls,
+            "podSets": [{"count": count, "podTemplateRef": {"name": template}} for template, count in sets],
+            **more,
+        }
+        found: dict[str, Any] = await send(
+            self.kube, "POST", self.requests,
+            {"apiVersion": "autoscaling.x-k8s.io/v1", "kind": "ProvisioningRequest", "metadata": metadata, "spec": spec},
+        )  # fmt: skip
+        return found
+
+    async def request(self, name: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Wait until a request is as wanted."""
+        found = await until(
+            self.kube, self.requests, lambda found: name in found and holds(found[name]), timeout_s=60
+        )
+        return found[name]
+
+    async def said(self, *reasons: str) -> dict[str, str]:
+        """Wait for object events of these reasons in the namespace; reason to message."""
+
+        def by_reason(found: dict[str, dict[str, Any]]) -> dict[str, str]:
+            return {event["reason"]: event["message"] for event in found.values()}
+
+        return by_reason(
+            await until(self.kube, self.events, lambda found: set(reasons) <= set(by_reason(found)))
+        )
+
+    async def configure(self, **settings: Any) -> None:
+        """Configuration of provisioning, before the services start."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": CONFIG},
+            "data": {"provisioning": msgspec.json.encode(settings).decode()},
+        }
+        await send(self.kube, "POST", f"/api/v1/namespaces/{self.namespace}/configmaps", body)
+
+    # --- services -----------------------------------------------------------------------------
+
+    async def start(self, *services: str) -> None:
+        """Start watcher, provisioning and actuator, or some of them."""
+        cloud = ("--cloud", f"simulated={self.cluster.side_url}")
+        config = ("--config-map", f"{self.namespace}/{CONFIG}")
+        await self.services.start(
+            *(services or ("watcher", "provisioning", "actuator")),
+            watcher=(*cloud, *POLL, *config),
+            actuator=(*cloud, "--retry-for", "20"),
+        )
+
+    async def decided(self, *kinds: type[Event]) -> list[Any]:
+        """Every decision of these types that is on the log."""
+        log: Log = await self.services.log()
+        found: list[Any] = []
+        async with log, log.reader([f"{log.subjects.root}.decision.>"], after=0) as reader:
+            while records := await reader.fetch(500, timeout_s=0.5):
+                for record in records:
+                    event = registry.decode(record.body)
+                    if isinstance(event, kinds):
+                        found.append(event)
+        return found
+
+
+def condition(found: dict[str, Any], kind: str) -> dict[str, Any]:
+    conditions: list[dict[str, Any]] = found.get("status", {}).get("conditions", [])
+    return next((one for one in conditions if one["type"] == kind), {})
+
+
+def true(kind: str, reason: str = "") -> Callable[[dict[str, Any]], bool]:
+    """Whether a request has this condition as True (for that reason)."""
+
+    def holds(found: dict[str, Any]) -> bool:
+        one = condition(found, kind)
+        return one.get("status") == "True" and (not reason or one["reason"] == reason)
+
+    return holds
+
+
+def false(kind: str, reason: str = "") -> Callable[[dict[str, Any]], bool]:
+    """Whether a request has this condition as False (for that reason)."""
+
+    def holds(found: dict[str, Any]) -> bool:
+        one = condition(found, kind)
+        return one.get("status") == "False" and (not reason or one["reason"] == reason)
+
+    return holds
+
+
+def kubectl(cluster: Cluster, *arguments: str) -> str:
+    """What the real kubectl prints."""
+    command = [str(Path(sys.executable).parent / "kubectl"), "--kubeconfig", str(cluster.kubeconfig)]
+    answer = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=30, check=False)
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
