@@ -122,7 +122,13 @@ class SimCluster:
             self._kube = await Kube.connect(options.kubeconfig)
             await self._kube.request("GET", "/version")
         else:
-            self.server = ApiServer(options.data, options.host, options.port, clock=self.clock.now)
+            self.server = ApiServer(
+                options.data,
+                options.host,
+                options.port,
+                request_log_path=options.request_log,
+                clock=self.clock.now,
+            )
             for group, resources in RESOURCES.items():
                 self.server.mount(group, VERSION, resources, self.side.metrics_api.handle)
             await self.server.start()
@@ -150,7 +156,7 @@ class SimCluster:
         else:
             if options.controllers:
                 found = controllers(options.controller_manager)
-                work.append(("controllers", Manager(self.cache, writer, self.clock, found).run))
+                work.append(("controllers", Manager(self.cache, writer, self.clock, found, recorder).run))
             if options.scheduler:
                 self.scheduler = Scheduler(self.cache, writer, self.clock, recorder)
                 work.append(("scheduler", self.scheduler.run))

@@ -175,6 +175,7 @@ class SimOptions:
         side_port: of the server beside the API server: metrics APIs, pushes, the cloud, faults of
             nodes; 0 takes a free one.
         write_kubeconfig: where to write a kubeconfig of the embedded server.
+        request_log: file to which every request to the embedded server is added, a line of JSON each.
         pools: nodes from the start.
         cloud: YAML file of the simulated cloud's node groups; None for no cloud.
         controllers: run the workload controllers (embedded only).
@@ -191,6 +192,7 @@ class SimOptions:
     data: Path | None = None
     side_port: int = 0
     write_kubeconfig: Path | None = None
+    request_log: Path | None = None
     pools: tuple[NodePool, ...] = ()
     cloud: Path | None = None
     metrics: tuple[MetricOptions, ...] = ()

@@ -72,12 +72,17 @@ def up(
     port: Annotated[int, Parameter(help="Port of the API server; 0 takes a free one.", group=SERVER)] = 0,
     data: Annotated[Path | None, Parameter(help="Keep the objects in this folder.", group=SERVER)] = None,
     write_kubeconfig: Annotated[Path | None, Parameter(help="Write a kubeconfig here.", group=SERVER)] = None,
+    request_log: Annotated[
+        Path | None, Parameter(help="Add every request to this file, a line of JSON each.", group=SERVER)
+    ] = None,
     nodes: NodeFlags | None = None,
     clock: ClockFlags | None = None,
     process: ProcessFlags | None = None,
 ) -> int:
     """Run the embedded cluster until Ctrl-C."""
-    settings = {"host": host, "port": port, "data": data, "write_kubeconfig": write_kubeconfig}
+    settings = {
+        "host": host, "port": port, "data": data, "write_kubeconfig": write_kubeconfig, "request_log": request_log,
+    }  # fmt: skip
     return _run(settings, nodes or NodeFlags(), clock or ClockFlags(), process or ProcessFlags())
 
 

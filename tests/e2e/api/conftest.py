@@ -1,32 +1,40 @@
-"""The cluster that the conformance tests run against: KUBECONFIG's, or an embedded one per test."""
+"""The cluster that the conformance tests run against: KUBECONFIG's, or an embedded one.
+
+The embedded one is what a real control plane without machines is: API server, controllers and scheduler,
+and not a single node. It serves all tests, which have namespaces of their own; so a test sees what it would
+see elsewhere: the scheduler's conditions, the controllers' statuses, other people's objects.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.api.client import Client, Object
 from tests.e2e.api.crontabs import definition
+from tests.e2e.conftest import running
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
-from tidewright.sim.api.server import ApiServer
 
 
-@pytest.fixture
-async def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[tuple[Path, bool]]:
+@pytest.fixture(scope="session")
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Path, bool]]:
     """A kubeconfig, and whether it is of an embedded cluster."""
     given = request.config.getoption("--kubeconfig") or os.environ.get("KUBECONFIG")
     if given:
         yield Path(given), False
         return
-    async with ApiServer(bookmark_interval_s=0.2) as server:
-        kubeconfig = tmp_path / "kubeconfig"
-        server.write_kubeconfig(kubeconfig)
+    folder = tmp_path_factory.mktemp("api")
+    kubeconfig = folder / "kubeconfig"
+    arguments = ["sim", "up", "--nodes", "0", "--write-kubeconfig", str(kubeconfig)]
+    with running(arguments, folder / "cluster.log"):
         yield kubeconfig, True
 
 
@@ -38,8 +46,8 @@ async def client(cluster: tuple[Path, bool]) -> AsyncIterator[Client]:
     async with await Kube.connect(kubeconfig) as kube:
         client = Client(kube, namespace, kubeconfig, embedded=embedded)
         await client.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
-        if not embedded:  # pods are refused until the controller has made the default account
-            await client.until(lambda: _exists(client, client.path("serviceaccounts", "default")))
+        # pods are refused until the namespace has its default account
+        await client.until(lambda: _exists(client, client.path("serviceaccounts", "default")))
         try:
             yield client
         finally:

@@ -204,9 +204,16 @@ async def test_a_patch_that_is_none(client: Client) -> None:
 
 
 async def test_unknown_kinds_groups_and_names(client: Client) -> None:
-    for path in (client.path("nonsense"), "/apis/nonsense.example/v1/things", "/api/v2/pods"):
+    for path in (
+        client.path("nonsense"),
+        "/api/v2/pods",
+        "/apis/apps/v1/things",
+        "/apis/apps/v9/deployments",
+    ):
         error = await refusal(client, "GET", path)
         assert (error.status, error.message) == (404, "the server could not find the requested resource")
+    error = await refusal(client, "GET", "/apis/nonsense.example/v1/things")
+    assert (error.status, error.body) == (404, b"404 page not found\n")  # nobody's path: no Status
     error = await refusal(client, "GET", client.path("pods", "none"))
     assert (error.status, error.reason, error.message) == (404, "NotFound", 'pods "none" not found')
 

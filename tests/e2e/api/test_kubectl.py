@@ -249,9 +249,6 @@ async def test_describe_shows_events(client: Client, kubectl: Kubectl) -> None:
 
 async def test_rollout_status_follows_the_status(client: Client, kubectl: Kubectl) -> None:
     await client.create(client.path("deployments", group="apps"), deployment("d"))
-    if client.embedded:  # there is no controller beside the embedded API server
-        status = {"observedGeneration": 1, "replicas": 0, "updatedReplicas": 0, "availableReplicas": 0}
-        await client.merge(client.path("deployments", "d", "status", group="apps"), {"status": status})
     assert "successfully rolled out" in await kubectl.run("rollout", "status", "deploy/d", "--timeout=20s")
 
 

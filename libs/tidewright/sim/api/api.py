@@ -6,11 +6,14 @@ this package and holds the few things that several of them need.
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
 
-from tidewright.sim.api import errors, managed, quota, schemas
+import msgspec
+
+from tidewright.sim.api import errors, go_text, managed, patch, quota, residents, schemas
 from tidewright.sim.api.admission import Admission
 from tidewright.sim.api.builtin import builtin_registry
 from tidewright.sim.api.conversion import convert
@@ -61,16 +64,27 @@ class Api:
                 _drop_nulls(obj)
             model = schemas.model_name(kind.group, request.version, kind.kind)
             problems = schemas.check(model, obj) if model is not None else None
+        strictness = request.strictness
+        if strictness == "Strict":
+            self._check_repeated(request)
         if problems is None:
             return []
         if problems.mistyped:
-            raise _undecodable(request, problems.mistyped)
-        strictness = request.strictness
+            raise _undecodable(request, problems.mistyped, obj)
         if strictness == "Strict":
             unknown = ", ".join(f'unknown field "{path}"' for path in problems.unknown)
-            raise _undecodable(request, f"strict decoding error: {unknown}")
+            raise _undecodable(request, f"strict decoding error: {unknown}", obj)
         schemas.prune(obj, problems.unknown)
         return [f'unknown field "{path}"' for path in problems.unknown] if strictness == "Warn" else []
+
+    @staticmethod
+    def _check_repeated(request: Request) -> None:
+        """Raises 400 for a JSON body that says the same field twice; looked at only for who is strict."""
+        if request.verb == "patch" or request.body[:1] != b"{":
+            return
+        repeated = ", ".join(f'duplicate field "{path}"' for path in go_text.duplicates(request.body))
+        if repeated:
+            raise _undecodable(request, f"strict decoding error: {repeated}", {})
 
     @staticmethod
     def _settle_type(request: Request, obj: Object) -> None:
@@ -128,8 +142,6 @@ class Api:
 
     @staticmethod
     def encode(obj: Object) -> bytes:
-        import msgspec
-
         return msgspec.json.encode(obj)
 
     # -- what writes ask on their way --------------------------------------------------------------
@@ -194,6 +206,8 @@ class Api:
         if kind.table_name == "apiextensions.k8s.io/customresourcedefinitions":
             self.definitions.follow(record, obj)
         self.collector.follow(kind, record, previous, obj)
+        if kind.table_name in residents.FOLLOWED and not kind.custom:
+            residents.follow(self, kind, record.namespace, record.name)
 
     def next_cluster_ip(self) -> str:
         """A service address of 10.96.0.0/16 that no service has."""
@@ -222,6 +236,8 @@ class Api:
                 self.strategies.prepare_create(kind, "v1", obj)
                 self.strategies.default(kind, "v1", obj)
                 self.store.put(table, self.canonical(kind, obj))
+        for record in list(table.scan()):
+            residents.furnish(self, record.name)
         self.definitions.load()
 
 
@@ -237,10 +253,34 @@ def _drop_nulls(value: Any) -> None:
             _drop_nulls(item)
 
 
-def _undecodable(request: Request, why: str) -> errors.ApiError:
-    """400 for an object that cannot be decoded; 422 when a patch made it so."""
+def _undecodable(request: Request, why: str, obj: Object) -> errors.ApiError:
+    """400 for an object that cannot be decoded; 422, which shows the patch or the result, when a patch made it so."""
     kind = request.kind.kind
     if request.verb == "patch":
-        cause = errors.Cause("patch", f"Invalid value: {why}")
+        if request.headers.get("Content-Type", "").startswith(patch.STRATEGIC):
+            shown = go_text.value(msgspec.json.decode(request.body))
+            why = _unconvertible(why)
+        else:
+            shown = msgspec.json.encode(obj).decode()
+        cause = errors.Cause("patch", f"Invalid value: {msgspec.json.encode(shown).decode()}: {why}")
         return errors.invalid("", "", "", [cause])
     return errors.bad_request(f'{kind} in version "{request.version}" cannot be handled as a {kind}: {why}')
+
+
+_MISTYPED = re.compile(r"json: cannot unmarshal (\w+).* of type (\S+)$")
+_GO_NAMES = {"object": "map", "array": "slice", "number": "int64"}
+
+
+def _unconvertible(why: str) -> str:
+    """The words for a wrong type where a patched object is converted rather than decoded."""
+    match = _MISTYPED.match(why)
+    if match is None:
+        return why
+    found, wanted = _GO_NAMES.get(match[1], match[1]), match[2]
+    if wanted.startswith("[]"):
+        return f"cannot restore slice from {found}"
+    if wanted.startswith("map["):
+        return f"cannot restore map from {found}"
+    if "." in wanted:
+        return f"cannot restore struct from: {found}"
+    return f"unrecognized type: {wanted}"

@@ -18,6 +18,23 @@ _METADATA_ONLY = "V1ConfigMap"  # a model that has metadata and needs nothing el
 _HEAD = ("apiVersion", "kind", "metadata")
 
 
+# what keeps the rules from being asked, since they might fail on what they are given
+_BLOCKING = frozenset(
+    {
+        "FieldValueNotSupported",
+        "FieldValueRequired",
+        "FieldValueTooLong",
+        "FieldValueTooMany",
+        "FieldValueTypeInvalid",
+    }
+)
+RULES_NOT_CHECKED = Cause(
+    "<nil>",
+    "Invalid value: null: some validation rules were not checked because the object was invalid; "
+    "correct the existing errors to complete validation",
+)
+
+
 class PrinterColumn(msgspec.Struct, rename="camel"):
     """A column that a definition asks for."""
 
@@ -73,11 +90,14 @@ class CustomVersion:
             structural.default(self.schema, obj)
 
     def validate(self, obj: Object, old: Object | None) -> list[Cause]:
-        """What does not fit the schema; the rules are asked only when everything else does."""
+        """What does not fit the schema, and what the rules say where they can be asked."""
         if not self.schema:
             return []
         body = {key: value for key, value in obj.items() if key not in _HEAD}
         causes = structural.validate(self.schema, body, "")
-        if not causes and self._rules:
-            causes = structural.validate_rules(self.schema, obj, old, "")
+        if self._rules:
+            if any(cause.reason in _BLOCKING for cause in causes):
+                causes.append(RULES_NOT_CHECKED)
+            else:
+                causes += structural.validate_rules(self.schema, obj, old, "")
         return causes

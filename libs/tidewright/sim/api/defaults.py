@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tidewright.kube import quantities
-from tidewright.sim.api import errors
+from tidewright.sim.api import errors, residents
 
 if TYPE_CHECKING:
     from tidewright.sim.api.api import Api
@@ -134,7 +134,10 @@ def _create_pod(api: Api, obj: Object) -> None:
     ]
     status: Object = {"phase": "Pending", "qosClass": quality_of_service(resources)}
     obj["status"] = status
-    spec.setdefault("serviceAccountName", spec.get("serviceAccount") or "default")
+    spec["serviceAccountName"] = (
+        spec.get("serviceAccountName") or spec.get("serviceAccount") or residents.DEFAULT_ACCOUNT
+    )
+    residents.admit_account(api, obj)
     _admit_priority(api, obj, spec)
     _admit_tolerations(spec)
     if spec.get("schedulingGates"):
@@ -538,7 +541,30 @@ PREPARE_CREATE: dict[str, Callable[[Api, Object], None]] = {
     "/persistentvolumeclaims": _create_claim,
     "batch/jobs": _create_job,
 }
+
+
+def _without_zeros(*fields: str) -> Callable[[Api, Object, Object, str], None]:
+    """Counts that the API's own types leave out of a status when they are 0."""
+
+    def prepare(api: Api, new: Object, old: Object, subresource: str) -> None:
+        del api, old
+        status = new.get("status")
+        if subresource == "status" and isinstance(status, dict):
+            for field in fields:
+                if status.get(field) == 0:
+                    del status[field]
+
+    return prepare
+
+
 PREPARE_UPDATE: dict[str, Callable[[Api, Object, Object, str], None]] = {
+    "apps/deployments": _without_zeros(
+        "replicas", "updatedReplicas", "readyReplicas", "availableReplicas", "unavailableReplicas"
+    ),
+    "apps/replicasets": _without_zeros("fullyLabeledReplicas", "readyReplicas", "availableReplicas"),
+    "apps/statefulsets": _without_zeros("readyReplicas", "currentReplicas", "updatedReplicas"),
+    "apps/daemonsets": _without_zeros("updatedNumberScheduled", "numberAvailable", "numberUnavailable"),
+    "batch/jobs": _without_zeros("active", "succeeded", "failed"),
     "/services": _update_service,
     "/namespaces": _update_namespace,
 }

@@ -49,6 +49,7 @@ class ApiError(Exception):
         code: HTTP status.
         reason: machine-readable reason of the API conventions.
         details: `name`, `group`, `kind`, `uid`, `causes`, `retryAfterSeconds` where they are known.
+        plain: answered as plain text instead of a Status, as paths are that no API has anything to do with.
     """
 
     def __init__(
@@ -59,8 +60,10 @@ class ApiError(Exception):
         reason: str | None = None,
         details: dict[str, Any] | None = None,
         metadata: dict[str, Any] | None = None,
+        plain: bool = False,
     ) -> None:
         super().__init__(message)
+        self.plain = plain
         self.code = code
         self.message = message
         self.reason = REASONS.get(code, "Unknown") if reason is None else reason
@@ -89,7 +92,7 @@ class ApiError(Exception):
 
     @property
     def body(self) -> bytes:
-        return msgspec.json.encode(self.status())
+        return f"{self.message}\n".encode() if self.plain else msgspec.json.encode(self.status())
 
 
 def qualified(group: str, plural: str) -> str:
@@ -113,7 +116,13 @@ def not_found(group: str, plural: str, name: str) -> ApiError:
     )
 
 
+def page_not_found() -> ApiError:
+    """404 for a path below no group and version that is served."""
+    return ApiError(404, "404 page not found", plain=True)
+
+
 def path_not_found() -> ApiError:
+    """404 for a path within a group and version that is served."""
     return ApiError(404, "the server could not find the requested resource", details={})
 
 

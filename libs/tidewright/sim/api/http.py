@@ -343,7 +343,7 @@ class Frontend:
         if path.startswith("/sim/"):
             return await self.faults.serve(http, self)
         if method not in {"GET", "HEAD"}:
-            raise errors.method_not_allowed("", "") if path.startswith("/api") else errors.path_not_found()
+            raise errors.method_not_allowed("", "") if path.startswith("/api") else errors.page_not_found()
         path = path.rstrip("/") or "/"
         if path in {"/healthz", "/livez", "/readyz"} or path.startswith(("/healthz/", "/livez/", "/readyz/")):
             return web.Response(text="ok")
@@ -380,7 +380,8 @@ class Frontend:
         elif parts[0] == "apis" and len(parts) == 3:
             found = discovery.resource_list(registry, mounted, parts[1], parts[2])
         if found is None:
-            raise errors.path_not_found()
+            known = parts[0] == "api" or (parts[0] == "apis" and registry.built_in(parts[1]))
+            raise errors.path_not_found() if known else errors.page_not_found()
         return web.Response(body=msgspec.json.encode(found), headers=_HEADERS)
 
     def resource_list(self, prefix: str) -> web.Response:
@@ -423,6 +424,8 @@ class Frontend:
 
 def refusal(error: errors.ApiError) -> web.Response:
     """The answer that tells an error."""
+    if error.plain:
+        return web.Response(text=error.body.decode(), status=error.code)
     headers = dict(_HEADERS)
     if error.retry_after_s is not None:
         headers["Retry-After"] = str(error.retry_after_s)

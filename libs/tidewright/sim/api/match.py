@@ -91,12 +91,17 @@ def matcher(kind: Kind, query: dict[str, str]) -> Matcher:
     supported = _METADATA_FIELDS | FIELDS.get(kind.table_name, frozenset()) | kind.selectable_fields
     for wanted in fields.requirements:
         if wanted.path not in supported:
-            group_version = f"{kind.group}/{kind.versions[0]}"
-            raise errors.bad_request(
-                f'Unable to find "{group_version}, Resource={kind.plural}" that match label selector '
-                f'"{labels_text}", field selector "{fields_text}": field label not supported: {wanted.path}'
-            )
+            raise errors.bad_request(_unsupported(kind, wanted.path))
     return Matcher(labels, fields)
+
+
+def _unsupported(kind: Kind, path: str) -> str:
+    """The API server's words; kinds that select by nothing of their own say what every kind selects by."""
+    if kind.table_name == "batch/jobs":
+        return f'field label "{path}" not supported for Job'
+    if kind.custom or kind.table_name in FIELDS:
+        return f"field label not supported: {path}"
+    return f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
 
 
 def _text(value: Any) -> str:

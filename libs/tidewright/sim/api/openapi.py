@@ -33,6 +33,23 @@ _PATCH_TYPES = (
 )
 
 
+_PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+
+
+def _bare_document() -> bytes:
+    """The version 2 document without a single definition, in protobuf.
+
+    kubectl asks for it only about kinds that the version 3 documents do not have; what it looks for is
+    not there, and so it tells its user.
+    """
+
+    def field(number: int, content: bytes) -> bytes:
+        return bytes([number << 3 | 2, len(content)]) + content
+
+    info = field(1, b"Kubernetes") + field(2, SERVER_VERSION["gitVersion"].encode())
+    return field(1, b"2.0") + field(2, info) + field(8, b"") + field(9, b"")
+
+
 class Documents:
     """The documents of one API server."""
 
@@ -48,13 +65,15 @@ class Documents:
             self._generation = self._api.registry.generation
         accept = http.headers.get("Accept", "")
         if "protobuf" in accept and "json" not in accept and "*/*" not in accept:
+            if path.rstrip("/") == "/openapi/v2" and _PROTOBUF in accept:
+                return web.Response(body=_bare_document(), headers={"Content-Type": _PROTOBUF})
             raise errors.not_acceptable(("application/json",))
         body = self._made.get(path)
         if body is None:
             # the first one reads the models' sources, which takes a moment: not in the way of requests
             document = await asyncio.to_thread(self._document, path)
             if document is None:
-                raise errors.path_not_found()
+                raise errors.page_not_found()
             body = self._made[path] = msgspec.json.encode(document)
         return web.Response(body=body, headers={"Content-Type": "application/json"})
 

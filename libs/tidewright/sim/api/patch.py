@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tidewright.sim.api import errors
+from tidewright.sim.api import errors, go_text
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -194,4 +194,4 @@ def decode_patch(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise errors.bad_request(f"error decoding patch: {error}") from None
+        raise errors.bad_request(f"error decoding patch: {go_text.json_trouble(body, error)}") from None

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from tidewright.sim.api import errors, protobuf
+from tidewright.sim.api import errors, go_text, protobuf
 from tidewright.sim.api.resources import Kind, Registry
 
 JSON = "application/json"
@@ -143,7 +143,8 @@ def resolve(
         subresource = "/".join(rest[2:])
     kind = registry.resolve(group, version, plural)
     if kind is None or (namespace and not kind.namespaced):
-        raise errors.path_not_found()
+        # a group of our own answers for itself; what is below no such group is nobody's
+        raise errors.path_not_found() if registry.built_in(group) else errors.page_not_found()
     if kind.namespaced and not namespace and name:
         raise errors.path_not_found()
     verb = _VERBS.get(method, "")
@@ -193,8 +194,18 @@ def negotiate(accept: str) -> Representation:
     raise errors.not_acceptable((JSON, f"{JSON};stream=watch"))
 
 
-def decode_body(body: bytes, content_type: str) -> dict[str, Any]:
+_HEAD_STRUCT = (
+    'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind string "json:\\"kind,omitempty\\"" }'
+)
+
+
+def decode_body(body: bytes, content_type: str, wanted: str = "") -> dict[str, Any]:
     """The object in a request's body, JSON or YAML.
+
+    Args:
+        body: as it came.
+        content_type: of the request.
+        wanted: the kind that was to come, for the message.
 
     Raises:
         ApiError: 415 for another content type, 400 for text that does not parse or is no object.
@@ -204,9 +215,7 @@ def decode_body(body: bytes, content_type: str) -> dict[str, Any]:
         try:
             decoded = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise errors.bad_request(
-                f"couldn't get version/kind; json parse error: {_json_trouble(body, error)}"
-            ) from None
+            raise _unrecognized(body, wanted, go_text.json_trouble(body, error)) from None
     elif media in {YAML, "application/x-yaml", "text/yaml"}:
         decoded = decode_yaml(body)
     elif media == protobuf.MEDIA_TYPE:
@@ -214,11 +223,16 @@ def decode_body(body: bytes, content_type: str) -> dict[str, Any]:
     else:
         raise errors.unsupported_media_type(ACCEPTED)
     if not isinstance(decoded, dict):
-        raise errors.bad_request(
-            "couldn't get version/kind; json parse error: json: cannot unmarshal "
-            f"{json_type(decoded)} into Go value of type struct"
-        )
+        why = f"json: cannot unmarshal {json_type(decoded)} into Go value of type {_HEAD_STRUCT}"
+        raise _unrecognized(body, wanted, why)
     return decoded
+
+
+def _unrecognized(body: bytes, wanted: str, why: str) -> errors.ApiError:
+    text = f"couldn't get version/kind; json parse error: {why}"
+    if wanted:
+        text = f"the object provided is unrecognized (must be of type {wanted}): {text} ({go_text.summary(body)})"
+    return errors.bad_request(text)
 
 
 def decode_yaml(body: bytes) -> Any:
@@ -229,12 +243,6 @@ def decode_yaml(body: bytes) -> Any:
         return msgspec.json.decode(msgspec.json.encode(yaml.load(body, loader)))  # noqa: S506  # a safe loader
     except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
         raise errors.bad_request(f"error converting YAML to JSON: yaml: {error}") from None
-
-
-def _json_trouble(body: bytes, error: Exception) -> str:
-    if not body.strip():
-        return "unexpected end of JSON input"
-    return str(error)
 
 
 def json_type(value: Any) -> str:

@@ -125,6 +125,10 @@ class Registry:
     def resolve(self, group: str, version: str, plural: str) -> Kind | None:
         return self._served.get((group, version, plural))
 
+    def built_in(self, group: str) -> bool:
+        """Whether the group is the API server's own."""
+        return any(not kind.custom and kind.group == group for kind in self._kinds.values())
+
     def of_kind(self, group: str, kind: str) -> Kind | None:
         return self._by_kind.get((group, kind))
 

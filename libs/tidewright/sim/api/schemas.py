@@ -125,6 +125,10 @@ def _description(owner: Any, attribute: str) -> str:
 # -- checking ------------------------------------------------------------------------------------------
 
 
+# types within themselves, which the decoder only looks at from outside: these are always walked
+_RECURSIVE = frozenset({"V1CustomResourceDefinition"})
+
+
 @cache
 def _decoder(name: str) -> msgspec.json.Decoder[Any]:
     return msgspec.json.Decoder(_struct(name, ()))
@@ -166,13 +170,16 @@ def _type(text: str, field: str, above: tuple[str, ...]) -> Any:
 
 def check(name: str, obj: Object) -> Problems | None:
     """What is wrong with the fields of an object of this model; None when nothing is."""
-    try:
-        _decoder(name).decode(msgspec.json.encode(obj))
-    except msgspec.ValidationError:
-        problems = Problems()
-        _walk(name, obj, "", problems, name)
-        return problems if problems.unknown or problems.mistyped else None
-    return None
+    if name not in _RECURSIVE:
+        try:
+            _decoder(name).decode(msgspec.json.encode(obj))
+        except msgspec.ValidationError:
+            pass
+        else:
+            return None
+    problems = Problems()
+    _walk(name, obj, "", problems, name)
+    return problems if problems.unknown or problems.mistyped else None
 
 
 def _walk(type_: str, value: Any, path: str, problems: Problems, owner: str) -> None:

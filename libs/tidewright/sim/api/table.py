@@ -31,6 +31,9 @@ AGE = Column(
 )
 
 
+_NAMED_LAST = frozenset({"/events"})  # whose name is a column of its own, for the wide form
+
+
 def definitions(kind: Kind, version: str) -> list[Object]:
     """The columns of a kind."""
     return [
@@ -57,8 +60,10 @@ def _columns(kind: Kind, version: str) -> list[Column]:
                 for column in printed
             ),
         ]
-    printer = COLUMNS.get(kind.table_name if not kind.table else kind.table)
-    return [NAME, *printer.columns] if printer is not None else [NAME, AGE]
+    printer = COLUMNS.get(kind.table_name)
+    if printer is None:
+        return [NAME, AGE]
+    return list(printer.columns) if kind.table_name in _NAMED_LAST else [NAME, *printer.columns]
 
 
 def cells(kind: Kind, version: str, obj: Object, now_s: float) -> list[Any]:
@@ -71,7 +76,10 @@ def cells(kind: Kind, version: str, obj: Object, now_s: float) -> list[Any]:
             return [name, created]
         return [name, *(_custom_cell(obj, column, now_s) for column in columns)]
     printer = COLUMNS.get(kind.table_name)
-    return [name, *printer.cells(obj, now_s)] if printer is not None else [name, created]
+    if printer is None:
+        return [name, created]
+    found = printer.cells(obj, now_s)
+    return found if kind.table_name in _NAMED_LAST else [name, *found]
 
 
 def table(

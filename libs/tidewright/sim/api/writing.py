@@ -51,7 +51,7 @@ class Changed(Exception):
 
 
 async def create(api: Api, request: Request) -> Outcome:
-    obj = decode_body(request.body, request.headers.get("Content-Type", ""))
+    obj = decode_body(request.body, request.headers.get("Content-Type", ""), request.kind.kind)
     return await create_object(api, request, obj)
 
 
@@ -110,7 +110,7 @@ async def create_object(api: Api, request: Request, obj: Object) -> Outcome:
 
 
 async def update(api: Api, request: Request) -> Outcome:
-    obj = decode_body(request.body, request.headers.get("Content-Type", ""))
+    obj = decode_body(request.body, request.headers.get("Content-Type", ""), request.kind.kind)
     warnings = api.decode(request, obj)
     name = obj["metadata"].get("name") or ""
     if not name:

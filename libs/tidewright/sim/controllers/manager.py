@@ -16,8 +16,10 @@ from tidewright.sim.controllers.node_lifecycle import NodeLifecycle
 from tidewright.sim.controllers.objects import Key
 from tidewright.sim.controllers.plan import Controller
 from tidewright.sim.controllers.queue import WorkQueue
+from tidewright.sim.controllers.recorder import Recorder
 from tidewright.sim.controllers.replicasets import ReplicaSets
 from tidewright.sim.controllers.statefulsets import StatefulSets
+from tidewright.sim.controllers.telling import telling
 from tidewright.sim.controllers.writes import Writer
 from tidewright.sim.options import ControllerOptions
 
@@ -38,7 +40,15 @@ def controllers(options: ControllerOptions) -> tuple[Controller, ...]:
 class Manager:
     """Runs controllers: changes in the cache become keys, keys become plans, plans become writes."""
 
-    def __init__(self, cache: Cache, writer: Writer, clock: Clock, controllers: Sequence[Controller]) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        writer: Writer,
+        clock: Clock,
+        controllers: Sequence[Controller],
+        recorder: Recorder | None = None,
+    ) -> None:
+        self._recorder = recorder
         self._cache = cache
         self._writer = writer
         self._clock = clock
@@ -69,7 +79,8 @@ class Manager:
 
         async def work(key: Key) -> float | None:
             plan = controller.reconcile(self._cache, key, self._clock.now())
-            await self._writer.send_all(plan.writes)
+            told = telling(self._recorder, self._cache, controller, key) if plan.writes else None
+            await self._writer.send_all(plan.writes, told)
             if plan.after:
                 # Statuses are computed again from what the writes have changed.
                 if plan.writes:

@@ -1,6 +1,7 @@
 """Kubernetes object events, written behind the work and dropped when there are too many.
 
-Equal events about one object (same reason and message) within the window are one.
+Equal events about one object (same reason and message) within the window are one, and one object is spoken
+about only so often: a burst, then one event per interval, as clients of a real cluster do.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ _log = structlog.get_logger(__name__)
 BACKLOG = 1_000
 """Events that wait at most; what comes on top is dropped and counted."""
 REMEMBERED = 10_000
+BURST = 25
+"""Events about one object that are written at once."""
+INTERVAL_S = 300.0
+"""Log seconds after which one more event about that object is written."""
 
 
 class Recorder:
@@ -32,6 +37,9 @@ class Recorder:
         self._clock = clock
         self._waiting: asyncio.Queue[tuple[str, dict[str, Any]]] = asyncio.Queue(BACKLOG)
         self._recent: OrderedDict[tuple[str, str, str], None] = OrderedDict()
+        self._allowed: OrderedDict[str, tuple[float, float]] = (
+            OrderedDict()
+        )  # by uid: events left, as of when
         self._count = 0
         self.dropped = 0
 
@@ -41,6 +49,9 @@ class Recorder:
         """Say something about an object; never waits."""
         known = (about.uid, reason, message)
         if known in self._recent:
+            return
+        if not self._may_speak_of(about.uid):
+            self.dropped += 1
             return
         self._recent[known] = None
         if len(self._recent) > REMEMBERED:
@@ -74,6 +85,15 @@ class Recorder:
             self._waiting.put_nowait((namespace, event))
         except asyncio.QueueFull:
             self.dropped += 1
+
+    def _may_speak_of(self, uid: str) -> bool:
+        now = self._clock.now()
+        left, since = self._allowed.pop(uid, (float(BURST), now))
+        left = min(left + (now - since) / INTERVAL_S, float(BURST))
+        self._allowed[uid] = (left - 1.0 if left >= 1.0 else left, now)
+        if len(self._allowed) > REMEMBERED:
+            self._allowed.popitem(last=False)
+        return left >= 1.0
 
     def _suffix(self) -> str:
         """Sixteen hexadecimal digits, as real event names end with a time in nanoseconds."""

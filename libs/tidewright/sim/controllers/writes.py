@@ -7,15 +7,15 @@ the next look at the cache already shows them.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.sim.controllers.cache import Cache
-from tidewright.sim.controllers.objects import Key, Kind
+from tidewright.sim.controllers.objects import Key, Kind, Object
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
@@ -88,6 +88,10 @@ def delete(
     return Write("DELETE", kind, key, _encode(options), uid=uid, tolerate=(404, 409))
 
 
+Told: TypeAlias = Callable[[Write, Object | None, Object | None], None]
+"""Called with a write that was done, and its object before and after as far as they are known."""
+
+
 class Writer:
     """Sends writes, at most `concurrency` at a time over all callers."""
 
@@ -97,14 +101,18 @@ class Writer:
         self._slots = asyncio.Semaphore(concurrency)
         self.sent = 0
 
-    async def send(self, write: Write) -> bool:
+    async def send(self, write: Write, told: Told | None = None) -> bool:
         """Send one write; False when it was answered with a tolerated refusal.
+
+        `told` hears of a write that was done, with the object as it was known before and as it is now.
 
         Raises:
             KubeError: any other refusal, or no answer.
         """
         async with self._slots:
             self.sent += 1
+            store = self._cache.known(write.kind) if told is not None else None
+            before = store.get(write.key) if store is not None else None
             try:
                 answer = await self._kube.request(
                     write.method,
@@ -120,16 +128,18 @@ class Writer:
                         store.forget(write.key, write.uid)
                     return False
                 raise
-        self._take_in(write, answer.body)
+        after = self._take_in(write, answer.body)
+        if told is not None:
+            told(write, before, after)
         return True
 
-    def _take_in(self, write: Write, body: bytes) -> None:
+    def _take_in(self, write: Write, body: bytes) -> Object | None:
         store = self._cache.known(write.kind)
         if store is None or write.subresource not in ("", "status"):
-            return
+            return None
         if write.method != "DELETE":
-            store.absorb(body)
-            return
+            taken: Object = store.absorb(body)
+            return taken
         found = _deleted.decode(body)
         # A Status, or an object without a deletion mark or of grace 0, is gone for good. What has
         # finalizers stays until the watch says otherwise.
@@ -138,14 +148,15 @@ class Writer:
             store.absorb(body)
         else:
             store.forget(write.key, write.uid)
+        return None
 
-    async def send_all(self, writes: Iterable[Write]) -> None:
+    async def send_all(self, writes: Iterable[Write], told: Told | None = None) -> None:
         """Send several writes side by side; the first error is raised after all were answered.
 
         Raises:
             KubeError: see `send`.
         """
-        results = await asyncio.gather(*(self.send(write) for write in writes), return_exceptions=True)
+        results = await asyncio.gather(*(self.send(write, told) for write in writes), return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException):
                 raise result

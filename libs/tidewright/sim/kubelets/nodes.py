@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from tidewright.kube import quantities
 from tidewright.sim.controllers.objects import micro_stamp, stamp
+from tidewright.sim.kubelets.pods import host_ip
 from tidewright.sim.options import NODE_LABEL, NodePool
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
@@ -76,7 +77,10 @@ def node_status(
         "capacity": dict(capacity),
         "allocatable": dict(allocatable),
         "conditions": conditions(now, ready=ready),
-        "addresses": [{"type": "Hostname", "address": name}],
+        "addresses": [
+            {"type": "InternalIP", "address": host_ip(name)},
+            {"type": "Hostname", "address": name},
+        ],
         "nodeInfo": {
             "architecture": "amd64",
             "bootID": "",

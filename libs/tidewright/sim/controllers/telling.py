@@ -1,0 +1,47 @@
+"""What controllers say about their work in object events, in the words of the real ones."""
+
+from __future__ import annotations
+
+from tidewright.sim.controllers.cache import Cache
+from tidewright.sim.controllers.objects import POD, REPLICA_SET, Key, Object, ReplicaSet
+from tidewright.sim.controllers.plan import Controller
+from tidewright.sim.controllers.recorder import Recorder
+from tidewright.sim.controllers.writes import Told, Write
+
+
+def telling(recorder: Recorder | None, cache: Cache, controller: Controller, key: Key) -> Told | None:
+    """Who hears of a controller's writes for one of its objects; None when nobody is to know."""
+    about = cache.of(controller.kind).get(key)
+    if recorder is None or about is None:
+        return None
+
+    def told(write: Write, before: Object | None, after: Object | None) -> None:
+        said = _said(controller.name, about, write, before, after)
+        if said is not None:
+            recorder.record(controller.kind, about.metadata, "Normal", *said, f"{controller.name}-controller")
+
+    return told
+
+
+def _said(
+    controller: str, about: Object, write: Write, before: Object | None, after: Object | None
+) -> tuple[str, str] | None:
+    """Reason and message of one write; None when it is not worth an event."""
+    if write.kind is POD and not write.subresource and write.method in {"POST", "DELETE"}:
+        made = write.method == "POST"
+        name = after.metadata.name if made and after is not None else write.key[1]
+        reason = "SuccessfulCreate" if made else "SuccessfulDelete"
+        if controller == "statefulset":
+            verb = "create" if made else "delete"
+            return reason, f"{verb} Pod {name} in StatefulSet {about.metadata.name} successful"
+        return reason, f"{'Created' if made else 'Deleted'} pod: {name}"
+    if write.kind is REPLICA_SET and controller == "deployment" and isinstance(after, ReplicaSet):
+        earlier = before.spec.replicas if isinstance(before, ReplicaSet) else 0
+        later = after.spec.replicas
+        if earlier != later:
+            way = "up" if later > earlier else "down"
+            return (
+                "ScalingReplicaSet",
+                f"Scaled {way} replica set {after.metadata.name} from {earlier} to {later}",
+            )
+    return None
