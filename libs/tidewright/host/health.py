@@ -7,7 +7,9 @@ turned within its budget; ticks count, so quiet is not dead.
 from __future__ import annotations
 
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -17,6 +19,8 @@ from tidewright.events.version import __version__
 
 LOOP_BUDGET_S = 30.0
 STARTUP_S = 120.0
+
+Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class Metrics:
@@ -66,6 +70,8 @@ class Health:
     not_ready: str = "starting"
     metrics: Metrics = field(init=False)
     port: int = 0
+    routes: dict[str, Handler] = field(default_factory=dict)
+    """What a service answers besides, by path, all methods; may be filled while it runs."""
     _ticked: float = field(default_factory=lambda: time.monotonic() + STARTUP_S)
     _runner: web.AppRunner | None = None
 
@@ -87,6 +93,7 @@ class Health:
         app.router.add_get("/livez", self._live)
         app.router.add_get("/readyz", self._ready)
         app.router.add_get("/metrics", make_aiohttp_handler(registry=self.metrics.registry))
+        app.router.add_route("*", "/{path:.*}", self._other)
         return app
 
     async def start(self, host: str, port: int) -> None:
@@ -101,6 +108,14 @@ class Health:
         """Stop serving."""
         if self._runner is not None:
             await self._runner.cleanup()
+
+    async def _other(self, request: web.Request) -> web.StreamResponse:
+        handler = self.routes.get(request.path)
+        if handler is None and self.not_ready:
+            return web.Response(status=503, text=f"{self.not_ready}\n", headers={"Retry-After": "1"})
+        if handler is None:
+            return web.Response(status=404, text=f"{self.service} has no {request.path}\n")
+        return await handler(request)
 
     async def _live(self, _: web.Request) -> web.Response:
         if self.stuck_s > LOOP_BUDGET_S:

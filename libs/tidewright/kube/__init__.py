@@ -3,6 +3,7 @@
 Shell: client (Kube: authenticated requests and watch streams as raw bytes), listwatch (one kind as
 an endless stream), discovery (group and kind to path).
 Pure: errors (what was refused, classified), kinds (the table of watched kinds), projection and
-shapes (object bytes to facts), metricquery (names of metric queries), quantities (exact amounts).
+shapes (object bytes to facts), metricquery (names of metric queries), quantities (exact amounts),
+readiness (which pods count as ready), recommendation (the protocol of recommenders).
 crds/ holds the CustomResourceDefinitions.
 """

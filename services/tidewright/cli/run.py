@@ -12,6 +12,7 @@ from cyclopts import App, Group, Parameter
 from tidewright.cli import endpoint
 from tidewright.cli.commands import BY_NAME as COMMANDS
 from tidewright.cli.errors import BadInput, CommandError, translated
+from tidewright.cli.metricsflags import MetricsFlags
 from tidewright.cli.options import ClusterOptions, LogOptions, ProcessFlags
 from tidewright.cli.services import BY_NAME, SERVICES, Role, Service
 from tidewright.host.process import Process, ProcessOptions
@@ -119,6 +120,7 @@ def watcher(
     clock_wall: Annotated[
         float | None, Parameter(help="Wall time of that moment, seconds; now by default.", group=THE_SERVICE)
     ] = None,
+    metrics: MetricsFlags | None = None,
 ) -> int:
     """Read the cluster, write facts."""
     from tidewright.watcher.service import Options, run
@@ -133,6 +135,7 @@ def watcher(
         external_metrics_url=external_metrics_url, resource_metrics_url=resource_metrics_url,
         metrics_interval_s=metrics_interval, config_map=config_map, speed=speed, log_start=log_start, clock_wall=clock_wall,
         cloud=_cloud(cloud), cloud_interval_s=cloud_interval,
+        **(metrics or MetricsFlags()).options(),
     )  # fmt: skip
     return execute("watcher", process or ProcessFlags(), lambda it: run(options, it))
 

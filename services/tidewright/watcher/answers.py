@@ -58,7 +58,12 @@ class Request(msgspec.Struct, frozen=True):
     """What to GET for a query."""
 
     path: str
-    params: dict[str, str]
+    selector: str = ""
+
+    @property
+    def params(self) -> dict[str, str]:
+        """Its query parameters."""
+        return {"labelSelector": self.selector} if self.selector else {}
 
 
 def request(query: Query) -> Request:
@@ -68,11 +73,10 @@ def request(query: Query) -> Request:
         NotAQuery: its name is none.
     """
     parsed = MetricQuery.parse(query.name)
-    params = {"labelSelector": parsed.selector} if parsed.selector else {}
     within = f"/namespaces/{quote(query.namespace, safe='')}"
     if parsed.source == "external":
-        return Request(f"{EXTERNAL}{within}/{quote(parsed.metric, safe='')}", params)
-    return Request(f"{RESOURCE}{within}/pods", params)
+        return Request(f"{EXTERNAL}{within}/{quote(parsed.metric, safe='')}", parsed.selector)
+    return Request(f"{RESOURCE}{within}/pods", parsed.selector)
 
 
 def sample(query: Query, body: bytes, at: float) -> MetricSampled:

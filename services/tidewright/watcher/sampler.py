@@ -1,20 +1,22 @@
-"""Metrics and scales of custom targets, asked for on their interval of log time.
+"""Metrics, scales of custom targets and recommendations, asked for on their interval of log time.
 
-Each distinct query is one request per interval, in flight at most once. Answers are appended as they
-come, grouped with whatever else has come by then. What is wanted anew is asked for at once.
+Each distinct request is made once per interval, however many objects and queries it serves, and is
+in flight at most once. Each source has a budget of its own, so that one that hangs holds up no
+other. Answers are appended as they come, grouped with whatever else has come by then. What is wanted
+anew is asked for at once; what is pushed to us is not asked for.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any
+from collections.abc import Coroutine, Iterable
+from typing import Any, TypeAlias
 
 import msgspec
 import structlog
 
 from tidewright.events import registry
-from tidewright.events.facts import MetricSampled, ObjectFact, WorkloadGone, WorkloadObserved
+from tidewright.events.facts import ObjectFact, WorkloadGone, WorkloadObserved
 from tidewright.host.fenced import RENEW_S, Fenced, fenced_in
 from tidewright.kube import projection
 from tidewright.kube.client import Kube
@@ -26,17 +28,29 @@ from tidewright.watcher import answers
 from tidewright.watcher.appender import Appender
 from tidewright.watcher.diff import digest_of
 from tidewright.watcher.follow import FactLog
+from tidewright.watcher.pushed import Pushed, Sample, Taken
+from tidewright.watcher.recommenders import Recommenders
 from tidewright.watcher.stamp import Stamp
-from tidewright.watcher.wanted import Query, Target, Wanted
+from tidewright.watcher.wanted import Query, Recommendation, Target, Wanted, Wish
 
 INTERVAL_S = 15.0
 """Log time between two samples of a query (watermark-autoscaler.md, 2.1)."""
 TIMEOUT_S = 10.0
 CONCURRENCY = 32
 GROUP = 500
-METRIC, WORKLOAD = "metric", "workload"
+METRIC, WORKLOAD, RECOMMENDATION = "metric", "workload", "recommendation"
+PUSHED_WAITING = 20_000
+"""Pushed facts that wait for the log; more are refused."""
+
+Answer: TypeAlias = tuple[str, ObjectFact, "asyncio.Future[None] | None"]
+Asked: TypeAlias = answers.Request | Target | Recommendation
+"""What makes one request: queries with the same one share it."""
 
 _log = structlog.get_logger(__name__)
+
+
+class NotSampling(Exception):
+    """This process does not sample at the moment; the message says why."""
 
 
 class Sources(msgspec.Struct, frozen=True):
@@ -63,26 +77,67 @@ class Sampler:
     ) -> None:
         """`interval_s` is in log seconds."""
         self.wanted = Wanted()
+        self.pushed = Pushed()
+        self.clock = clock
         self.samples = 0
         self.failures = 0
+        self.recommenders: Recommenders | None = None
+        """Without them no recommender is asked."""
         self._sources = sources
         self._discovery = discovery
         self._log = log
         self._appender = appender
         self._stamp = stamp
-        self._clock = clock
         self._interval_s = interval_s
         self._new = asyncio.Event()
-        self._answers: asyncio.Queue[tuple[str, ObjectFact]] = asyncio.Queue()
-        self._limit = asyncio.Semaphore(CONCURRENCY)
-        self._in_flight: set[Query | Target] = set()
-        self._asked: set[Query | Target] = set()
+        self._answers: asyncio.Queue[Answer] = asyncio.Queue()
+        self._limits = {
+            kind: asyncio.Semaphore(CONCURRENCY) for kind in ("external", "resource", "scale", "ask")
+        }
+        self._in_flight: set[Asked] = set()
+        self._fresh: set[Wish] = set()
         self._scales: dict[Target, bytes] = {}
+        self._owns = False
 
     def observe(self, fact: ObjectFact) -> None:
         """Learn from a fact what is wanted."""
-        if self.wanted.observe(fact):
+        new, gone = self.wanted.observe(fact)
+        for wish in gone:
+            if isinstance(wish, Query):
+                self.pushed.forget(wish)
+            elif isinstance(wish, Target):
+                self._scales.pop(wish, None)
+        for wish in new:
+            if isinstance(wish, Query):
+                self.pushed.want(wish)
+        if new:
+            self._fresh.update(new)
             self._new.set()
+
+    async def push(self, samples: Iterable[Sample]) -> Taken:
+        """Take samples that were pushed; returns when what they say is on the log.
+
+        Raises:
+            NotSampling: another process does, or too much waits for the log.
+            BadPush: there are too many.
+        """
+        if not self._owns:
+            raise NotSampling("another watcher samples metrics at the moment, or this one is only starting")
+        if self._answers.qsize() > PUSHED_WAITING:
+            raise NotSampling("too many samples wait for the log")
+        taken = self.pushed.take(list(samples), self._stamp.now())
+        loop = asyncio.get_running_loop()
+        waiting: list[asyncio.Future[None]] = []
+        for fact in taken.facts:
+            done: asyncio.Future[None] = loop.create_future()
+            waiting.append(done)
+            self._say(METRIC, fact, fact.name, done)
+        await asyncio.gather(*waiting)
+        return taken
+
+    def _say(self, kind: str, fact: ObjectFact, name: str, done: asyncio.Future[None] | None = None) -> None:
+        slot = self._log.slot_of(fact.namespace)
+        self._answers.put_nowait((self._log.subjects.fact(slot, kind, fact.namespace, name), fact, done))
 
     async def run(self) -> None:
         """Ask for ever, stepping back while another process does."""
@@ -101,16 +156,26 @@ class Sampler:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._append())
                 tasks.create_task(self._ask_on_time(tasks))
+                self._owns = True
         except ExceptionGroup as group:
             if (fenced := fenced_in(group)) is None:
                 raise
             raise fenced from group
+        finally:
+            self._owns = False
+            self._refuse_waiting()
+
+    def _refuse_waiting(self) -> None:
+        """Whoever pushed and waits is told to push again."""
+        while not self._answers.empty():
+            *_, done = self._answers.get_nowait()
+            _refuse(done)
 
     async def _ask_on_time(self, tasks: asyncio.TaskGroup) -> None:
         loop = asyncio.get_running_loop()
         due = loop.time()
         while True:
-            interval_s = self._clock.wall_seconds(self._interval_s)
+            interval_s = self.clock.wall_seconds(self._interval_s)
             wait_s = due - loop.time()
             if wait_s <= 0:
                 # A tick that was missed is not made up for.
@@ -126,47 +191,68 @@ class Sampler:
             self._ask(tasks, everything=False)
 
     def _ask(self, tasks: asyncio.TaskGroup, *, everything: bool) -> None:
-        queries, targets = self.wanted.queries, self.wanted.targets
-        known = self._asked
-        self._asked = {*queries, *targets}
-        for query in queries:
-            if everything or query not in known:
-                self._start(tasks, query, self._sample(query))
-        for target in targets:
-            if everything or target not in known:
-                self._start(tasks, target, self._scale(target))
+        """Make the requests for everything that is wanted, or for what is wanted anew."""
+        wishes = self.wanted.all if everything else [wish for wish in self._fresh if wish in self.wanted]
+        self._fresh.clear()
+        now = self._stamp.now()
+        queries: dict[answers.Request, list[Query]] = {}
+        for wish in wishes:
+            match wish:
+                case Target():
+                    self._start(tasks, wish, self._scale(wish))
+                case Recommendation():
+                    if self.recommenders is not None:
+                        self._start(tasks, wish, self._recommendation(wish, self.recommenders))
+                case _ if not self.pushed.lives(wish, now):
+                    try:
+                        queries.setdefault(answers.request(wish), []).append(wish)
+                    except NotAQuery as error:
+                        _log.error(
+                            "a query without a name that can be read", query=wish.name, error=str(error)
+                        )
+        for request, asking in queries.items():
+            self._start(tasks, request, self._sample(request, asking))
 
-    def _start(self, tasks: asyncio.TaskGroup, what: Query | Target, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, tasks: asyncio.TaskGroup, what: Asked, work: Coroutine[Any, Any, None]) -> None:
         if what in self._in_flight:
             work.close()
             return
         self._in_flight.add(what)
         tasks.create_task(work).add_done_callback(lambda _: self._in_flight.discard(what))
 
-    async def _sample(self, query: Query) -> None:
+    async def _sample(self, request: answers.Request, queries: list[Query]) -> None:
+        external = request.path.startswith(answers.EXTERNAL)
+        source = self._sources.external if external else self._sources.resource
+        body, refusal = b"", None
         try:
-            wanted = answers.request(query)
-        except NotAQuery as error:
-            _log.error("a query without a name that can be read", query=query.name, error=str(error))
-            return
-        source = (
-            self._sources.external if wanted.path.startswith(answers.EXTERNAL) else self._sources.resource
-        )
-        fact: MetricSampled
-        try:
-            async with self._limit:
-                answer = await source.request("GET", wanted.path, query=wanted.params, timeout_s=TIMEOUT_S)
-            fact = answers.sample(query, answer.body, 0.0)
+            async with self._limits["external" if external else "resource"]:
+                answer = await source.request("GET", request.path, query=request.params, timeout_s=TIMEOUT_S)
+            body = answer.body
         except KubeError as error:
-            fact = answers.refused(query, error, 0.0)
+            refusal = error
+        now = self._stamp.now()
+        for query in queries:
+            if self.pushed.lives(query, now):
+                continue  # pushed meanwhile, which is younger
+            fact = (
+                answers.sample(query, body, 0.0) if refusal is None else answers.refused(query, refusal, 0.0)
+            )
+            self.samples += 1
+            if fact.error:
+                self.failures += 1
+            self._say(METRIC, fact, query.name)
+
+    async def _recommendation(self, wish: Recommendation, recommenders: Recommenders) -> None:
+        async with self._limits["ask"]:
+            fact = await recommenders.ask(wish)
         self.samples += 1
         if fact.error:
             self.failures += 1
-        slot = self._log.slot_of(query.namespace)
-        await self._answers.put((self._log.subjects.fact(slot, METRIC, query.namespace, query.name), fact))
+        if wish in self.wanted:
+            self._say(RECOMMENDATION, fact, wish.name)
 
     async def _scale(self, target: Target) -> None:
-        async with self._limit:
+        async with self._limits["scale"]:
             fact = await self.scale_of(target)
         if fact is None:
             return
@@ -174,9 +260,7 @@ class Sampler:
         if self._scales.get(target) == digest:
             return
         self._scales[target] = digest
-        slot = self._log.slot_of(target.namespace)
-        subject = self._log.subjects.fact(slot, WORKLOAD, target.namespace, target.subject_name)
-        await self._answers.put((subject, fact))
+        self._say(WORKLOAD, fact, target.subject_name)
 
     async def scale_of(self, target: Target) -> WorkloadObserved | WorkloadGone | None:
         """A custom target's scale as a fact, `at` 0; None when the API server could not be asked."""
@@ -215,7 +299,7 @@ class Sampler:
     async def _append(self) -> None:
         """Answers onto the log, grouped; an owner that has none renews its checkpoint."""
         while True:
-            group: list[tuple[str, ObjectFact]] = []
+            group: list[Answer] = []
             try:
                 async with asyncio.timeout(RENEW_S):
                     group.append(await self._answers.get())
@@ -225,9 +309,22 @@ class Sampler:
                 group.append(self._answers.get_nowait())
             at = self._stamp.now()
             messages = [
-                (subject, registry.encode(msgspec.structs.replace(fact, at=at))) for subject, fact in group
+                (subject, registry.encode(msgspec.structs.replace(fact, at=at))) for subject, fact, _ in group
             ]
-            await self._appender.say(messages, resource_version="", at=at)
+            try:
+                await self._appender.say(messages, resource_version="", at=at)
+            except BaseException:
+                for *_, done in group:
+                    _refuse(done)
+                raise
+            for *_, done in group:
+                if done is not None and not done.done():
+                    done.set_result(None)
+
+
+def _refuse(done: asyncio.Future[None] | None) -> None:
+    if done is not None and not done.done():
+        done.set_exception(NotSampling("another watcher has taken over"))
 
 
 def _gone(target: Target, reason: str) -> WorkloadGone:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,10 +28,13 @@ from tidewright.log.envelope import Writer
 from tidewright.watcher.appender import SERVICE, Appender
 from tidewright.watcher.configuration import CONFIG, Configuration, set_clock
 from tidewright.watcher.follow import Follower
+from tidewright.watcher.intake import PATH, Intake
 from tidewright.watcher.nodegroups import INTERVAL_S as CLOUD_INTERVAL_S
 from tidewright.watcher.nodegroups import NODE_GROUP, NodeGroups
+from tidewright.watcher.recommenders import Recommenders
 from tidewright.watcher.sampler import INTERVAL_S, METRIC, Sampler, Sources
 from tidewright.watcher.stamp import Stamp
+from tidewright.watcher.tls import NO_TLS, Tls
 
 OTHERS_FIRST_S = 15.0
 """How long a kind that refers to others waits for their lists."""
@@ -60,6 +64,9 @@ class Options:
         metrics_interval_s: log time between two samples of a metric.
         page_size: objects per page of a list.
         streaming_lists: take initial lists as watch events where the server can.
+        recommender_tls: towards recommenders whose objects say nothing else.
+        cluster_name: what recommenders are told as the cluster's name; empty for `K8S_CLUSTER_NAME`.
+        push_token_file: holds the token that pushes of metrics have to bring; None for none.
         cloud: `NAME=ADDRESS` of the cloud whose node groups are polled; empty for none.
         cloud_interval_s: log time between two polls while nothing is under way.
     """
@@ -83,6 +90,9 @@ class Options:
     metrics_interval_s: float = INTERVAL_S
     page_size: int = 500
     streaming_lists: bool = False
+    recommender_tls: Tls = NO_TLS
+    cluster_name: str = ""
+    push_token_file: Path | None = None
     cloud: str = ""
     cloud_interval_s: float = CLOUD_INTERVAL_S
 
@@ -108,8 +118,11 @@ async def run(options: Options, process: Process | None = None) -> None:
             await log.ensure(
                 options.slots, cluster_id=cluster_id, replicas=options.replicas, max_age_s=options.max_age_s
             )
-            watcher = Watcher(options, log, Sources(kube=kube, external=external, resource=resource))
-            await watcher.run(process)
+            watcher = Watcher(options, log, Sources(kube=kube, external=external, resource=resource), process)
+            try:
+                await watcher.run(process)
+            finally:
+                await watcher.recommenders.close()
     finally:
         for client in {kube, external, resource}:
             await client.close()
@@ -141,10 +154,27 @@ async def _cluster_id(kube: Kube) -> str:
     return ""
 
 
+def _token(file: Path | None) -> str:
+    """The token in a file.
+
+    Raises:
+        KubeError: it cannot be read, or is empty; reason `Configuration`.
+    """
+    if file is None:
+        return ""
+    try:
+        token = file.read_text(encoding="utf-8").strip()
+    except OSError as error:
+        raise KubeError(0, "Configuration", f"push token file {file}: {error}") from error
+    if not token:
+        raise KubeError(0, "Configuration", f"push token file {file}: it is empty")
+    return token
+
+
 class Watcher:
     """All parts of one process."""
 
-    def __init__(self, options: Options, log: Log, sources: Sources) -> None:
+    def __init__(self, options: Options, log: Log, sources: Sources, process: Process | None = None) -> None:
         self.options = options
         self.clock = Clock()
         self.stamp = Stamp(self.clock.now, time.monotonic, lambda: self.clock.speed)
@@ -168,6 +198,18 @@ class Watcher:
             self.clock,
             interval_s=options.metrics_interval_s,
         )
+        registry = process.health.metrics.registry if process else None
+        self.recommenders = self.sampler.recommenders = Recommenders(
+            sources.kube,
+            self.sampler.scale_of,
+            self.clock.now,
+            cluster=options.cluster_name or os.environ.get("K8S_CLUSTER_NAME", ""),
+            tls=options.recommender_tls,
+            registry=registry,
+        )
+        if process is not None:
+            intake = Intake(self.sampler, token=_token(options.push_token_file), registry=registry)
+            process.health.routes[PATH] = intake.handle
         self.node_groups = (
             NodeGroups(
                 provider_of(options.cloud),

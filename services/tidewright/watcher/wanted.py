@@ -1,9 +1,9 @@
-"""Which metric queries and custom targets the WatermarkPodAutoscalers seen so far ask about. Pure."""
+"""Which metric queries, custom targets and recommenders the WatermarkPodAutoscalers ask about. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -14,6 +14,7 @@ from tidewright.events.facts import (
 )
 from tidewright.kube import metricquery
 from tidewright.kube.kinds import BY_KIND
+from tidewright.kube.readiness import skips_owner_check
 
 
 class Query(msgspec.Struct, frozen=True, order=True):
@@ -42,45 +43,89 @@ class Target(msgspec.Struct, frozen=True, order=True):
         return f"{self.kind}.{self.group}/{self.name}" if self.group else f"{self.kind}/{self.name}"
 
 
+class Recommendation(msgspec.Struct, frozen=True, order=True):
+    """A recommender to ask for one WatermarkPodAutoscaler.
+
+    Attributes:
+        spec: the object's, as JSON: another spec is another question.
+        skip_owner_check: which of the target's pods count, see `kube.readiness`.
+    """
+
+    namespace: str
+    name: str
+    spec: bytes
+    skip_owner_check: bool = False
+
+
+Wish: TypeAlias = Query | Target | Recommendation
+
+
 class Wanted:
-    """What to ask the metrics APIs and scale subresources."""
+    """What to ask the metrics APIs, scale subresources and recommenders; each wish once, however many share it."""
 
     def __init__(self) -> None:
-        self._queries: dict[tuple[str, str], tuple[Query, ...]] = {}
-        self._targets: dict[tuple[str, str], Target] = {}
+        self._of: dict[tuple[str, str], tuple[Wish, ...]] = {}
+        self._users: dict[Wish, int] = {}
 
-    def observe(self, fact: ObjectFact) -> bool:
-        """Take a fact into account; True when something is wanted that was not before."""
-        key = (fact.namespace, fact.name)
-        before = set(self._all())
+    def observe(self, fact: ObjectFact) -> tuple[list[Wish], list[Wish]]:
+        """Take a fact into account: what is wanted that was not before, and what no longer is."""
         match fact:
-            case WatermarkPodAutoscalerObserved(spec=spec):
-                names = metricquery.queries(spec)
-                self._queries[key] = tuple(Query(fact.namespace, name) for name in names)
-                self._targets.pop(key, None)
-                if (target := custom_target(fact.namespace, spec)) is not None:
-                    self._targets[key] = target
+            case WatermarkPodAutoscalerObserved():
+                now = tuple(_wishes(fact))
             case WatermarkPodAutoscalerGone():
-                self._queries.pop(key, None)
-                self._targets.pop(key, None)
+                now = ()
             case _:
-                return False
-        return not before.issuperset(self._all())
+                return [], []
+        key = (fact.namespace, fact.name)
+        before = self._of.get(key, ())
+        if now == before:
+            return [], []
+        self._of[key] = now
+        if not now:
+            del self._of[key]
+        new = []
+        for wish in now:
+            users = self._users.get(wish, 0)
+            self._users[wish] = users + 1
+            if not users:
+                new.append(wish)
+        gone = []
+        for wish in before:
+            self._users[wish] -= 1
+            if not self._users[wish]:
+                del self._users[wish]
+                gone.append(wish)
+        return [wish for wish in new if wish not in before], gone
 
-    def _all(self) -> Iterator[Query | Target]:
-        for queries in self._queries.values():
-            yield from queries
-        yield from self._targets.values()
+    def __contains__(self, wish: Wish) -> bool:
+        return wish in self._users
+
+    @property
+    def all(self) -> list[Wish]:
+        """Every distinct wish once, in the order in which they came up."""
+        return list(self._users)
 
     @property
     def queries(self) -> list[Query]:
         """Each distinct query once, in order."""
-        return sorted({query for queries in self._queries.values() for query in queries})
+        return sorted(wish for wish in self._users if isinstance(wish, Query))
 
     @property
     def targets(self) -> list[Target]:
         """Each distinct custom target once, in order."""
-        return sorted(set(self._targets.values()))
+        return sorted(wish for wish in self._users if isinstance(wish, Target))
+
+
+def _wishes(fact: WatermarkPodAutoscalerObserved) -> Iterator[Wish]:
+    spec = fact.spec
+    for name in metricquery.queries(spec):
+        yield Query(fact.namespace, name)
+    if (target := custom_target(fact.namespace, spec)) is not None:
+        yield target
+    if isinstance(spec.get("recommender"), dict) and not spec.get("metrics"):
+        yield Recommendation(
+            fact.namespace, fact.name, msgspec.json.encode(spec), skips_owner_check(fact.annotations)
+        )
 
 
 def custom_target(namespace: str, spec: dict[str, Any]) -> Target | None:

@@ -104,8 +104,8 @@ def wpa(name: str, *metrics: str, target: dict[str, str] | None = None) -> Water
 
 def test_two_autoscalers_that_ask_the_same_share_a_query() -> None:
     wanted = Wanted()
-    assert wanted.observe(wpa("one", "m", "n"))
-    assert not wanted.observe(wpa("two", "n"))
+    assert len(wanted.observe(wpa("one", "m", "n"))[0]) == 2
+    assert wanted.observe(wpa("two", "n")) == ([], [])
     assert [query.name for query in wanted.queries] == ["external/m/a=b", "external/n/a=b"]
     wanted.observe(WatermarkPodAutoscalerGone(at=2.0, namespace="shop", name="one"))
     assert [query.name for query in wanted.queries] == ["external/n/a=b"]
@@ -121,7 +121,7 @@ def test_only_targets_that_are_not_watched_are_polled() -> None:
     assert custom_target("shop", {"scaleTargetRef": {"kind": 3}}) is None
     assert custom_target("shop", {"scaleTargetRef": "web"}) is None
     wanted = Wanted()
-    assert wanted.observe(wpa("one", target=rollout))
+    assert wanted.observe(wpa("one", target=rollout))[0]
     assert [target.subject_name for target in wanted.targets] == ["Rollout.argoproj.io/web"]
     wanted.observe(wpa("one", target=deployment))
     assert wanted.targets == []

@@ -1,0 +1,139 @@
+"""Prometheus remote-write 1.0: a snappy block that holds one protobuf message. Pure.
+
+WriteRequest   1 timeseries *TimeSeries, 3 metadata (not read)
+TimeSeries     1 labels *Label, 2 samples *Sample, 3 exemplars and 4 histograms (not read)
+Label          1 name, 2 value
+Sample         1 value (double), 2 timestamp (int64, milliseconds)
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import cramjam
+
+from tidewright.watcher.pushed import BadPush, Sample
+
+CONTENT_TYPE: Final = "application/x-protobuf"
+MAX_DECODED_BYTES: Final = 8 * 2**20
+STALE: Final = 0x7FF0000000000002
+"""Bits of the NaN by which Prometheus says that a series has ended."""
+NAME, NAMESPACE = "__name__", "namespace"
+
+
+class _Series(NamedTuple):
+    labels: dict[str, str]
+    value: float
+    stamp_ms: int
+    ended: bool
+
+
+def decode(body: bytes) -> list[Sample]:
+    """The newest sample of each series; those without samples (metadata, histograms) are left out.
+
+    Raises:
+        BadPush: no snappy block, one that grows beyond `MAX_DECODED_BYTES`, no message of this kind,
+            or a series without a name.
+    """
+    return [_sample(n, series) for n, series in enumerate(_series(_inflated(body))) if series is not None]
+
+
+def _inflated(body: bytes) -> bytes:
+    try:
+        size = cramjam.snappy.decompress_raw_len(body)
+    except cramjam.DecompressionError as error:
+        raise BadPush("body", f"is no snappy block (Content-Encoding: snappy): {error}") from error
+    if size > MAX_DECODED_BYTES:
+        raise BadPush("body", f"is {size} bytes uncompressed, at most {MAX_DECODED_BYTES}", status=413)
+    try:
+        return bytes(cramjam.snappy.decompress_raw(body))
+    except cramjam.DecompressionError as error:
+        raise BadPush("body", f"is no snappy block (Content-Encoding: snappy): {error}") from error
+
+
+def _sample(n: int, series: _Series) -> Sample:
+    metric = series.labels.get(NAME, "")
+    if not metric:
+        raise BadPush(f"timeseries[{n}].labels", f"have no {NAME}, which names the metric")
+    labels = {name: value for name, value in series.labels.items() if name != NAME}
+    return Sample(
+        metric=metric,
+        namespace=labels.get(NAMESPACE, ""),
+        labels=labels,
+        value=series.value,
+        timestamp=series.stamp_ms / 1000,
+        ended=series.ended,
+    )
+
+
+def _series(data: bytes) -> Iterator[_Series | None]:
+    n = 0
+    for number, value in _fields(data, "body"):
+        if number == 1 and isinstance(value, bytes):
+            yield _one(value, f"timeseries[{n}]")
+            n += 1
+
+
+def _one(data: bytes, where: str) -> _Series | None:
+    labels: dict[str, str] = {}
+    newest: tuple[int, bytes] | None = None
+    for number, value in _fields(data, where):
+        if not isinstance(value, bytes):
+            continue
+        if number == 1:
+            pair = dict(_fields(value, f"{where}.labels"))
+            name, text = pair.get(1, b""), pair.get(2, b"")
+            if not isinstance(name, bytes) or not isinstance(text, bytes):
+                raise BadPush(f"{where}.labels", "are pairs of texts")
+            try:
+                labels[name.decode()] = text.decode()
+            except UnicodeDecodeError as error:
+                raise BadPush(f"{where}.labels", f"are not UTF-8: {error}") from error
+        elif number == 2:
+            parts = dict(_fields(value, f"{where}.samples"))
+            bits, stamp = parts.get(1, bytes(8)), parts.get(2, 0)
+            if not isinstance(bits, bytes) or len(bits) != 8 or not isinstance(stamp, int):
+                raise BadPush(f"{where}.samples", "have a double as value and an int64 as timestamp")
+            stamp = stamp - (1 << 64) if stamp >= 1 << 63 else stamp
+            if newest is None or stamp >= newest[0]:
+                newest = (stamp, bits)
+    if newest is None:
+        return None
+    value_: float = struct.unpack("<d", newest[1])[0]
+    return _Series(labels, value_, newest[0], int.from_bytes(newest[1], "little") == STALE)
+
+
+def _fields(data: bytes, where: str) -> Iterator[tuple[int, int | bytes]]:
+    """The fields of one message: number, and a varint or bytes (fixed-width ones as bytes too)."""
+    at, end = 0, len(data)
+    while at < end:
+        tag, at = _varint(data, at, where)
+        number, wire = tag >> 3, tag & 7
+        if wire == 0:
+            value, at = _varint(data, at, where)
+            yield number, value
+            continue
+        if wire == 2:
+            length, at = _varint(data, at, where)
+        elif wire in (1, 5):
+            length = 8 if wire == 1 else 4
+        else:
+            raise BadPush(where, f"is no protobuf message: wire type {wire} at byte {at}")
+        if at + length > end:
+            raise BadPush(where, f"is no protobuf message: field {number} ends after the message does")
+        yield number, data[at : at + length]
+        at += length
+
+
+def _varint(data: bytes, at: int, where: str) -> tuple[int, int]:
+    value = shift = 0
+    while at < len(data) and shift < 64:
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, at
+        shift += 7
+    raise BadPush(where, f"is no protobuf message: a number at byte {at} does not end")

@@ -1,0 +1,203 @@
+"""Pushed metrics, from the HTTP request to the fact on the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.unit.watcher.cluster import Cluster
+from tests.unit.watcher.remotewrite import compressed, series
+from tests.unit.watcher.test_service import WPAS, Tail, cluster, tail, wpa_spec
+from tidewright.events.base import Event
+from tidewright.events.facts import MetricSampled, WatermarkPodAutoscalerObserved
+from tidewright.host.health import Health
+from tidewright.host.process import Process, ProcessOptions
+from tidewright.log.server import EmbeddedServer
+from tidewright.watcher import service
+from tidewright.watcher.intake import MAX_BODY_BYTES
+from tidewright.watcher.service import Options
+
+__all__ = ["cluster", "tail"]
+
+KINDS = ("watermarkpodautoscaler",)
+SAMPLE = {"metric": "requests", "namespace": "shop", "labels": {"app": "web"}, "value": 2.5}
+
+
+@asynccontextmanager
+async def serving(
+    cluster: Cluster, nats: EmbeddedServer, folder: Path, **options: Any
+) -> AsyncIterator[aiohttp.ClientSession]:
+    """A watcher with its HTTP port, and a client of it."""
+    process = Process(ProcessOptions("watcher"), Health("watcher"))
+    await process.health.start("127.0.0.1", 0)
+    given = Options(
+        nats_url=nats.url,
+        cluster="test",
+        slots=8,
+        kubeconfig=cluster.kubeconfig(folder),
+        kinds=KINDS,
+        **options,
+    )
+    task = asyncio.create_task(service.run(given, process))
+    base = f"http://127.0.0.1:{process.health.port}"
+    try:
+        async with aiohttp.ClientSession(base) as session:
+            yield session
+    finally:
+        process.stop.set()
+        async with asyncio.timeout(5):
+            await asyncio.gather(task, return_exceptions=True)
+        await process.health.stop()
+
+
+async def push(session: aiohttp.ClientSession, **request: Any) -> tuple[int, dict[str, Any]]:
+    async with session.post("/v1/metrics", **request) as answer:
+        is_json = answer.content_type == "application/json"
+        return answer.status, await answer.json() if is_json else {}
+
+
+def sampled(event: Event, *milli: int) -> bool:
+    return isinstance(event, MetricSampled) and event.series_milli == milli
+
+
+async def asked_for(cluster: Cluster, tail: Tail) -> None:
+    """An autoscaler asks for `requests`, and the watcher knows; polls find no such metric."""
+    await cluster.put(WPAS, "shop", "w", spec=wpa_spec("requests"))
+    await tail.until(lambda e: isinstance(e, WatermarkPodAutoscalerObserved))
+    await tail.until(lambda e: isinstance(e, MetricSampled) and e.error_class == "not-found")
+
+
+async def test_a_push_is_on_the_log_when_it_is_answered_and_ends_the_polling(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    async with serving(cluster, nats, tmp_path, speed=150.0) as session:
+        await asked_for(cluster, tail)
+        status, said = await push(session, json=[SAMPLE, {"metric": "unknown", "value": 1}])
+        assert (status, said) == (200, {"used": 1, "unused": 1, "old": 0, "refused": 0})
+        first = await tail.until(lambda e: sampled(e, 2500))
+        path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/requests"
+        polls = cluster.requests.count(path)
+        labels = {"__name__": "requests", "namespace": "shop", "app": "web"}
+        status, _ = await push(
+            session,
+            data=compressed(series(labels, (9.0, 2**42))),
+            headers={"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy"},
+        )
+        assert status == 400  # its stamp lies decades ahead
+        for value in (3.0, 4.0):
+            assert (await push(session, json={**SAMPLE, "value": value}))[0] == 200
+        last = await tail.until(lambda e: sampled(e, 4000))
+        assert cluster.requests.count(path) <= polls + 1  # one may have been under way
+        metrics = await (await session.get("/metrics")).text()
+        # Log time runs on: the series is no longer pushed, and is asked for again.
+        await tail.until(lambda e: isinstance(e, MetricSampled) and e.error_class == "not-found")
+    assert first.at <= last.at
+    assert 'tidewright_pushed_samples_total{result="used"} 3.0' in metrics
+    assert 'tidewright_pushes_total{code="400"} 1.0' in metrics
+
+
+async def test_remote_write_is_answered_with_204_and_becomes_a_fact(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    async with serving(cluster, nats, tmp_path) as session:
+        await asked_for(cluster, tail)
+        now_ms = int((tail.events[-1].at) * 1000)
+        labels = {"__name__": "requests", "namespace": "shop", "app": "web", "pod": "a"}
+        body = compressed(series(labels, (7.0, now_ms)) + series({**labels, "pod": "b"}, (8.0, now_ms)))
+        headers = {
+            "Content-Type": "application/x-protobuf;proto=prometheus.WriteRequest",
+            "Content-Encoding": "snappy",
+        }
+        assert await push(session, data=body, headers=headers) == (204, {})
+        await tail.until(lambda e: sampled(e, 7000, 8000))
+
+
+REMOTE = {"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy"}
+
+
+async def test_bad_pushes_are_refused_naming_what_is_wrong(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    async with serving(cluster, nats, tmp_path) as session:
+        await asked_for(cluster, tail)
+        v2 = {**REMOTE, "Content-Type": "application/x-protobuf;proto=io.prometheus.write.v2.Request"}
+        cases: list[tuple[dict[str, Any], int, str]] = [
+            ({"json": [{"metric": "m"}]}, 400, "samples[0] cannot be read"),
+            ({"json": [{**SAMPLE, "value": "many"}]}, 400, "samples[0].value"),
+            (
+                {"data": b'[{"metric":', "headers": {"Content-Type": "application/json"}},
+                400,
+                "body is no JSON",
+            ),
+            ({"data": b"", "headers": {"Content-Type": "application/json"}}, 400, "body is empty"),
+            ({"data": b"x", "headers": {"Content-Type": "text/csv"}}, 415, "Content-Type is text/csv"),
+            ({"data": b"x", "headers": REMOTE}, 400, "body is no snappy block"),
+            ({"data": b"x", "headers": v2}, 415, "only prometheus.WriteRequest"),
+            (
+                {"data": b"x", "headers": {"Content-Type": "application/x-protobuf"}},
+                415,
+                "Content-Encoding is identity",
+            ),
+            ({"data": bytes(MAX_BODY_BYTES + 1)}, 413, f"at most {MAX_BODY_BYTES}"),
+            ({"data": b'[{"metric":"requests","value":1e400}]'}, 400, "samples[0].value"),
+        ]
+        for request, status, text in cases:
+            found = await push(session, **request)
+            assert (found[0], text in found[1]["error"]) == (status, True), (request, found)
+        async with session.get("/v1/metrics") as answer:
+            assert (answer.status, answer.headers["Allow"]) == (405, "POST")
+        async with session.get("/nothing") as answer:
+            assert answer.status in (404, 503)  # 503 until all kinds are listed
+        assert (await push(session, json=SAMPLE))[0] == 200  # nothing of that did any harm
+
+
+async def test_where_a_token_is_asked_for_a_push_has_to_bring_it(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    async with serving(cluster, nats, tmp_path, push_token_file=token) as session:
+        await asked_for(cluster, tail)
+        assert (await push(session, json=SAMPLE))[0] == 401
+        assert (await push(session, json=SAMPLE, headers={"Authorization": "Bearer wrong"}))[0] == 401
+        assert (await push(session, json=SAMPLE, headers={"Authorization": "Bearer secret"}))[0] == 200
+
+
+async def test_a_watcher_that_does_not_sample_sends_the_push_elsewhere(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    async with serving(cluster, nats, tmp_path) as first:
+        await asked_for(cluster, tail)
+        async with serving(cluster, nats, tmp_path) as second:
+            async with asyncio.timeout(10):
+                while (await push(second, json=SAMPLE))[0] == 503:  # noqa: ASYNC110  # until it has claimed
+                    await asyncio.sleep(0.01)
+            # The first finds out by its next commit.
+            assert (await push(first, json=SAMPLE))[0] == 503
+            async with first.post("/v1/metrics", json=SAMPLE) as answer:
+                assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+
+
+@pytest.mark.parametrize("content", ["", None])
+async def test_a_token_file_without_a_token_is_refused_at_the_start(
+    content: str | None, cluster: Cluster, nats: EmbeddedServer, tmp_path: Path
+) -> None:
+    file = tmp_path / "token"
+    if content is not None:
+        file.write_text(content)
+    options = Options(
+        nats_url=nats.url,
+        cluster="test",
+        slots=8,
+        kubeconfig=cluster.kubeconfig(tmp_path),
+        push_token_file=file,
+    )
+    process = Process(ProcessOptions("watcher"), Health("watcher"))
+    with pytest.raises(Exception, match="push token file"):
+        await service.run(options, process)

@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.watcher.remotewrite import compressed, series
+from tidewright.watcher import pushed, remotewrite
+from tidewright.watcher.pushed import LIFETIME_S, BadPush, Pushed, Sample
+from tidewright.watcher.remotewrite import MAX_DECODED_BYTES, STALE
+from tidewright.watcher.wanted import Query
+
+NOW = 1_795_262_400.0
+QUERY = Query("shop", "external/requests/app=web")
+ELSEWHERE = Query("other", "external/requests/app=web")
+
+
+def sample(value: float = 5.0, **fields: Any) -> Sample:
+    given: dict[str, Any] = {
+        "metric": "requests",
+        "namespace": "shop",
+        "labels": {"app": "web"},
+        "value": value,
+    }
+    return Sample(**(given | fields))
+
+
+@pytest.fixture
+def table() -> Pushed:
+    made = Pushed()
+    made.want(QUERY)
+    made.want(ELSEWHERE)
+    return made
+
+
+def test_a_pushed_sample_answers_the_queries_of_its_namespace_that_select_it(table: Pushed) -> None:
+    taken = table.take([sample(1.5, timestamp=NOW - 3)], NOW)
+    (fact,) = taken.facts
+    assert (fact.namespace, fact.name, fact.series_milli) == ("shop", QUERY.name, (1500,))
+    assert fact.sampled_at == NOW - 3
+    assert (taken.used, taken.unused, taken.old, taken.refused) == (1, 0, 0, [])
+
+
+def test_a_sample_without_a_namespace_is_for_all(table: Pushed) -> None:
+    assert {fact.namespace for fact in table.take([sample(namespace="")], NOW).facts} == {"shop", "other"}
+
+
+@pytest.mark.parametrize("other", [{"metric": "x"}, {"labels": {"app": "db"}}, {"namespace": "third"}])
+def test_what_nobody_asks_for_is_counted_and_left_out(table: Pushed, other: dict[str, Any]) -> None:
+    taken = table.take([sample(**other)], NOW)
+    assert (taken.facts, taken.unused) == ([], 1)
+
+
+def test_the_series_of_a_query_are_summed_until_they_end(table: Pushed) -> None:
+    table.take([sample(1, labels={"app": "web", "pod": "a"}, timestamp=NOW - 9)], NOW)
+    (fact,) = table.take([sample(2, labels={"app": "web", "pod": "b"})], NOW).facts
+    assert fact.series_milli == (1000, 2000)
+    assert fact.sampled_at == NOW - 9  # as fresh as the oldest part
+    (fact,) = table.take([sample(0, labels={"app": "web", "pod": "a"}, ended=True)], NOW).facts
+    assert fact.series_milli == (2000,)
+    assert table.take([sample(0, labels={"app": "web", "pod": "b"}, ended=True)], NOW).facts == []
+    assert not table.lives(QUERY, NOW)  # polled again
+
+
+def test_a_series_that_is_no_longer_pushed_is_polled_again(table: Pushed) -> None:
+    table.take([sample()], NOW)
+    assert table.lives(QUERY, NOW + LIFETIME_S - 1)
+    assert not table.lives(QUERY, NOW + LIFETIME_S)
+
+
+def test_a_sample_older_than_the_last_changes_nothing(table: Pushed) -> None:
+    table.take([sample(1, timestamp=NOW)], NOW)
+    taken = table.take([sample(2, timestamp=NOW - 1), sample(3, timestamp=NOW - LIFETIME_S)], NOW)
+    assert (taken.facts, taken.old) == ([], 2)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_a_value_that_is_no_number_fails_the_query_and_is_refused(table: Pushed, value: float) -> None:
+    taken = table.take([sample(value), sample(7, namespace="other")], NOW)
+    assert [error.field for error in taken.refused] == ["samples[0].value"]
+    by_space = {fact.namespace: fact for fact in taken.facts}
+    assert (by_space["shop"].error_class, by_space["shop"].series_milli) == ("garbage", ())
+    assert by_space["other"].series_milli == (7000,)
+    assert table.take([sample(4)], NOW).facts[0].series_milli == (4000,)
+
+
+def test_a_stamp_ahead_of_the_clock_is_refused_and_changes_nothing(table: Pushed) -> None:
+    taken = table.take([sample(timestamp=NOW + 3600)], NOW)
+    assert taken.facts == []
+    assert "samples[0].timestamp of requests is" in str(taken.refused[0])
+
+
+def test_too_many_series_are_refused(table: Pushed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pushed, "MAX_SERIES", 2)
+    many = [sample(1, labels={"app": "web", "pod": str(n)}) for n in range(3)]
+    taken = table.take(many, NOW)
+    assert taken.facts[0].series_milli == (1000, 1000)
+    assert (taken.refused[0].status, taken.refused[0].field) == (413, "samples[2].labels")
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b'[{"value": 1}]', "samples[0]"),
+        (b'[{"metric": "m", "value": "1"}]', "samples[0].value"),
+        (b'[{"metric": "m", "value": 1, "labels": {"a": 2}}]', "samples[0].labels[...]"),
+        (b'{"metric": "m", "value": 1, "unit": "s"}', "samples"),
+        (b"[", "body"),
+        (b"<html>", "body"),
+        (b'[{"metric": "m", "value": NaN}]', "body"),
+    ],
+)
+def test_json_that_cannot_be_read_names_the_field(body: bytes, field: str) -> None:
+    with pytest.raises(BadPush) as refused:
+        pushed.decode_json(body)
+    assert refused.value.field == field
+
+
+def test_remote_write_gives_the_newest_sample_of_each_series() -> None:
+    body = compressed(
+        series({"__name__": "requests", "namespace": "shop", "app": "web"}, (1.0, 1000), (2.0, 3000))
+        + series({"__name__": "other"}, (7.5, -5))
+        + series({"__name__": "ended"}, (STALE.to_bytes(8, "little"), 4000))
+        + series({"__name__": "without"})
+        + b"\x1a\x00"  # metadata
+    )
+    one, two, three = remotewrite.decode(body)
+    assert one == Sample(
+        metric="requests",
+        namespace="shop",
+        labels={"namespace": "shop", "app": "web"},
+        value=2.0,
+        timestamp=3.0,
+    )
+    assert (two.metric, two.value, two.timestamp) == ("other", 7.5, -0.005)
+    assert three.ended
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        (b"not snappy at all, really", "body"),
+        (compressed(b"\x0a\x7f"), "body"),
+        (compressed(b"\x0b"), "body"),
+        (compressed(b"\xff" * 12), "body"),
+        (compressed(series({"app": "web"}, (1.0, 1))), "timeseries[0].labels"),
+    ],
+)
+def test_remote_write_that_cannot_be_read_names_the_part(body: bytes, field: str) -> None:
+    with pytest.raises(BadPush) as refused:
+        remotewrite.decode(body)
+    assert (refused.value.field, refused.value.status) == (field, 400)
+
+
+def test_a_series_without_samples_is_left_out_whatever_its_labels() -> None:
+    odd = b"\x0a\x04\x0a\x02\x08\x01"
+    assert [s.metric for s in remotewrite.decode(compressed(series({"__name__": "m"}, (1.0, 1))))] == ["m"]
+    with pytest.raises(BadPush, match=r"timeseries\[0\].labels"):
+        remotewrite.decode(compressed(odd))
+
+
+@given(st.binary(max_size=200))
+def test_any_bytes_are_samples_or_a_refusal(body: bytes) -> None:
+    for given_ in (body, compressed(body)):
+        try:
+            samples = remotewrite.decode(given_)
+        except BadPush as refusal:
+            assert refusal.field  # noqa: PT017  # either is right
+        else:
+            assert all(s.metric for s in samples)
+
+
+def test_a_block_that_would_grow_too_large_is_not_unpacked() -> None:
+    with pytest.raises(BadPush) as refused:
+        remotewrite.decode(compressed(bytes(MAX_DECODED_BYTES + 1)))
+    assert refused.value.status == 413
