@@ -30,6 +30,7 @@ AGAIN_S = 5.0
 """Wall seconds until a refused announcement is made again."""
 UNANSWERED_S = 30.0
 """Wall seconds without an outcome after which it is made again: the message may have been lost."""
+WAITING = "waiting for the actuator to have this replica's certificate trusted"
 
 _log = structlog.get_logger(__name__)
 
@@ -104,11 +105,11 @@ class Announcer:
         self._target = ObjectRef(
             api_version=str(first["apiVersion"]), kind=str(first["kind"]), name=str(first["metadata"]["name"])
         )
-        self.problem = ""
+        self.problem = WAITING
 
     async def trust(self, ca: str, retired: Sequence[str] = ()) -> None:
         """Return when the API server trusts certificates of this authority. `problem` says why it does not yet."""
-        self.problem = "waiting for the actuator to have this replica's certificate trusted"
+        self.problem = self.problem or WAITING
         while True:
             effect = TrustEndpoint(
                 at=0.0, target=self._target, ca=ca, retired=tuple(retired),
