@@ -13,8 +13,8 @@ facts that caused them and forward to their outcomes. What only the service know
   an object that the state does not hold, a missing value give fewer sentences, never an error.
 - A sentence is one full sentence for a person, with its numbers and units, times in UTC, ending with a
   full stop. Nothing is told twice: reasons in `sentences`, the present in `standing`.
-- A state that is handed over belongs to the explainer: it may be changed (evaluated again), and is not
-  used by anybody afterwards.
+- `opposite` and `standing` may change the state that they are given (evaluate it again): nobody uses it
+  afterwards. The others leave it as it is.
 - Recompute with the decider's own functions instead of a second implementation of its rules.
 
 A state was folded from the service's snapshot and what came after it *in the namespace of the object*

@@ -6,6 +6,7 @@ cancellation  a client that may lose a cancellation, asked so that it counts
 server      find and run an embedded nats-server
 connection  `Log`: connect, make or check the stream, append atomically, look up, read
 reader      read records in stream order from a position, without acknowledgements
+lastwords   the last message of subjects as of an earlier sequence, from the subject index
 envelope    who wrote a message and why: the headers
 snapshots   folds in an object-store bucket: how a restart is fast
 checkpoint  a service's position in a slot, its epoch and its digests

@@ -349,6 +349,10 @@ class Log:
         """The message at a sequence; None when it is gone (a fired schedule, retention)."""
         return await self._get({"seq": seq})
 
+    async def first_of(self, subject: str, seq: int) -> reader.Record | None:
+        """The first message at or after a sequence whose subject matches a filter."""
+        return await self._get({"seq": seq, "next_by_subj": subject})
+
     async def _get(self, query: dict[str, Any]) -> reader.Record | None:
         answer = await self._api(f"STREAM.MSG.GET.{self.stream}", query)
         if "error" in answer:

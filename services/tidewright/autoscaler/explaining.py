@@ -22,7 +22,6 @@ from tidewright.events.base import Because, Decision, Event
 from tidewright.events.decisions import (
     HoldReplicas,
     PatchObject,
-    RecordObjectEvent,
     ScaleWorkload,
 )
 from tidewright.host.explainer import Reference, Told
@@ -66,12 +65,12 @@ class AutoscalerExplainer:
         return Told(tuple(Reference(OURS, asked.namespace, o.name) for o in _scaling(state, asked)))
 
     def concerns(self, event: Event, asked: Reference) -> bool:
-        """Scales, recorded reasons for none, object events, repairs; not statuses and timers."""
+        """Scales, recorded reasons for none, repairs; what is said about them (statuses, object events) is not."""
         if isinstance(event, ScaleWorkload):
             if asked.kind == OURS:
                 return event.owner == f"{KIND}/{asked.namespace}/{asked.name}"
             return (event.target.kind.lower(), event.target.name) == (asked.kind, asked.name)
-        return isinstance(event, HoldReplicas | RecordObjectEvent | PatchObject)
+        return isinstance(event, HoldReplicas | PatchObject)
 
     def sentences(self, event: Event) -> Sequence[str]:
         """One per rule, in the order of their application."""

@@ -76,15 +76,24 @@ def _by_value(
 
         def scales(wanted: int, *, up: bool = end > 0) -> bool:
             other = again(wanted)
-            return other.rescale and (other.desired > other.current) is up
+            return other.failure is None and (
+                other.asked > other.current if up else other.asked < other.current
+            )
 
         edge = _last(scales, total, end)
         if edge is not None and (other := again(edge)).failure is None:
-            sentences.append(
-                f"With {display} at {value(edge)} {word} instead of {was} it would have been scaled from "
-                f"{other.current} to {other.desired}."
-            )
+            sentences.append(f"With {display} at {value(edge)} {word} instead of {was} {_what(other)}.")
     return sentences
+
+
+def _what(other: Pass) -> str:
+    if other.rescale:
+        return f"it would have been scaled from {other.current} to {other.desired}"
+    waits = f"{plural(other.asked, 'replica')} would have been asked for, and waited for"
+    verdict = other.verdict
+    if verdict is None or verdict.free_at is None:
+        return f"{waits} the delay to begin"
+    return f"{waits} until {clock(verdict.free_at)}"
 
 
 def _by_limit(rules: Rules, policy: Policy, scene: Scene, made: Pass) -> Sequence[str]:

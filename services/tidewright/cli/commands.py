@@ -69,6 +69,15 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
+        "explain", "tidewright.cli.asking.explain:explain", ASKING,
+        "What was decided and why, what came of it, and why nothing else happens.",
+        (
+            ("tidewright explain wpa/shop -n demo", "the latest decision, and what holds the next one back"),
+            ("tidewright explain wpa/shop -n demo --at 2026-03-02T12:30:00Z", "as of a moment"),
+            ("tidewright explain --decision autoscaler.7.1234.0 -o json", "one decision, as JSON"),
+        ),
+    ),
+    Command(
         "verify", "tidewright.cli.asking.verify:verify", ASKING,
         "Fold the log again and compare every decision byte for byte.",
         (

@@ -1,13 +1,18 @@
 """Asking the log: what happened, why, whether it is true. Nothing here writes to the cluster.
 
 source     the log that is asked: a running one, or a file that was exported
-objects    KIND/NAME as people write it; times as people write them
+objects    KIND/NAME as people write it, and times
+moments    everything up to a time or a sequence, found without reading the log
+restored   a service's state as of a moment
+lookups    what belongs to an object or a decision: decisions, causes, outcomes
+similar    an object that nobody knows: what may have been meant
 progress   a bar for what takes longer
 lines      one readable line per event
 events     `tidewright events`
 explain    `tidewright explain`: what was decided, why, what became of it, what would have changed it
+telling    an explanation as text and as JSON
 state      `tidewright state`: any aggregate as of any moment
 verify     `tidewright verify`: fold again, compare every decision
 exports    `tidewright export` and `tidewright import`
-diff       `tidewright diff`: two logs, decision by decision
+diff       `tidewright diff`: two logs, or a log and its replay, decision by decision
 """

@@ -12,11 +12,12 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from tidewright.cli.asking.lines import as_json, line, subject_object, title
-from tidewright.cli.asking.objects import Named, moment, named, shown
+from tidewright.cli.asking.objects import moment, named, shown
 from tidewright.cli.asking.source import FromFile, Source, opened, slot_in
 from tidewright.cli.errors import BadInput
 from tidewright.cli.options import LogOptions, Output
 from tidewright.events import registry
+from tidewright.host.explainer import Reference
 from tidewright.log.reader import Record
 from tidewright.log.subjects import escape
 
@@ -30,7 +31,7 @@ class Wanted:
 
     classes: tuple[Class, ...]
     namespace: str
-    about: Named | None
+    about: Reference | None
     since: float | None
     until: float | None
     parked: bool
@@ -74,12 +75,9 @@ async def found(
     patterns = wanted.patterns(source)
     if follow and len(patterns) > 1:
         patterns = [source.subjects.everything]
-    if len(patterns) == 1:
-        records = source.follow(patterns[0]) if follow else source.records(patterns[0])
-    else:
-        records = _merged(source, patterns)
+    records = source.follow(patterns[0]) if follow else source.merged(patterns)
     async for record in records:
-        cls, kind, namespace, name = subject_object(source.subjects, record.subject)
+        cls, kind, namespace, name = subject_object(record.subject)
         if cls not in wanted.classes or (wanted.namespace and namespace != wanted.namespace):
             continue
         if wanted.about is not None and (kind, namespace, name) != (
@@ -96,13 +94,6 @@ async def found(
             continue
         if not wanted.parked and wanted.takes(cls, event.at):
             yield record, event
-
-
-async def _merged(source: Source, patterns: list[str]) -> AsyncIterator[Record]:
-    """Several filters in one order, each read by itself: the server is quick with one filter only."""
-    gathered = [[record async for record in source.records(pattern)] for pattern in patterns]
-    for record in sorted((r for records in gathered for r in records), key=lambda r: r.seq):
-        yield record
 
 
 def events(
@@ -175,9 +166,9 @@ async def _check_retained(source: Source, since: float) -> None:
 
 
 def _print(source: Source, record: Record, event: object, output: Output) -> None:
-    cls, kind, namespace, name = subject_object(source.subjects, record.subject)
+    cls, kind, namespace, name = subject_object(record.subject)
     if output != "table":
-        item = as_json(source.subjects, record, event if not isinstance(event, Exception) else None)  # type: ignore[arg-type]  # an event, or None
+        item = as_json(record, event if not isinstance(event, Exception) else None)  # type: ignore[arg-type]  # an event, or None
         if output == "json":
             print(json.dumps(item), flush=True)
         else:

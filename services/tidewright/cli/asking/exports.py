@@ -11,8 +11,8 @@ from cyclopts import Parameter
 
 from tidewright.cli.asking.objects import moment, shown
 from tidewright.cli.asking.progress import progress
+from tidewright.cli.asking.restored import inputs_of
 from tidewright.cli.asking.source import ExportedLog, FromFile, Source, opened, slot_in
-from tidewright.cli.asking.verify import inputs_of
 from tidewright.cli.errors import BadInput, translated
 from tidewright.cli.options import LogOptions
 from tidewright.cli.run import load

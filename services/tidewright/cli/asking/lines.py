@@ -11,7 +11,7 @@ from tidewright.events.base import Decision, Event, ObjectRef, Outcome
 from tidewright.events.config import ClockSet, ConfigSet
 from tidewright.events.timers import TimerFired
 from tidewright.log.reader import Record
-from tidewright.log.subjects import Subjects, unescape
+from tidewright.log.subjects import unescape
 
 _QUIET = frozenset(
     {"at", "id", "prev", "because", "namespace", "name", "uid", "refresh", "labels", "annotations", "target"}
@@ -32,6 +32,9 @@ def line(event: Event | registry.Unknown) -> str:
             return f"{event.replicas} wanted, {event.status_replicas} exist, {event.ready_replicas} ready"
         case facts.NodeObserved():
             return ("ready" if event.ready else "not ready") + (", cordoned" if event.unschedulable else "")
+        case facts.ResourceFact():
+            leaving = ", being deleted" if event.deleting_at is not None else ""
+            return f"generation {event.generation}{leaving}"
         case facts.MetricSampled() if event.error:
             return f"not readable ({event.error_class}): {event.error}"
         case facts.MetricSampled():
@@ -78,25 +81,30 @@ def _short(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def subject_object(subjects: Subjects, subject: str) -> tuple[str, str, str, str]:
-    """Class, kind, namespace and name that a subject names; empty where it names none."""
-    parsed = subjects.parse(subject)
-    rest = [unescape(token) for token in parsed.rest]
-    match parsed.cls:
+def subject_object(subject: str) -> tuple[str, str, str, str]:
+    """Class, kind, namespace and name that a subject of any cluster names; empty where it names none."""
+    _, _, cls, _, *tokens = subject.split(".")
+    rest = [unescape(token) for token in tokens]
+    match cls:
         case "fact" | "outcome" if len(rest) == 3:
-            return parsed.cls, rest[0], rest[1], rest[2]
+            return cls, rest[0], rest[1], rest[2]
         case "decision" if len(rest) == 4:
-            return parsed.cls, rest[1], rest[2], rest[3]
+            return cls, rest[1], rest[2], rest[3]
         case "ledger" if len(rest) == 3:
-            return parsed.cls, rest[0], rest[1], rest[2]
+            return cls, rest[0], rest[1], rest[2]
         case "timer" | "schedule" if len(rest) >= 2:
-            return parsed.cls, rest[0], "", rest[1]
-    return parsed.cls, "", "", rest[0] if rest else ""
+            return cls, rest[0], "", rest[1]
+    return cls, "", "", rest[0] if rest else ""
 
 
-def as_json(subjects: Subjects, record: Record, event: Event | registry.Unknown | None) -> dict[str, Any]:
+def object_of(subject: str) -> str:
+    """The object that a subject names, for people."""
+    return "/".join(part for part in subject_object(subject)[1:] if part)
+
+
+def as_json(record: Record, event: Event | registry.Unknown | None) -> dict[str, Any]:
     """A record for programs."""
-    cls, kind, namespace, name = subject_object(subjects, record.subject)
+    cls, kind, namespace, name = subject_object(record.subject)
     return {
         "sequence": record.seq,
         "class": cls,

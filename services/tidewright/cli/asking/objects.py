@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from tidewright.cli.errors import BadInput
+from tidewright.host.explainer import Reference
 
 SHORT = {
     "wpa": "watermarkpodautoscaler",
@@ -28,10 +28,20 @@ SHORT = {
     "nodes": "node",
     "shardsets": "shardset",
     "shs": "shardset",
+    "shardmembers": "shardmember",
+    "clonesets": "cloneset",
+    "jobs": "job",
+    "daemonsets": "daemonset",
+    "ds": "daemonset",
+    "nodegroups": "nodegroup",
+    "provisioningclasses": "provisioningclass",
+    "metrics": "metric",
+    "timers": "timer",
 }
 """Short and plural names, as kubectl takes them."""
 
-CLUSTER_SCOPED = frozenset({"node", "shape", "clock"})
+CLUSTER_SCOPED = frozenset({"node", "nodegroup", "provisioningclass", "clock"})
+"""Kinds without a namespace, as subject tokens."""
 
 _AGO = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)$")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -45,19 +55,7 @@ _FORMS = (
 )
 
 
-@dataclass(frozen=True)
-class Named:
-    """An object as the user named it."""
-
-    kind: str
-    namespace: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}/{self.name}" + (f" in namespace {self.namespace}" if self.namespace else "")
-
-
-def named(text: str, namespace: str) -> Named:
+def named(text: str, namespace: str) -> Reference:
     """Read `KIND/NAME`.
 
     Raises:
@@ -65,10 +63,16 @@ def named(text: str, namespace: str) -> Named:
     """
     kind, slash, name = text.partition("/")
     kind = kind.lower()
-    if not slash or not kind or not name or "/" in name:
+    # The name of a metric's query has slashes; those of objects have none.
+    if (
+        not slash
+        or not kind
+        or not name
+        or ("/" in name and SHORT.get(kind, kind) not in ("metric", "timer"))
+    ):
         raise BadInput(f"{text!r}: name one object as KIND/NAME, for example wpa/shop or deployment/web")
     kind = SHORT.get(kind, kind)
-    return Named(kind, "" if kind in CLUSTER_SCOPED else namespace, name)
+    return Reference(kind, "" if kind in CLUSTER_SCOPED else namespace, name)
 
 
 def moment(text: str, now: float) -> float:

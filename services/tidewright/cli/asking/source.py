@@ -5,9 +5,14 @@ Both give the same records, so every command answers alike; a file needs neither
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import asyncio
+import sys
+from bisect import bisect_right
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
 from pathlib import Path
 from typing import Annotated, Protocol
 
@@ -17,6 +22,7 @@ from tidewright.cli.errors import BadInput, translated
 from tidewright.cli.options import THE_LOG, LogOptions
 from tidewright.log.connection import Log
 from tidewright.log.export import BadExport, ExportFile
+from tidewright.log.lastwords import last_words
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot, Snapshots
 from tidewright.log.subjects import Slot, Subjects, slot_of
@@ -34,22 +40,44 @@ class Source(Protocol):
     slots: int
     name: str
 
-    def records(self, pattern: str = "", after: int = 0) -> AsyncIterator[Record]:
+    def records(self, pattern: str = "", after: int = 0) -> AsyncGenerator[Record, None]:
         """Records whose subject matches one filter (all: empty), from `after` + 1 to the present end."""
         ...
 
-    def follow(self, pattern: str = "", after: int = 0) -> AsyncIterator[Record]:
-        """The same, and then on and on."""
+    def merged(self, patterns: Sequence[str], after: int = 0) -> AsyncGenerator[Record, None]:
+        """Records that match any of several filters, which do not overlap, in stream order."""
         ...
 
-    async def last(self, pattern: str) -> list[Record]:
-        """The last record of every subject that matches, in stream order."""
+    def follow(self, pattern: str = "", after: int = 0) -> AsyncGenerator[Record, None]:
+        """The same as `records`, and then on and on."""
         ...
 
-    async def at(self, seq: int) -> Record | None: ...
-    async def bounds(self) -> tuple[int, int]: ...
+    async def last(self, patterns: Sequence[str], up_to: int = 0) -> list[Record]:
+        """The last record of every subject that matches, at or before a sequence (0: at all), in order."""
+        ...
+
+    async def at(self, seq: int) -> Record | None:
+        """The record at a sequence; None when it is gone (a fired schedule, retention)."""
+        ...
+
+    async def first_of(self, pattern: str, seq: int) -> Record | None:
+        """The first record at or after a sequence that matches."""
+        ...
+
+    async def tail(self, count: int) -> list[Record]:
+        """What there is among the last `count` sequences."""
+        ...
+
+    async def bounds(self) -> tuple[int, int]:
+        """First and last sequence; last is first - 1 when there is nothing."""
+        ...
+
     async def start(self, service: str, slots: tuple[Slot, ...], state_version: int) -> list[Snapshot]:
         """Snapshots from which a fold of everything that is retained can start; empty: from nothing."""
+        ...
+
+    async def snapshot(self, service: str, slot: Slot, state_version: int, position: int) -> Snapshot | None:
+        """The newest snapshot at or before a position."""
         ...
 
 
@@ -82,22 +110,46 @@ class RunningLog:
         self.slots = self.log.slots
         self.name = f"stream {self.log.stream}"
 
-    async def records(self, pattern: str = "", after: int = 0) -> AsyncIterator[Record]:
+    async def records(self, pattern: str = "", after: int = 0) -> AsyncGenerator[Record, None]:
         async with self.log.reader([pattern or self.subjects.everything], after=after) as reader:
             async for record in reader.until_current():
                 yield record
 
-    async def follow(self, pattern: str = "", after: int = 0) -> AsyncIterator[Record]:
+    async def merged(self, patterns: Sequence[str], after: int = 0) -> AsyncGenerator[Record, None]:
+        # One reader each: a consumer with several filters makes the server slow (decision record 0003).
+        async with AsyncExitStack() as stack:
+            readers = [await stack.enter_async_context(self.log.reader([p], after=after)) for p in patterns]
+            streams = [reader.until_current() for reader in readers]
+            heads = await asyncio.gather(*(anext(stream, None) for stream in streams))
+            heap = [(head.seq, i, head) for i, head in enumerate(heads) if head is not None]
+            heapify(heap)
+            while heap:
+                _, i, record = heap[0]
+                yield record
+                following = await anext(streams[i], None)
+                if following is None:
+                    heappop(heap)
+                else:
+                    heapreplace(heap, (following.seq, i, following))
+
+    async def follow(self, pattern: str = "", after: int = 0) -> AsyncGenerator[Record, None]:
         async with self.log.reader([pattern or self.subjects.everything], after=after) as reader:
             while True:
                 for record in await reader.fetch():
                     yield record
 
-    async def last(self, pattern: str) -> list[Record]:
-        return [record async for record in self.log.last_per_subject([pattern])]
+    async def last(self, patterns: Sequence[str], up_to: int = 0) -> list[Record]:
+        return await last_words(self.log, patterns, up_to=up_to)
 
     async def at(self, seq: int) -> Record | None:
         return await self.log.at(seq)
+
+    async def first_of(self, pattern: str, seq: int) -> Record | None:
+        return await self.log.first_of(pattern, seq)
+
+    async def tail(self, count: int) -> list[Record]:
+        _, last = await self.log.bounds()
+        return [record async for record in self.records(after=max(0, last - count))]
 
     async def bounds(self) -> tuple[int, int]:
         return await self.log.bounds()
@@ -110,43 +162,93 @@ class RunningLog:
         found = [await store.before(service, slot, state_version, first) for slot in slots]
         return [snapshot for snapshot in found if snapshot is not None]
 
+    async def snapshot(self, service: str, slot: Slot, state_version: int, position: int) -> Snapshot | None:
+        store = Snapshots(self.log)
+        latest = await store.latest(service, slot, state_version)
+        if latest is not None and latest.position <= position:
+            return latest
+        return await store.before(service, slot, state_version, position)
 
-@dataclass
+
+KEPT_BYTES = 64 << 20
+"""Bodies of a file that are kept in memory, so that several questions read it once; a longer one is
+read again for each."""
+
+
 class ExportedLog:
     """A log in a file."""
 
-    file: ExportFile
+    def __init__(self, file: ExportFile) -> None:
+        self.file = file
+        self.subjects = Subjects(file.manifest.cluster)
+        self.slots = file.manifest.slots
+        self.name = str(file.path)
+        self._kept: list[Record] | None = None
+        self._too_long = False
 
-    def __post_init__(self) -> None:
-        self.subjects = Subjects(self.file.manifest.cluster)
-        self.slots = self.file.manifest.slots
-        self.name = str(self.file.path)
+    def _records(self, after: int) -> Iterator[Record]:
+        if self._kept is not None:
+            kept = self._kept
+            return iter(kept[bisect_right(kept, after, key=lambda record: record.seq) :])
+        return (record for record in self._reading() if record.seq > after)
 
-    async def records(self, pattern: str = "", after: int = 0) -> AsyncIterator[Record]:
+    def _reading(self) -> Iterator[Record]:
+        """The file from its beginning; what a whole reading brought is kept, when it is not too much."""
+        kept, size = list[Record](), 0
         for record in self.file.records():
-            if record.seq > after and matches(pattern, record.subject):
+            if not self._too_long:
+                kept.append(record)
+                size += len(record.body)
+                if size > KEPT_BYTES:
+                    self._too_long = True
+                    kept.clear()
+            yield record
+        if not self._too_long:
+            self._kept = kept
+
+    async def records(self, pattern: str = "", after: int = 0) -> AsyncGenerator[Record, None]:
+        for record in self._records(after):
+            if matches(pattern, record.subject):
                 yield record
 
-    async def follow(self, pattern: str = "", after: int = 0) -> AsyncIterator[Record]:
+    async def merged(self, patterns: Sequence[str], after: int = 0) -> AsyncGenerator[Record, None]:
+        for record in self._records(after):
+            if any(matches(pattern, record.subject) for pattern in patterns):
+                yield record
+
+    async def follow(self, pattern: str = "", after: int = 0) -> AsyncGenerator[Record, None]:
         async for record in self.records(pattern, after):
             yield record
 
-    async def last(self, pattern: str) -> list[Record]:
+    async def last(self, patterns: Sequence[str], up_to: int = 0) -> list[Record]:
         found: dict[str, Record] = {}
-        async for record in self.records(pattern):
-            found[record.subject] = record
+        for record in self._records(0):
+            if up_to and record.seq > up_to:
+                break
+            if any(matches(pattern, record.subject) for pattern in patterns):
+                found[record.subject] = record
         return sorted(found.values(), key=lambda record: record.seq)
 
     async def at(self, seq: int) -> Record | None:
-        async for record in self.records(after=seq - 1):
-            return record if record.seq == seq else None
-        return None
+        record = next(self._records(seq - 1), None)
+        return record if record is not None and record.seq == seq else None
+
+    async def first_of(self, pattern: str, seq: int) -> Record | None:
+        return next((r for r in self._records(seq - 1) if matches(pattern, r.subject)), None)
+
+    async def tail(self, count: int) -> list[Record]:
+        return list(deque(self._records(0), maxlen=count))
 
     async def bounds(self) -> tuple[int, int]:
         return self.file.manifest.first_seq, self.file.manifest.last_seq
 
     async def start(self, service: str, slots: tuple[Slot, ...], state_version: int) -> list[Snapshot]:
         return [s for s in self.file.snapshots() if s.service == service and s.slot in slots]
+
+    async def snapshot(self, service: str, slot: Slot, state_version: int, position: int) -> Snapshot | None:
+        kept = await self.start(service, (slot,), state_version)
+        fitting = [s for s in kept if s.position <= position and s.state_version == state_version]
+        return max(fitting, key=lambda s: s.position, default=None)
 
 
 @asynccontextmanager
@@ -157,6 +259,12 @@ async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[S
         BadInput: the file is no export; the stream is of another cluster.
         Unavailable: nobody answers.
     """
+    import structlog
+
+    structlog.configure(  # what the libraries have to say to a person who asks: warnings, not on stdout
+        wrapper_class=structlog.make_filtering_bound_logger("warning"),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
     if file is not None:
         if not file.is_file():  # noqa: ASYNC240  # once, before anything else runs
             raise BadInput(f"--log {file}: there is no such file; `tidewright export` writes one")

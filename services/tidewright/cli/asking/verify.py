@@ -8,22 +8,15 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from tidewright.cli.asking.progress import progress
+from tidewright.cli.asking.restored import inputs_of
 from tidewright.cli.asking.source import FromFile, Source, opened
 from tidewright.cli.options import LogOptions, Output, emit
 from tidewright.cli.run import load
 from tidewright.cli.services import SERVICES, Role, Service
 from tidewright.host.decider import Decider
-from tidewright.host.inputs import Inputs
 from tidewright.host.verify import Report, Verifier
 
 EVERY_N = 2000
-
-
-def inputs_of(service: Service, decider: Decider[Any], source: Source) -> Inputs:
-    """What a service reads of this log."""
-    return Inputs(
-        decider.service, decider.kinds, source.subjects, source.slots, service.partition, service.follows
-    )
 
 
 async def verified(source: Source, services: tuple[Service, ...]) -> Report:

@@ -1,0 +1,259 @@
+"""`tidewright explain`: what was decided, why, what became of it, what would have changed it.
+
+What is the same for every service is done here; what only a service knows about itself, its
+explainer says (`tidewright.host.explainer`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from tidewright.cli.asking import lookups
+from tidewright.cli.asking.lookups import Found, reference_of
+from tidewright.cli.asking.moments import Moment, moment_of
+from tidewright.cli.asking.objects import named
+from tidewright.cli.asking.restored import Asked, restored
+from tidewright.cli.asking.similar import unknown
+from tidewright.cli.asking.source import FromFile, Source, opened
+from tidewright.cli.errors import BadInput
+from tidewright.cli.options import LogOptions, Output, emit
+from tidewright.cli.services import BY_NAME, SERVICES, Service
+from tidewright.events.base import Because, Decision, ObjectRef
+from tidewright.events.decisions import CancelTimer, SetStatus, SetTimer
+from tidewright.host.explainer import Explainer, Reference, Told
+
+EARLIER = 5
+"""Decisions before the explained one that are shown in a line each."""
+
+
+@dataclass(frozen=True)
+class Why:
+    """One decision explained.
+
+    Attributes:
+        because: each rule's application, and its sentence.
+        causes: the event that it answers first, and what stands behind that.
+        rests_on: the last facts of what it was computed from.
+        beside: other decisions that the same event gave.
+    """
+
+    service: str
+    decided: Found
+    because: tuple[Because, ...]
+    sentences: tuple[str, ...]
+    causes: tuple[Found, ...] = ()
+    rests_on: tuple[Found, ...] = ()
+    outcome: Found | None = None
+    opposite: tuple[str, ...] = ()
+    beside: tuple[Found, ...] = ()
+
+
+@dataclass
+class Explanation:
+    """All that is known about an object as of a moment.
+
+    Attributes:
+        last_word: the last fact about the object itself.
+        why: its latest decision of each service that has one.
+        earlier: what was decided before, the last one first.
+        standing: service to sentences about the present, and why nothing happens.
+    """
+
+    log: str
+    asked: Reference
+    moment: Moment
+    last_word: Found | None = None
+    why: list[Why] = field(default_factory=list)
+    earlier: list[Found] = field(default_factory=list)
+    standing: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def explainer_of(service: Service) -> Explainer[Any] | None:
+    """What a service knows to say; its module is imported here. None: it has nothing to say."""
+    if not service.explainer:
+        return None
+    module, _, name = service.explainer.partition(":")
+    found: Explainer[Any] = getattr(import_module(module), name)
+    return found
+
+
+def speakers(kind: str) -> list[tuple[Service, Explainer[Any]]]:
+    """The services that know about objects of a kind."""
+    found = [(service, explainer_of(service)) for service in SERVICES]
+    return [(s, e) for s, e in found if e is not None and kind in e.kinds]
+
+
+async def explained(source: Source, asked: Reference, moment: Moment) -> Explanation:
+    """Explain an object as of a moment.
+
+    Raises:
+        BadInput: nothing on the log is about such an object.
+    """
+    found = Explanation(source.name, asked, moment)
+    first, _ = await source.bounds()
+    words = await lookups.last_facts(source, [asked], moment.seq)
+    found.last_word = words[0] if words else None
+    known: set[str] = set()
+    for service, explainer in speakers(asked.kind):
+        known.add(service.name)
+        fold = await restored(source, Asked.about(source, service, asked.namespace), moment.seq)
+        told = explainer.told(fold.state, asked)
+        decided = await _decided(source, service.name, explainer, asked, told, moment.seq, first)
+        await _add(source, found, decided, service, explainer)
+        now = max(fold.at, moment.at)
+        if standing := tuple(explainer.standing(fold.state, asked, now)):
+            found.standing[service.name] = standing
+    by_others = await lookups.decisions(
+        source, [lookups.decided_about(source, "*", asked)], moment.seq,
+        lambda one: lookups.service_of(source.subjects, one.record) not in known and _tells(one),
+        enough=EARLIER + 1, first=first,
+    )  # fmt: skip
+    await _add(source, found, by_others, None, None)
+    found.earlier.sort(key=lambda one: one.seq, reverse=True)
+    if found.last_word is None and not found.why and not found.standing:
+        raise await unknown(source, asked, moment)
+    return found
+
+
+async def _decided(
+    source: Source,
+    service: str,
+    explainer: Explainer[Any],
+    asked: Reference,
+    told: Told,
+    up_to: int,
+    first: int,
+) -> list[Found]:
+    places = dict.fromkeys((asked, *told.decisions))
+    patterns = [lookups.decided_about(source, service, place) for place in places]
+    patterns += [lookups.ledger_of(source, service, ledger) for ledger in told.ledgers]
+    return await lookups.decisions(
+        source,
+        patterns,
+        up_to,
+        lambda one: explainer.concerns(one.event, asked),  # type: ignore[arg-type]  # an unknown type concerns nobody
+        enough=EARLIER + 1,
+        first=first,
+    )
+
+
+async def _add(
+    source: Source,
+    found: Explanation,
+    decided: Sequence[Found],
+    service: Service | None,
+    explainer: Explainer[Any] | None,
+) -> None:
+    """Explain the latest decision that has reasons, and list the others."""
+    if not decided:
+        return
+    main = next((one for one in decided if getattr(one.event, "because", ())), decided[0])
+    found.why.append(await why_of(source, main, service, explainer))
+    found.earlier += [one for one in decided if one is not main]
+
+
+def _tells(one: Found) -> bool:
+    return not isinstance(one.event, SetTimer | CancelTimer | SetStatus)
+
+
+async def why_of(
+    source: Source, decided: Found, service: Service | None, explainer: Explainer[Any] | None
+) -> Why:
+    """Explain one decision: reasons, causes, outcome, and what would have changed it."""
+    event = decided.event
+    name = lookups.service_of(source.subjects, decided.record)
+    because = getattr(event, "because", ())
+    causes = tuple(await lookups.causes(source, decided))
+    outcome = await lookups.outcome_of(source, decided)
+    beside = tuple(await lookups.beside(source, decided))
+    if explainer is None or service is None or not isinstance(event, Decision):
+        told = tuple(explainer.sentences(event)) if explainer is not None else _bare(because)  # type: ignore[arg-type]  # known types only
+        return Why(name, decided, because, told, causes, outcome=outcome, beside=beside)
+    rests_on: tuple[Found, ...] = ()
+    opposite: tuple[str, ...] = ()
+    if causes:
+        asked = Asked.about(source, service, _namespace(event))
+        fold = await restored(source, asked, causes[0].seq - 1)
+        if asked.inputs.concerns(causes[0].event):
+            fold.replay(causes[0].seq, causes[0].record.body, causes[0].event, [])
+        behind = await lookups.last_facts(source, explainer.facts(fold.state, event), causes[0].seq)
+        rests_on = tuple(one for one in behind if one.seq != causes[0].seq)
+        opposite = tuple(explainer.opposite(fold.state, event))
+    told = tuple(explainer.sentences(event))
+    return Why(name, decided, because, told, causes, rests_on, outcome, opposite, beside)
+
+
+def _namespace(decision: Decision) -> str:
+    target = getattr(decision, "target", None)
+    return target.namespace if isinstance(target, ObjectRef) else ""
+
+
+def _bare(because: Sequence[Because]) -> tuple[str, ...]:
+    """Rules whose service has no sentences for them."""
+    return tuple(
+        f"{step.rule}: {', '.join(f'{key}={value}' for key, value in step.values.items())}".removesuffix(": ")
+        + "."
+        for step in because
+    )
+
+
+async def _one_decision(source: Source, identity: str, asked: Reference | None) -> Explanation:
+    decided = await lookups.by_id(source, identity)
+    event = decided.event
+    service = BY_NAME.get(lookups.service_of(source.subjects, decided.record))
+    explainer = explainer_of(service) if service is not None else None
+    target = getattr(event, "target", None)
+    about = asked or (reference_of(target) if isinstance(target, ObjectRef) else Reference("", "", identity))
+    if asked is not None and not _is_about(decided, asked, explainer):
+        shown = (
+            f" is about {reference_of(target)}" if isinstance(target, ObjectRef) else " is about no object"
+        )
+        raise BadInput(f"--decision {identity}{shown}, not about {asked}")
+    moment = Moment(decided.seq, getattr(event, "at", 0.0))
+    found = Explanation(source.name, about, moment)
+    found.why.append(await why_of(source, decided, service, explainer))
+    return found
+
+
+def _is_about(decided: Found, asked: Reference, explainer: Explainer[Any] | None) -> bool:
+    target = getattr(decided.event, "target", None)
+    if isinstance(target, ObjectRef) and reference_of(target) == asked:
+        return True
+    return explainer is not None and explainer.concerns(decided.event, asked)  # type: ignore[arg-type]  # decoded by id
+
+
+def explain(
+    what: Annotated[str, Parameter(help="The object, as KIND/NAME.")] = "",
+    /,
+    *,
+    namespace: Annotated[str, Parameter(name=["--namespace", "-n"], help="Its namespace.")] = "default",
+    at: Annotated[str, Parameter(help="As of this log time, so long ago, or seq:N; now by default.")] = "",
+    decision: Annotated[str, Parameter(help="Explain the decision of this id.")] = "",
+    log: LogOptions | None = None,
+    file: FromFile = None,
+    output: Output = "table",
+) -> int:
+    """What was decided about an object and why, what came of it, and why nothing else happens."""
+    from tidewright.cli.asking import telling
+
+    if not what and not decision:
+        raise BadInput("name one object as KIND/NAME, for example wpa/shop, or a decision with --decision ID")
+    if at and decision:
+        raise BadInput("--at and --decision: a decision has its own moment, give one of them")
+    asked = named(what, namespace) if what else None
+
+    async def run() -> Explanation:
+        async with opened(log, file) as source:
+            if asked is None or decision:
+                return await _one_decision(source, decision, asked)
+            return await explained(source, asked, await moment_of(source, at))
+
+    found = asyncio.run(run())
+    emit(telling.as_json(found), output, lambda: telling.as_text(found))
+    return 0

@@ -1,0 +1,232 @@
+"""Find what belongs to an object or a decision: its decisions, their causes, their outcomes.
+
+Nothing here reads the log from end to end: every question names subjects, and the server has an
+index of these. A file has none and is read through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from tidewright.cli.asking.source import Source
+from tidewright.cli.errors import BadInput
+from tidewright.events import registry
+from tidewright.events.base import Decision, Event, ObjectRef, Outcome
+from tidewright.events.decisions import Effect
+from tidewright.events.timers import TimerFired
+from tidewright.host.explainer import Reference
+from tidewright.host.fold import cause_of
+from tidewright.log.reader import Record
+from tidewright.log.subjects import Slot, Subjects, escape, slot_of
+
+FIRST_STEP = 2_000
+"""Sequences that are looked back at first, and four times as many at each further try."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A record and its event."""
+
+    record: Record
+    event: Event | registry.Unknown
+
+    @property
+    def seq(self) -> int:
+        return self.record.seq
+
+
+def decoded(record: Record) -> Found | None:
+    """A record with its event; None when it does not decode."""
+    try:
+        return Found(record, registry.decode(record.body))
+    except registry.NotAnEvent:
+        return None
+
+
+def fact_subject(source: Source, of: Reference) -> str:
+    """Where the facts about an object are."""
+    slot = slot_of(of.namespace, source.slots)
+    return source.subjects.fact(slot, of.kind, of.namespace, of.name)
+
+
+async def last_facts(source: Source, of: Sequence[Reference], up_to: int) -> list[Found]:
+    """The last fact about each, as of a sequence, in stream order."""
+    if not of:
+        return []
+    records = await source.last([fact_subject(source, one) for one in dict.fromkeys(of)], up_to)
+    return [found for record in records if (found := decoded(record)) is not None]
+
+
+def service_of(subjects: Subjects, record: Record) -> str:
+    """The service that wrote a decision or a ledger entry, by its subject."""
+    return subjects.parse(record.subject).rest[0]
+
+
+async def decisions(
+    source: Source,
+    patterns: Sequence[str],
+    up_to: int,
+    wanted: Callable[[Found], bool],
+    *,
+    enough: int,
+    first: int = 1,
+) -> list[Found]:
+    """The latest decisions and ledger entries about what lies at or before a sequence, the last one first.
+
+    A decision belongs to its cause: one that stands behind `up_to` and answers an event before it
+    counts, one that answers a later event does not.
+
+    Of what `patterns` (filters that do not overlap) find, those count that are `wanted`, and no more than
+    `enough`; `first` is the first sequence of the log.
+    """
+    found: list[Found] = []
+    high, step = up_to + 1, FIRST_STEP
+    while True:
+        low = max(first, high - step)
+        part: list[Found] = []
+        async with aclosing(source.merged(patterns, after=low - 1)) as records:
+            async for record in records:
+                if record.seq >= high and _is_behind(record, up_to, last_part=high > up_to):
+                    break
+                if (one := decoded(record)) is not None and wanted(one):
+                    part.append(one)
+        found += reversed(part)
+        if len(found) >= enough or low <= first:
+            return found[:enough]
+        high, step = low, step * 4
+
+
+def _is_behind(record: Record, up_to: int, *, last_part: bool) -> bool:
+    """Whether a record lies behind the part that is being read."""
+    if not last_part:
+        return True
+    one = decoded(record)
+    if one is None:
+        return False
+    if isinstance(one.event, Decision) and one.event.id:
+        return cause_of(one.event.id)[0] > up_to
+    return True
+
+
+async def by_id(source: Source, identity: str) -> Found:
+    """The decision of an id.
+
+    Raises:
+        BadInput: it is no id of a decision, or no such decision is on the log.
+    """
+    service, slot, cause = _parts(identity)
+    first, last = await source.bounds()
+    if not first <= cause <= last:
+        raise BadInput(
+            f"--decision {identity}: the event {cause} that it answers is not on {source.name}, which holds sequences "
+            f"{first} to {last}"
+        )
+    pattern = source.subjects.decisions(slot, service)
+    async with aclosing(source.records(pattern, after=cause)) as records:
+        async for record in records:
+            found = decoded(record)
+            if found is None or not isinstance(found.event, Decision):
+                continue
+            if found.event.id == identity:
+                return found
+            if cause_of(found.event.id)[0] > cause:
+                break
+    raise BadInput(
+        f"--decision {identity}: {service} decided nothing of that id about event {cause} in slot {slot}; "
+        f"`tidewright events --class decision` shows what there is"
+    )
+
+
+def _parts(identity: str) -> tuple[str, Slot, int]:
+    try:
+        cause, _ = cause_of(identity)
+        service, slot = identity.rsplit(".", 2)[0].rsplit(".", 1)
+    except ValueError as error:
+        raise BadInput(
+            f"--decision {identity}: an id is <service>.<slot>.<sequence>.<n>, for example autoscaler.7.1234.0"
+        ) from error
+    return service, Slot(slot), cause
+
+
+async def beside(source: Source, decided: Found) -> list[Found]:
+    """What else the same event led the service to decide."""
+    decision = decided.event
+    if not isinstance(decision, Decision) or not decision.id:
+        return []
+    cause, _ = cause_of(decision.id)
+    place = source.subjects.parse(decided.record.subject)
+    found: list[Found] = []
+    async with aclosing(
+        source.records(source.subjects.decisions(place.slot, place.rest[0]), cause)
+    ) as records:
+        async for record in records:
+            one = decoded(record)
+            if one is None or not isinstance(one.event, Decision) or not one.event.id:
+                continue
+            if cause_of(one.event.id)[0] > cause:
+                break
+            if cause_of(one.event.id)[0] == cause and one.event.id != decision.id:
+                found.append(one)
+    return found
+
+
+async def outcome_of(source: Source, decided: Found) -> Found | None:
+    """What the actuator said about a decision; None when it has not, or has nothing to say about it."""
+    decision = decided.event
+    if not isinstance(decision, Effect):
+        return None
+    target, slot = decision.target, source.subjects.parse(decided.record.subject).slot
+    subject = source.subjects.outcome(slot, target.kind.lower(), target.namespace, target.name)
+    async with aclosing(source.records(subject, after=decided.seq)) as records:
+        async for record in records:
+            found = decoded(record)
+            if found is not None and isinstance(found.event, Outcome) and found.event.decision == decision.id:
+                return found
+    return None
+
+
+async def causes(source: Source, decided: Found) -> list[Found]:
+    """The event that a decision answers, and what stands behind it: who set a timer, what an outcome is of.
+
+    The event itself first. Empty when retention has removed it.
+    """
+    decision = decided.event
+    if not isinstance(decision, Decision):
+        return []
+    record = await source.at(cause_of(decision.id)[0])
+    cause = decoded(record) if record is not None else None
+    if cause is None:
+        return []
+    service = service_of(source.subjects, decided.record)
+    behind: Found | None = None
+    match cause.event:
+        case TimerFired(key=key):
+            slot = source.subjects.parse(cause.record.subject).slot
+            subject = source.subjects.decision(slot, service, "timer", "", key)
+            behind = next(
+                iter([f for r in await source.last([subject], cause.seq) if (f := decoded(r))]), None
+            )
+        case Outcome(decision=of):
+            try:
+                behind = await by_id(source, of)
+            except BadInput:  # it has aged out
+                behind = None
+    return [cause] if behind is None else [cause, behind]
+
+
+def decided_about(source: Source, service: str, about: Reference) -> str:
+    """A filter: decisions of a service (`*`: of any) about an object, in whatever slot they were taken."""
+    root = source.subjects.root
+    return f"{root}.decision.*.{service}.{about.kind}.{escape(about.namespace)}.{escape(about.name)}"
+
+
+def ledger_of(source: Source, service: str, about: Reference) -> str:
+    """A filter: entries of a ledger of a service."""
+    return f"{source.subjects.root}.ledger.*.{service}.{escape(about.namespace)}.{escape(about.name)}"
+
+
+def reference_of(target: ObjectRef) -> Reference:
+    """A target as subjects name it."""
+    return Reference(target.kind.lower(), target.namespace, target.name)

@@ -1,0 +1,126 @@
+"""A moment of the log: everything up to one sequence. Found for a log time without reading the log.
+
+Log time hardly ever goes back along the log, but events of several writers interleave, and a fold's
+"now" is the greatest time so far. So the state as of a time holds everything before the first event
+that is later than it; events of the same time are told apart by their sequence.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from tidewright.cli.asking.objects import moment, shown
+from tidewright.cli.asking.source import Source
+from tidewright.cli.errors import BadInput
+from tidewright.events import registry
+from tidewright.log.reader import Record
+
+INTERLEAVED = 200
+"""Facts of several writers stand at most so many places from where their times would put them."""
+_SEQUENCE = re.compile(r"(?:seq:|#)(\d+)$")
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Everything up to a sequence.
+
+    Attributes:
+        seq: the last sequence that belongs to it.
+        at: the log time asked for, or that of its end, seconds.
+        end: it is the present end of the log.
+    """
+
+    seq: int
+    at: float
+    end: bool = False
+
+
+def log_time(record: Record | None) -> float | None:
+    """The log time of a record; None for one that has none."""
+    if record is None:
+        return None
+    try:
+        return registry.decode(record.body).at
+    except registry.NotAnEvent:
+        return None
+
+
+def is_past(source: Source, record: Record) -> bool:
+    """Whether what a record says has happened: a schedule carries the time at which it will fire."""
+    return source.subjects.class_token(record.subject) != "schedule"
+
+
+async def moment_of(source: Source, text: str) -> Moment:
+    """The moment that `--at` names: a time, or `seq:N`; the end of the log when it is empty.
+
+    Raises:
+        BadInput: it is no time, or lies outside of what is retained.
+    """
+    first, last = await source.bounds()
+    if last < first:
+        raise BadInput(f"{source.name} is empty: nothing has been seen yet")
+    now = await end_of(source)
+    if not text:
+        return Moment(last, now, end=True)
+    oldest = await beginning_of(source, first)
+    retained = f"retained are {shown(oldest)} to {shown(now)} UTC (sequences {first} to {last})"
+    if found := _SEQUENCE.match(text):
+        seq = int(found[1])
+        if not first <= seq <= last:
+            raise BadInput(f"--at {text}: {retained}")
+        return Moment(seq, await _reached(source, seq), end=seq == last)
+    at = moment(text, now)
+    if at < oldest:
+        raise BadInput(f"--at {shown(at)}: {retained}")
+    if at >= now:
+        return Moment(last, max(at, now), end=True)
+    return Moment(await last_before(source, first, last, at), at)
+
+
+async def end_of(source: Source) -> float:
+    """The greatest log time at the end of the log, seconds; 0 when there is none."""
+    greatest = 0.0
+    for record in await source.tail(INTERLEAVED):
+        if is_past(source, record):
+            greatest = max(greatest, log_time(record) or 0.0)
+    return greatest
+
+
+async def beginning_of(source: Source, first: int) -> float:
+    """The log time of the oldest fact, seconds; 0 when there is none."""
+    return log_time(await source.first_of(f"{source.subjects.root}.fact.>", first)) or 0.0
+
+
+async def last_before(source: Source, first: int, last: int, at: float) -> int:
+    """The last sequence before the first event that is later than `at`."""
+    facts = f"{source.subjects.root}.fact.>"
+    low, high = first, last + 1  # a fact later than `at` starts at or after `low`; at `high` none is needed
+    while high - low > INTERLEAVED:
+        middle = (low + high) // 2
+        record = await source.first_of(facts, middle)
+        found = log_time(record)
+        if record is None or (found is not None and found > at):
+            high = middle
+        else:
+            low = max(middle, record.seq)
+    start = max(first, low - INTERLEAVED)
+    async with aclosing(source.records(after=start - 1)) as records:
+        async for record in records:
+            found = log_time(record) if is_past(source, record) else None
+            if found is not None and found > at:
+                return record.seq - 1
+    return last
+
+
+async def _reached(source: Source, seq: int) -> float:
+    """The log time that had been reached at a sequence."""
+    facts = f"{source.subjects.root}.fact.>"
+    greatest = 0.0
+    async with aclosing(source.records(facts, after=max(0, seq - INTERLEAVED))) as records:
+        async for record in records:
+            if record.seq > seq:
+                break
+            greatest = max(greatest, log_time(record) or 0.0)
+    return greatest

@@ -1,0 +1,142 @@
+"""A service's state as of a moment: its snapshot, and what came after it.
+
+Of a service with a state per slot only the namespace that is asked about is read, each kind of
+message by its own filter, so that the server's subject index finds them. Recorded decisions are
+folded, not taken anew.
+"""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import structlog
+
+from tidewright.cli.asking.source import Source
+from tidewright.cli.errors import CommandError
+from tidewright.cli.run import load
+from tidewright.cli.services import Service
+from tidewright.events import registry
+from tidewright.events.base import Decision
+from tidewright.host.decider import Decider
+from tidewright.host.fold import Fold
+from tidewright.host.inputs import Inputs, Role
+from tidewright.host.restore import Restore
+from tidewright.log import checkpoint as checkpoints
+from tidewright.log.reader import Record
+from tidewright.log.subjects import ALL, Slot, escape, slot_of
+
+CLUSTER = frozenset(("node", "nodegroup", "provisioningclass"))
+"""Kinds of facts in slot `all`."""
+
+logger = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A service, and the part of it that is asked about."""
+
+    service: Service
+    decider: Decider[Any]
+    inputs: Inputs
+    slot: Slot
+    namespace: str
+
+    @classmethod
+    def about(cls, source: Source, service: Service, namespace: str) -> Asked:
+        """What a service knows of a namespace (of the whole cluster, when its state is one)."""
+        decider: Decider[Any] = load(service)
+        slot = ALL if service.partition == "cluster" else slot_of(namespace, source.slots)
+        return cls(service, decider, inputs_of(service, decider, source), slot, namespace)
+
+    def patterns(self) -> list[str]:
+        """Filters that do not overlap, for all that the service reads and writes about the namespace."""
+        subjects, slot = self.inputs.subjects, self.slot
+        if slot == ALL:
+            return [subjects.everything]
+        root, name, space = subjects.root, self.decider.service, escape(self.namespace)
+        found = [
+            f"{root}.fact.{slot}.*.{space}.*",
+            f"{root}.config.>",
+            f"{root}.outcome.{slot}.*.{space}.*",
+            f"{root}.timer.{slot}.{name}.>",
+            f"{root}.decision.{slot}.{name}.*.{space}.*",
+            f"{root}.decision.{slot}.{name}.timer.>",
+            f"{root}.checkpoint.{slot}.{name}",
+            *(f"{root}.decision.{slot}.{other}.*.{space}.*" for other in sorted(self.inputs.follows)),
+        ]
+        if CLUSTER & self.decider.kinds:
+            found.append(f"{root}.fact.{ALL}.>")
+        if self.inputs.ledgers:
+            found.append(f"{root}.ledger.{slot}.{name}.{space}.*")
+        return found
+
+
+def inputs_of(service: Service, decider: Decider[Any], source: Source) -> Inputs:
+    """What a service reads of this log."""
+    return Inputs(
+        decider.service,
+        decider.kinds,
+        source.subjects,
+        source.slots,
+        service.partition,
+        service.follows,
+        getattr(decider, "ledgers", False),
+    )
+
+
+async def restored(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
+    """The fold as of a sequence: every input up to it, with the decisions that it caused.
+
+    What nobody has decided yet is folded, too.
+
+    Raises:
+        CommandError: an input of the service does not decode.
+    """
+    restore = Restore(await _begun(source, asked, up_to))
+    owned = frozenset((asked.slot,))
+    async with aclosing(source.merged(asked.patterns(), restore.fold.position)) as records:
+        async for record in records:
+            if not asked.inputs.reads(record.subject, owned, recorded=True):
+                continue
+            role = asked.inputs.role(record.subject)
+            if role is Role.CHECKPOINT:
+                checkpoint = checkpoints.decode(record.body)
+                if checkpoint.position >= up_to:
+                    # Decisions about what is later lie behind this one's.
+                    restore.checkpoint(msgspec.structs.replace(checkpoint, position=up_to, at=0.0))
+                    return restore.fold
+                restore.checkpoint(checkpoint)
+                continue
+            event = _decoded(record)
+            if role is Role.DECISION and isinstance(event, Decision):
+                restore.decision(record.body, event)
+            elif role is Role.INPUT and record.seq <= up_to and asked.inputs.concerns(event):
+                restore.event(record.seq, record.body, event)
+    for waiting in restore.waiting:
+        restore.fold.replay(waiting.seq, waiting.body, waiting.event, [])
+    return restore.fold
+
+
+async def _begun(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
+    decider = asked.decider
+    snapshot = await source.snapshot(decider.service, asked.slot, decider.state_version, up_to)
+    if snapshot is None:
+        return Fold(decider, asked.slot)
+    try:
+        return Fold.resumed(decider, snapshot)
+    except msgspec.MsgspecError as error:
+        logger.warning("snapshot ignored, the log is folded instead", slot=asked.slot, problem=str(error))
+        return Fold(decider, asked.slot)
+
+
+def _decoded(record: Record) -> Any:
+    try:
+        return registry.decode(record.body)
+    except registry.NotAnEvent as error:
+        raise CommandError(
+            f"message {record.seq} on {record.subject} does not decode ({error}): what comes after it is not known; "
+            "see `tidewright events --parked`"
+        ) from error

@@ -1,0 +1,112 @@
+"""An explanation as text and as JSON. Pure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tidewright.cli.asking.lines import line, object_of, title
+from tidewright.cli.asking.lookups import Found
+from tidewright.cli.asking.objects import shown
+from tidewright.events.base import Decision, Outcome
+from tidewright.events.decisions import Effect
+
+if TYPE_CHECKING:
+    from tidewright.cli.asking.explain import Explanation, Why
+
+
+def as_text(found: Explanation) -> str:
+    """For people."""
+    asked, moment = found.asked, found.moment
+    lines = [f"{asked}, as of {shown(moment.at)} UTC (sequence {moment.seq} of {found.log})"]
+    if found.last_word is not None:
+        lines.append(f"  last seen     {_event(found.last_word)}")
+    for why in found.why:
+        lines += ["", *_why(why)]
+    for service, sentences in found.standing.items():
+        lines += ["", f"Now, as {service} sees it:", *(f"  {sentence}" for sentence in sentences)]
+    if not found.why and not found.standing:
+        lines += ["", "Nothing was decided about it, and no service looks after it."]
+    if found.earlier:
+        lines += ["", "Before that:", *(f"  {_event(one)}" for one in found.earlier)]
+    return "\n".join(lines)
+
+
+def _why(why: Why) -> list[str]:
+    event = why.decided.event
+    identity = f", decision {event.id}" if isinstance(event, Decision) and event.id else ""
+    lines = [f"{shown(event.at)}  {why.service}: {line(event)}", f"  sequence {why.decided.seq}{identity}"]
+    if why.sentences:
+        lines += ["  Why:", *(f"    {n}. {sentence}" for n, sentence in enumerate(why.sentences, 1))]
+    if why.causes:
+        lines.append("  Caused by:")
+        lines.append(f"    {_event(why.causes[0])}")
+        lines += [f"    which goes back to {_event(one)}" for one in why.causes[1:]]
+    elif isinstance(event, Decision):
+        lines.append("  Caused by an event that is no longer on the log.")
+    if why.rests_on:
+        lines += ["  It rests on:", *(f"    {_event(one)}" for one in why.rests_on)]
+    if why.beside:
+        lines += ["  With it:", *(f"    {line(one.event)}" for one in why.beside)]
+    if why.outcome is not None:
+        lines += ["  What came of it:", f"    {_outcome(why.outcome)}"]
+    elif isinstance(event, Effect):
+        lines += ["  What came of it:", "    The actuator has not said yet."]
+    if why.opposite:
+        lines += ["  What would have changed it:", *(f"    {sentence}" for sentence in why.opposite)]
+    return lines
+
+
+def _outcome(found: Found) -> str:
+    event = found.event
+    attempts = event.attempts if isinstance(event, Outcome) else 0
+    requests = "no request was needed" if not attempts else f"{attempts} request{'s' * (attempts != 1)}"
+    return f"{shown(event.at)}  {line(event)}, {requests} (sequence {found.seq})"
+
+
+def _event(found: Found) -> str:
+    object_ = object_of(found.record.subject)
+    return f"{shown(found.event.at)}  {found.seq}  {title(found.event)} {object_}  {line(found.event)}"
+
+
+def as_json(found: Explanation) -> dict[str, Any]:
+    """For programs."""
+    return {
+        "log": found.log,
+        "kind": found.asked.kind,
+        "namespace": found.asked.namespace,
+        "name": found.asked.name,
+        "at": found.moment.at,
+        "sequence": found.moment.seq,
+        "lastWord": _json(found.last_word),
+        "decisions": [
+            {
+                **(_json(why.decided) or {}),
+                "service": why.service,
+                "because": [
+                    {"rule": step.rule, "values": step.values, "sentence": sentence}
+                    for step, sentence in zip(why.because, why.sentences, strict=False)
+                ] or [{"sentence": sentence} for sentence in why.sentences],
+                "causes": [_json(one) for one in why.causes],
+                "restsOn": [_json(one) for one in why.rests_on],
+                "outcome": _json(why.outcome),
+                "opposite": list(why.opposite),
+                "beside": [_json(one) for one in why.beside],
+            }
+            for why in found.why
+        ],
+        "standing": {service: list(sentences) for service, sentences in found.standing.items()},
+        "earlier": [_json(one) for one in found.earlier],
+    }  # fmt: skip
+
+
+def _json(found: Found | None) -> dict[str, Any] | None:
+    if found is None:
+        return None
+    return {
+        "sequence": found.seq,
+        "subject": found.record.subject,
+        "text": line(found.event),
+        "event": msgspec.to_builtins(found.event),
+    }
