@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from aiohttp import web
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.aiohttp import make_aiohttp_handler
+from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from tidewright.events.version import __version__
 
@@ -72,11 +73,14 @@ class Health:
     port: int = 0
     routes: dict[str, Handler] = field(default_factory=dict)
     """What a service answers besides, by path, all methods; may be filled while it runs."""
+    more_metrics: Callable[[], Awaitable[str]] | None = None
+    """Further series in the text form, for `/metrics`."""
     _ticked: float = field(default_factory=lambda: time.monotonic() + STARTUP_S)
     _runner: web.AppRunner | None = None
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.service)
+        self._registry: Handler = make_aiohttp_handler(registry=self.metrics.registry)
 
     def tick(self) -> None:
         """The loop turned."""
@@ -92,7 +96,7 @@ class Health:
         app = web.Application()
         app.router.add_get("/livez", self._live)
         app.router.add_get("/readyz", self._ready)
-        app.router.add_get("/metrics", make_aiohttp_handler(registry=self.metrics.registry))
+        app.router.add_get("/metrics", self._metrics)
         app.router.add_route("*", "/{path:.*}", self._other)
         return app
 
@@ -108,6 +112,13 @@ class Health:
         """Stop serving."""
         if self._runner is not None:
             await self._runner.cleanup()
+
+    async def _metrics(self, request: web.Request) -> web.StreamResponse:
+        if self.more_metrics is None:
+            return await self._registry(request)
+        own = generate_latest(self.metrics.registry).decode()
+        more = await self.more_metrics()
+        return web.Response(body=(own + more).encode(), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
     async def _other(self, request: web.Request) -> web.StreamResponse:
         handler = self.routes.get(request.path)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import structlog
 
+from tidewright.host import exposition
 from tidewright.host.decider import Decider, State
 from tidewright.host.host import Host, Settings
 from tidewright.host.membership import BucketMembership
@@ -104,4 +105,8 @@ async def run_decider(
             writer=writer,
             settings=replace(settings or Settings(), renew_s=options.renew_s),
         )
+        if (telling := exposition.of(decider)) is not None:
+            process.health.more_metrics = lambda: exposition.told(
+                telling, lambda: [owned.fold.state for owned in host.owned.values()]
+            )
         await host.run(process.stop)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidewright.autoscaler import fold
+from tidewright.autoscaler import exposition, fold
 from tidewright.autoscaler.conditions import Change
 from tidewright.autoscaler.messages import COMPONENT, Message
 from tidewright.autoscaler.plan import Plan
@@ -63,6 +63,12 @@ class AutoscalerDecider:
         if shared is not None:
             state.__dict__["shared"] = shared
         return state
+
+    series_help = {f"{exposition.PREFIX}{name}": text for name, text in exposition.HELP.items()}
+
+    def series(self, state: State) -> Iterable[exposition.Sample]:
+        """The reference's Prometheus series, of every object of the state (4.2)."""
+        return exposition.samples(state)
 
     def evolve(self, state: State, event: Event) -> State:
         """Fold one event, and evaluate the objects that it concerns."""

@@ -34,6 +34,29 @@ MISSPELT = {"high_watermark": "high_watermak", "low_watermark": "low_watermak"}
 """Dashboards use both."""
 
 
+HELP = {
+    "value": "Measured value of the metric, milli.",
+    "high_watermark": "High watermark of the metric, milli.",
+    "low_watermark": "Low watermark of the metric, milli.",
+    "high_watermak": "As wpa_controller_high_watermark; dashboards use both names.",
+    "low_watermak": "As wpa_controller_low_watermark; dashboards use both names.",
+    "replicas_scaling_proposal": "Replicas that the metric asks for.",
+    "replicas_scaling_effective": "Replicas that were decided, in a dry run too.",
+    "min_replicas": "spec.minReplicas.",
+    "max_replicas": "spec.maxReplicas.",
+    "restricted_scaling": "1 while this restriction applies.",
+    "transition_countdown": "Seconds left in the forbidden window; 0 when it is over.",
+    "dry_run": "1 while nothing is written.",
+    "scaling_active": "1 when the condition ScalingActive is True.",
+    "conditions": "1 when the condition is True.",
+    "upscale_replicas_total": "Replicas added by scales that were written.",
+    "downscale_replicas_total": "Replicas removed by scales that were written.",
+    "lifecycle_control_status": "1 while the monitor of the object blocks it.",
+    "labels_info": "1; carries the labels of the object that the policy names.",
+}
+"""What each series says, without the prefix."""
+
+
 class Sample(NamedTuple):
     """One line of the exposition."""
 
@@ -46,11 +69,14 @@ class Sample(NamedTuple):
 def samples(state: State) -> Iterator[Sample]:
     """The series of all objects, in the order of their names."""
     for namespace_name in sorted(state.namespaces):
-        namespace = state.namespaces[namespace_name]
+        namespace = state.namespaces.get(namespace_name)
+        if namespace is None:
+            continue
         for name in sorted(namespace.objects):
-            found = namespace.objects[name]
-            if not found.deleting:
-                yield from _of_object(state, namespace_name, found)
+            found = namespace.objects.get(name)  # it may go while the others are told
+            if found is not None and not found.deleting:
+                # Told whole: events are folded while the series of others are written.
+                yield from list(_of_object(state, namespace_name, found))
 
 
 def _of_object(state: State, namespace_name: str, found: Autoscaler) -> Iterator[Sample]:

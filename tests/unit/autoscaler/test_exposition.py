@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from prometheus_client.parser import text_string_to_metric_families
+
 from tests.unit.autoscaler.world import NS, World, one, sample, wpa
+from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.exposition import Sample, samples
+from tidewright.autoscaler.state import State
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.facts import WatermarkPodAutoscalerGone
+from tidewright.host import exposition
 
 BASE = {
     "wpa_name": "wpa",
@@ -70,3 +77,32 @@ def test_what_is_gone_has_no_series() -> None:
     world.start(replicas=2)
     world.feed(WatermarkPodAutoscalerGone(at=103, namespace=NS, name="wpa"))
     assert shown(world) == []
+
+
+async def test_a_scrape_groups_the_series_of_all_objects_and_says_what_they_are() -> None:
+    world = World()
+    world.start(replicas=2)
+    world.apply(one(world.feed(sample(101, 40_000)), ScaleWorkload), 102)
+    telling = exposition.of(DECIDER)
+    assert telling is not None
+    text = await exposition.told(telling, lambda: [world.fold.state, State()])
+    families = {family.name: family for family in text_string_to_metric_families(text)}
+    assert families["wpa_controller_upscale_replicas"].type == "counter"
+    assert families["wpa_controller_value"].samples[0].value == 20_000
+    assert len(families["wpa_controller_conditions"].samples) == len(
+        [s for s in shown(world) if s.name == "wpa_controller_conditions"]
+    )
+    assert all(family.documentation for family in families.values())
+
+
+async def test_labels_with_quotes_and_line_ends_are_escaped() -> None:
+    class Odd:
+        def __init__(self) -> None:
+            self.series_help: Mapping[str, str] = {}
+
+        def series(self, _: object) -> list[Sample]:
+            return [Sample("a", {"l": 'say "x"\\ \n'}, 0.5)]
+
+    text = await exposition.told(Odd(), lambda: [None])
+    (family,) = text_string_to_metric_families(text)
+    assert (family.samples[0].labels, family.samples[0].value) == ({"l": 'say "x"\\ \n'}, 0.5)
