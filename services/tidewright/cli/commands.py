@@ -78,6 +78,13 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
+        "state", "tidewright.cli.asking.state:state", ASKING, "What was known of an object at any moment.",
+        (
+            ("tidewright state wpa/shop -n demo --at 2026-03-02T12:30:00Z", "as of a log time"),
+            ("tidewright state wpa/shop -n demo --at seq:3910 --log march.twlog", "right after one event of an exported log"),
+        ),
+    ),
+    Command(
         "verify", "tidewright.cli.asking.verify:verify", ASKING,
         "Fold the log again and compare every decision byte for byte.",
         (

@@ -32,6 +32,8 @@ def line(event: Event | registry.Unknown) -> str:
             return f"{event.replicas} wanted, {event.status_replicas} exist, {event.ready_replicas} ready"
         case facts.NodeObserved():
             return ("ready" if event.ready else "not ready") + (", cordoned" if event.unschedulable else "")
+        case facts.ObjectFact() if type(event).__name__.endswith("Gone"):
+            return "gone" + (f": {reason}" if (reason := getattr(event, "reason", "")) else "")
         case facts.ResourceFact():
             leaving = ", being deleted" if event.deleting_at is not None else ""
             return f"generation {event.generation}{leaving}"

@@ -1,0 +1,115 @@
+"""`tidewright state`: any aggregate as of any moment."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
+
+from tidewright.cli.asking import lookups
+from tidewright.cli.asking.explain import speakers
+from tidewright.cli.asking.lines import line, title
+from tidewright.cli.asking.lookups import Found
+from tidewright.cli.asking.moments import Moment, moment_of
+from tidewright.cli.asking.objects import named, shown
+from tidewright.cli.asking.restored import Asked, restored
+from tidewright.cli.asking.similar import unknown
+from tidewright.cli.asking.source import FromFile, Source, opened
+from tidewright.cli.options import LogOptions, Output, emit
+from tidewright.host.explainer import Reference
+
+
+@dataclass
+class StateOf:
+    """What was known of an object at a moment.
+
+    Attributes:
+        last_word: the last fact about it.
+        held: service to what it held of the object.
+    """
+
+    log: str
+    asked: Reference
+    moment: Moment
+    last_word: Found | None = None
+    held: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+async def state_of(source: Source, asked: Reference, moment: Moment) -> StateOf:
+    """The state of an object as of a moment.
+
+    Raises:
+        BadInput: nothing on the log is about such an object.
+    """
+    found = StateOf(source.name, asked, moment)
+    words = await lookups.last_facts(source, [asked], moment.seq)
+    found.last_word = words[0] if words else None
+    for service, explainer in speakers(asked.kind):
+        fold = await restored(source, Asked.about(source, service, asked.namespace), moment.seq)
+        aggregate = explainer.aggregate(fold.state, asked)
+        if aggregate is not None:
+            found.held[service.name] = {
+                name: msgspec.to_builtins(part, str_keys=True)
+                for name, part in aggregate.items()
+                if part is not None
+            }
+    if found.last_word is None and not found.held:
+        raise await unknown(source, asked, moment)
+    return found
+
+
+def state(
+    what: Annotated[str, Parameter(help="The object, as KIND/NAME.")],
+    /,
+    *,
+    namespace: Annotated[str, Parameter(name=["--namespace", "-n"], help="Its namespace.")] = "default",
+    at: Annotated[str, Parameter(help="As of this log time, so long ago, or seq:N; now by default.")] = "",
+    log: LogOptions | None = None,
+    file: FromFile = None,
+    output: Output = "table",
+) -> int:
+    """What was known of an object at any moment: its last fact, and what each service held of it."""
+    asked = named(what, namespace)
+
+    async def run() -> StateOf:
+        async with opened(log, file) as source:
+            return await state_of(source, asked, await moment_of(source, at))
+
+    found = asyncio.run(run())
+    emit(as_json(found), output, lambda: as_text(found))
+    return 0
+
+
+def as_json(found: StateOf) -> dict[str, Any]:
+    """For programs."""
+    word = found.last_word
+    return {
+        "log": found.log,
+        "kind": found.asked.kind,
+        "namespace": found.asked.namespace,
+        "name": found.asked.name,
+        "at": found.moment.at,
+        "sequence": found.moment.seq,
+        "fact": None if word is None else {"sequence": word.seq, "event": msgspec.to_builtins(word.event)},
+        "state": found.held,
+    }
+
+
+def as_text(found: StateOf) -> str:
+    """For people."""
+    import yaml
+
+    moment, word = found.moment, found.last_word
+    lines = [f"{found.asked}, as of {shown(moment.at)} UTC (sequence {moment.seq} of {found.log})"]
+    if word is not None:
+        lines.append(
+            f"  last seen  {shown(word.event.at)}  {word.seq}  {title(word.event)}  {line(word.event)}"
+        )
+    for service, held in found.held.items():
+        lines += ["", f"{service}:"]
+        text = yaml.safe_dump(held, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
+        lines += [f"  {row}" for row in text.splitlines()]
+    return "\n".join(lines)
