@@ -14,7 +14,7 @@ from tests.e2e.provisioning.world import (
     kubectl,
     true,
 )
-from tests.e2e.sim.world import merge, ready_pods, send, until
+from tests.e2e.sim.world import merge, send, until
 from tidewright.events.provisioning import DecreaseNodeGroup, IncreaseNodeGroup, PlanScaleUp
 
 
@@ -124,7 +124,11 @@ async def test_a_workload_that_waits_as_under_kueue_runs_when_its_request_is_pro
         f"{world.jobs}/train",
         {"spec": {"suspend": False, "template": {"metadata": {"annotations": notes}}}},
     )
-    pods = await until(world.kube, world.pods, lambda pods: len(ready_pods(pods)) == 4)
+    pods = await until(
+        world.kube,
+        world.pods,
+        lambda pods: sum(bool(pod["spec"].get("nodeName")) for pod in pods.values()) == 4,
+    )
     assert {pod["metadata"]["annotations"][CONSUME] for pod in pods.values()} == {"job-train-check-1"}
     found = await world.request("job-train-check-1", true("BookingExpired", "CapacityBookingConsumed"))
     assert condition(found, "BookingExpired")["message"] == "Capacity booking consumed: all pods scheduled"
