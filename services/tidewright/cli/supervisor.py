@@ -97,6 +97,7 @@ class Child:
         self._process: asyncio.subprocess.Process | None = None
         self._last_words = ""
         self._task = asyncio.create_task(self._keep(), name=f"keep {program.name}")
+        self._task.add_done_callback(self._ended)
 
     @property
     def pid(self) -> int | None:
@@ -117,6 +118,11 @@ class Child:
                 f"{self.program.name} was not ready within {self.program.ready_within_s:g} s"
                 + (f"; it last said: {self._last_words}" if self._last_words else "")
             ) from error
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """Whoever waits for readiness is not left waiting when the keeper itself fails."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._fail(f"{self.program.name} cannot be kept running: {type(error).__name__}: {error}", 1)
 
     async def kept(self) -> None:
         """Return when it is no longer kept running, which only a defect of ours or `stop` does."""

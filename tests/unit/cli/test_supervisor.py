@@ -221,3 +221,13 @@ async def test_a_failure_of_the_supervisor_itself_is_not_silent() -> None:
         async with asyncio.timeout(20):
             await supervisor.wait()
     await supervisor.stop()
+
+
+async def test_a_failure_of_the_supervisor_before_a_program_is_ready_is_said_at_once() -> None:
+    def breaks(name: str, line: str) -> None:
+        raise RuntimeError("the sink is broken")
+
+    supervisor = Supervisor(breaks, stop_within_s=1.0)
+    with pytest.raises(CannotStart, match=r"a cannot be kept running: RuntimeError: the sink is broken"):
+        await supervisor.start(program("a", WORKS))
+    await supervisor.stop()
