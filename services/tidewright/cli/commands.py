@@ -93,6 +93,15 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
+        "diff", "tidewright.cli.asking.diff:diff", ASKING,
+        "Which decisions of two logs differ, or of a log and its replay.",
+        (
+            ("tidewright diff march.twlog april.twlog", "two exported logs"),
+            ("tidewright diff march.twlog", "a log, and what this version decides about it"),
+            ("tidewright diff march.twlog --config autoscaler=strict.yaml", "under another configuration"),
+        ),
+    ),
+    Command(
         "export", "tidewright.cli.asking.exports:export", ASKING, "Write the log, or a part of it, to one file.",
         (
             ("tidewright export march.twlog", "the whole log"),

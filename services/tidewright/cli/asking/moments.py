@@ -116,11 +116,11 @@ async def last_before(source: Source, first: int, last: int, at: float) -> int:
 
 async def _reached(source: Source, seq: int) -> float:
     """The log time that had been reached at a sequence."""
-    facts = f"{source.subjects.root}.fact.>"
     greatest = 0.0
-    async with aclosing(source.records(facts, after=max(0, seq - INTERLEAVED))) as records:
+    async with aclosing(source.records(after=max(0, seq - INTERLEAVED))) as records:
         async for record in records:
             if record.seq > seq:
                 break
-            greatest = max(greatest, log_time(record) or 0.0)
+            if is_past(source, record):
+                greatest = max(greatest, log_time(record) or 0.0)
     return greatest

@@ -7,6 +7,7 @@ folded, not taken anew.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -15,9 +16,10 @@ import msgspec
 import structlog
 
 from tidewright.cli.asking.source import Source
-from tidewright.cli.errors import CommandError
+from tidewright.cli.errors import BadInput, CommandError
 from tidewright.cli.run import load
-from tidewright.cli.services import Service
+from tidewright.cli.services import SERVICES, Service
+from tidewright.cli.services import Role as ServiceRole
 from tidewright.events import registry
 from tidewright.events.base import Decision
 from tidewright.host.decider import Decider
@@ -72,6 +74,19 @@ class Asked:
         if self.inputs.ledgers:
             found.append(f"{root}.ledger.{slot}.{name}.{space}.*")
         return found
+
+
+def deciders(names: Sequence[str]) -> tuple[Service, ...]:
+    """The deciders of these names; all of them when none is given.
+
+    Raises:
+        BadInput: one is not a decider.
+    """
+    every = tuple(s for s in SERVICES if s.role is ServiceRole.DECIDER)
+    unknown = set(names) - {s.name for s in every}
+    if unknown:
+        raise BadInput(f"--service {min(unknown)}: one of {', '.join(s.name for s in every)}")
+    return tuple(s for s in every if not names or s.name in names)
 
 
 def inputs_of(service: Service, decider: Decider[Any], source: Source) -> Inputs:

@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from tidewright.cli.asking.progress import progress
-from tidewright.cli.asking.restored import inputs_of
+from tidewright.cli.asking.restored import deciders, inputs_of
 from tidewright.cli.asking.source import FromFile, Source, opened
 from tidewright.cli.options import LogOptions, Output, emit
 from tidewright.cli.run import load
-from tidewright.cli.services import SERVICES, Role, Service
+from tidewright.cli.services import Service
 from tidewright.host.decider import Decider
 from tidewright.host.verify import Report, Verifier
 
@@ -51,13 +51,7 @@ def verify(
     output: Output = "table",
 ) -> int:
     """Fold the log again and compare every decision byte for byte; exit code 1 when one differs."""
-    from tidewright.cli.errors import BadInput
-
-    deciders = tuple(s for s in SERVICES if s.role is Role.DECIDER)
-    unknown = set(service) - {s.name for s in deciders}
-    if unknown:
-        raise BadInput(f"--service {min(unknown)}: one of {', '.join(s.name for s in deciders)}")
-    chosen = tuple(s for s in deciders if not service or s.name in service)
+    chosen = deciders(service)
 
     async def run() -> tuple[Report, str]:
         async with opened(log, file) as source:

@@ -1,0 +1,289 @@
+"""`tidewright diff`: which decisions of two logs differ, or of a log and its replay."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
+
+from tidewright.cli.asking.lines import line, title
+from tidewright.cli.asking.lookups import decoded, reference_of, service_of
+from tidewright.cli.asking.objects import shown
+from tidewright.cli.asking.progress import progress
+from tidewright.cli.asking.replaying import Redecided, bare
+from tidewright.cli.asking.restored import deciders, inputs_of
+from tidewright.cli.asking.source import Source, opened
+from tidewright.cli.errors import BadInput
+from tidewright.cli.options import LogOptions, Output, emit
+from tidewright.cli.run import load
+from tidewright.cli.services import Service
+from tidewright.events.base import Decision, ObjectRef
+from tidewright.events.decisions import CancelTimer, SetStatus, SetTimer
+from tidewright.host.decider import Decider
+from tidewright.host.fold import Decided
+
+EVERY_N = 2000
+SHOWN = 100
+"""Differences that are kept and shown; all are counted."""
+BOOKKEEPING = (SetTimer, CancelTimer, SetStatus)
+"""Decisions that follow from others, and are listed only when asked for."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One decision that differs: None where one side has none."""
+
+    at: float
+    service: str
+    about: str
+    seq: int
+    before: Decision | None
+    after: Decision | None
+
+    @property
+    def kind(self) -> str:
+        """`changed`, `gone`, `new`."""
+        return "changed" if self.before and self.after else "gone" if self.before else "new"
+
+    @property
+    def kept_books(self) -> bool:
+        """It only follows from other decisions."""
+        return isinstance(self.after or self.before, BOOKKEEPING)
+
+
+@dataclass
+class Differences:
+    """What was compared, and what differs.
+
+    Attributes:
+        kinds: `changed ScaleWorkload` and the like, to how many.
+        first: the first of them, in the order of the log.
+    """
+
+    before: str
+    after: str
+    decisions: int = 0
+    count: int = 0
+    kinds: Counter[str] = field(default_factory=Counter)
+    first: list[Change] = field(default_factory=list)
+    books: bool = False
+
+    def add(self, change: Change) -> None:
+        """Note one difference."""
+        self.count += 1
+        self.kinds[f"{change.kind} {title(change.after or change.before)}"] += 1  # type: ignore[arg-type]  # one is there
+        if len(self.first) < SHOWN and (self.books or not change.kept_books):
+            self.first.append(change)
+
+
+def about(decision: Decision) -> str:
+    """What a decision is about, for people and for matching."""
+    target = getattr(decision, "target", None)
+    if isinstance(target, ObjectRef):
+        found = reference_of(target)
+        return "/".join(part for part in (found.kind, found.namespace, found.name) if part)
+    return f"timer/{getattr(decision, 'key', '')}"
+
+
+def matched(
+    service: str, seq: int, before: Sequence[Decision], after: Sequence[Decision], found: Differences
+) -> None:
+    """Match the decisions about one event by type and object, in their order."""
+    found.decisions += max(len(before), len(after))
+    if [bare(one) for one in before] == [bare(one) for one in after]:
+        return
+    left: dict[tuple[type, str], list[Decision]] = {}
+    for one in before:
+        left.setdefault((type(one), about(one)), []).append(one)
+    for one in after:
+        others = left.get((type(one), about(one)))
+        was = others.pop(0) if others else None
+        if was is None or bare(was) != bare(one):
+            found.add(Change(one.at, service, about(one), seq, was, one))
+    for others in left.values():
+        for one in others:
+            found.add(Change(one.at, service, about(one), seq, one, None))
+
+
+async def replayed(
+    source: Source, services: Sequence[Service], config: Mapping[str, dict[str, Any]], found: Differences
+) -> None:
+    """Compare a log with what this version decides about it now, under another configuration or its own."""
+    takers = []
+    for service in services:
+        decider: Decider[Any] = load(service)
+        inputs = inputs_of(service, decider, source)
+        snapshots = await source.start(decider.service, inputs.every, decider.state_version)
+
+        def heard(
+            seq: int, made: Sequence[Decision], recorded: Sequence[Decided], name: str = decider.service
+        ) -> None:
+            matched(name, seq, [one.decision for one in recorded], made, found)
+
+        takers.append(Redecided(decider, inputs, heard, snapshots, config).take)
+    first, last = await source.bounds()
+    with progress("deciding again", last - first + 1) as advance:
+        count = 0
+        async for record in source.records():
+            for take in takers:
+                take(record)
+            count += 1
+            if count % EVERY_N == 0:
+                advance(EVERY_N)
+
+
+async def decisions_of(
+    source: Source, services: Sequence[Service]
+) -> dict[tuple[float, str, str], list[Any]]:
+    """All decisions by log time, service and object."""
+    names = {service.name for service in services}
+    found: dict[tuple[float, str, str], list[Any]] = {}
+    first, last = await source.bounds()
+    with progress(f"reading {source.name}", last - first + 1) as advance:
+        count = 0
+        async for record in source.records(f"{source.subjects.root}.decision.>"):
+            one = decoded(record)
+            count += 1
+            if count % EVERY_N == 0:
+                advance(EVERY_N)
+            if one is None or not isinstance(one.event, Decision):
+                continue
+            service = service_of(source.subjects, record)
+            if service in names:
+                key = (one.event.at, service, about(one.event))
+                found.setdefault(key, []).append((record.seq, one.event))
+    return found
+
+
+async def compared(before: Source, after: Source, services: Sequence[Service], found: Differences) -> None:
+    """Compare the decisions of two logs: those of the same log time, service and object belong together."""
+    old, new = await decisions_of(before, services), await decisions_of(after, services)
+    for key in sorted(old.keys() | new.keys()):
+        was, now = old.get(key, []), new.get(key, [])
+        seq = (now or was)[0][0]
+        matched(key[1], seq, [one for _, one in was], [one for _, one in now], found)
+
+
+def configuration(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """`NAME=FILE` each: configurations that take the place of recorded ones.
+
+    Raises:
+        BadInput: not of that form, or the file holds no mapping.
+    """
+    import yaml
+
+    found: dict[str, dict[str, Any]] = {}
+    for text in texts:
+        name, equals, path = text.partition("=")
+        if not name or not equals or not path:
+            raise BadInput(f"--config {text}: write NAME=FILE, for example autoscaler=strict.yaml")
+        names = [service.name for service in deciders(())]
+        if name not in names:
+            raise BadInput(f"--config {text}: {name!r} configures nobody; one of {', '.join(names)}")
+        try:
+            data = yaml.safe_load(Path(path).read_text())
+        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+            raise BadInput(f"--config {text}: {path} cannot be read: {error}") from error
+        if not isinstance(data, dict):
+            raise BadInput(f"--config {text}: {path} holds {type(data).__name__}, a mapping is expected")
+        found[name] = data
+    return found
+
+
+def diff(
+    before: Annotated[Path | None, Parameter(help="An exported log; a running one by default.")] = None,
+    after: Annotated[Path | None, Parameter(help="Another one; the replay of the first by default.")] = None,
+    /,
+    *,
+    config: Annotated[tuple[str, ...], Parameter(help="NAME=FILE: replay under this configuration.")] = (),
+    service: Annotated[tuple[str, ...], Parameter(help="Only these services; all deciders by default.")] = (),
+    everything: Annotated[
+        bool, Parameter(name="--all", help="List timers and statuses, too.", negative="")
+    ] = False,
+    log: LogOptions | None = None,
+    output: Output = "table",
+) -> int:
+    """Which decisions of two logs differ, or of a log and its replay; exit code 1 when some do."""
+    chosen = deciders(service)
+    if after is not None and config:
+        raise BadInput("--config: two logs are compared as they are; give one log to replay it")
+    overrides = configuration(config)
+
+    async def run() -> Differences:
+        async with opened(log, before) as first:
+            if after is not None:
+                async with opened(log, after) as second:
+                    found = Differences(first.name, second.name, books=everything)
+                    await compared(first, second, chosen, found)
+                    return found
+            under = f" under {', '.join(config)}" if config else ""
+            found = Differences(first.name, f"its replay by this version{under}", books=everything)
+            await replayed(first, chosen, overrides, found)
+            return found
+
+    found = asyncio.run(run())
+    emit(_as_json(found), output, lambda: _as_text(found))
+    return 1 if found.count else 0
+
+
+def _as_json(found: Differences) -> dict[str, Any]:
+    return {
+        "before": found.before,
+        "after": found.after,
+        "decisions": found.decisions,
+        "differences": found.count,
+        "kinds": dict(sorted(found.kinds.items())),
+        "first": [
+            {
+                "kind": change.kind,
+                "at": change.at,
+                "service": change.service,
+                "object": change.about,
+                "sequence": change.seq,
+                "before": None if change.before is None else msgspec.to_builtins(bare(change.before)),
+                "after": None if change.after is None else msgspec.to_builtins(bare(change.after)),
+            }
+            for change in found.first
+        ],
+    }
+
+
+def _as_text(found: Differences) -> str:
+    lines = [f"{found.before}, and {found.after}: {found.decisions} decisions compared."]
+    if not found.count:
+        return "\n".join([*lines, "They are the same."])
+    counts = ", ".join(f"{count} {kind}" for kind, count in sorted(found.kinds.items()))
+    lines.append(f"{found.count} differ: {counts}.")
+    for change in found.first:
+        lines.append(f"{shown(change.at)}  {change.seq:>9}  {change.service}  {change.about}")
+        lines += [f"  - {_told(change.before)}"] if change.before is not None else []
+        lines += [f"  + {_told(change.after)}"] if change.after is not None else []
+        lines += _reasons(change)
+    listed = sum(count for kind, count in found.kinds.items() if found.books or not _is_book(kind))
+    if listed > len(found.first):
+        lines.append(f"and {listed - len(found.first)} more")
+    return "\n".join(lines)
+
+
+def _is_book(kind: str) -> bool:
+    return kind.split(" ", 1)[1] in {book.__name__ for book in BOOKKEEPING}
+
+
+def _told(decision: Decision) -> str:
+    return f"{title(decision)} {line(decision)}"
+
+
+def _reasons(change: Change) -> list[str]:
+    """Where both sides say the same, the reasons that differ."""
+    if change.before is None or change.after is None or _told(change.before) != _told(change.after):
+        return []
+    was, now = change.before.because, change.after.because
+    lines = [f"    - {one.rule} {one.values}" for one in was if one not in now]
+    lines += [f"    + {one.rule} {one.values}" for one in now if one not in was]
+    return lines or ["    (fields that the line does not show; -o json has them)"]
