@@ -7,9 +7,13 @@ worker counts from before it *sent* its last successful renewal, the manager fro
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 import msgspec
+
+from tidewright.sharding.durations import parse_duration
 
 
 class LeaseState(StrEnum):
@@ -28,6 +32,22 @@ class LeaseTimes(msgspec.Struct, frozen=True, kw_only=True):
     renew_interval_s: float = 5.0
     safety_margin_s: float = 3.0
     skew_margin_s: float = 2.0
+
+    @classmethod
+    def of_spec(cls, spec: Mapping[str, Any]) -> LeaseTimes:
+        """The durations that a ShardSet's spec states, the defaults where it states none.
+
+        Raises:
+            ValueError: one of them is no duration; the message names it.
+        """
+        given = spec.get("membership") or {}
+        names = {
+            "leaseDuration": "duration_s",
+            "renewInterval": "renew_interval_s",
+            "safetyMargin": "safety_margin_s",
+            "skewMargin": "skew_margin_s",
+        }
+        return cls(**{own: parse_duration(str(given[name])) for name, own in names.items() if name in given})
 
     def act_until(self, renew_sent_at: float) -> float:
         """A member may act until here, whenever the answer to its renewal came."""

@@ -47,6 +47,8 @@ class Record:
                 "incarnation": self.member.incarnation,
                 "weight": weight,
                 "version": version,
+                # The manager waits at least this long, whatever the set's spec says meanwhile.
+                "leaseSeconds": self.member.times.duration_s,
             },
             "status": {"renewals": 0},
         }

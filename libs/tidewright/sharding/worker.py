@@ -31,6 +31,7 @@ import structlog
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.kube.listwatch import Added, Modified, Page, list_watch
+from tidewright.sharding.keyspace import HashName, slot_of
 from tidewright.sharding.lease import LeaseTimes
 from tidewright.sharding.load import Load
 from tidewright.sharding.member import Activate, Drain, Member, NotOwner, Prepare, Revoke, Task
@@ -63,6 +64,7 @@ class Worker:
 
     Attributes:
         member: the present incarnation; None before the first join.
+        slots: size of the keyspace in the newest assignment seen; 0 before the first.
     """
 
     def __init__(
@@ -75,14 +77,14 @@ class Worker:
         name: str,
         weight: int = 1,
         version: str = "",
-        times: LeaseTimes | None = None,
         drain_within_s: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.kube, self.handler = kube, handler
         self.namespace, self.shard_set, self.name = namespace, shard_set, name
         self.weight, self.version = weight, version
-        self.times = times or LeaseTimes()
+        self.slots = 0
+        self._hash: HashName = "blake2b64"
         self.drain_within_s = drain_within_s
         self.clock = clock
         self.member: Member | None = None
@@ -103,6 +105,16 @@ class Worker:
             raise NotOwner(slot, "the worker has not joined")
         return self.member.guard(slot, self.clock())
 
+    def slot_of(self, key: str) -> int:
+        """The slot of a key, in the keyspace as this worker knows it.
+
+        Raises:
+            NotOwner: no assignment has been seen yet.
+        """
+        if not self.slots:
+            raise NotOwner(-1, "no assignment has been seen yet")
+        return slot_of(key, self.slots, self._hash)
+
     def busy(self, slot: int, seconds: float) -> None:
         """Count time spent on a slot's work, for rebalancing and auto-sizing."""
         self.load.add(slot, seconds)
@@ -115,7 +127,7 @@ class Worker:
     async def run(self) -> None:
         """Own slots until `stop`. Raises what a callback raised."""
         while not self._stopping.is_set():
-            member = Member(name=self.name, incarnation=uuid.uuid4().hex, times=self.times)
+            member = Member(name=self.name, incarnation=uuid.uuid4().hex)
             try:
                 await self._life(member)
             finally:
@@ -143,11 +155,11 @@ class Worker:
         while not self._stopping.is_set():
             sent_at = self.clock()
             try:
-                owner = await self._owner()
+                owner, member.times = await self._shard_set()
                 await record.create(
-                    owner, weight=self.weight, version=self.version, timeout_s=self.times.duration_s
+                    owner, weight=self.weight, version=self.version, timeout_s=member.times.duration_s
                 )
-            except KubeError as error:
+            except (KubeError, ValueError) as error:
                 _log.warning("cannot join yet", shard_set=self.shard_set, error=str(error))
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._stopping.wait(), RETRY_S)
@@ -157,11 +169,16 @@ class Worker:
             return True
         return False
 
-    async def _owner(self) -> dict[str, Any]:
+    async def _shard_set(self) -> tuple[dict[str, Any], LeaseTimes]:
+        """The owner reference to the set, and the lease that its spec states."""
         path = f"/apis/{API_VERSION}/namespaces/{self.namespace}/shardsets/{self.shard_set}"
         found = msgspec.json.decode((await self.kube.request("GET", path)).body)
         uid = found["metadata"]["uid"]
-        return {"apiVersion": API_VERSION, "kind": "ShardSet", "name": self.shard_set, "uid": uid}
+        spec = found.get("spec") or {}
+        if name := (spec.get("keyspace") or {}).get("hash"):
+            self._hash = name  # it never changes in the life of a set
+        owner = {"apiVersion": API_VERSION, "kind": "ShardSet", "name": self.shard_set, "uid": uid}
+        return owner, LeaseTimes.of_spec(spec)
 
     async def _watch(self, tasks: asyncio.TaskGroup, member: Member) -> None:
         path = f"/apis/{API_VERSION}/namespaces/{self.namespace}/shardsets"
@@ -177,7 +194,9 @@ class Worker:
     def _observe(self, tasks: asyncio.TaskGroup, member: Member, raw: bytes | msgspec.Raw) -> None:
         assignment = (msgspec.json.decode(raw).get("status") or {}).get("assignment")
         if assignment:
-            self._start(tasks, member, member.observe(document_of(assignment)))
+            document = document_of(assignment)
+            self.slots = len(document.slots)
+            self._start(tasks, member, member.observe(document))
             self._changed.set()
 
     def _start(self, tasks: asyncio.TaskGroup, member: Member, wanted: list[Task]) -> None:
@@ -219,7 +238,7 @@ class Worker:
         leave_by: float | None = None
         while not member.fenced:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), self.times.renew_interval_s)
+                await asyncio.wait_for(self._changed.wait(), member.times.renew_interval_s)
             self._changed.clear()
             leaving = self._stopping.is_set()
             if leaving and leave_by is None:
@@ -256,7 +275,7 @@ class Worker:
     async def _fence_in_time(self, tasks: asyncio.TaskGroup, member: Member) -> None:
         """Stop by ourselves when the lease runs out (R3); `guard` refuses from that moment anyhow."""
         while not member.fenced:
-            await asyncio.sleep(max(0.0, self.times.act_until(member.renewed_at) - self.clock()))
+            await asyncio.sleep(max(0.0, member.times.act_until(member.renewed_at) - self.clock()))
             self._start(tasks, member, member.tick(self.clock()))
 
     async def _callbacks(self) -> None:

@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from tidewright.sharding.durations import parse_duration
 from tidewright.shardmanager.config import (
     ENUMERATION,
     INTERVAL_KEY,
@@ -31,7 +32,6 @@ from tidewright.shardmanager.config import (
     ShardType,
     environment_name,
 )
-from tidewright.shardmanager.durations import parse_duration
 from tidewright.shardmanager.validation import Code, Finding, Severity, findings
 
 Tree: TypeAlias = Mapping[str, Any]

@@ -32,6 +32,7 @@ class KnownPod(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A pod that the manager may have to do with.
 
     Attributes:
+        deleting_since: log time at which it was first seen to be on its way out, seconds.
         expected: made by us and not observed yet; forgotten when it does not appear.
         owners: its owner references, kept for the manager's own pod.
     """
@@ -181,7 +182,6 @@ def known(event: PodObserved) -> KnownPod:
         ready_changed_at=event.ready_changed_at,
         created_at=event.created_at,
         deleting=event.deleting_at is not None,
-        deleting_since=event.deleting_at,
         labels=event.labels,
         annotations=kept,
         owners=[

@@ -84,6 +84,13 @@ def fold(state: State, event: Event) -> None:
         case SetTimer(key=key, due=due) if key.startswith(TIMER):
             if (timed := state.sets.get(key.removeprefix(TIMER))) is not None:
                 timed.timer_due = due
+        case DeleteObject(target=target, grace_period_s=0) if target.kind == "Pod":
+            for shard_set in state.sets.values():
+                if (
+                    shard_set.namespace == target.namespace
+                    and setpods.index_of(shard_set, target.name) is not None
+                ):
+                    shard_set.forced = [*shard_set.forced[-63:], f"{target.name}#{target.uid}"]
         case DeleteObject(target=target) if target.kind == MEMBER_KIND:
             for shard_set in state.sets.values():
                 for seen in shard_set.members.values():
@@ -197,15 +204,20 @@ def _membership(state: State, shard_set: ShardSetState) -> list[AssignmentEntry]
         if record is None:
             weight = spec.weights.get(seen.name, seen.weight)
             add("join", member, weight=weight, version=seen.version, cause="join")
-        elif record.state is MemberState.READY and _leaves(shard_set, seen):
+        elif record.state is MemberState.READY and _leaves(state, shard_set, seen):
             add("depart", member, cause="drain")
-        elif record.state is MemberState.DRAINING and not _leaves(shard_set, seen):
+        elif record.state is MemberState.DRAINING and not _leaves(state, shard_set, seen):
             add("recover", member, cause="stays")
     return entries
 
 
-def _leaves(shard_set: ShardSetState, seen: MemberSeen) -> bool:
-    return seen.leaving or seen.name in shard_set.spec.leaving or seen.name == shard_set.rollout.leaving
+def _leaves(state: State, shard_set: ShardSetState, seen: MemberSeen) -> bool:
+    return (
+        seen.leaving
+        or seen.name in shard_set.spec.leaving
+        or seen.name == shard_set.rollout.leaving
+        or setpods.ends(state, shard_set, seen)
+    )
 
 
 def _with(entry: AssignmentEntry, more: dict[str, int | str]) -> AssignmentEntry:
@@ -390,9 +402,9 @@ def _timer(
     """Wake up when a lease may be taken, a hand-over is overdue, or the loads are to be looked at."""
     spec = shard_set.spec
     dues = [
-        spec.lease.expires_at(seen.changed_at)
+        seen.expires_at(spec)
         for seen in shard_set.members.values()
-        if seen.record and not seen.lost and spec.lease.expires_at(seen.changed_at) > now
+        if seen.record and not seen.lost and seen.expires_at(spec) > now
     ]
     dues += [due for due in (planned.wake_at, pods_wake_at) if due is not None]
     dues += [

@@ -39,7 +39,6 @@ from tidewright.shardmanager.state import Asked, State
 
 OLD, NEW = 0, 1
 _NOT_HERE = frozenset({ShardState.MISSING, ShardState.FAILED})
-FENCE_AFTER_S = 300.0
 
 
 class Pods(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +100,14 @@ def owners_by_pods(state: State, shard_set: ShardSetState, document: Document) -
     return target
 
 
+def ends(state: State, shard_set: ShardSetState, seen: MemberSeen) -> bool:
+    """Whether the pod of a worker that can hand over is on its way out: it need not wait for the signal."""
+    if shard_set.spec.driver is not Driver.PODS or not shard_set.spec.dynamic:
+        return False
+    pod = state.pods.get(shard_set.namespace, {}).get(seen.name)
+    return pod is not None and pod.deleting and _is_managed(shard_set, pod)
+
+
 def slots_of(pod: KnownPod) -> list[int]:
     """The slots that a pod was told."""
     try:
@@ -136,6 +143,7 @@ def next_pods(state: State, shard_set: ShardSetState, document: Document) -> Pod
     plan = _Plan(state, shard_set, template)
     decisions: list[Decision] = list(plan.rollout_changes())
     decisions += plan.lost()
+    decisions += plan.forced()
     step = plan.step
     match step.action:
         case "pause":
@@ -191,16 +199,19 @@ def troubles(state: State, shard_set: ShardSetState) -> dict[str, str]:
         found["ForeignPod"] = (
             f"pods {', '.join(foreign)} have a name of this set and are not of it; left alone"
         )
-    stuck = [
-        p.name
-        for p in _managed(state, shard_set)
-        if p.deleting and p.deleting_since is not None and state.now - p.deleting_since > FENCE_AFTER_S
-    ]
+    stuck = [p.name for p in _managed(state, shard_set) if _overdue(spec, p, state.now)]
     if stuck:
-        found["ShardStuck"] = f"pods {', '.join(stuck)} do not go away: fence their nodes"
+        found["ShardStuck"] = (
+            f"pods {', '.join(stuck)} do not go away for {spec.fence_after_s:g} s: fence their nodes"
+        )
     if shard_set.rollout.paused:
         found["RolloutPaused"] = f"no progress for {spec.progress_deadline_s:g} s"
     return found
+
+
+def _overdue(spec: SetSpec, pod: KnownPod, now: float) -> bool:
+    """Whether a pod has been on its way out for longer than it may."""
+    return pod.deleting_since is not None and now >= pod.deleting_since + spec.fence_after_s
 
 
 def _template_trouble(spec: SetSpec, template: Template) -> str:
@@ -273,6 +284,13 @@ class _Plan:
             if status.state is ShardState.FAILED and pod is not None and not pod.deleting:
                 yield from self._delete(pod, "ShardFailed")
 
+    def forced(self) -> Iterator[Decision]:
+        """Pods that do not go away are removed by force, where the set allows it because its sink checks epochs."""
+        if self.spec.force_delete:
+            for pod in self.pods.values():
+                if _overdue(self.spec, pod, self.now) and _id_of(pod) not in self.shard_set.forced:
+                    yield from self._delete(pod, "ShardStuck", grace_period_s=0)
+
     def replace(self, step: Step, document: Document) -> Iterator[Decision]:
         """Take one outdated pod out of service: drained first where its worker can be."""
         pod = self.pods[step.index]
@@ -312,9 +330,9 @@ class _Plan:
             deadline = self.shard_set.rollout.progress_at + self.spec.progress_deadline_s + 1
             dues += [deadline] if deadline > self.now else []
         dues += [
-            pod.deleting_since + FENCE_AFTER_S + 1
+            pod.deleting_since + self.spec.fence_after_s
             for pod in self.pods.values()
-            if pod.deleting_since is not None and pod.deleting_since + FENCE_AFTER_S + 1 > self.now
+            if pod.deleting_since is not None and pod.deleting_since + self.spec.fence_after_s > self.now
         ]
         return min(dues, default=None)
 
@@ -371,7 +389,7 @@ class _Plan:
             ),
         )
 
-    def _delete(self, pod: KnownPod, rule: str) -> Iterator[DeleteObject]:
+    def _delete(self, pod: KnownPod, rule: str, grace_period_s: int | None = None) -> Iterator[DeleteObject]:
         if f"delete {self.shard_set.namespace}/{pod.name}" in self.state.in_flight:
             return
         yield DeleteObject(
@@ -383,6 +401,7 @@ class _Plan:
                 name=pod.name,
                 uid=pod.uid,
             ),
+            grace_period_s=grace_period_s,
             because=(Because(rule=rule, values={"pod": pod.name, "phase": pod.phase}),),
         )
 

@@ -46,6 +46,7 @@ class MemberSeen(msgspec.Struct, kw_only=True, omit_defaults=True):
         gone: its record was deleted; it may act until its lease runs out.
         load: busy units by slot, of the last report.
         cleared: the deletion of its record was asked for; once is enough.
+        lease_s: duration of its lease as it reckons it itself, 0 when it does not say.
         not_taken_at: log time at which an attempt to take its lease was refused, seconds.
     """
 
@@ -65,6 +66,7 @@ class MemberSeen(msgspec.Struct, kw_only=True, omit_defaults=True):
     stopped: list[Acknowledgement] = []
     load: dict[int, int] = {}
     cleared: bool = False
+    lease_s: float = 0.0
     not_taken_at: float | None = None
 
     def spared(self, spec: SetSpec, now: float) -> bool:
@@ -75,6 +77,14 @@ class MemberSeen(msgspec.Struct, kw_only=True, omit_defaults=True):
     def id(self) -> str:
         return member_id(self.name, self.incarnation)
 
+    def expires_at(self, spec: SetSpec) -> float:
+        """Log time at which its lease may be taken, seconds.
+
+        A worker that joined under a longer lease than the spec states now still acts by that.
+        """
+        longer = max(0.0, self.lease_s - spec.lease.duration_s)
+        return spec.lease.expires_at(self.changed_at) + longer
+
     def lease(self, spec: SetSpec, now: float) -> LeaseState:
         """How its lease stands."""
         if self.lost:
@@ -83,7 +93,7 @@ class MemberSeen(msgspec.Struct, kw_only=True, omit_defaults=True):
             return LeaseState.RELEASED
         if not self.record:
             return LeaseState.READY
-        state = spec.lease.state(observed_change_at=self.changed_at, now=now)
+        state = LeaseState.EXPIRED if now >= self.expires_at(spec) else LeaseState.READY
         # A record that is gone cannot be renewed any more: its end needs no compare-and-swap.
         return LeaseState.TAKEN if self.gone and state is LeaseState.EXPIRED else state
 
@@ -118,6 +128,7 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
         basis: what the target was made for, as text.
         index_table: with injected workers, shard index of each slot.
         ready_at: log time since which a pod is ready, by `name#uid`.
+        forced: `name#uid` of pods whose removal by force was asked for; once is enough.
         cooling: log time until which a slot stays where it is.
         ended: log time at which an incarnation ended, so that it does not come back (R1).
         timer_due: of the timer that is set.
@@ -142,6 +153,7 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
     rollout: RolloutState = msgspec.field(default_factory=RolloutState)
     index_table: list[int] = []
     ready_at: dict[str, float] = {}
+    forced: list[str] = []
     cooling: dict[int, float] = {}
     rebalanced_at: float = 0.0
     ended: dict[str, float] = {}
@@ -212,6 +224,7 @@ def observe_member(shard_set: ShardSetState, event: ShardMemberObserved, now: fl
         released=status.get("released") is True,
         leaving=status.get("leaving") is True,
         lost=spec.get("taken") is True,
+        lease_s=_seconds(spec.get("leaseSeconds")),
         prepared=_runs(status.get("prepared")),
         acting=_runs(status.get("acting")),
         stopped=_acknowledgements(status.get("stopped")),
@@ -336,6 +349,10 @@ def _ranges(slots: int, members: Sequence[str]) -> list[str | None]:
 
 def _integer(value: Any, default: int) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) else default
+
+
+def _seconds(value: Any) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0
 
 
 def _runs(value: Any) -> list[int]:

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from tidewright.events.base import JsonObject
+from tidewright.sharding.durations import parse_duration
 from tidewright.sharding.keyspace import HASHES, HashName, useful_counts, valid_slots
 from tidewright.sharding.lease import LeaseTimes
 from tidewright.shardmanager.autosize import Limits, exact
-from tidewright.shardmanager.durations import parse_duration
 from tidewright.shardmanager.handover import HandoverTimes
 from tidewright.shardmanager.inject import MAX_SELECTOR_SLOTS, ORDINAL_DRIVEN, SELECTOR_DRIVEN, Injector
 
@@ -91,6 +91,8 @@ class SetSpec(msgspec.Struct, frozen=True, kw_only=True):
     frozen: bool = False
     mode: Mode = Mode.DRAIN
     times: HandoverTimes = HandoverTimes()
+    fence_after_s: float = 300.0
+    force_delete: bool = False
     lease: LeaseTimes = LeaseTimes()
     rebalance_interval_s: float = 30.0
     theta_percent: float = 15.0
@@ -131,7 +133,15 @@ def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
     handover = reader.section(
         spec,
         "handover",
-        ("mode", "prepareTimeout", "drainTimeout", "drainHardTimeout", "maxConcurrentSlots"),
+        (
+            "mode",
+            "prepareTimeout",
+            "drainTimeout",
+            "drainHardTimeout",
+            "maxConcurrentSlots",
+            "fenceAfter",
+            "allowForceDelete",
+        ),
     )
     lease = reader.section(
         spec, "membership", ("leaseDuration", "renewInterval", "safetyMargin", "skewMargin")
@@ -179,6 +189,8 @@ def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
             drain_hard_timeout_s=reader.seconds(handover, "handover.drainHardTimeout", 60.0),
             max_concurrent=reader.integer(handover, "handover.maxConcurrentSlots", 64),
         ),
+        fence_after_s=reader.seconds(handover, "handover.fenceAfter", 300.0),
+        force_delete=reader.boolean(handover, "handover.allowForceDelete"),
         lease=LeaseTimes(
             duration_s=reader.seconds(lease, "membership.leaseDuration", 15.0),
             renew_interval_s=reader.seconds(lease, "membership.renewInterval", 5.0),
