@@ -14,11 +14,19 @@ import msgspec
 from tests.vectors.spread_story import run_story
 from tests.vectors.suite import Case, Result, Suite, Verdict, differences
 from tidewright.events.base import JsonObject
+from tidewright.kube.customworkloads import (
+    BadApiVersion,
+    BadPath,
+    Whitelist,
+    group_version,
+    replicas_at_paths,
+    whitelist_of,
+)
 from tidewright.kube.selectors import SelectorError
 from tidewright.spread import admit, matching, validation
 from tidewright.spread.adoption import fit
 from tidewright.spread.inject import adoption_patch, with_rules
-from tidewright.spread.matching import NotFound, Whitelist, whitelist_of
+from tidewright.spread.matching import NotFound
 from tidewright.spread.nodeterms import node_of
 from tidewright.spread.podjson import merge_patch_of
 from tidewright.spread.pods import VERSIONED_KINDS, Owner, Placement, pod_of, pod_version
@@ -73,10 +81,10 @@ class Cluster:
         self.workload = {**self.workload, "metadata": {**meta, "uid": uid}}
 
     def read(self, api_version: str, kind: str, name: str) -> JsonObject:
-        group, _ = matching.group_version(api_version)
+        group, _ = group_version(api_version)
         for obj in self.objects:
             meta = obj.get("metadata") or {}
-            same = matching.group_version(obj.get("apiVersion") or "")[0] == group
+            same = group_version(obj.get("apiVersion") or "")[0] == group
             if same and obj.get("kind") == kind and meta.get("name") == name:
                 return obj
         raise NotFound(f"{kind} {name}")
@@ -179,8 +187,8 @@ def lookup_replicas(c: Cluster, _: Mapping[str, Any]) -> JsonObject:
 
 def lookup_path(c: Cluster, event: Mapping[str, Any]) -> JsonObject:
     try:
-        return {"value": matching.replicas_at_paths(c.case["workload"], event["paths"]), "error": False}
-    except matching.BadPath:
+        return {"value": replicas_at_paths(c.case["workload"], event["paths"]), "error": False}
+    except BadPath:
         return {"value": 0, "error": True}
 
 
@@ -194,7 +202,7 @@ def lookup_owner(c: Cluster, _: Mapping[str, Any]) -> JsonObject:
         }
     except NotFound:
         return {"match": False, "error": "NotFound"}
-    except matching.BadApiVersion:
+    except BadApiVersion:
         return {"match": False, "error": "parse"}
 
 
@@ -264,7 +272,7 @@ def one_pass(c: Cluster, _: Mapping[str, Any]) -> JsonObject:
             view = matching.TargetView(c.case["workloadReplicas"], c.case.get("latest", ""), tuple(pods))
         else:
             view = matching.view(spread, c.target(spread), c.replica_sets, pods, c.whitelist, c.versioned)
-    except (NotFound, matching.BadPath, SelectorError) as error:
+    except (NotFound, BadPath, SelectorError) as error:
         old = status_of(c.case.get("status")).subsets or ()
         return {
             **nothing,

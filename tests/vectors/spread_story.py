@@ -25,9 +25,10 @@ from tidewright.events.facts import Owner as OwnerFact
 from tidewright.events.spread import TargetReplicasObserved, WorkloadSpreadObserved
 from tidewright.events.timers import TimerFired
 from tidewright.kube import projection
+from tidewright.kube.customworkloads import group_version, whitelist_of
 from tidewright.spread import placing
 from tidewright.spread.decide import DECIDER, controllers_order
-from tidewright.spread.matching import group_version, replicas_of, whitelist_of
+from tidewright.spread.matching import replicas_of
 from tidewright.spread.nodeterms import Node, required_terms, term_matches
 from tidewright.spread.pods import VERSIONED_KINDS
 from tidewright.spread.spec import DELETION_COST_ANNOTATION, Spread, parse

@@ -289,7 +289,7 @@ class Endpoint:
             for b in self.books.in_namespace(review.namespace)
             if b.spread is not None and b.name != name
         ]
-        around = validation.Surroundings(self.books.whitelist, others, _unread)
+        around = validation.Surroundings(self.books.stated_whitelist, others, _unread)
         try:
             obj = {
                 **review.obj,

@@ -17,16 +17,14 @@ from typing import Any, Literal
 import msgspec
 
 from tidewright.events.base import JsonObject
+from tidewright.kube.customworkloads import BadApiVersion, BadPath, Whitelist
 from tidewright.kube.selectors import SelectorError
 from tidewright.spread.choose import Choice, Slot, by_ordinal, by_slots
 from tidewright.spread.inject import inject
 from tidewright.spread.matching import (
-    BadApiVersion,
-    BadPath,
     Forbidden,
     NotFound,
     Reader,
-    Whitelist,
     could_lead_to,
     group_kind,
     owner_matches,

@@ -23,6 +23,7 @@ from tidewright.events.base import JsonObject
 from tidewright.events.config import ClockSet, ConfigSet
 from tidewright.events.facts import WorkloadGone, WorkloadObserved
 from tidewright.events.spread import LedgerEntry, PodLeaving, PodPlaced
+from tidewright.kube.customworkloads import BadApiVersion, BadWhitelist, Whitelist, group_version
 from tidewright.log import errors
 from tidewright.log.clock import Clock
 from tidewright.log.connection import Log, Message
@@ -34,7 +35,7 @@ from tidewright.spread.admit import Refused
 from tidewright.spread.decide import SERVICE
 from tidewright.spread.evolve import evolve
 from tidewright.spread.ledger import Ledger
-from tidewright.spread.matching import BadApiVersion, NotFound, Whitelist, group_version
+from tidewright.spread.matching import NotFound
 from tidewright.spread.placing import spread_on
 from tidewright.spread.spec import Spread
 from tidewright.spread.state import State
@@ -127,7 +128,14 @@ class Books:
 
     @property
     def whitelist(self) -> Whitelist:
+        """The custom workloads; the last ones that could be read."""
         return self.state.whitelist
+
+    @property
+    def stated_whitelist(self) -> Whitelist | BadWhitelist:
+        """The custom workloads as they stand in the ConfigMap now, or why they cannot be read (V5)."""
+        fault = self.state.whitelist_fault
+        return BadWhitelist(fault) if fault else self.state.whitelist
 
     @property
     def versioned_kinds(self) -> frozenset[str]:

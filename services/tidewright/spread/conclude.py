@@ -27,15 +27,9 @@ from tidewright.spread.adoption import best_subset
 from tidewright.spread.costs import COST_KINDS, regular_cost, surplus_cost, unmatched_cost
 from tidewright.spread.evolve import TIMER
 from tidewright.spread.inject import adoption_patch
+from tidewright.spread.matching import group_kind
 from tidewright.spread.reconcile import CLOSED_FOR_S
-from tidewright.spread.spec import (
-    COMPONENT,
-    DELETION_COST_ANNOTATION,
-    GROUP,
-    KIND,
-    Spread,
-    Subset,
-)
+from tidewright.spread.spec import COMPONENT, DELETION_COST_ANNOTATION, GROUP, KIND, Spread, Subset
 from tidewright.spread.state import CALLED, Row, SpreadState, State, spread_key, unpack_uid
 from tidewright.spread.status import LIMIT_VALID, POD_UNSCHEDULABLE, SCHEDULABLE, SUFFICIENT, rfc3339
 
@@ -136,15 +130,31 @@ class Conclusion:
         self._event("Warning", reason, f"{verb} pod {pod} failed, trying again")
         return [*self._finish(), *self._timer(self.now + RETRY_S)]
 
+    def replicas_unknown(self) -> list[Decision]:
+        """The target's replicas cannot be read at their paths: say so; the last ones that were read hold."""
+        held = "none were ever read" if self.s.path_replicas is None else f"{self.s.path_replicas} hold"
+        self._event("Warning", "TargetReplicasUnknown", f"{self.s.path_fault}; {held}")
+        return self._finish()
+
     # -- rules ---------------------------------------------------------------------------------
 
     @property
     def replicas(self) -> int:
         """Of the target; 0 while it is not known."""
-        if self.s.path_replicas is not None:
+        if self.s.path_replicas is not None and self._read_at_paths():
             return self.s.path_replicas
         target = self.state.workloads.get(self.s.target_uid)
         return 0 if target is None else target.replicas
+
+    def _read_at_paths(self) -> bool:
+        """Whether paths override the target's ordinary replicas (3.2)."""
+        spread = self.s.spread
+        if spread is None or spread.target is None:
+            return False
+        if spread.target_filter is not None and spread.target_filter.replicas_path_list:
+            return True
+        entry = self.state.whitelist.entry(group_kind(spread.target))
+        return entry is not None and bool(entry.replicas_path)
 
     def _current_rules(self, spread: Spread) -> LedgerRules:
         replicas = self.replicas

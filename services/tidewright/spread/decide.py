@@ -32,7 +32,7 @@ KINDS = frozenset(
         "statefulset",
         "cloneset",
         "job",
-        "workload",
+        "customworkload",
     }
 )
 FOLLOWS = frozenset({"autoscaler"})
@@ -67,7 +67,14 @@ class SpreadDecider:
 def decide(state: State, event: Event) -> list[Decision]:
     """What follows from one event."""
     touched = state.touched
-    if not (touched.home or touched.spreads or touched.removed or touched.foresee or touched.failed):
+    if not (
+        touched.home
+        or touched.spreads
+        or touched.removed
+        or touched.foresee
+        or touched.failed
+        or touched.fault
+    ):
         return []
     decisions: list[Decision] = []
     if touched.removed is not None:
@@ -75,6 +82,8 @@ def decide(state: State, event: Event) -> list[Decision]:
     if touched.failed is not None:
         key, pod, deletion = touched.failed
         decisions.extend(Conclusion(state, state.spreads[key]).failed(pod, deletion=deletion))
+    if touched.fault and (spread := state.spreads.get(touched.fault)) is not None:
+        decisions.extend(Conclusion(state, spread).replicas_unknown())
     if touched.home and touched.home not in touched.spreads and (spread := state.spreads.get(touched.home)):
         unfenced = isinstance(event, PodPlaced) and event.unfenced
         decisions.extend(_one(state, spread, touched, unfenced=unfenced))

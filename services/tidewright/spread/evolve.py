@@ -42,18 +42,19 @@ from tidewright.events.spread import (
     WorkloadSpreadObserved,
 )
 from tidewright.events.timers import TimerFired
-from tidewright.kube.selectors import SelectorError
-from tidewright.spread import ledger
-from tidewright.spread.matching import (
+from tidewright.kube.customworkloads import (
     WHITELIST_CONFIG_MAP,
     WHITELIST_KEY,
     BadApiVersion,
     BadWhitelist,
+    GroupKind,
     Whitelist,
-    counted,
     group_version,
     whitelist_of,
 )
+from tidewright.kube.selectors import SelectorError
+from tidewright.spread import ledger
+from tidewright.spread.matching import counted
 from tidewright.spread.nodeterms import Node
 from tidewright.spread.pods import (
     POD_TEMPLATE_HASH,
@@ -62,13 +63,7 @@ from tidewright.spread.pods import (
     placement_of,
     short_hash,
 )
-from tidewright.spread.spec import (
-    DELETION_COST_ANNOTATION,
-    MATCHED_ANNOTATION,
-    BadSpread,
-    GroupKind,
-    parse_spec,
-)
+from tidewright.spread.spec import DELETION_COST_ANNOTATION, MATCHED_ANNOTATION, BadSpread, parse_spec
 from tidewright.spread.state import (
     CALLED,
     HELD,
@@ -429,11 +424,17 @@ def _forget_spread(state: State, key: str) -> None:
 def _target_replicas(state: State, fact: TargetReplicasObserved) -> None:
     key = spread_key(fact.namespace, fact.name)
     spread = state.spreads.get(key)
-    if spread is not None:
-        replicas = None if fact.error else fact.replicas
-        if replicas != spread.path_replicas:
-            spread.path_replicas = replicas
-            state.touched.spreads.append(key)
+    if spread is None:
+        return
+    before = spread.path_replicas
+    if fact.error:
+        if fact.error != spread.path_fault:
+            state.touched.fault = key
+        spread.path_fault = fact.error
+        return
+    spread.path_fault, spread.path_replicas = "", fact.replicas
+    if fact.replicas != before:
+        state.touched.spreads.append(key)
 
 
 # -- surroundings ----------------------------------------------------------------------------------
@@ -487,7 +488,9 @@ def _config(state: State, event: ConfigSet) -> None:
         return
     try:
         state.whitelist = whitelist_of(whitelist) if whitelist else Whitelist()
-    except BadWhitelist:
+        state.whitelist_fault = ""
+    except BadWhitelist as error:
+        state.whitelist_fault = str(error)
         return  # the last one that could be read holds
     state.touched.spreads.extend(state.spreads)
 

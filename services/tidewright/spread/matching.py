@@ -2,8 +2,6 @@
 
     owner_matches        the owner chain from a pod up to a target
     selected             the target's filter
-    Whitelist            kinds beyond the built-in ones, from a ConfigMap
-    replicas_at_path     one number out of any object
     replicas_at_admission, replicas_of        the target's replicas, as each side reads them
     pods_of, workload_version                 the target's pods and its latest revision
 
@@ -18,6 +16,14 @@ from typing import Any
 import msgspec
 
 from tidewright.events.base import JsonObject
+from tidewright.kube.customworkloads import (
+    BUILT_IN,
+    GroupKind,
+    Whitelist,
+    group_version,
+    replicas_at_path,
+    replicas_at_paths,
+)
 from tidewright.kube.selectors import LabelSelector, SelectorError
 from tidewright.spread import limits
 from tidewright.spread.pods import (
@@ -28,19 +34,8 @@ from tidewright.spread.pods import (
     controller_of,
     short_hash,
 )
-from tidewright.spread.spec import GroupKind, Profile, Spread, TargetFilter, TargetRef
+from tidewright.spread.spec import Profile, Spread, TargetFilter, TargetRef
 
-BUILT_IN = frozenset(
-    GroupKind(group, kind)
-    for group, kind in (
-        ("apps", "Deployment"),
-        ("apps.kruise.io", "CloneSet"),
-        ("apps", "ReplicaSet"),
-        ("batch", "Job"),
-        ("apps", "StatefulSet"),
-        ("apps.kruise.io", "StatefulSet"),
-    )
-)
 _REPLICAS_AT_ADMISSION = frozenset(
     {
         ("apps/v1", "Deployment"),
@@ -51,9 +46,6 @@ _REPLICAS_AT_ADMISSION = frozenset(
         ("apps.kruise.io/v1beta1", "StatefulSet"),
     }
 )
-WHITELIST_CONFIG_MAP = "kruise-configuration"
-WHITELIST_KEY = "WorkloadSpread_Watch_Custom_Workload_WhiteList"
-_INT64_MAX = 2**63 - 1
 
 
 class NotFound(LookupError):
@@ -64,93 +56,8 @@ class Forbidden(PermissionError):
     """We may not read an object that a decision needs."""
 
 
-class BadApiVersion(ValueError):
-    """An apiVersion with more than one slash."""
-
-
-class BadPath(ValueError):
-    """A replicas path that leads to no integer; the message names it."""
-
-
-class BadWhitelist(ValueError):
-    """The whitelist is no JSON of the expected shape."""
-
-
 Reader = Callable[[str, str, str], JsonObject]
 """(apiVersion, kind, name) to the object in the spread's namespace; NotFound or Forbidden. The version does not matter."""
-
-
-class WhitelistEntry(msgspec.Struct, frozen=True):
-    """One custom workload; `sub_resources` are kinds between it and its pods."""
-
-    group: str
-    version: str
-    kind: str
-    replicas_path: str = ""
-    sub_resources: tuple[GroupKind, ...] = ()
-
-
-class Whitelist(msgspec.Struct, frozen=True):
-    """The custom workloads that are allowed."""
-
-    entries: tuple[WhitelistEntry, ...] = ()
-
-    def known(self, kind: GroupKind) -> bool:
-        """Whether owners of this kind are followed: built in, listed, or between a listed kind and its pods."""
-        return kind in BUILT_IN or any(
-            kind == GroupKind(e.group, e.kind) or kind in e.sub_resources for e in self.entries
-        )
-
-    def entry(self, kind: GroupKind) -> WhitelistEntry | None:
-        return next((e for e in self.entries if GroupKind(e.group, e.kind) == kind), None)
-
-
-def whitelist_of(text: str) -> Whitelist:
-    """Read the ConfigMap's JSON document; key names are matched without regard to case.
-
-    Raises:
-        BadWhitelist: not JSON, or not of the expected shape.
-    """
-    try:
-        document = _lower(msgspec.json.decode(text.encode()))
-        return Whitelist(tuple(_entry(e) for e in (document or {}).get("workloads") or ()))
-    except (msgspec.DecodeError, AttributeError, TypeError) as error:
-        raise BadWhitelist(
-            f"ConfigMap {WHITELIST_CONFIG_MAP}, key {WHITELIST_KEY}: {error}; expected "
-            '{"workloads": [{"Group": ..., "Version": ..., "Kind": ..., "replicasPath": ...}]}'
-        ) from error
-
-
-def _lower(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {k.lower(): _lower(v) for k, v in value.items()}
-    return [_lower(v) for v in value] if isinstance(value, list) else value
-
-
-def _entry(read: Mapping[str, Any]) -> WhitelistEntry:
-    text = {key: read.get(key) or "" for key in ("group", "version", "kind", "replicaspath")}
-    for key, value in text.items():
-        if not isinstance(value, str):
-            raise TypeError(f"{key} is {value!r}, not text")
-    return WhitelistEntry(
-        text["group"],
-        text["version"],
-        text["kind"],
-        text["replicaspath"],
-        tuple(GroupKind(s.get("group") or "", s.get("kind") or "") for s in read.get("subresources") or ()),
-    )
-
-
-def group_version(api_version: str) -> tuple[str, str]:
-    """Split an apiVersion. Raises BadApiVersion."""
-    if api_version in ("", "/"):
-        return "", ""
-    match api_version.split("/"):
-        case [version]:
-            return "", version
-        case [group, version]:
-            return group, version
-    raise BadApiVersion(f"apiVersion {api_version!r} has more than one slash")
 
 
 def group_kind(ref: TargetRef | Owner) -> GroupKind:
@@ -208,32 +115,6 @@ def counted(target_filter: TargetFilter | None, labels: Mapping[str, str]) -> bo
     if target_filter is None or target_filter.selector is None:
         return True
     return LabelSelector.of(target_filter.selector).matches(labels)
-
-
-def replicas_at_path(obj: Any, path: str) -> int:
-    """The integer at a dotted path; list elements by index; the empty path gives 0.
-
-    Raises:
-        BadPath: nothing there, no integer there, or a step into a scalar.
-    """
-    if not path:
-        return 0
-    found = obj
-    for step in path.split("."):
-        if isinstance(found, Mapping) and step in found:
-            found = found[step]
-        elif isinstance(found, list) and step.isascii() and step.isdigit() and int(step) < len(found):
-            found = found[int(step)]
-        else:
-            raise BadPath(f"path {path!r} does not exist: no {step!r}")
-    if isinstance(found, bool) or not isinstance(found, int) or abs(found) > _INT64_MAX:
-        raise BadPath(f"path {path!r} leads to {found!r}, not to an integer")
-    return found
-
-
-def replicas_at_paths(obj: Any, paths: Iterable[str]) -> int:
-    """The sum over several paths. Raises BadPath for the first that fails."""
-    return sum(replicas_at_path(obj, path) for path in paths)
 
 
 def replicas_at_admission(spread: Spread, whitelist: Whitelist, read: Reader) -> int:

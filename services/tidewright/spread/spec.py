@@ -38,16 +38,6 @@ class BadSpread(ValueError):
     """The stored object is no WorkloadSpread; the message names the field and what it holds."""
 
 
-class GroupKind(msgspec.Struct, frozen=True, order=True):
-    """A kind of the API, without its version."""
-
-    group: str
-    kind: str
-
-    def __str__(self) -> str:
-        return f"{self.kind}.{self.group}" if self.group else self.kind
-
-
 class TargetRef(msgspec.Struct, frozen=True, rename="camel"):
     """The workload that is spread; it lives in the spread's namespace."""
 

@@ -19,12 +19,12 @@ import msgspec
 
 from tidewright.events.base import JsonObject
 from tidewright.events.facts import PodObserved
+from tidewright.kube.customworkloads import GroupKind, Whitelist
 from tidewright.spread.ledger import Ledger
-from tidewright.spread.matching import Whitelist
 from tidewright.spread.nodeterms import Node
 from tidewright.spread.pods import VERSION_IGNORED, VERSIONED_KINDS, placement_of, pod_version
 from tidewright.spread.pods import Owner as Controller
-from tidewright.spread.spec import DELETION_COST_ANNOTATION, MATCHED_ANNOTATION, GroupKind, Spread
+from tidewright.spread.spec import DELETION_COST_ANNOTATION, MATCHED_ANNOTATION, Spread
 from tidewright.spread.status import Condition
 
 DELETING, READY, UNSCHEDULABLE, HELD, CALLED = 1, 2, 4, 8, 16
@@ -178,7 +178,9 @@ class SpreadState(msgspec.Struct):
         due: due time of its timer, None when none is set.
         target_uid: the target, "" while there is none.
         latest: version of the target's current template.
-        path_replicas: the target's replicas as paths give them; None when they do not override.
+        path_replicas: the target's replicas as paths give them; None when they do not override. While
+            they cannot be read, the last ones hold.
+        path_fault: why they cannot be read now.
         recount: pods went elsewhere without giving their places back one by one.
         brought_back_at: when a pod was last evicted to go to an earlier subset.
         recorded: what was last recorded about it that changes nothing outside.
@@ -205,6 +207,7 @@ class SpreadState(msgspec.Struct):
     target_uid: str = ""
     latest: str = VERSION_IGNORED
     path_replicas: int | None = None
+    path_fault: str = ""
     recount: bool = False
     brought_back_at: float = 0.0
     recorded: str = ""
@@ -261,6 +264,7 @@ class Touched(msgspec.Struct):
         after: the row as it is, None for a pod that is gone or belongs to no spread now.
         removed: a spread that is gone.
         foresee: a target's replicas that shrank: the spread, and the new number.
+        fault: a spread whose target's replicas cannot be read, newly.
         failed: a spread, a pod of it about which a decision did not come about, and whether that was
             its deletion.
     """
@@ -273,6 +277,7 @@ class Touched(msgspec.Struct):
     after: Row | None = None
     removed: SpreadState | None = None
     foresee: tuple[str, int] | None = None
+    fault: str = ""
     failed: tuple[str, str, bool] | None = None
 
 
@@ -281,6 +286,7 @@ class State(msgspec.Struct):
 
     Attributes:
         now: greatest log time so far, seconds.
+        whitelist_fault: why the whitelist as it stands cannot be read; the last one that could holds.
         strays: per namespace, pods that belong to no spread.
         children: uid of a workload to the uids of those that it controls.
         labels: label sets that rows share, by their own text.
@@ -290,6 +296,7 @@ class State(msgspec.Struct):
     now: float = 0.0
     settings: Settings = Settings()
     whitelist: Whitelist = Whitelist()
+    whitelist_fault: str = ""
     versioned_kinds: tuple[str, ...] = tuple(sorted(VERSIONED_KINDS))
     spreads: dict[str, SpreadState] = {}
     targets: dict[str, str] = {}

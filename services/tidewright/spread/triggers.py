@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
-from tidewright.spread.matching import BadApiVersion, group_version
+from tidewright.kube.customworkloads import BadApiVersion, group_version
 from tidewright.spread.pods import Owner, Placement
 from tidewright.spread.spec import Spread
 

@@ -12,20 +12,14 @@ from typing import Any
 import msgspec
 
 from tidewright.events.base import JsonObject
+from tidewright.kube.customworkloads import BadApiVersion, BadWhitelist, GroupKind, Whitelist, group_version
 from tidewright.kube.selectors import LabelSelector, SelectorError
 from tidewright.spread import limits
 from tidewright.spread.fielderrors import FieldError, invalid, label_errors, required
-from tidewright.spread.matching import (
-    BadApiVersion,
-    BadWhitelist,
-    Forbidden,
-    NotFound,
-    Whitelist,
-    group_version,
-)
+from tidewright.spread.matching import Forbidden, NotFound
 from tidewright.spread.podjson import InvalidPatch, merge, read_back
 from tidewright.spread.podrules import pod_spec_errors
-from tidewright.spread.spec import ADAPTIVE, GroupKind, Profile, Spread, TargetRef, parse
+from tidewright.spread.spec import ADAPTIVE, Profile, Spread, TargetRef, parse
 from tidewright.spread.termrules import preferred_errors, term_errors, toleration_errors
 
 CLOSED_FOR_MARGIN_S = 295

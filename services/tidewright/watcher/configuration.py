@@ -17,6 +17,7 @@ from tidewright.events import registry
 from tidewright.events.config import ClockSet, ConfigSet
 from tidewright.host.fenced import RENEW_S, Fenced, fenced_in
 from tidewright.kube.client import Kube
+from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP
 from tidewright.kube.listwatch import Deleted, Item, ListStarted, Page, list_watch
 from tidewright.log.clock import Clock
 from tidewright.log.subjects import ALL
@@ -188,7 +189,7 @@ class Configuration:
         known: dict[str, ConfigSet] = {}
         async for record in self._log.last_per_subject([self._log.subjects.configs]):
             event = registry.decode(record.body)
-            if isinstance(event, ConfigSet):
+            if isinstance(event, ConfigSet) and event.name != WHITELIST_CONFIG_MAP:  # another ConfigMap's
                 known[event.name] = event
         namespace, _, name = self._config_map.rpartition("/")
         path = f"/api/v1/namespaces/{namespace or 'default'}/configmaps"

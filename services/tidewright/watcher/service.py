@@ -19,6 +19,7 @@ from tidewright.events.facts import ObjectFact
 from tidewright.host.health import Health
 from tidewright.host.process import Process
 from tidewright.kube.client import Kube
+from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP
 from tidewright.kube.discovery import Discovery
 from tidewright.kube.errors import KubeError
 from tidewright.kube.kinds import BY_NAME, KINDS, WatchedKind
@@ -27,6 +28,7 @@ from tidewright.log.connection import DEFAULT_SLOTS, Log
 from tidewright.log.envelope import Writer
 from tidewright.watcher.appender import SERVICE, Appender
 from tidewright.watcher.configuration import CONFIG, Configuration, set_clock
+from tidewright.watcher.custom import CUSTOM, CustomWorkloads
 from tidewright.watcher.follow import Follower
 from tidewright.watcher.intake import PATH, Intake
 from tidewright.watcher.nodegroups import INTERVAL_S as CLOUD_INTERVAL_S
@@ -56,6 +58,7 @@ class Options:
         max_age_s: how long the log keeps a message, seconds; 0 for ever.
         external_metrics_url, resource_metrics_url: base URLs of metrics APIs; empty for the API server.
         config_map: `namespace/name` of the configuration; empty for none.
+        whitelist_config_map: `namespace/name` of the ConfigMap with spread's custom workloads.
         speed: log seconds per wall second; None to follow what the log says.
         log_start: log time at which a new mapping starts; None for the wall clock's.
         clock_wall: wall time of that moment, seconds, so that others can follow the same mapping from
@@ -83,6 +86,7 @@ class Options:
     external_metrics_url: str = ""
     resource_metrics_url: str = ""
     config_map: str = ""
+    whitelist_config_map: str = f"kruise-system/{WHITELIST_CONFIG_MAP}"
     speed: float | None = None
     log_start: float | None = None
     clock_wall: float | None = None
@@ -198,6 +202,14 @@ class Watcher:
             self.clock,
             interval_s=options.metrics_interval_s,
         )
+        self.custom = CustomWorkloads(
+            sources.kube,
+            Discovery(sources.kube),
+            log,
+            appender(CUSTOM),
+            self.stamp,
+            config_map=options.whitelist_config_map,
+        )
         registry = process.health.metrics.registry if process else None
         self.recommenders = self.sampler.recommenders = Recommenders(
             sources.kube,
@@ -233,7 +245,7 @@ class Watcher:
             self._log,
             appender,
             self.stamp,
-            on_fact=self._on_fact if kind.kind == "WatermarkPodAutoscaler" else None,
+            on_fact=self._on_fact if kind.kind in ("WatermarkPodAutoscaler", "WorkloadSpread") else None,
             max_age_s=self.options.max_age_s,
             page_size=self.options.page_size,
             streaming=self.options.streaming_lists,
@@ -241,6 +253,7 @@ class Watcher:
 
     def _on_fact(self, fact: ObjectFact) -> None:
         self.sampler.observe(fact)
+        self.custom.observe(fact)
 
     async def run(self, process: Process | None) -> None:
         """Run all parts until told to stop; the failure of one ends all."""
@@ -257,6 +270,7 @@ class Watcher:
         )
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(self._configuration.run()), tasks.create_task(self.sampler.run())]
+            running.append(tasks.create_task(self.custom.run()))
             if self.node_groups is not None:
                 running.append(tasks.create_task(self.node_groups.run()))
             for kind, follower in self.followers.items():

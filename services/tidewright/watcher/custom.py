@@ -1,0 +1,436 @@
+"""Custom workloads for spread: the whitelist, objects of its kinds, and replicas read at paths.
+
+    ConfigMap      -> config.all.kruise-configuration     ConfigSet, whole
+    listed kinds   -> fact.<slot>.customworkload....      WorkloadObserved: who owns whom, and replicas
+    spreads' paths -> fact.<slot>.targetreplicas....      TargetReplicasObserved, named like the spread
+
+What is watched follows the whitelist and the spreads at once; an entry without a version is resolved by
+discovery. A kind that may not be read, or that nobody serves, is said so in the facts about it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from typing import Any
+
+import msgspec
+import structlog
+
+from tidewright.events import registry
+from tidewright.events.base import Event
+from tidewright.events.config import ConfigSet
+from tidewright.events.facts import ObjectFact, WorkloadGone, WorkloadObserved
+from tidewright.events.spread import TargetReplicasObserved, WorkloadSpreadGone, WorkloadSpreadObserved
+from tidewright.host.fenced import RENEW_S, Fenced, fenced_in
+from tidewright.kube import projection
+from tidewright.kube.client import Kube
+from tidewright.kube.customworkloads import (
+    BUILT_IN,
+    WHITELIST_CONFIG_MAP,
+    WHITELIST_KEY,
+    BadApiVersion,
+    BadPath,
+    BadWhitelist,
+    GroupKind,
+    Whitelist,
+    group_version,
+    replicas_at_paths,
+    whitelist_of,
+)
+from tidewright.kube.discovery import Discovery, Resource
+from tidewright.kube.errors import KubeError
+from tidewright.kube.kinds import BY_KIND
+from tidewright.kube.listwatch import Deleted, ListDone, ListStarted, Page, list_watch
+from tidewright.kube.projection import Malformed
+from tidewright.log.subjects import unescape
+from tidewright.watcher.appender import Appender
+from tidewright.watcher.diff import digest_of
+from tidewright.watcher.follow import FactLog
+from tidewright.watcher.stamp import Stamp
+
+CUSTOM = "custom"
+KIND, REPLICAS = "customworkload", "targetreplicas"
+"""Kinds in subjects: several kinds of objects share the first, so the kind is in the name."""
+GROUP = 500
+AGAIN_S = 15.0
+"""Wall seconds until a kind that is not served is asked for again."""
+
+_log = structlog.get_logger(__name__)
+
+
+class _Spec(msgspec.Struct):
+    replicas: Any = None
+
+
+class _Scaled(msgspec.Struct):
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+_scaled = msgspec.json.Decoder(_Scaled)
+
+
+class Place(msgspec.Struct, frozen=True, order=True):
+    """Where a spread's replicas are read: which object, and at which paths."""
+
+    namespace: str
+    spread: str
+    uid: str
+    group: str
+    version: str
+    kind: str
+    name: str
+    paths: tuple[str, ...]
+
+
+def place_of(fact: WorkloadSpreadObserved, whitelist: Whitelist) -> Place | None:
+    """Where the replicas of a spread's target are; None when its ordinary ones count (3.2). Pure."""
+    target = fact.spec.get("targetRef")
+    if not isinstance(target, dict):
+        return None
+    kind, name, api_version = (target.get(key) for key in ("kind", "name", "apiVersion"))
+    if not (isinstance(kind, str) and isinstance(name, str) and isinstance(api_version, str)):
+        return None
+    try:
+        group, version = group_version(api_version)
+    except BadApiVersion:
+        return None
+    given = (fact.spec.get("targetFilter") or {}).get("replicasPathList") or ()
+    paths = tuple(path for path in given if isinstance(path, str))
+    entry = whitelist.entry(GroupKind(group, kind))
+    if not paths and entry is not None and (entry.version in ("", version)) and entry.replicas_path:
+        paths = (entry.replicas_path,)
+    if not paths:
+        return None
+    return Place(fact.namespace, fact.name, fact.uid, group, version, kind, name, paths)
+
+
+def kinds_of(whitelist: Whitelist, spreads: Iterable[WorkloadSpreadObserved] = ()) -> list[GroupKind]:
+    """The kinds whose objects have to be watched: listed ones and those below, unless they are already. Pure.
+
+    A built-in kind that is rarely installed (the StatefulSet of Kruise) is watched once a spread names it.
+    """
+    listed = {GroupKind(e.group, e.kind) for e in whitelist.entries}
+    listed |= {below for e in whitelist.entries for below in e.sub_resources}
+    listed |= {kind for fact in spreads if (kind := _target_kind(fact)) in BUILT_IN and kind is not None}
+    return sorted(kind for kind in listed if (kind.group, kind.kind) not in BY_KIND)
+
+
+def _target_kind(fact: WorkloadSpreadObserved) -> GroupKind | None:
+    target = fact.spec.get("targetRef")
+    try:
+        return GroupKind(group_version(target["apiVersion"])[0], target["kind"]) if target else None
+    except (BadApiVersion, KeyError, TypeError, AttributeError):
+        return None
+
+
+class CustomWorkloads:
+    """Everything that is watched because the whitelist or a spread's paths name it."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        discovery: Discovery,
+        log: FactLog,
+        appender: Appender,
+        stamp: Stamp,
+        *,
+        config_map: str,
+    ) -> None:
+        """`config_map` is `namespace/name` of the ConfigMap with the whitelist."""
+        self._kube = kube
+        self._discovery = discovery
+        self._log = log
+        self._appender = appender
+        self._stamp = stamp
+        self._config_map = config_map
+        self._spreads: dict[tuple[str, str], WorkloadSpreadObserved] = {}
+        self._whitelist = Whitelist()
+        self._changed = asyncio.Event()
+        self._sayings: asyncio.Queue[tuple[str, Event]] = asyncio.Queue()
+        self._said: dict[str, bytes] = {}
+
+    def observe(self, fact: ObjectFact) -> None:
+        """Learn from a fact which spreads there are."""
+        key = (fact.namespace, fact.name)
+        if isinstance(fact, WorkloadSpreadObserved):
+            before = self._spreads.get(key)
+            self._spreads[key] = fact
+            if before is not None and before.spec == fact.spec:
+                return
+        elif isinstance(fact, WorkloadSpreadGone):
+            self._spreads.pop(key, None)
+        else:
+            return
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Watch for ever, stepping back while another process does."""
+        while True:
+            try:
+                await self._own()
+            except Fenced as fenced:
+                _log.warning("stepped back, standing by", kind=CUSTOM, message=str(fenced))
+            await self._appender.stand_by()
+
+    async def _own(self) -> None:
+        position = await self._appender.claim()
+        self._stamp.raise_to(position.at)
+        await self._read_back()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._append())
+                tasks.create_task(self._follow_whitelist())
+                tasks.create_task(self._arrange(tasks))
+        except ExceptionGroup as group:
+            if (fenced := fenced_in(group)) is None:
+                raise
+            raise fenced from group
+
+    async def _read_back(self) -> None:
+        """What was said last of each object, so that only changes are said, and what vanished is known."""
+        self._said.clear()
+        subjects = self._log.subjects
+        for one in (subjects.facts("*", KIND), subjects.facts("*", REPLICAS)):
+            async for record in self._log.last_per_subject([one]):
+                event = registry.decode(record.body)
+                if isinstance(event, ObjectFact):
+                    self._said[record.subject] = digest_of(event)
+
+    # -- what is watched -------------------------------------------------------------------------
+
+    async def _follow_whitelist(self) -> None:
+        namespace, _, name = self._config_map.rpartition("/")
+        path = f"/api/v1/namespaces/{namespace or 'default'}/configmaps"
+        record = await self._log.last(self._log.subjects.config(WHITELIST_CONFIG_MAP))
+        known = registry.decode(record.body) if record else None
+        said: str | None = _text(known.data) if isinstance(known, ConfigSet) else None
+        listed: list[bytes | msgspec.Raw] = []
+        async for item in list_watch(self._kube, path, query={"fieldSelector": f"metadata.name={name}"}):
+            match item:
+                case ListStarted():
+                    listed = []
+                    continue
+                case Page(objects=objects):
+                    listed += objects
+                    continue
+                case ListDone():
+                    text = _whitelist_text(listed[0]) if listed else ""
+                case Deleted():
+                    text = ""
+                case _ if hasattr(item, "raw"):
+                    text = _whitelist_text(item.raw)
+                case _:
+                    continue
+            if text != (said or ""):
+                said = text
+                data = {WHITELIST_KEY: text} if text else {}
+                event = ConfigSet(at=0.0, name=WHITELIST_CONFIG_MAP, data=data)
+                await self._sayings.put((self._log.subjects.config(WHITELIST_CONFIG_MAP), event))
+            try:
+                self._whitelist = whitelist_of(text) if text else Whitelist()
+            except BadWhitelist as error:
+                _log.error("the whitelist is left as it was", error=str(error), do="correct the ConfigMap")
+                continue
+            self._changed.set()
+
+    async def _arrange(self, tasks: asyncio.TaskGroup) -> None:
+        """Keep one task per kind and per place, for as long as it is wanted."""
+        running: dict[GroupKind | Place, asyncio.Task[None]] = {}
+        while True:
+            places = {
+                (fact.namespace, fact.name): place_of(fact, self._whitelist)
+                for fact in self._spreads.values()
+            }
+            wanted: dict[GroupKind | Place, Coroutine[Any, Any, None]] = {}
+            for kind in kinds_of(self._whitelist, self._spreads.values()):
+                wanted[kind] = self._follow_kind(kind)
+            for place in places.values():
+                if place is not None:
+                    wanted[place] = self._follow_place(place)
+            for what, work in wanted.items():
+                if what in running:
+                    work.close()
+                else:
+                    running[what] = tasks.create_task(work)
+            for what in [w for w in running if w not in wanted]:
+                running.pop(what).cancel()
+            await self._changed.wait()
+            self._changed.clear()
+
+    async def _served(self, kind: GroupKind, version: str = "") -> Resource | str:
+        """Where objects of a kind are, or why there are none."""
+        try:
+            places = await self._discovery.resources(kind.group, kind.kind)
+        except KubeError as error:
+            return str(error)
+        if not places:
+            return f'no matches for kind "{kind.kind}" in group "{kind.group}"'
+        return next((p for p in places if p.version == version), places[0])
+
+    async def _follow_kind(self, kind: GroupKind) -> None:
+        """Facts about all objects of a whitelisted kind."""
+        while isinstance(found := await self._served(kind, self._version_of(kind)), str):
+            _log.warning("a whitelisted kind cannot be watched", kind=str(kind), error=found)
+            await asyncio.sleep(AGAIN_S)
+        project = projection.workload(found.api_version, kind.kind)
+        vanished: set[str] = set()
+
+        def refused(error: KubeError) -> None:
+            if not error.retriable:
+                _log.warning("a whitelisted kind may not be watched", kind=str(kind), error=str(error))
+
+        async for item in list_watch(self._kube, found.collection(), on_error=refused):
+            raws: list[bytes | msgspec.Raw] = []
+            match item:
+                case ListStarted():
+                    vanished = {s for s in self._said if self._is_of(s, kind)}
+                case Page(objects=objects):
+                    raws += objects
+                case ListDone():
+                    for subject in sorted(vanished):
+                        await self._gone(subject, found.api_version, kind.kind)
+                    vanished = set()
+                case Deleted(raw=raw):
+                    seen = self._projected(project, raw)
+                    if seen is not None:
+                        await self._gone(self._subject(kind, seen), found.api_version, kind.kind, seen)
+                case _ if hasattr(item, "raw"):
+                    raws.append(item.raw)
+            for raw in raws:
+                seen = self._projected(project, raw)
+                if seen is not None:
+                    vanished.discard(self._subject(kind, seen))
+                    await self._say(self._subject(kind, seen), seen)
+
+    def _version_of(self, kind: GroupKind) -> str:
+        entry = self._whitelist.entry(kind)
+        return entry.version if entry is not None else ""
+
+    async def _follow_place(self, place: Place) -> None:
+        """Facts about the replicas of one spread's target."""
+        self._said.pop(self._replicas_subject(place), None)  # another spread of this name was told, maybe
+        kind = GroupKind(place.group, place.kind)
+        while isinstance(found := await self._served(kind, place.version), str):
+            await self._say_replicas(place, error=found)
+            await asyncio.sleep(AGAIN_S)
+        complaints: asyncio.Queue[str] = asyncio.Queue()
+
+        async def complain() -> None:
+            while True:
+                await self._say_replicas(place, error=await complaints.get())
+
+        def refused(error: KubeError) -> None:
+            if not error.retriable:
+                complaints.put_nowait(f"{place.kind} {place.name} cannot be read: {error}")
+
+        complaining = asyncio.create_task(complain())
+        try:
+            there = False
+            query = {"fieldSelector": f"metadata.name={place.name}"}
+            async for item in list_watch(
+                self._kube, found.collection(place.namespace), query=query, on_error=refused
+            ):
+                match item:
+                    case ListStarted():
+                        there = False
+                    case Page(objects=objects):
+                        for raw in objects:
+                            there = True
+                            await self._replicas(place, raw)
+                    case ListDone() if not there:
+                        await self._say_replicas(place, 0)
+                    case Deleted():
+                        await self._say_replicas(place, 0)
+                    case _ if hasattr(item, "raw"):
+                        await self._replicas(place, item.raw)
+        finally:
+            complaining.cancel()
+
+    async def _replicas(self, place: Place, raw: bytes | msgspec.Raw) -> None:
+        try:
+            number = replicas_at_paths(msgspec.json.decode(raw), place.paths)
+        except (BadPath, msgspec.DecodeError) as error:
+            await self._say_replicas(place, error=str(error))
+            return
+        fault = f"paths {', '.join(place.paths)} give {number}: not a number of pods" if number < 0 else ""
+        await self._say_replicas(place, max(number, 0), error=fault)
+
+    # -- saying ----------------------------------------------------------------------------------
+
+    async def _say_replicas(self, place: Place, replicas: int = 0, *, error: str = "") -> None:
+        fact = TargetReplicasObserved(
+            at=0.0, namespace=place.namespace, name=place.spread, replicas=replicas, error=error
+        )
+        await self._say(self._replicas_subject(place), fact)
+
+    def _replicas_subject(self, place: Place) -> str:
+        slot = self._log.slot_of(place.namespace)
+        return self._log.subjects.fact(slot, REPLICAS, place.namespace, place.spread)
+
+    async def _say(self, subject: str, fact: ObjectFact) -> None:
+        digest = digest_of(fact)
+        if self._said.get(subject) != digest:
+            self._said[subject] = digest
+            await self._sayings.put((subject, fact))
+
+    async def _gone(
+        self, subject: str, api_version: str, kind: str, seen: WorkloadObserved | None = None
+    ) -> None:
+        self._said.pop(subject, None)
+        if seen is None:
+            record = await self._log.last(subject)
+            known = registry.decode(record.body) if record else None
+            if not isinstance(known, WorkloadObserved):
+                return
+            seen = known
+        fact = WorkloadGone(
+            at=0.0, namespace=seen.namespace, name=seen.name, uid=seen.uid, api_version=api_version, kind=kind
+        )
+        await self._sayings.put((subject, fact))
+
+    def _projected(self, project: projection.Project, raw: bytes | msgspec.Raw) -> WorkloadObserved | None:
+        try:
+            fact = project(raw).fact
+        except Malformed as error:
+            _log.warning("object skipped", kind=CUSTOM, error=str(error))
+            return None
+        if not isinstance(fact, WorkloadObserved):
+            return None
+        # One without replicas has -1 of them, unless a path says where they are.
+        found = _scaled.decode(raw).spec.replicas
+        return msgspec.structs.replace(fact, replicas=found if isinstance(found, int) else -1)
+
+    def _subject(self, kind: GroupKind, fact: WorkloadObserved) -> str:
+        slot = self._log.slot_of(fact.namespace)
+        return self._log.subjects.fact(slot, KIND, fact.namespace, f"{kind}/{fact.name}")
+
+    def _is_of(self, subject: str, kind: GroupKind) -> bool:
+        rest = self._log.subjects.parse(subject).rest
+        return rest[0] == KIND and unescape(rest[2]).startswith(f"{kind}/")
+
+    async def _append(self) -> None:
+        """What is to be said onto the log, grouped; an owner that has nothing renews its checkpoint."""
+        while True:
+            group: list[tuple[str, Event]] = []
+            try:
+                async with asyncio.timeout(RENEW_S):
+                    group.append(await self._sayings.get())
+            except TimeoutError:
+                pass
+            while len(group) < GROUP and not self._sayings.empty():
+                group.append(self._sayings.get_nowait())
+            at = self._stamp.now()
+            messages = [(s, registry.encode(msgspec.structs.replace(event, at=at))) for s, event in group]
+            await self._appender.say(messages, resource_version="", at=at)
+
+
+def _whitelist_text(raw: bytes | msgspec.Raw) -> str:
+    data = msgspec.json.decode(raw).get("data") or {}
+    text = data.get(WHITELIST_KEY) or ""
+    return text if isinstance(text, str) else ""
+
+
+def _text(data: dict[str, Any]) -> str:
+    text = data.get(WHITELIST_KEY) or ""
+    return text if isinstance(text, str) else ""
