@@ -16,7 +16,7 @@ import yaml
 
 from tests.vectors.handover_traces import play
 from tests.vectors.suite import Case, Result, Suite, Verdict, differences
-from tidewright.sharding import keyspace, lease
+from tidewright.sharding import durations, keyspace, lease
 from tidewright.shardmanager import (
     assign,
     autosize,
@@ -24,7 +24,6 @@ from tidewright.shardmanager import (
     config,
     confighash,
     configread,
-    durations,
     election,
     inject,
     labels,

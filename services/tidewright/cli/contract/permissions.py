@@ -68,8 +68,6 @@ def publishes(service: Service, cluster: str) -> list[str]:
             own += [f"$O.{snapshots}.>"]
             own += [f"$JS.API.STREAM.{verb}.OBJ_{snapshots}" for verb in ("CREATE", "PURGE")]
             own += ["$JS.API.STREAM.NAMES", *reading_objects(snapshots)]
-        case Role.ENDPOINT:
-            own += [f"{root}.ledger.*.{service.of}.>", f"{root}.decision.*.{name}.>"]
         case Role.ACTUATOR:
             own += [f"{root}.outcome.>"]
         case Role.ENDPOINT:
