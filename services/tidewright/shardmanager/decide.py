@@ -1,8 +1,10 @@
 """The shard manager: keep a fixed set of workers alive, each with its own part of a keyspace.
 
 Reads   fact.pod-..., fact.pod-template-..., fact.shard-set-..., fact.shard-member-...,
+        fact.workload-... (StatefulSets),
         config.config-set (`shardmanager`), outcomes of its effects, its timers
-Writes  create-object and delete-object (pods), patch-object (a member's lease), set-status,
+Writes  create-object and delete-object (pods), patch-object (a member's lease),
+        scale-workload, set-status,
         record-pass, change-assignment, size-shards, change-rollout, report-shards, set-timer
 
 Two parts that do not know of each other: `compat` for fleets of the propeller manager, `native` for
@@ -14,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidewright.events.base import Decision, Event, ObjectRef, Outcome
-from tidewright.events.decisions import CreateObject, DeleteObject, PatchObject
+from tidewright.events.decisions import CreateObject, DeleteObject, PatchObject, ScaleWorkload
 from tidewright.events.facts import PodGone, PodObserved
 from tidewright.events.provisioning import PodTemplateGone, PodTemplateObserved
 from tidewright.shardmanager import compat, native
@@ -24,14 +26,14 @@ from tidewright.shardmanager.shardset import SET_LABEL
 from tidewright.shardmanager.state import Asked, State
 
 SERVICE = "shard-manager"
-KINDS = frozenset({"pod", "podtemplate", "shardset", "shardmember"})
+KINDS = frozenset({"pod", "podtemplate", "statefulset", "shardset", "shardmember"})
 
 
 class ShardManager:
     """The decider."""
 
     service = SERVICE
-    state_version = 1
+    state_version = 2
     state_type = State
     kinds = KINDS
 
@@ -53,7 +55,7 @@ class ShardManager:
                 state.templates[f"{event.namespace}/{event.name}"] = kept
             case PodTemplateGone():
                 state.templates.pop(f"{event.namespace}/{event.name}", None)
-            case CreateObject() | DeleteObject() | PatchObject():
+            case CreateObject() | DeleteObject() | PatchObject() | ScaleWorkload():
                 _ask(state, event)
             case Outcome():
                 _answer(state, event)
@@ -92,10 +94,10 @@ def _keep_pod(state: State, event: PodObserved | PodGone) -> KnownPod | None:
     return before
 
 
-_VERBS = {CreateObject: "create", DeleteObject: "delete", PatchObject: "take"}
+_VERBS = {CreateObject: "create", DeleteObject: "delete", PatchObject: "take", ScaleWorkload: "scale"}
 
 
-def _ask(state: State, event: CreateObject | DeleteObject | PatchObject) -> None:
+def _ask(state: State, event: CreateObject | DeleteObject | PatchObject | ScaleWorkload) -> None:
     """Remember who asked, so that the outcome finds its way back."""
     target, verb = event.target, _VERBS[type(event)]
     asked = _asker(state, target, verb)

@@ -31,7 +31,7 @@ from tidewright.events.timers import TimerFired
 from tidewright.sharding.document import Document, MemberState, SlotState, apply
 from tidewright.sharding.keyspace import runs
 from tidewright.sharding.lease import LeaseState
-from tidewright.shardmanager import setpods
+from tidewright.shardmanager import setpods, setscale
 from tidewright.shardmanager.autosize import SHRINK_PERIOD_S, Demand, exact, known_loads, recommend
 from tidewright.shardmanager.balance import rebalance
 from tidewright.shardmanager.handover import Plan, losses, plan
@@ -44,6 +44,7 @@ from tidewright.shardmanager.sets import (
     observe_member,
     observe_set,
     target_of,
+    wanted_moves,
     weights_of,
 )
 from tidewright.shardmanager.setstatus import conditions_of, digest, status_of
@@ -98,6 +99,9 @@ def fold(state: State, event: Event) -> None:
                         seen.cleared = True
         case ChangeAssignment() | SizeShards() | ChangeRollout() | SetStatus() | ReportShards():
             _fold_decision(state, event)
+        case _:
+            for key in setscale.fold(state, event):
+                _touch(state, key)
 
 
 def answered(state: State, asked: Asked, outcome: Outcome) -> None:
@@ -123,6 +127,8 @@ def owner_of(state: State, target: ObjectRef) -> str:
         if shard_set.namespace != target.namespace:
             continue
         if target.kind == MEMBER_KIND and any(m.record == target.name for m in shard_set.members.values()):
+            return key
+        if target.kind == setscale.WORKLOAD and setscale.runs_on(shard_set, target.name):
             return key
         if target.kind == "Pod" and setpods.index_of(shard_set, target.name) is not None:
             return key
@@ -157,13 +163,14 @@ def _round(state: State, shard_set: ShardSetState) -> Iterator[Decision]:
     planned = plan(document, target, reports, shard_set.spec.times, now, freed)
     entries = [*entries, *lost, *planned.entries]
     if not planned.entries and shard_set.spec.dynamic:
-        entries += _load_moves(shard_set, document, now)
+        entries += _asked_moves(shard_set, document, now) or _load_moves(shard_set, document, now)
     yield from (ChangeAssignment(at=now, target=ref, entry=entry, because=_why(entry)) for entry in entries)
     yield from _take(state, shard_set, planned)
     if (sized := _size(shard_set, now)) is not None:
         yield sized
     pods = setpods.next_pods(state, shard_set, document)
     yield from pods.decisions
+    yield from setscale.scale(state, shard_set, document)
     rest = [entry for entry in entries if entry.revision >= document.revision]
     document = _after(shard_set, document, rest)
     yield from _publish(state, shard_set, document, planned.overdue)
@@ -217,12 +224,34 @@ def _leaves(state: State, shard_set: ShardSetState, seen: MemberSeen) -> bool:
         or seen.name in shard_set.spec.leaving
         or seen.name == shard_set.rollout.leaving
         or setpods.ends(state, shard_set, seen)
+        or setscale.surplus(shard_set, seen.name)
     )
 
 
 def _with(entry: AssignmentEntry, more: dict[str, int | str]) -> AssignmentEntry:
     fields = {name: getattr(entry, name) for name in entry.__struct_fields__}
     return AssignmentEntry(**{**fields, **more})
+
+
+def _asked_moves(shard_set: ShardSetState, document: Document, now: float) -> list[AssignmentEntry]:
+    """Moves that the spec asks for, when nothing else is about to happen to the document."""
+    if document.frozen:
+        return []
+    budget = shard_set.spec.times.max_concurrent - len(document.moving)
+    entries: list[AssignmentEntry] = []
+    for member, slots in sorted(wanted_moves(shard_set, document, now).items()):
+        if chosen := slots[: max(0, budget)]:
+            budget -= len(chosen)
+            entries.append(_offer(document, len(entries), now, chosen, member, "operator"))
+    return entries
+
+
+def _offer(
+    document: Document, n: int, now: float, slots: Sequence[int], member: str, cause: str
+) -> AssignmentEntry:
+    return AssignmentEntry(
+        kind="offer", revision=document.revision + n, at=now, slots=runs(slots), member=member, cause=cause
+    )
 
 
 def _load_moves(shard_set: ShardSetState, document: Document, now: float) -> list[AssignmentEntry]:
@@ -259,14 +288,7 @@ def _load_moves(shard_set: ShardSetState, document: Document, now: float) -> lis
     for move in made.moves:
         groups.setdefault(made.table[move.slot], []).append(move.slot)
     return [
-        AssignmentEntry(
-            kind="offer",
-            revision=document.revision + n,
-            at=now,
-            slots=runs(slots),
-            member=member,
-            cause="load",
-        )
+        _offer(document, n, now, slots, member, "load")
         for n, (member, slots) in enumerate(sorted(groups.items()))
     ]
 
@@ -381,6 +403,8 @@ def _publish(
         twice = doubly_claimed(shard_set, state.now)
         found["UnownedSlots"] = f"slots {runs(free)} have no owner" if free else ""
         found["DoublyClaimedSlots"] = f"slots {runs(twice)} are claimed twice" if twice else ""
+        found["PinnedToNobody"] = _pinned_to_nobody(shard_set, document)
+        found["WorkloadMissing"] = setscale.missing(state, shard_set)
         found.update(setpods.troubles(state, shard_set))
     for reason, message in found.items():
         if message != shard_set.reported.get(reason, ""):
@@ -394,6 +418,18 @@ def _publish(
             status=status,
             observed_generation=shard_set.generation,
         )
+
+
+def _pinned_to_nobody(shard_set: ShardSetState, document: Document) -> str:
+    names = {record.name for record in document.members.values()}
+    asked = {**shard_set.spec.moves, **shard_set.spec.pins}
+    missing = sorted({name for slot, name in asked.items() if name not in names})
+    missing = [
+        name
+        for name in missing
+        if name not in shard_set.moved.values() or name in shard_set.spec.pins.values()
+    ]
+    return f"slots are pinned or to be moved to {', '.join(missing)}, who is no member" if missing else ""
 
 
 def _timer(

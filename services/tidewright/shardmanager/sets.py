@@ -129,6 +129,7 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
         index_table: with injected workers, shard index of each slot.
         ready_at: log time since which a pod is ready, by `name#uid`.
         forced: `name#uid` of pods whose removal by force was asked for; once is enough.
+        moved: the spec's moves that were made, so that each is made once.
         cooling: log time until which a slot stays where it is.
         ended: log time at which an incarnation ended, so that it does not come back (R1).
         timer_due: of the timer that is set.
@@ -154,6 +155,7 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
     index_table: list[int] = []
     ready_at: dict[str, float] = {}
     forced: list[str] = []
+    moved: dict[int, str] = {}
     cooling: dict[int, float] = {}
     rebalanced_at: float = 0.0
     ended: dict[str, float] = {}
@@ -187,15 +189,8 @@ def observe_set(shard_set: ShardSetState, event: ShardSetObserved) -> None:
     shard_set.present, shard_set.uid, shard_set.generation = True, event.uid, event.generation
     spec, problems = read_spec(event.spec)
     before = shard_set.spec
-    slots = len(shard_set.document.slots)
-    if slots and spec.slots not in (slots, 2 * slots) and not problems:
-        problems = [
-            Problem(
-                "spec.keyspace.slots", f"is {spec.slots}: the keyspace has {slots} and can only be doubled"
-            )
-        ]
-    if slots and spec.hash != before.hash and not problems:
-        problems = [Problem("spec.keyspace.hash", f"is {spec.hash}: it cannot change from {before.hash}")]
+    if shard_set.document.slots and not problems:
+        problems = keyspace_problems(len(shard_set.document.slots), before, spec)
     shard_set.problems = problems
     if not problems:
         shard_set.spec = spec
@@ -204,7 +199,24 @@ def observe_set(shard_set: ShardSetState, event: ShardSetObserved) -> None:
         if spec.autosize is not None:
             shard_set.size = spec.autosize.limits.clamp(shard_set.size)
         shard_set.size_of_generation = event.generation
+        # A move to where the slot is already has been made; one that the spec states no longer is forgotten.
+        owners = [record.owner.partition("#")[0] for record in shard_set.document.slots]
+        shard_set.moved = {
+            slot: name
+            for slot, name in spec.moves.items()
+            if shard_set.moved.get(slot) == name or (slot < len(owners) and owners[slot] == name)
+        }
         retarget(shard_set)
+
+
+def keyspace_problems(slots: int, before: SetSpec, spec: SetSpec) -> list[Problem]:
+    """What of a keyspace of `slots` slots a new spec may not change."""
+    if spec.slots not in (slots, 2 * slots):
+        message = f"is {spec.slots}: the keyspace has {slots} and can only be doubled"
+        return [Problem("spec.keyspace.slots", message)]
+    if spec.hash != before.hash:
+        return [Problem("spec.keyspace.hash", f"is {spec.hash}: it cannot change from {before.hash}")]
+    return []
 
 
 def observe_member(shard_set: ShardSetState, event: ShardMemberObserved, now: float) -> bool:
@@ -273,9 +285,11 @@ def fold_entry(shard_set: ShardSetState, entry: AssignmentEntry) -> None:
             seen = shard_set.members.get(entry.member)
             if seen is not None and (seen.gone or not seen.record):
                 del shard_set.members[entry.member]
-        case "offer" if entry.cause == "load":
+        case "offer" if entry.cause in ("load", "operator"):
             for slot in parse_runs(entry.slots):
                 shard_set.target[slot] = entry.member
+                if entry.cause == "operator":
+                    shard_set.moved[slot] = entry.member.partition("#")[0]
                 shard_set.cooling[slot] = entry.at + shard_set.spec.cooldown_s
     if entry.kind in ("create", "join", "leave", "take", "expire", "recover", "depart", "double"):
         retarget(shard_set)
@@ -324,6 +338,20 @@ def doubly_claimed(shard_set: ShardSetState, now: float) -> list[int]:
             for slot in seen.acting:
                 claims[slot] = claims.get(slot, 0) + 1
     return sorted(slot for slot, count in claims.items() if count > 1)
+
+
+def wanted_moves(shard_set: ShardSetState, document: Document, now: float) -> dict[str, list[int]]:
+    """The spec's moves that can be begun now: slots by member id."""
+    ids = {record.name: member for member, record in document.members.items() if member in document.ready()}
+    found: dict[str, list[int]] = {}
+    for slot, name in sorted(shard_set.spec.moves.items()):
+        if shard_set.moved.get(slot) == name or name not in ids or slot >= len(document.slots):
+            continue
+        record, seen = document.slots[slot], shard_set.members.get(ids[name])
+        healthy = seen is not None and seen.lease(shard_set.spec, now) is LeaseState.READY
+        if healthy and record.state is SlotState.OWNED and not record.incoming and record.owner != ids[name]:
+            found.setdefault(ids[name], []).append(slot)
+    return found
 
 
 def orphans(shard_set: ShardSetState) -> list[int]:

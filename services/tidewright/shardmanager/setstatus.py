@@ -21,9 +21,19 @@ _CONDITIONS = {
     "InvalidSpec": ("InvalidSpec",),
     "Orphaned": ("UnownedSlots",),
     "DoublyClaimed": ("DoublyClaimedSlots",),
-    "Stuck": ("DrainOverdue", "ShardStuck", "TemplateUnusable", "TemplateMissing", "ForeignPod"),
+    "Stuck": (
+        "DrainOverdue",
+        "ShardStuck",
+        "TemplateUnusable",
+        "TemplateMissing",
+        "WorkloadMissing",
+        "ForeignPod",
+    ),
     "RolloutPaused": ("RolloutPaused",),
+    "PinUnmet": ("PinnedToNobody",),
 }
+_NOTICES = frozenset({"PinnedToNobody"})
+"""Worth a condition, and no trouble: every slot has its owner all the same."""
 
 
 def digest(status: JsonObject) -> str:
@@ -33,16 +43,17 @@ def digest(status: JsonObject) -> str:
 
 def conditions_of(shard_set: ShardSetState, found: Mapping[str, str], now: float) -> list[JsonObject]:
     """The conditions for what was found (reason to message, empty when all is well)."""
-    trouble = {reason: message for reason, message in found.items() if message}
+    said = {reason: message for reason, message in found.items() if message}
+    trouble = {reason: message for reason, message in said.items() if reason not in _NOTICES}
     conditions: list[JsonObject] = []
     for kind, reasons in _CONDITIONS.items():
         if kind == "Ready":
             status, reason = ("False", min(trouble)) if trouble else ("True", "AllSlotsOwned")
             message = trouble.get(reason, "every slot has an owner")
         else:
-            hits = [r for r in reasons if r in trouble]
+            hits = [r for r in reasons if r in said]
             status, reason = ("True", hits[0]) if hits else ("False", "AsExpected")
-            message = "; ".join(trouble[r] for r in hits)
+            message = "; ".join(said[r] for r in hits)
         before = shard_set.conditions.get(kind, {})
         since = before.get("lastTransitionTime") if before.get("status") == status else None
         conditions.append(

@@ -87,6 +87,7 @@ class SetSpec(msgspec.Struct, frozen=True, kw_only=True):
     weights: dict[str, int] = {}
     strategy: Strategy = Strategy.STICKY
     pins: dict[int, str] = {}
+    moves: dict[int, str] = {}
     leaving: frozenset[str] = frozenset()
     frozen: bool = False
     mode: Mode = Mode.DRAIN
@@ -129,7 +130,7 @@ def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
         ("driver", "template", "injector", "flag", "names", "replicas", "weights", "drain"),
     )
     template = reader.section(workers, "template", ("name", "container"), "workers.")
-    assignment = reader.section(spec, "assignment", ("strategy", "pins", "perShard", "frozen"))
+    assignment = reader.section(spec, "assignment", ("strategy", "pins", "moves", "perShard", "frozen"))
     handover = reader.section(
         spec,
         "handover",
@@ -180,6 +181,7 @@ def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
         weights=reader.weights(workers, "workers.weights"),
         strategy=Strategy(reader.choice(assignment, "assignment.strategy", Strategy.STICKY, tuple(Strategy))),
         pins=reader.pins(assignment, "assignment.pins", slots),
+        moves=reader.pins(assignment, "assignment.moves", slots),
         leaving=frozenset(reader.texts(workers, "workers.drain")),
         frozen=reader.boolean(assignment, "assignment.frozen"),
         mode=Mode(reader.choice(handover, "handover.mode", Mode.DRAIN, tuple(Mode))),
@@ -262,6 +264,15 @@ def _together(reader: _Reader, spec: SetSpec, source: Mapping[str, Any]) -> None
         )
     if len(source) > 1:
         reader.refuse("source", f"has {', '.join(sorted(source))}: expected one of them")
+    if spec.driver is Driver.STATEFULSET and not spec.template:
+        reader.refuse("workers.template", "has no name: the driver statefulset needs that of the StatefulSet")
+    if not spec.dynamic and (spec.pins or spec.moves):
+        field = "pins" if spec.pins else "moves"
+        reader.refuse(
+            f"assignment.{field}",
+            f"is given with the injector {spec.injector.value}: these workers are told their slots as they start, "
+            "expected the injector dynamic",
+        )
     if spec.driver is Driver.PODS and not (spec.template and spec.container):
         reader.refuse("workers.template", "has no name or no container: the driver pods needs both")
     if spec.driver is not Driver.PODS and not spec.dynamic:

@@ -14,7 +14,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         fleet: key of the fleet that asked, or empty.
         shard_set: key of the shard set that asked, or empty.
-        verb: `create`, `delete` or `take`.
+        verb: `create`, `delete`, `take` or `scale`.
         name: of the object.
         index: of the shard, -1 where none is meant.
     """
@@ -35,6 +35,7 @@ class State(msgspec.Struct, kw_only=True):
         sets: shard sets by `namespace/name`.
         templates: PodTemplates by `namespace/name`.
         pods: by namespace and name, those that may belong to a fleet or a set.
+        replicas: wanted replicas of StatefulSets by `namespace/name`.
         asked: by decision id.
         touched: keys of the sets that the event folded last concerns.
     """
@@ -44,6 +45,7 @@ class State(msgspec.Struct, kw_only=True):
     sets: dict[str, ShardSetState] = {}
     templates: dict[str, Template] = {}
     pods: dict[str, dict[str, KnownPod]] = {}
+    replicas: dict[str, int] = {}
     asked: dict[str, Asked] = {}
     touched: list[str] = []
     in_flight: dict[str, str] = {}

@@ -32,7 +32,8 @@ ORDERS = 16
 
 
 def member_id(found: dict[str, Any], name: str) -> str:
-    return next(m["id"] for m in found["status"]["assignment"]["members"] if m["id"].startswith(f"{name}#"))
+    members = found["status"]["assignment"]["members"]
+    return str(next(m["id"] for m in members if m["id"].startswith(f"{name}#")))
 
 
 @pytest.mark.slow

@@ -16,8 +16,16 @@ import msgspec
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, JsonObject, Outcome
 from tidewright.events.config import ConfigSet
-from tidewright.events.decisions import CreateObject, DeleteObject, Effect, PatchObject, SetStatus, SetTimer
-from tidewright.events.facts import PodGone, PodObserved
+from tidewright.events.decisions import (
+    CreateObject,
+    DeleteObject,
+    Effect,
+    PatchObject,
+    ScaleWorkload,
+    SetStatus,
+    SetTimer,
+)
+from tidewright.events.facts import PodGone, PodObserved, WorkloadObserved
 from tidewright.events.outcomes import Applied, Rejected
 from tidewright.events.provisioning import PodTemplateGone, PodTemplateObserved
 from tidewright.events.shards import ShardMemberGone, ShardMemberObserved, ShardSetObserved
@@ -86,6 +94,19 @@ class Cluster:
             PodTemplateObserved(
                 at=self.now, namespace=self.namespace, name=name, template=template, resource_version=version
             )
+        )
+
+    def stateful_set(self, name: str, replicas: int) -> list[Decision]:
+        return self.submit(self._workload(name, replicas))
+
+    def _workload(self, name: str, replicas: int) -> WorkloadObserved:
+        return WorkloadObserved(
+            at=self.now,
+            namespace=self.namespace,
+            name=name,
+            api_version="apps/v1",
+            kind="StatefulSet",
+            replicas=replicas,
         )
 
     def template_gone(self, name: str = "kozmopropeller-template") -> list[Decision]:
@@ -262,6 +283,8 @@ class Cluster:
                 pod = self.pods[name]
                 pod.deleting_at = pod.deleting_at or self.now
                 return [self.fact(name)]
+            case ScaleWorkload(replicas=replicas):
+                return [self._workload(name, replicas)]
             case PatchObject(patch=patch):
                 self.members[name]["spec"].update(patch["spec"])
                 return [self._member_fact(name)]

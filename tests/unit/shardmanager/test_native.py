@@ -333,3 +333,61 @@ def test_a_wrong_spec_is_named_field_by_field() -> None:
     assert "spec.keyspace.slots is 33: expected a power of two" in message
     assert "spec.workers.driver is 'magic'" in message
     assert "spec.colour is not a field" in message
+
+
+def test_a_move_is_made_once_and_the_slot_is_then_like_any_other() -> None:
+    cluster = started("a", "b")
+    mine = next(s for s, r in enumerate(document(cluster).slots) if r.owner == "a#1")
+    spec = {**SPEC, "assignment": {"moves": {str(mine): "b"}}}
+    cluster.shard_set(spec, generation=2)
+    while work(cluster):
+        pass
+    assert document(cluster).slots[mine].owner == "b#1"
+    assert owned(cluster) == {"a#1": 15, "b#1": 17}
+    moved = [d.entry for d in cluster.decided if isinstance(d, ChangeAssignment) and d.entry.kind == "offer"]
+    assert (moved[-1].slots, moved[-1].cause) == (str(mine), "operator")
+    cluster.shard_set({**spec, "workers": {"weights": {"a": 31}}}, generation=3)
+    while work(cluster):
+        pass
+    assert owned(cluster) == {"a#1": 31, "b#1": 1}  # the move of generation 2 is not made again
+    assert cluster.replayed() == cluster.state
+
+
+def test_a_move_waits_while_the_set_is_frozen() -> None:
+    cluster = started("a", "b")
+    mine = next(s for s, r in enumerate(document(cluster).slots) if r.owner == "a#1")
+    cluster.shard_set({**SPEC, "assignment": {"moves": {str(mine): "b"}, "frozen": True}}, generation=2)
+    assert not document(cluster).moving
+    cluster.shard_set({**SPEC, "assignment": {"moves": {str(mine): "b"}}}, generation=3)
+    assert document(cluster).moving == [mine]
+
+
+def test_a_pin_to_nobody_is_said_and_troubles_no_slot() -> None:
+    cluster = started("a", assignment={"pins": {"0": "ghost"}})
+    assert condition(cluster, "PinUnmet") == "True"
+    assert condition(cluster, "Ready") == "True"
+    cluster.member("ghost", "1")
+    while work(cluster):
+        pass
+    assert condition(cluster, "PinUnmet") == "False"
+    assert document(cluster).slots[0].owner == "ghost#1"
+
+
+STATEFUL: dict[str, Any] = {"driver": "statefulset", "template": {"name": "web"}}
+
+
+def test_a_stateful_set_grows_at_once_and_shrinks_when_its_last_ordinals_are_empty_handed() -> None:
+    cluster = started("web-0", "web-1", "web-2", workers={**STATEFUL, "replicas": 3})
+    assert condition(cluster, "Stuck") == "True"  # nobody has seen the StatefulSet yet
+    cluster.stateful_set("web", 3)
+    assert condition(cluster, "Stuck") == "False"
+    cluster.shard_set({**SPEC, "workers": {**STATEFUL, "replicas": 5}}, generation=2)
+    assert cluster.state.replicas["ns/web"] == 5
+    cluster.shard_set({**SPEC, "workers": {**STATEFUL, "replicas": 1}}, generation=3)
+    assert cluster.state.replicas["ns/web"] == 3  # 3 and 4 never joined
+    while work(cluster):
+        assert cluster.state.replicas["ns/web"] > 1 or set(owned(cluster)) == {"web-0#1"}
+    assert cluster.state.replicas["ns/web"] == 1
+    assert owned(cluster) == {"web-0#1": 32}
+    assert "force" not in entries(cluster.decided)
+    assert cluster.replayed() == cluster.state
