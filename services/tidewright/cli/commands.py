@@ -85,6 +85,15 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
+        "backtest", "tidewright.cli.backtest.command:app", ASKING,
+        "What a policy would have done with a recorded load.",
+        (
+            ("tidewright backtest wpa -f wpa.yaml --metrics requests.csv", "over a CSV file"),
+            ("tidewright backtest wpa -f wpa.yaml --log march.twlog --compare other.yaml -o html", "two policies over a log, as a page"),
+            ("tidewright backtest wpa -f wpa.yaml --metrics requests.csv --sweep tolerance=50m,100m,200m", "the trade-off of a field"),
+        ),
+    ),
+    Command(
         "verify", "tidewright.cli.asking.verify:verify", ASKING,
         "Fold the log again and compare every decision byte for byte.",
         (

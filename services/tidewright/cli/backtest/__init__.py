@@ -1,0 +1,9 @@
+"""`tidewright backtest`: what a policy would have done with a recorded load.
+
+command    the command and its options
+manifest   the objects that are tried: read from files, fields changed for a sweep
+series     the load: from a CSV file, or from what an exported log has recorded
+runs       one run of the decider per object, with progress
+text       the result for people on a terminal
+page       the result as one self-contained HTML page
+"""

@@ -1,0 +1,141 @@
+"""`tidewright backtest wpa`: the decider over a recorded load, with one policy or several."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from cyclopts import App, Group, Parameter
+
+from tidewright.cli.commands import BY_NAME
+from tidewright.cli.errors import BadInput
+
+POLICY = Group("Policy", sort_key=0)
+LOAD = Group("Load", sort_key=1)
+
+app = App(name="backtest", help_format="plaintext", help_epilogue=BY_NAME["backtest"].epilogue)
+
+
+@app.command(name="wpa")
+def wpa(
+    *,
+    file: Annotated[
+        Path, Parameter(name=["--file", "-f"], help="Manifest with one WatermarkPodAutoscaler.", group=POLICY)
+    ],
+    metrics: Annotated[
+        Path | None, Parameter(help="Load, CSV: timestamp, and a column per metric (or value).", group=LOAD)
+    ] = None,
+    log: Annotated[
+        Path | None, Parameter(help="Load as an exported log has recorded it.", group=LOAD)
+    ] = None,
+    compare: Annotated[
+        Path | None, Parameter(help="A second manifest, beside the first.", group=POLICY)
+    ] = None,
+    sweep: Annotated[
+        tuple[str, ...],
+        Parameter(help="FIELD=A,B,C: the policy with each value of a field; may be repeated.", group=POLICY),
+    ] = (),
+    strict: Annotated[
+        bool, Parameter(help="With the reference's defects.", negative="", group=POLICY)
+    ] = False,
+    load: Annotated[
+        Literal["shared", "value"],
+        Parameter(
+            help="shared: the load is a total that ready replicas share; value: it is the metric's value, whatever the "
+            "replicas.",
+            group=LOAD,
+        ),
+    ] = "shared",
+    ready_delay: Annotated[float, Parameter(help="Seconds until a new pod is ready.", group=LOAD)] = 30.0,
+    start_replicas: Annotated[
+        int | None,
+        Parameter(help="Replicas at the start; by default as recorded, or minReplicas.", group=LOAD),
+    ] = None,
+    namespace: Annotated[
+        str,
+        Parameter(name=["--namespace", "-n"], help="Of the object, for --log; the manifest's by default."),
+    ] = "",
+    output: Annotated[
+        Literal["table", "json", "html"], Parameter(name=["--output", "-o"], help="How to print the result.")
+    ] = "table",
+) -> int:
+    """What a WatermarkPodAutoscaler would have done with a recorded load."""
+    from tidewright.autoscaler.backtest import LoadModel
+    from tidewright.cli.asking.progress import progress
+    from tidewright.cli.backtest import manifest, runs
+    from tidewright.cli.backtest.runs import Result
+
+    if (metrics is None) == (log is None):
+        raise BadInput("give the load by --metrics FILE.csv or by --log FILE, one of them")
+    if compare is not None and sweep:
+        raise BadInput("--compare and --sweep: one of them")
+    if ready_delay < 0:
+        raise BadInput(f"--ready-delay {ready_delay:g}: seconds, 0 or more")
+    if start_replicas is not None and start_replicas < 1:
+        raise BadInput(f"--start-replicas {start_replicas}: 1 or more")
+    base = manifest.load(file, "--file")
+    candidates = manifest.variants(base, sweep) if sweep else [base]
+    if compare is not None:
+        candidates.append(manifest.load(compare, "--compare"))
+        if candidates[0].label == candidates[1].label:
+            candidates = [_relabelled(candidates[0], str(file)), _relabelled(candidates[1], str(compare))]
+    rules = [runs.rules_of(candidate) for candidate in candidates]
+    counts = {len(one.metrics) for one in rules}
+    if len(counts) > 1:
+        raise BadInput(
+            f"--compare {compare}: has {max(counts)} metrics, the other {min(counts)}; one load is for both"
+        )
+    series = _series(
+        metrics, log, rules[0], namespace or base.namespace or "default", shared=load == "shared"
+    )
+    model = LoadModel(
+        shared=load == "shared",
+        ready_delay_s=ready_delay,
+        start_replicas=start_replicas if start_replicas is not None else series.start_replicas,
+    )
+    with progress("running", len(series) * len(candidates)) as advance:
+        made = runs.run_all(candidates, series, model, {"strict": strict}, advance)
+    _print(Result(series, model, made, bool(sweep)), output)
+    return 0
+
+
+def _relabelled(candidate: Any, label: str) -> Any:
+    from dataclasses import replace
+
+    return replace(candidate, label=label)
+
+
+def _series(metrics: Path | None, log: Path | None, rules: Any, namespace: str, *, shared: bool) -> Any:
+    from tidewright.cli.asking.progress import progress
+    from tidewright.cli.asking.source import opened
+    from tidewright.cli.backtest import series
+
+    if metrics is not None:
+        rows = metrics.stat().st_size // 30 if metrics.is_file() else 0
+        with progress("reading", rows) as advance:
+            return series.from_csv(metrics, rules.metrics, advance)
+
+    async def read() -> Any:
+        async with opened(None, log) as source:
+            return await series.from_log(source, rules, namespace, shared=shared)
+
+    return asyncio.run(read())
+
+
+def _print(result: Any, output: str) -> None:
+    if output == "json":
+        import json
+
+        from tidewright.cli.backtest.runs import as_json
+
+        print(json.dumps(as_json(result), indent=2))
+    elif output == "html":
+        from tidewright.cli.backtest.page import as_html
+
+        sys.stdout.write(as_html(result))
+    else:
+        from tidewright.cli.backtest.text import as_text
+
+        print(as_text(result))

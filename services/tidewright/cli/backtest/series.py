@@ -1,0 +1,184 @@
+"""The load of a backtest: rows of a time and one value per metric."""
+
+from __future__ import annotations
+
+import csv
+import math
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tidewright.cli.asking.source import Source
+from tidewright.cli.errors import BadInput
+
+if TYPE_CHECKING:
+    from tidewright.autoscaler.spec import Metric, Rules
+
+TIMES = ("timestamp", "time")
+"""Names of the column with the times."""
+EVERY_N = 50_000
+
+
+@dataclass
+class Series:
+    """A load.
+
+    Attributes:
+        source: where it is from, for people.
+        times: seconds, ascending; `values` has one array per metric.
+        start_replicas: what was requested when it began; None when that is not known.
+        recorded: what was really done, as (time, requested replicas), for a log.
+    """
+
+    source: str
+    times: array[float]
+    values: list[array[float]]
+    start_replicas: int | None = None
+    recorded: list[tuple[float, int]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    @property
+    def span(self) -> tuple[float, float]:
+        """First and last time, seconds."""
+        return self.times[0], self.times[-1]
+
+    def rows(self) -> Iterator[tuple[float, Sequence[float]]]:
+        """The rows, as the engine takes them."""
+        if len(self.values) == 1:
+            return ((at, (value,)) for at, value in zip(self.times, self.values[0], strict=True))
+        return zip(self.times, zip(*self.values, strict=True), strict=True)
+
+
+def columns(header: Sequence[str], metrics: Sequence[Metric], where: str) -> tuple[int, list[int]]:
+    """The columns of the time and of each metric: by name, `value` for a single one, else in their order.
+
+    Raises:
+        BadInput: a column is missing.
+    """
+    names = [name.strip() for name in header]
+    at = next((names.index(name) for name in TIMES if name in names), None)
+    if at is None:
+        raise BadInput(f"{where}: no column timestamp; found {', '.join(names) or 'nothing'}")
+    wanted = [metric.name for metric in metrics]
+    if all(name in names for name in wanted):
+        return at, [names.index(name) for name in wanted]
+    if len(wanted) == 1 and "value" in names:
+        return at, [names.index("value")]
+    others = [index for index in range(len(names)) if index != at]
+    if len(others) == len(wanted):
+        return at, others
+    raise BadInput(
+        f"{where}: the spec has {len(wanted)} metrics ({', '.join(wanted)}), and the columns are {', '.join(names)}: "
+        "name them like the metrics"
+    )
+
+
+def from_csv(path: Path, metrics: Sequence[Metric], advance: Callable[[int], None]) -> Series:
+    """Read a CSV file: a column `timestamp` (UTC, or seconds since the epoch), and one per metric.
+
+    Raises:
+        BadInput: the message names file, line and column.
+    """
+    times: array[float] = array("d")
+    values: list[array[float]] = [array("d") for _ in metrics]
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            reader = csv.reader(file)
+            where = f"--metrics {path}"
+            at_column, value_columns = columns(next(reader, []), metrics, f"{where}, line 1")
+            last = -math.inf
+            for row in reader:
+                if not row:
+                    continue
+                try:
+                    at = _time(row[at_column])
+                    numbers = [float(row[column]) for column in value_columns]
+                except (ValueError, IndexError) as error:
+                    raise BadInput(
+                        f"{where}, line {reader.line_num}: {error}; a row is for instance 2026-03-01 12:00:00,51.8"
+                    ) from error
+                if at < last:
+                    raise BadInput(
+                        f"{where}, line {reader.line_num}: its time lies before that of the line before"
+                    )
+                if not all(map(math.isfinite, numbers)):
+                    raise BadInput(f"{where}, line {reader.line_num}: {row} holds a value that is no number")
+                last = at
+                times.append(at)
+                for column, number in zip(values, numbers, strict=True):
+                    column.append(number)
+                if not len(times) % EVERY_N:
+                    advance(EVERY_N)
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        raise BadInput(f"--metrics {path}: cannot be read: {error}") from error
+    if not times:
+        raise BadInput(f"--metrics {path}: no rows after the header")
+    return Series(str(path), times, values)
+
+
+def _time(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        at = datetime.fromisoformat(text.strip())
+        return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+
+
+async def from_log(source: Source, rules: Rules, namespace: str, *, shared: bool) -> Series:
+    """The samples that a log has recorded for a spec's queries, as the load that they were measured under.
+
+    Args:
+        source: the log.
+        rules: of the spec; its queries are looked for.
+        namespace: of the object.
+        shared: the replicas share the load: a value per replica is multiplied by the ready ones of its time.
+
+    Raises:
+        BadInput: the log has no such samples.
+    """
+    from tidewright.cli.asking.source import slot_in
+    from tidewright.events import registry
+    from tidewright.events.facts import MetricSampled, WorkloadObserved
+    from tidewright.log.subjects import escape
+
+    slot, space = slot_in(source, namespace), escape(namespace)
+    found = Series(source.name, array("d"), [array("d") for _ in rules.metrics])
+    latest: dict[str, float] = {}
+    queries = {metric.query for metric in rules.metrics}
+    fresh: set[str] = set()
+    ready = 1
+    async for record in source.records(f"{source.subjects.root}.fact.{slot}.*.{space}.*"):
+        try:
+            fact = registry.decode(record.body)
+        except registry.NotAnEvent:
+            continue
+        if isinstance(fact, WorkloadObserved) and (fact.kind, fact.name) == (
+            rules.target_kind,
+            rules.target_name,
+        ):
+            ready = max(1, fact.ready_replicas or fact.status_replicas)
+            if not found.recorded or found.recorded[-1][1] != fact.replicas:
+                found.recorded.append((fact.at, fact.replicas))
+        elif isinstance(fact, MetricSampled) and fact.name in queries and not fact.error and not fact.refresh:
+            total = (sum(fact.series_milli) or sum(fact.pods_milli.values())) / 1000
+            spread = shared and not rules.average and fact.name.startswith("external/")
+            latest[fact.name] = total * ready if spread else total
+            fresh.add(fact.name)
+            if fresh == queries:
+                fresh.clear()
+                found.times.append(fact.at)
+                for column, metric in zip(found.values, rules.metrics, strict=True):
+                    column.append(latest[metric.query])
+    if not found.times:
+        raise BadInput(
+            f"{source.name}: no samples of {', '.join(sorted(queries))} in namespace {namespace}; "
+            f"`tidewright events -n {namespace} --class fact` shows what there is"
+        )
+    before = [replicas for at, replicas in found.recorded if at <= found.times[0]]
+    found.start_replicas = before[-1] if before else None
+    return found

@@ -1,0 +1,216 @@
+"""`tidewright backtest`: files in, figures out, and one line for everything refused."""
+
+from __future__ import annotations
+
+import json
+import math
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tidewright.cli import main
+
+SPEC: dict[str, Any] = {
+    "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "shop"},
+    "algorithm": "average",
+    "minReplicas": 2,
+    "maxReplicas": 30,
+    "metrics": [
+        {
+            "type": "External",
+            "external": {
+                "metricName": "requests",
+                "metricSelector": {"matchLabels": {"app": "shop"}},
+                "highWatermark": "20",
+                "lowWatermark": "12",
+            },
+        }
+    ],
+}
+
+
+def manifest(folder: Path, name: str = "wpa.yaml", **spec: Any) -> str:
+    path = folder / name
+    body = {
+        "apiVersion": "datadoghq.com/v1alpha1",
+        "kind": "WatermarkPodAutoscaler",
+        "metadata": {"name": "shop"},
+    }
+    path.write_text(yaml.safe_dump({**body, "spec": {**SPEC, **spec}}))
+    return str(path)
+
+
+@pytest.fixture
+def load(tmp_path: Path) -> str:
+    rows = [f"{1.8e9 + 60 * n},{100 + 80 * math.sin(n / 40)}" for n in range(300)]
+    path = tmp_path / "load.csv"
+    path.write_text("\n".join(["timestamp,value", *rows]))
+    return str(path)
+
+
+def run(*arguments: str) -> int:
+    return main.run(["backtest", "wpa", *arguments])
+
+
+def test_the_figures_of_two_policies_stand_beside_each_other(
+    tmp_path: Path, load: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lazy = manifest(tmp_path, "lazy.yaml", upscaleForbiddenWindowSeconds=1800)
+    assert run("-f", manifest(tmp_path), "--metrics", load, "--compare", lazy) == 0
+    printed = capsys.readouterr().out
+    header, one, two, difference = printed.split("\n\n")[1].splitlines()
+    assert header.split()[:3] == ["POLICY", "REPLICA-HOURS", "ABOVE-HIGH"]
+    assert (one.split()[0], two.split()[0], difference.split()[0]) == ("wpa.yaml", "lazy.yaml", "difference")
+    hours = [float(line.split()[1].replace(",", "")) for line in (one, two, difference)]
+    assert hours[1] - hours[0] == pytest.approx(hours[2], abs=0.11)
+    assert "requests{map[app:shop]} above target" in printed
+
+
+def test_json_has_every_decision_with_its_sentences(
+    tmp_path: Path, load: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("-f", manifest(tmp_path), "--metrics", load, "-o", "json", "--start-replicas", "4") == 0
+    found = json.loads(capsys.readouterr().out)
+    (made,) = found["runs"]
+    assert (found["load"]["samples"], found["load"]["model"]) == (300, "shared")
+    assert made["summary"]["scale_ups"] + made["summary"]["scale_downs"] == len(made["decisions"])
+    assert made["decisions"][0]["from"] == 4
+    assert made["decisions"][0]["why"]
+    assert len(made["chart"]) > 100
+
+
+class _Page(HTMLParser):
+    """Collects what a page refers to, and checks that every element is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.links: list[str] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.links += [value or "" for name, value in attrs if name in ("src", "href")]
+        if tag not in ("meta", "line", "br"):
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in ("meta", "line", "br"):
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_the_page_is_whole_and_needs_nothing_else(
+    tmp_path: Path, load: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = manifest(tmp_path, "a<script>b.yaml", maxReplicas=8)
+    assert run("-f", manifest(tmp_path), "--metrics", load, "--compare", evil, "-o", "html") == 0
+    text = capsys.readouterr().out
+    page = _Page()
+    page.feed(text)
+    assert (page.open, page.links, "script" in page.tags) == ([], [], False)
+    assert page.tags.count("polygon") == 1
+    assert page.tags.count("details") > 10
+    assert "http" not in text
+    assert text.startswith("<!doctype html>")
+
+
+def test_a_sweep_tries_every_combination(
+    tmp_path: Path, load: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = ("--sweep", "spec.tolerance=50m,0.2", "--sweep", "metrics[0].external.highWatermark=20,25")
+    assert run("-f", manifest(tmp_path), "--metrics", load, *sweep, "-o", "json") == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert [made["name"] for made in runs] == [
+        f"tolerance={t}, metrics[0].external.highWatermark={high}"
+        for t in ("50m", "0.2")
+        for high in (20, 25)
+    ]
+    assert len({made["summary"]["replica_hours"] for made in runs}) == 4
+
+
+def test_columns_are_found_by_the_names_of_the_metrics(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    second = {"metricName": "queue", "metricSelector": {}, "highWatermark": "5", "lowWatermark": "2"}
+    path = manifest(tmp_path, metrics=[*SPEC["metrics"], {"type": "External", "external": second}])
+    (tmp_path / "two.csv").write_text(
+        "queue,timestamp,requests\n" + "\n".join(f"50,2026-03-01 12:{n:02}:00,1" for n in range(30))
+    )
+    assert run("-f", path, "--metrics", str(tmp_path / "two.csv"), "-o", "json") == 0
+    made = json.loads(capsys.readouterr().out)["runs"][0]
+    assert made["summary"]["most_replicas"] == 10  # 50 queued, 5 each
+    assert made["decisions"][0]["at"].startswith("2026-03-01T12:00")
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        ("", "line 1: no column timestamp; found nothing"),
+        ("time,a,b\n1,2,3", "name them like the metrics"),
+        ("timestamp,value\n", "no rows after the header"),
+        ("timestamp,value\nsoon,1", "line 2"),
+        ("timestamp,value\n1", "line 2"),
+        ("timestamp,value\n1,nan", "line 2"),
+        ("timestamp,value\n2,1\n1,1", "line 3: its time lies before"),
+    ],
+)
+def test_a_load_that_cannot_be_read_is_refused_by_its_line(
+    rows: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.csv").write_text(rows)
+    assert run("-f", manifest(tmp_path), "--metrics", str(tmp_path / "bad.csv")) == 2
+    assert text in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ((), "--metrics FILE.csv or by --log FILE"),
+        (("--metrics", "LOAD", "--log", "x"), "one of them"),
+        (("--metrics", "LOAD", "--sweep", "tolerance"), "write FIELD=VALUE"),
+        (("--metrics", "LOAD", "--sweep", "tolerence=1"), "spec has no field 'tolerence'; it has algorithm"),
+        (("--metrics", "LOAD", "--sweep", "metrics[3].external.highWatermark=1"), "the list has 1 entries"),
+        (("--metrics", "LOAD", "--sweep", "minReplicas=50"), "inferior to the maximum"),
+        (("--metrics", "LOAD", "--ready-delay", "-1"), "seconds, 0 or more"),
+        (("--metrics", "LOAD", "--start-replicas", "0"), "1 or more"),
+        (("--metrics", "nowhere.csv"), "cannot be read"),
+        (("--log", "nowhere.twlog"), "there is no such file"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_in_one_line(
+    arguments: tuple[str, ...], text: str, tmp_path: Path, load: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [load if argument == "LOAD" else argument for argument in arguments]
+    assert run("-f", manifest(tmp_path), *given) == 2
+    said = capsys.readouterr().err
+    assert text in said
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ("kind: Deployment", "found: Deployment"),
+        ("", "found: nothing"),
+        ("{", "is no YAML"),
+        ("kind: WatermarkPodAutoscaler", "without a spec"),
+        ("kind: WatermarkPodAutoscaler\nspec: {maxReplicas: many}", "maxReplicas"),
+        (
+            "kind: WatermarkPodAutoscaler\nspec: {maxReplicas: 3, scaleTargetRef: {kind: D, name: d}}",
+            "spec.metrics",
+        ),
+    ],
+)
+def test_a_manifest_that_cannot_be_used_is_refused(
+    content: str, text: str, tmp_path: Path, load: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "bad.yaml").write_text(content)
+    assert run("-f", str(tmp_path / "bad.yaml"), "--metrics", load) == 2
+    assert text in capsys.readouterr().err
