@@ -89,8 +89,8 @@ COMMANDS: tuple[Command, ...] = (
         "What a policy would have done with a recorded load.",
         (
             ("tidewright backtest wpa -f wpa.yaml --metrics requests.csv", "over a CSV file"),
-            ("tidewright backtest wpa -f wpa.yaml --log march.twlog --compare other.yaml -o html", "two policies over a log, as a page"),
-            ("tidewright backtest wpa -f wpa.yaml --metrics requests.csv --sweep tolerance=50m,100m,200m", "the trade-off of a field"),
+            ("tidewright backtest wpa -f a.yaml --compare b.yaml --log it.twlog -o html", "two policies over a log, as a page"),
+            ("tidewright backtest wpa -f a.yaml --metrics it.csv --sweep tolerance=50m,200m", "the trade-off of a field"),
         ),
     ),
     Command(

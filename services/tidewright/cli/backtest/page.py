@@ -14,7 +14,9 @@ from tidewright.cli.backtest.text import recorded
 
 WIDTH, LEFT, RIGHT = 1040, 64, 12
 PANEL, GAP, TOP, BOTTOM = 190, 34, 22, 30
-MOST_DECISIONS = 2_000
+MOST_MARKS = 200
+"""Of a run; more would hide the lines that they stand on."""
+MOST_DECISIONS = 500
 """Told on the page, per run; a page of a year's decisions would be slow to open."""
 MOST_LINES = 6
 """Runs in one chart; a sweep may have more, which the table shows."""
@@ -143,7 +145,7 @@ def _chart(runs: Sequence[Run], first: float, last: float) -> str:
         for n, run in enumerate(runs):
             parts += [
                 _mark(step, x(step.at), y(step.to_replicas, 0, replicas_top, second), COLOURS[n])
-                for step in run.report.steps[:MOST_DECISIONS]
+                for step in (run.report.steps if len(run.report.steps) <= MOST_MARKS else ())
             ]
     for n in range(6):
         at = first + span * n / 5
@@ -244,7 +246,7 @@ def _ceiling(value: float, *, whole: bool = False) -> float:
     if value <= 0:
         return 1.0
     scale: float = 10 ** math.floor(math.log10(value))
-    top = next(step * scale for step in (1, 2, 2.5, 5, 10) if step * scale >= value)
+    top = next(step * scale for step in (1, 1.5, 2, 3, 4, 5, 6, 8, 10) if step * scale >= value)
     if whole:
         return float(math.ceil(value / 4) * 4 if value > 4 else math.ceil(value))
     return top
