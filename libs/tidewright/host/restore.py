@@ -49,8 +49,8 @@ class Restore(Generic[State]):
 
     def checkpoint(self, checkpoint: Checkpoint) -> bool:
         """Fold what the checkpoint covers; False when the digest says that other events were folded then."""
-        if checkpoint.partial:
-            return True
+        if checkpoint.partial or checkpoint.position < self.fold.position:
+            return True  # or older than the snapshot that the fold began with
         while self.waiting and self.waiting[0].seq <= checkpoint.position:
             first = self.waiting.popleft()
             self.fold.replay(first.seq, first.body, first.event, self._recorded.pop(first.seq, []))

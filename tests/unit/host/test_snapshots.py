@@ -11,7 +11,9 @@ from structlog.testing import capture_logs
 from tests.unit.host.counting import Counting
 from tests.unit.host.test_host import NAMESPACES, expect_holds, hosting, pod, until
 from tidewright.host.fold import Fold
+from tidewright.host.restore import Restore
 from tidewright.log import errors, server, snapshots
+from tidewright.log.checkpoint import Checkpoint
 from tidewright.log.connection import Log, Message
 from tidewright.log.snapshots import Snapshot, Snapshots
 from tidewright.log.subjects import Slot
@@ -43,6 +45,15 @@ async def test_a_restart_from_snapshots_is_the_restart_from_the_log(log: Log) ->
         assert {
             s: (o.fold.state, o.fold.digest, o.fold.chain, o.fold.folded) for s, o in host.owned.items()
         } == after
+
+
+async def test_a_checkpoint_older_than_the_snapshot_changes_nothing(log: Log) -> None:
+    # A reader that starts at the snapshot's position meets the checkpoints that lie behind it again.
+    fold = Fold.resumed(Counting(), await prepared(log))
+    before = (fold.position, fold.digest, fold.chain, fold.folded)
+    older = Checkpoint(at=0.0, position=fold.position - 1, epoch=1, incarnation="a", commit=1)
+    assert Restore(fold).checkpoint(older)
+    assert (fold.position, fold.digest, fold.chain, fold.folded) == before
 
 
 def store_of(log: Log) -> Snapshots:
@@ -80,6 +91,8 @@ async def test_history_is_kept_for_replay_and_pruned_beyond_retention(log: Log) 
     assert sorted(await store.history("counting", slot)) == [older.position, snapshot.position]
     found = await store.before("counting", slot, 1, snapshot.position)
     assert found == snapshot
+    oldest = await store.oldest("counting", slot, 1, snapshot.position + 1)
+    assert oldest == snapshot  # the older one lacks the event between it and the log's beginning
     await store.prune("counting", slot, snapshot.position + 1)
     assert await store.history("counting", slot) == [snapshot.position]
     assert await store.before("counting", Slot("0"), 1, 5) is None
