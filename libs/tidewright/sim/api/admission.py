@@ -69,6 +69,11 @@ class Admission:
             await self._session.close()
             self._session = None
 
+    def asks(self) -> bool:
+        """Whether there is any webhook at all."""
+        tables = self._api.store.tables
+        return any(name in tables and tables[name].keys for name in (MUTATING, VALIDATING))
+
     async def mutate(
         self, request: Request, operation: str, obj: Object | None, old: Object | None
     ) -> Object | None:
@@ -108,6 +113,8 @@ class Admission:
     def _matching(
         self, table_name: str, request: Request, operation: str, obj: Object | None, old: Object | None
     ) -> list[Hook]:
+        if not self._api.store.table(table_name).keys:
+            return []
         hooks = self._read(table_name)
         if not hooks or request.kind.group == GROUP:  # webhooks are not asked about webhooks
             return []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import msgspec
@@ -48,8 +48,17 @@ class Api:
 
     # -- objects on their way in and out ---------------------------------------------------------
 
-    def decode(self, request: Request, obj: Object) -> list[str]:
-        """Check that the object is of the requested kind; returns warnings. Raises 400."""
+    def decode(
+        self, request: Request, obj: Object, *, body: bytes = b"", touched: Collection[str] | None = None
+    ) -> list[str]:
+        """Check that the object is of the requested kind; returns warnings. Raises 400.
+
+        Args:
+            request: what was asked.
+            obj: the object; fields that nobody knows are removed from it.
+            body: the JSON that it was decoded from, when it is as it came.
+            touched: the only top-level fields that differ from a stored object, which need no look otherwise.
+        """
         kind = request.kind
         found = obj.get("apiVersion"), obj.get("kind")
         if found != (request.api_version, kind.kind):
@@ -63,7 +72,8 @@ class Api:
             if b"null" in request.body:
                 _drop_nulls(obj)
             model = schemas.model_name(kind.group, request.version, kind.kind)
-            problems = schemas.check(model, obj) if model is not None else None
+            part = obj if touched is None else {key: obj[key] for key in touched if key in obj}
+            problems = schemas.check(model, part, body) if model is not None else None
         strictness = request.strictness
         if strictness == "Strict":
             self._check_repeated(request)

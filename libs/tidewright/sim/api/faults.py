@@ -83,7 +83,7 @@ class Rule(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Dropped(Exception):
-    """The connection was closed instead of an answer."""
+    """The connection is to be closed instead of an answer."""
 
 
 class Faults:
@@ -112,22 +112,19 @@ class Faults:
         """Lift one rule, or all of them."""
         self.rules = [rule for rule in self.rules if rule_id and rule.id != rule_id]
 
-    async def meet(self, http: web.BaseRequest, method: str, path: str, query: str) -> None:
-        """Let the rules strike. Raises the error that a rule asks for, Dropped when it closed the connection."""
+    async def meet(self, user_agent: str, method: str, path: str, query: str) -> None:
+        """Let the rules strike. Raises the error that a rule asks for, Dropped for a connection to be closed."""
         if path.startswith("/sim/"):
             return
         verb = "WATCH" if "watch=" in query and method == "GET" else method
         target = f"{path}?{query}" if query else path
-        agent = http.headers.get("User-Agent", "")
         for rule in list(self.rules):
-            if not rule.match.meets(verb, target, agent) or not self._strikes(rule):
+            if not rule.match.meets(verb, target, user_agent) or not self._strikes(rule):
                 continue
             action = rule.action
             if action.latency_s:
                 await asyncio.sleep(action.latency_s)
             if action.drop:
-                if http.transport is not None:
-                    http.transport.abort()
                 raise Dropped
             if action.status:
                 raise self._error(action)

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import zlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
 from aiohttp import web
+from multidict import CIMultiDict
 
 from tidewright.sim.api import discovery, errors, reading, subresources, table, writing
+from tidewright.sim.api.answers import JSON_HEADERS, Answer
 from tidewright.sim.api.api import Api
 from tidewright.sim.api.discovery import AGGREGATED, SERVER_VERSION, MountedGroup
 from tidewright.sim.api.faults import Dropped, Faults, Rule
@@ -35,7 +38,9 @@ Object = dict[str, Any]
 MAX_BODY_BYTES = 3 * 1024 * 1024
 GZIP_FROM_BYTES = 128 * 1024
 DEFAULT_WATCH_S = 2700.0
-_HEADERS = {"Content-Type": JSON, "Cache-Control": "no-cache, private"}
+_HEADERS = dict(JSON_HEADERS)
+_PLAIN_HEADERS = (("Content-Type", "text/plain; charset=utf-8"), ("X-Content-Type-Options", "nosniff"))
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 class Frontend:
@@ -52,37 +57,74 @@ class Frontend:
         self.watches: set[Watch] = set()
         self._cache: dict[tuple[str, int], bytes] = {}
 
-    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer one request; every refusal is a Status."""
-        method, target = request.method, request._message.path  # noqa: SLF001  # the raw target, not parsed twice
+    # -- requests -----------------------------------------------------------------------------------
+
+    def simple(self, method: str, target: str) -> bool:
+        """Whether `answer` is for this request: a resource, and no watch."""
+        del method
+        path, _, query = target.partition("?")
+        return (
+            path.count("/") >= (3 if path.startswith("/api/") else 4 if path.startswith("/apis/") else 99)
+            and not path.endswith("/")
+            and "watch" not in query
+            and "/watch/" not in path
+            and self._mounted(path) is None
+        )
+
+    async def answer(self, method: str, target: str, headers: Mapping[str, str], body: bytes) -> Answer:
+        """Answer a simple request; every refusal is a Status."""
         path, _, query_text = target.partition("?")
-        body = b""
+        agent = headers.get("User-Agent", "")
         rv = 0
         try:
-            if request.can_read_body:
-                body = await self._body(request)
             if self.faults.rules:
-                await self.faults.meet(request, method, path, query_text)
-            response, rv = await self._answer(request, method, path, query_text, body)
+                await self.faults.meet(agent, method, path, query_text)
+            query = parse_query(query_text) if query_text else {}
+            request = resolve(self._api.registry, method, path, query, headers)
+            if request is None:
+                answer = refusal(errors.page_not_found())
+            else:
+                request.body = body
+                answer, rv = await self._resource(request, headers)
         except errors.ApiError as error:
-            response = refusal(error)
+            answer = refusal(error)
         except Dropped:
-            response = web.Response(status=503)  # nobody reads it: the connection is gone
+            answer = Answer(b"", 503, dropped=True)
         except Exception as error:  # noqa: BLE001  # a bug here must not look like a dead server
-            _report(error)
-            response = refusal(errors.internal(f"{type(error).__name__}: {error}"))
-        self._log.add(
-            Entry(
-                at=self._api.stamps.now_s(),
-                method=method,
-                path=target,
-                user_agent=request.headers.get("User-Agent", ""),
-                code=response.status,
-                body=digest(body),
-                rv=rv,
-            )
-        )
+            answer = failure(error)
+        self._note(method, target, agent, answer.code, body, rv)
+        return answer
+
+    async def handle(self, http: web.BaseRequest) -> web.StreamResponse:
+        """Answer any request that comes by way of aiohttp."""
+        method, target = http.method, http._message.path  # noqa: SLF001  # the raw target, not parsed twice
+        try:
+            body = await self._body(http) if http.can_read_body else b""
+            if self.simple(method, target):
+                return sent(await self.answer(method, target, http.headers, body), http)
+        except errors.ApiError as error:
+            return sent(refusal(error), http)
+        response: web.StreamResponse
+        path, _, query_text = target.partition("?")
+        agent = http.headers.get("User-Agent", "")
+        try:
+            if self.faults.rules:
+                await self.faults.meet(agent, method, path, query_text)
+            response = await self._other_request(http, method, path, query_text, body)
+        except errors.ApiError as error:
+            response = sent(refusal(error), http)
+        except Dropped:
+            response = sent(Answer(b"", 503, dropped=True), http)
+        except Exception as error:  # noqa: BLE001  # as above
+            response = sent(failure(error), http)
+        self._note(method, target, agent, response.status, body, 0)
         return response
+
+    def _note(self, method: str, target: str, agent: str, code: int, body: bytes, rv: int) -> None:
+        now_s = self._api.stamps.now_s()
+        self._log.add(
+            Entry(at=now_s, method=method, path=target, user_agent=agent, code=code, body=digest(body), rv=rv)
+        )
 
     @staticmethod
     async def _body(request: web.BaseRequest) -> bytes:
@@ -94,25 +136,29 @@ class Frontend:
         except web.HTTPRequestEntityTooLarge:
             raise errors.too_large(MAX_BODY_BYTES) from None
 
-    async def _answer(
+    async def _other_request(
         self, http: web.BaseRequest, method: str, path: str, query_text: str, body: bytes
-    ) -> tuple[web.StreamResponse, int]:
+    ) -> web.StreamResponse:
         mounted = self._mounted(path)
         if mounted is not None:
-            return await mounted(http), 0
+            return await mounted(http)
         query = parse_query(query_text) if query_text else {}
         request = resolve(self._api.registry, method, path, query, http.headers)
         if request is None:
-            return await self._other(http, method, path, query), 0
+            return await self._other(http, method, path)
         request.body = body
-        accept = http.headers.get("Accept", "")
-        shape = negotiate(accept)
         if request.verb == "watch":
-            return await self._watch(http, request, shape), 0
+            return await self._watch(http, request, negotiate(http.headers.get("Accept", "")))
+        answer, _ = await self._resource(request, http.headers)
+        return sent(answer, http)
+
+    async def _resource(self, request: Request, headers: Mapping[str, str]) -> tuple[Answer, int]:
+        """The answer to a request for resources that is no watch, and the version of what it wrote."""
+        shape = negotiate(headers.get("Accept", ""))
         if request.verb == "list":
-            return await self._list(http, request, shape), 0
+            return await self._list(request, shape), 0
         outcome = await self._perform(request)
-        if isinstance(outcome, web.Response):
+        if isinstance(outcome, Answer):
             return outcome, 0
         return self._object(request, outcome, shape), outcome.record.rv if outcome.record else 0
 
@@ -166,7 +212,7 @@ class Frontend:
 
     # -- objects and lists --------------------------------------------------------------------------
 
-    def _object(self, request: Request, outcome: writing.Outcome, shape: Representation) -> web.Response:
+    def _object(self, request: Request, outcome: writing.Outcome, shape: Representation) -> Answer:
         api, kind = self._api, request.kind
         if outcome.obj is None and outcome.record is not None:
             if not shape.form:
@@ -182,24 +228,22 @@ class Frontend:
             if obj.get("kind") not in {"Status", "Scale"} and request.kind.verbs != ("create",):
                 obj = api.to_version(kind, request.version, obj)
             body = api.encode(obj)
-        headers = _HEADERS
-        warnings = [*outcome.warnings, *request.warnings]
-        if warnings:
-            response = web.Response(body=body, status=outcome.code, headers=headers)
-            for warning in warnings:
-                text = warning.replace("\\", "\\\\").replace('"', '\\"')
-                response.headers.add("Warning", f'299 - "{text}"')
-            return response
-        return web.Response(body=body, status=outcome.code, headers=headers)
+        if not outcome.warnings and not request.warnings:
+            return Answer(body, outcome.code)
+        headers = list(JSON_HEADERS)
+        for warning in (*outcome.warnings, *request.warnings):
+            text = _CONTROL.sub(" ", warning).replace("\\", "\\\\").replace('"', '\\"')
+            headers.append(("Warning", f'299 - "{text}"'))
+        return Answer(body, outcome.code, tuple(headers))
 
-    async def _list(self, http: web.BaseRequest, request: Request, shape: Representation) -> web.Response:
+    async def _list(self, request: Request, shape: Representation) -> Answer:
         page = reading.list_page(self._api, request)
         meta: Object = {"resourceVersion": str(page.rv)}
         if page.next_token:
             meta["continue"] = page.next_token
             if page.remaining is not None:
                 meta["remainingItemCount"] = page.remaining
-        return await self._records(request, page.records, meta, shape, http)
+        return await self._records(request, page.records, meta, shape)
 
     async def _records(
         self,
@@ -207,8 +251,7 @@ class Frontend:
         records: list[Record],
         meta: Object,
         shape: Representation | None = None,
-        http: web.BaseRequest | None = None,
-    ) -> web.Response:
+    ) -> Answer:
         api, kind = self._api, request.kind
         if shape is not None and shape.table:
             include = request.query.get("includeObject", "Metadata")
@@ -227,21 +270,15 @@ class Frontend:
                 api.encode(meta),
             )
             body = b"%s%s]}" % (head_bytes, b",".join(items))
-        return await self._compressed(http, body)
+        return await self._compressed(request.headers, body)
 
     @staticmethod
-    async def _compressed(http: web.BaseRequest | None, body: bytes) -> web.Response:
-        if (
-            http is None
-            or len(body) < GZIP_FROM_BYTES
-            or "gzip" not in http.headers.get("Accept-Encoding", "")
-        ):
-            return web.Response(body=body, headers=_HEADERS)
+    async def _compressed(headers: Mapping[str, str], body: bytes) -> Answer:
+        if len(body) < GZIP_FROM_BYTES or "gzip" not in headers.get("Accept-Encoding", ""):
+            return Answer(body)
         # level 1 as the real server; in a thread, because zlib lets go of the interpreter
         packed = await asyncio.to_thread(zlib.compress, body, 1, 16 + zlib.MAX_WBITS)
-        return web.Response(
-            body=packed, headers=_HEADERS | {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
-        )
+        return Answer(packed, 200, (*JSON_HEADERS, ("Content-Encoding", "gzip"), ("Vary", "Accept-Encoding")))
 
     # -- watch --------------------------------------------------------------------------------------
 
@@ -336,10 +373,7 @@ class Frontend:
 
     # -- what is no resource ----------------------------------------------------------------------
 
-    async def _other(
-        self, http: web.BaseRequest, method: str, path: str, query: dict[str, str]
-    ) -> web.StreamResponse:
-        del query
+    async def _other(self, http: web.BaseRequest, method: str, path: str) -> web.StreamResponse:
         if path.startswith("/sim/"):
             return await self.faults.serve(http, self)
         if method not in {"GET", "HEAD"}:
@@ -422,14 +456,26 @@ class Frontend:
             watch.stop()
 
 
-def refusal(error: errors.ApiError) -> web.Response:
+def refusal(error: errors.ApiError) -> Answer:
     """The answer that tells an error."""
     if error.plain:
-        return web.Response(text=error.body.decode(), status=error.code)
-    headers = dict(_HEADERS)
-    if error.retry_after_s is not None:
-        headers["Retry-After"] = str(error.retry_after_s)
-    return web.Response(body=error.body, status=error.code, headers=headers)
+        return Answer(error.body, error.code, _PLAIN_HEADERS)
+    if error.retry_after_s is None:
+        return Answer(error.body, error.code)
+    return Answer(error.body, error.code, (*JSON_HEADERS, ("Retry-After", str(error.retry_after_s))))
+
+
+def failure(error: Exception) -> Answer:
+    """The answer when this server itself is wrong."""
+    _report(error)
+    return refusal(errors.internal(f"{type(error).__name__}: {error}"))
+
+
+def sent(answer: Answer, http: web.BaseRequest) -> web.Response:
+    """An answer by way of aiohttp."""
+    if answer.dropped and http.transport is not None:
+        http.transport.abort()
+    return web.Response(body=answer.body, status=answer.code, headers=CIMultiDict(answer.headers))
 
 
 def _report(error: Exception) -> None:

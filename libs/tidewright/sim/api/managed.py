@@ -21,6 +21,8 @@ Object = dict[str, Any]
 FieldSet = dict[str, Any]
 
 _ABSENT = object()
+_NESTED: frozenset[type] = frozenset({dict, list})
+_LEAF: FieldSet = {}  # shared by all sets, which nobody changes in place
 _IDENTITY = frozenset({"apiVersion", "kind"})
 _UNTRACKED_METADATA = frozenset(
     {
@@ -53,15 +55,19 @@ def element_key(typing: Typing, item: Any) -> str | None:
 def fields_of(value: Any, typing: Typing) -> FieldSet:
     """The set of fields below a value."""
     if isinstance(value, dict) and not typing.atomic:
-        return {f"f:{key}": fields_of(item, typing.field(key)) for key, item in value.items()}
+        field = typing.field
+        return {
+            f"f:{key}": fields_of(item, field(key)) if item.__class__ in _NESTED else _LEAF
+            for key, item in value.items()
+        }
     if isinstance(value, list) and typing.associative:
         found: FieldSet = {}
         for item in value:
             key = element_key(typing, item)
             if key is not None:
-                found[key] = {".": {}, **fields_of(item, typing.element())} if key[0] == "k" else {}
+                found[key] = {".": _LEAF, **fields_of(item, typing.element())} if key[0] == "k" else _LEAF
         return found
-    return {}
+    return _LEAF
 
 
 def object_fields(obj: Object, typing: Typing, *, without_status: bool) -> FieldSet:

@@ -34,6 +34,7 @@ _PATCH_TYPES = (
 
 
 _PROTOBUF = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+_PROTOBUF_ANSWER = _PROTOBUF.replace("@", ".")  # an "@" is no part of a media type's name
 
 
 def _bare_document() -> bytes:
@@ -66,7 +67,7 @@ class Documents:
         accept = http.headers.get("Accept", "")
         if "protobuf" in accept and "json" not in accept and "*/*" not in accept:
             if path.rstrip("/") == "/openapi/v2" and _PROTOBUF in accept:
-                return web.Response(body=_bare_document(), headers={"Content-Type": _PROTOBUF})
+                return web.Response(body=_bare_document(), headers={"Content-Type": _PROTOBUF_ANSWER})
             raise errors.not_acceptable(("application/json",))
         body = self._made.get(path)
         if body is None:

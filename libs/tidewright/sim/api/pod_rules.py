@@ -187,7 +187,7 @@ def create(obj: Object) -> list[Cause]:
 def update(new: Object, old: Object) -> list[Cause]:
     """What a change of a pod may not change: nearly everything."""
     before, after = old.get("spec") or {}, new.get("spec") or {}
-    if before == after:
+    if before is after or before == after:
         return []
     allowed = copy.deepcopy(after)
     for part in ("containers", "initContainers"):

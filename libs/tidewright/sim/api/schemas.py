@@ -78,6 +78,7 @@ class Problems(msgspec.Struct):
     mistyped: str = ""
 
 
+@cache
 def model_name(group: str, version: str, kind: str) -> str | None:
     """The name of the model of a kind; None when there is none."""
     models = _models()
@@ -168,11 +169,14 @@ def _type(text: str, field: str, above: tuple[str, ...]) -> Any:
     return _struct(text, above)
 
 
-def check(name: str, obj: Object) -> Problems | None:
-    """What is wrong with the fields of an object of this model; None when nothing is."""
+def check(name: str, obj: Object, body: bytes = b"") -> Problems | None:
+    """What is wrong with the fields of an object of this model; None when nothing is.
+
+    `body` is the JSON that the object was decoded from, where it is at hand.
+    """
     if name not in _RECURSIVE:
         try:
-            _decoder(name).decode(msgspec.json.encode(obj))
+            _decoder(name).decode(body or msgspec.json.encode(obj))
         except msgspec.ValidationError:
             pass
         else:

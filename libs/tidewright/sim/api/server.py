@@ -23,6 +23,7 @@ from aiohttp import web
 
 from tidewright.sim.api.api import Api
 from tidewright.sim.api.discovery import MountedGroup
+from tidewright.sim.api.front import Front
 from tidewright.sim.api.http import MAX_BODY_BYTES, Frontend, Handler
 from tidewright.sim.api.journal import FileJournal
 from tidewright.sim.api.requestlog import RequestLog
@@ -67,6 +68,8 @@ class ApiServer:
         self.requests = RequestLog(request_log_limit, request_log_path)
         self._frontend = Frontend(self.api, self.requests, bookmark_interval_s=bookmark_interval_s)
         self._runner: web.ServerRunner | None = None
+        self._listener: asyncio.Server | None = None
+        self._fronts: set[Front] = set()
         self._tasks: list[asyncio.Task[Any]] = []
 
     @property
@@ -84,10 +87,22 @@ class ApiServer:
         server = web.Server(self._frontend.handle, request_factory=_request, access_log=None)
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=1.0)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port, backlog=1024)
-        await site.start()
+        frontend = self._frontend
+
+        def connect() -> Front:
+            return Front(
+                frontend.answer,
+                frontend.simple,
+                server,
+                MAX_BODY_BYTES,
+                self.api.admission.asks,
+                self._fronts,
+            )
+
+        loop = asyncio.get_running_loop()
+        self._listener = await loop.create_server(connect, self._host, self._port, backlog=1024)
         if self._port == 0:
-            self._port = self._runner.addresses[0][1]
+            self._port = self._listener.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
         """End watches, finish requests, close the journal."""
@@ -98,6 +113,11 @@ class ApiServer:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         self._tasks.clear()
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        for front in list(self._fronts):
+            front.close()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from tidewright.sim.api.api import Api
 
 Object = dict[str, Any]
+_METADATA_ONLY = frozenset({"apiVersion", "kind", "metadata"})
+_NEVER_DEFAULTED = _METADATA_ONLY | {"status"}
+# a name that is a label, and quantities in the status
+_ELSEWHERE_DEFAULTED = frozenset({"/namespaces", "/nodes", "/persistentvolumes"})
 _META = frozenset({"apiVersion", "kind", "metadata", "status"})
 
 
@@ -90,6 +94,13 @@ class Strategies:
                 ],
             )
 
+    @staticmethod
+    def defaulted(kind: Kind, touched: frozenset[str]) -> bool:
+        """Whether a stored object still has its defaults after a change of these top-level fields."""
+        if kind.table_name in _ELSEWHERE_DEFAULTED:
+            return False
+        return touched <= (_METADATA_ONLY if kind.custom else _NEVER_DEFAULTED)
+
     def default(self, kind: Kind, version: str, obj: Object) -> None:
         """Fill in what the kind's defaults say, and bring values into their canonical form."""
         if kind.custom:
@@ -136,21 +147,31 @@ class Strategies:
 
     @staticmethod
     def _changed(new: Object, old: Object) -> bool:
-        return any(new.get(key) != old.get(key) for key in {*new, *old} - _META)
+        return _differ(new, old)
 
     @staticmethod
     def spec_changed(kind: Kind, new: Object, old: Object) -> bool:
         """Whether what is wanted changed: the spec, or for objects without one everything but metadata."""
         if "spec" in new or "spec" in old:
             if kind.custom:
-                return any(new.get(key) != old.get(key) for key in {*new, *old} - _META)
-            return bool(new.get("spec") != old.get("spec"))
-        return any(new.get(key) != old.get(key) for key in {*new, *old} - _META)
+                return _differ(new, old)
+            before, after = old.get("spec"), new.get("spec")
+            return before is not after and before != after
+        return _differ(new, old)
 
     @staticmethod
     def has_own_finalizers(kind: Kind, obj: Object) -> bool:
         """Namespaces are held by `spec.finalizers` until they are empty."""
         return kind.table_name == "/namespaces" and bool((obj.get("spec") or {}).get("finalizers"))
+
+
+def _differ(new: Object, old: Object) -> bool:
+    """Whether anything but metadata and status is not the same; what both share is not compared."""
+    return any(
+        after is not before and after != before
+        for key in {*new, *old} - _META
+        for after, before in ((new.get(key), old.get(key)),)
+    )
 
 
 _STATUS_ON_CREATE = frozenset({"/nodes", "/persistentvolumes"})

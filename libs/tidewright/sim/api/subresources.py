@@ -318,7 +318,10 @@ def _charge_budget(api: Api, request: Request, pod: Object, *, dry_run: bool) ->
     record, budget = found[0]
     status = budget.setdefault("status", {})
     if budget["metadata"].get("generation", 0) > status.get("observedGeneration", 0):
-        raise _denied(f"The disruption budget {record.name} is still being processed by the server.")
+        raise _denied(
+            f"The disruption budget {record.name} is still being processed by the server.",
+            _EVICTION_RETRY_S,
+        )
     ready = any(
         condition.get("type") == "Ready" and condition.get("status") == "True"
         for condition in (pod.get("status") or {}).get("conditions") or ()
@@ -342,9 +345,10 @@ def _charge_budget(api: Api, request: Request, pod: Object, *, dry_run: bool) ->
         api.committed(kind, stored, record, budget)
 
 
-def _denied(why: str) -> errors.ApiError:
+def _denied(why: str, retry_after_s: int = 0) -> errors.ApiError:
+    """429; without a time after which to come again, so that the client decides (kubectl: every 5 s)."""
     return errors.too_many_requests(
         "Cannot evict pod as it would violate the pod's disruption budget.",
-        _EVICTION_RETRY_S,
+        retry_after_s,
         [{"reason": "DisruptionBudget", "message": why}],
     )

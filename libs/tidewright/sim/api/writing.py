@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tidewright.sim.api import errors, metadata, patch
 from tidewright.sim.api.deletion import DeleteOptions
 from tidewright.sim.api.match import matcher
-from tidewright.sim.api.request import Request, decode_body, decode_yaml
+from tidewright.sim.api.request import JSON, Request, decode_body, decode_yaml
 from tidewright.sim.api.resources import Kind
 from tidewright.sim.api.store import Record, Table
 
@@ -51,14 +51,15 @@ class Changed(Exception):
 
 
 async def create(api: Api, request: Request) -> Outcome:
-    obj = decode_body(request.body, request.headers.get("Content-Type", ""), request.kind.kind)
-    return await create_object(api, request, obj)
+    media = request.headers.get("Content-Type", "")
+    obj = decode_body(request.body, media, request.kind.kind)
+    return await create_object(api, request, obj, request.body if media == JSON else b"")
 
 
-async def create_object(api: Api, request: Request, obj: Object) -> Outcome:
-    """Create a decoded object."""
+async def create_object(api: Api, request: Request, obj: Object, body: bytes = b"") -> Outcome:
+    """Create a decoded object; `body` is the JSON that it was decoded from, where it is at hand."""
     kind, version = request.kind, request.version
-    warnings = api.decode(request, obj)
+    warnings = api.decode(request, obj, body=body)
     meta = obj["metadata"]
     namespace = _settle_namespace(request, meta)
     name = meta.get("name") or ""
@@ -137,6 +138,7 @@ async def apply_patch(api: Api, request: Request) -> Outcome:
     media = request.headers.get("Content-Type", "").split(";", 1)[0].strip()
     kind = request.kind
     warnings: list[str] = []
+    touched: frozenset[str] | None = None
     change: Callable[[Object], Object]
     if media == patch.APPLY:
         from tidewright.sim.api.applying import server_side_apply
@@ -146,6 +148,7 @@ async def apply_patch(api: Api, request: Request) -> Outcome:
         body = patch.decode_patch(request.body)
         if not isinstance(body, dict):
             raise errors.bad_request("error decoding patch: a merge patch is an object")
+        touched = frozenset(body)
 
         def change(target: Object) -> Object:
             return patch.merge(target, body)  # type: ignore[no-any-return]  # an object into an object
@@ -163,6 +166,8 @@ async def apply_patch(api: Api, request: Request) -> Outcome:
         directives = patch.decode_patch(request.body)
         if not isinstance(directives, dict):
             raise errors.bad_request("error decoding patch: a strategic merge patch is an object")
+        if not any(name.startswith("$") for name in directives):
+            touched = frozenset(directives)
 
         def change(target: Object) -> Object:
             return patch.strategic(target, directives, "", kind.kind)  # type: ignore[no-any-return]  # as above
@@ -175,10 +180,10 @@ async def apply_patch(api: Api, request: Request) -> Outcome:
 
     def wanted(old: Object) -> Object:
         new = change(old)
-        warnings[:] = api.decode(request, new)
+        warnings[:] = api.decode(request, new, touched=touched)
         return new
 
-    return await modify(api, request, wanted, warnings)
+    return await modify(api, request, wanted, warnings, touched=touched)
 
 
 async def modify(
@@ -188,15 +193,18 @@ async def modify(
     warnings: list[str],
     *,
     replacing: bool = False,
+    touched: frozenset[str] | None = None,
 ) -> Outcome:
     """Read, change, commit; again when the object changed meanwhile and the client named no version.
 
     Args:
         api: the server.
         request: what was asked; names the object.
-        change: from the stored object (a copy, in the request's version) to the wanted one.
+        change: from the stored object (a copy, in the request's version) to the wanted one. When it names
+            what it touches, it leaves the stored one as it is and shares with it what stays the same.
         warnings: what to tell the client besides.
         replacing: the client sent the whole object (an update).
+        touched: the top-level fields that may differ; None for all.
     """
     kind = request.kind
     for _ in range(MAX_ATTEMPTS):
@@ -205,10 +213,13 @@ async def modify(
         if record is None:
             raise errors.not_found(kind.group, kind.plural, request.name)
         old = api.to_version(kind, request.version, record.decode())
-        new = change(api.to_version(kind, request.version, record.decode()))
+        if touched is None:
+            new = change(api.to_version(kind, request.version, record.decode()))
+        else:
+            new = change(old)
         versioned = _check_preconditions(kind, old, new, replacing=replacing)
         try:
-            return await _commit_change(api, request, table, record, old, new, warnings)
+            return await _commit_change(api, request, table, record, old, new, warnings, touched)
         except Changed:
             if versioned:
                 raise errors.conflict(kind.group, kind.plural, request.name, errors.MODIFIED) from None
@@ -223,11 +234,15 @@ async def _commit_change(
     old: Object,
     new: Object,
     warnings: list[str],
+    touched: frozenset[str] | None = None,
 ) -> Outcome:
     kind, version = request.kind, request.version
+    if new["metadata"] is old["metadata"]:
+        new["metadata"] = dict(old["metadata"])
     metadata.keep(new["metadata"], old["metadata"])
     api.strategies.prepare_update(kind, version, new, old, request.subresource)
-    api.strategies.default(kind, version, new)
+    if touched is None or not api.strategies.defaulted(kind, touched):
+        api.strategies.default(kind, version, new)
     new = await api.admit(request, "UPDATE", new, old)
     api.strategies.validate_update(kind, version, new, old, request.subresource)
     await api.admit_validating(request, "UPDATE", new, old)

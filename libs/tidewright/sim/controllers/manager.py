@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
+from tidewright.kube.errors import KubeError
 from tidewright.log.clock import Clock
 from tidewright.sim.controllers.budgets import DisruptionBudgets
 from tidewright.sim.controllers.cache import Cache
@@ -19,7 +20,7 @@ from tidewright.sim.controllers.queue import WorkQueue
 from tidewright.sim.controllers.recorder import Recorder
 from tidewright.sim.controllers.replicasets import ReplicaSets
 from tidewright.sim.controllers.statefulsets import StatefulSets
-from tidewright.sim.controllers.telling import telling
+from tidewright.sim.controllers.telling import tell_refusal, telling
 from tidewright.sim.controllers.writes import Writer
 from tidewright.sim.options import ControllerOptions
 
@@ -80,7 +81,11 @@ class Manager:
         async def work(key: Key) -> float | None:
             plan = controller.reconcile(self._cache, key, self._clock.now())
             told = telling(self._recorder, self._cache, controller, key) if plan.writes else None
-            await self._writer.send_all(plan.writes, told)
+            try:
+                await self._writer.send_all(plan.writes, told)
+            except KubeError as error:
+                tell_refusal(self._recorder, self._cache, controller, key, error)
+                raise
             if plan.after:
                 # Statuses are computed again from what the writes have changed.
                 if plan.writes:

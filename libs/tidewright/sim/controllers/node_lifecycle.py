@@ -25,6 +25,8 @@ from tidewright.sim.scheduler.matching import tolerates
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 CORDONED: Final = "node.kubernetes.io/unschedulable"
+ORPHAN_GRACE_S: Final = 40.0
+"""Log seconds after which pods are deleted that are bound to a node that never was."""
 LEASES: Final = "kube-node-lease"
 _OURS: Final = frozenset({NOT_READY, UNREACHABLE, CORDONED})
 _CONDITIONS: Final = ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure")
@@ -74,6 +76,8 @@ class NodeLifecycle:
     def __init__(self, options: ControllerOptions) -> None:
         self._options = options
         self._renewals: dict[str, tuple[str, float]] = {}
+        # nodes that were there (None), and names that pods are bound to without one, since when
+        self._missing: dict[str, float | None] = {}
         self._tainted: dict[tuple[str, str], float] = {}
 
     def watches(self, cache: Cache) -> list[Any]:
@@ -93,10 +97,9 @@ class NodeLifecycle:
         node = cache.of(NODE).get(key)
         pods = cache.pods.on_node(name)
         if node is None:
-            # The node is gone for good: so are its pods.
-            plan.writes.extend(delete(POD, pod.key, pod.metadata.uid, grace_s=0) for pod in pods)
-            self._renewals.pop(name, None)
+            self._clear(name, pods, now, plan)
             return plan
+        self._missing[name] = None
         ready = node.ready
         silent = self._silent(cache, name, now, plan)
         if silent and ready != "Unknown":
@@ -111,6 +114,19 @@ class NodeLifecycle:
                     plan.writes.append(_not_ready(pod, now))
         self._evict(node, taints, pods, now, plan)
         return plan
+
+    def _clear(self, name: str, pods: Sequence[Pod], now: float, plan: Plan) -> None:
+        """Take the pods of a node that is gone along; one that never was may still be on its way."""
+        self._renewals.pop(name, None)
+        if not pods:
+            self._missing.pop(name, None)
+            return
+        since = self._missing.setdefault(name, now)
+        due = now if since is None else since + ORPHAN_GRACE_S
+        if now < due:
+            plan.look_again(due - now)
+        else:
+            plan.writes.extend(delete(POD, pod.key, pod.metadata.uid, grace_s=0) for pod in pods)
 
     def _silent(self, cache: Cache, name: str, now: float, plan: Plan) -> bool:
         lease = cache.of(LEASE).get((LEASES, name))

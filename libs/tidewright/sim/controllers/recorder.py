@@ -108,4 +108,4 @@ class Recorder:
                     create(EVENT, namespace, msgspec.json.encode(event), tolerate=(403, 404, 409))
                 )
             except KubeError as error:
-                _log.info("an object event is dropped", event=event["metadata"]["name"], error=str(error))
+                _log.info("an object event is dropped", name=event["metadata"]["name"], error=str(error))

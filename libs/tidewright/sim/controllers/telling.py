@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidewright.kube.errors import KubeError
 from tidewright.sim.controllers.cache import Cache
 from tidewright.sim.controllers.objects import POD, REPLICA_SET, Key, Object, ReplicaSet
 from tidewright.sim.controllers.plan import Controller
@@ -21,6 +22,17 @@ def telling(recorder: Recorder | None, cache: Cache, controller: Controller, key
             recorder.record(controller.kind, about.metadata, "Normal", *said, f"{controller.name}-controller")
 
     return told
+
+
+def tell_refusal(
+    recorder: Recorder | None, cache: Cache, controller: Controller, key: Key, error: KubeError
+) -> None:
+    """Say that the API server refuses a pod, as it does for a quota that is used up."""
+    about = cache.of(controller.kind).get(key)
+    if recorder is not None and about is not None and error.status in {403, 422}:
+        message = f"Error creating: {error.message}"
+        component = f"{controller.name}-controller"
+        recorder.record(controller.kind, about.metadata, "Warning", "FailedCreate", message, component)
 
 
 def _said(
