@@ -101,9 +101,14 @@ def samples(autoscalers: int) -> Iterator[tuple[str, ObjectFact]]:
 
 async def append(log: Log, facts: Iterator[tuple[str, ObjectFact]], count: int) -> None:
     """Facts onto the log, as the watcher has them there."""
+    writer = Writer("watcher")
     messages = (
-        Message(log.subjects.fact(log.slot_of(f.namespace), kind, f.namespace, f.name), registry.encode(f))
-        for kind, f in itertools.islice(facts, count)
+        Message(
+            log.subjects.fact(log.slot_of(f.namespace), kind, f.namespace, f.name),
+            registry.encode(f),
+            writer.headers(f"watcher.{kind}.{writer.incarnation}.{n}"),
+        )
+        for n, (kind, f) in enumerate(itertools.islice(facts, count))
     )
     while batch := list(itertools.islice(messages, MAX_BATCH)):
         await log.commit(batch)
