@@ -94,6 +94,14 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
+        "compare", "tidewright.cli.compare.command:app", ASKING,
+        "Where an incumbent controller and we differ, and why.",
+        (
+            ("tidewright compare wpa shop -n demo --since 24h", "one object, lately"),
+            ("tidewright compare wpa -A --log march.twlog -o json", "all objects of an exported log"),
+        ),
+    ),
+    Command(
         "verify", "tidewright.cli.asking.verify:verify", ASKING,
         "Fold the log again and compare every decision byte for byte.",
         (

@@ -1,0 +1,167 @@
+"""`tidewright compare wpa`: where the incumbent and we differ, and why."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from tidewright.cli.asking.source import FromFile, Source, opened, slot_in
+from tidewright.cli.commands import BY_NAME
+from tidewright.cli.errors import BadInput
+from tidewright.cli.options import LogOptions, Output, emit
+
+if TYPE_CHECKING:
+    from tidewright.autoscaler.comparing import Change, Comparison, Row
+
+KINDS = ("watermarkpodautoscaler", "deployment", "statefulset", "replicaset", "cloneset", "workload")
+"""Kinds whose facts tell what is scaled, and by how much."""
+
+WRITTEN = (
+    "{name}: {count} of our decisions were written, and are nobody else's to compare with; run the actuator with "
+    "--mode shadow beside an incumbent."
+)
+
+app = App(name="compare", help_format="plaintext", help_epilogue=BY_NAME["compare"].epilogue)
+
+
+@app.command(name="wpa")
+def wpa(
+    name: Annotated[str, Parameter(help="The WatermarkPodAutoscaler; all of the namespace by default.")] = "",
+    /,
+    *,
+    namespace: Annotated[str, Parameter(name=["--namespace", "-n"], help="Its namespace.")] = "default",
+    all_namespaces: Annotated[
+        bool, Parameter(name=["--all-namespaces", "-A"], help="Of every namespace.", negative="")
+    ] = False,
+    since: Annotated[str, Parameter(help="From this log time on; or so long ago, such as 24h.")] = "",
+    within: Annotated[
+        float, Parameter(help="Seconds by which a decision and the incumbent's change may lie apart.")
+    ] = 60.0,
+    log: LogOptions | None = None,
+    file: FromFile = None,
+    output: Output = "table",
+) -> int:
+    """Where the incumbent (as observed in the cluster) and we differ, and why; exit code 1 when we do."""
+    from tidewright.autoscaler.comparing import Verdict
+
+    if within < 0:
+        raise BadInput(f"--within {within:g}: seconds, 0 or more")
+    if name and all_namespaces:
+        raise BadInput("a name and --all-namespaces: give one of them")
+    space = "" if all_namespaces else namespace
+
+    async def run() -> tuple[list[Comparison], str]:
+        async with opened(log, file) as source:
+            return await compared(source, space, name, since, within), source.name
+
+    found, where = asyncio.run(run())
+    emit([_json(one) for one in found], output, lambda: _text(found, where))
+    return 1 if any(row.verdict is not Verdict.SAME for one in found for row in one.rows) else 0
+
+
+async def compared(
+    source: Source, namespace: str, name: str, since: str, within_s: float
+) -> list[Comparison]:
+    """Fold what the log has about the objects of a namespace (empty: of all).
+
+    Raises:
+        BadInput: no such object.
+    """
+    from tidewright.autoscaler.comparing import Comparing
+    from tidewright.cli.asking.moments import end_of
+    from tidewright.cli.asking.objects import moment
+    from tidewright.events import registry
+    from tidewright.events.base import Event
+    from tidewright.log.subjects import escape
+
+    start = moment(since, await end_of(source)) if since else None
+    slot = slot_in(source, namespace) if namespace else "*"
+    space = f"{escape(namespace)}.*" if namespace else ">"
+    root = source.subjects.root
+    patterns = [f"{root}.fact.{slot}.{kind}.{space}" for kind in KINDS]
+    patterns += [f"{root}.decision.{slot}.autoscaler.*.{space}", f"{root}.outcome.{slot}.*.{space}"]
+    comparing = Comparing()
+    async for record in source.merged(patterns):
+        try:
+            event = registry.decode(record.body)
+        except registry.NotAnEvent:
+            continue
+        if isinstance(event, Event):
+            comparing.fold(event)
+    found = [one for one in comparing.results(within_s, start) if not name or one.name == name]
+    if not found:
+        what = f"WatermarkPodAutoscaler {name}" if name else "WatermarkPodAutoscaler"
+        where = f"namespace {namespace}" if namespace else "any namespace"
+        raise BadInput(f"{source.name}: no {what} in {where}; `tidewright compare wpa -A` shows all")
+    return found
+
+
+def _json(one: Comparison) -> dict[str, Any]:
+    from tidewright.autoscaler.comparing import Verdict
+    from tidewright.cli.backtest.runs import moment
+
+    def change(found: Change | None) -> dict[str, Any] | None:
+        if found is None:
+            return None
+        return {"at": moment(found.at), "from": found.before, "to": found.after, "times": found.times}
+
+    return {
+        "namespace": one.namespace,
+        "name": one.name,
+        "written_by_us": one.written,
+        "counts": {verdict.value.replace(" ", "_"): one.count(verdict) for verdict in Verdict},
+        "rows": [
+            {
+                "at": moment(row.at),
+                "verdict": row.verdict.value.replace(" ", "_"),
+                "ours": change(row.ours),
+                "theirs": change(row.theirs),
+                "why": list(row.why),
+            }
+            for row in one.rows
+        ],
+    }
+
+
+def _text(found: list[Comparison], where: str) -> str:
+    from tidewright.autoscaler.comparing import Verdict
+
+    headings = ["NAMESPACE", "NAME", "SAME", "DIFFERENT", "ONLY-OURS", "ONLY-THEIRS", "WRITTEN-BY-US"]
+    rows = [headings]
+    rows += [
+        [one.namespace, one.name, *(str(one.count(verdict)) for verdict in Verdict), str(one.written)]
+        for one in found
+    ]
+    widths = [max(len(row[n]) for row in rows) for n in range(len(headings))]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+    for one in found:
+        differing = [row for row in one.rows if row.verdict is not Verdict.SAME]
+        if differing:
+            lines += ["", f"{one.namespace}/{one.name}"]
+            for row in differing:
+                lines += _told(row)
+        if one.written:
+            lines += ["", WRITTEN.format(name=f"{one.namespace}/{one.name}", count=one.written)]
+    if all(row.verdict is Verdict.SAME for one in found for row in one.rows):
+        count = sum(len(one.rows) for one in found)
+        lines += ["", f"{where}: {count} changes, and we would have made each of them."]
+    return "\n".join(lines)
+
+
+def _told(row: Row) -> list[str]:
+    from tidewright.cli.asking.objects import shown
+
+    def change(who: str, found: Change | None) -> str:
+        if found is None:
+            return f"{who} nothing"
+        again = f" (decided {found.times} times)" if found.times > 1 else ""
+        return f"{who} {found.before} -> {found.after} at {shown(found.at)}{again}"
+
+    return [
+        f"  {shown(row.at)}  {row.verdict.value}: {change('we', row.ours)}, {change('the incumbent', row.theirs)}",
+        *(f"    - {sentence}" for sentence in row.why),
+    ]
