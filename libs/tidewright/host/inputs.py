@@ -108,3 +108,28 @@ class Inputs:
         if isinstance(event, Decision) and event.id.startswith(f"{self.service}."):
             return False
         return not isinstance(event, Outcome) or event.decision.startswith(f"{self.service}.")
+
+
+class Routes:
+    """Where the messages of each subject go, worked out once per subject: most subjects come again and again."""
+
+    AT_MOST = 100_000
+
+    def __init__(self, inputs: Inputs, owned: Container[Slot]) -> None:
+        """`owned` are the slots that are restored or verified; recorded decisions are read, too."""
+        self._inputs, self._owned = inputs, owned
+        self._known: dict[str, tuple[Role, Slot | None] | None] = {}
+
+    def of(self, subject: str) -> tuple[Role, Slot | None] | None:
+        """What a message is to the service, and its slot (None: every slot); None for one that it does not read."""
+        try:
+            return self._known[subject]
+        except KeyError:
+            pass
+        found: tuple[Role, Slot | None] | None = None
+        if self._inputs.reads(subject, self._owned, recorded=True):
+            found = (self._inputs.role(subject), self._inputs.slot(subject))
+        if len(self._known) >= self.AT_MOST:
+            self._known.clear()
+        self._known[subject] = found
+        return found

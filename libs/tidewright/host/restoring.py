@@ -13,7 +13,7 @@ from tidewright.events import registry
 from tidewright.events.base import Decision
 from tidewright.host.decider import State
 from tidewright.host.fold import Fold
-from tidewright.host.inputs import Inputs, Role
+from tidewright.host.inputs import Inputs, Role, Routes
 from tidewright.host.restore import Restore
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.checkpoint import Checkpoint
@@ -27,6 +27,7 @@ class SlotRestorer(Generic[State]):
     def __init__(self, inputs: Inputs, folds: Mapping[Slot, Fold[State]]) -> None:
         self.inputs = inputs
         self.restores = {slot: Restore(fold) for slot, fold in folds.items()}
+        self._routes = Routes(inputs, self.restores)
 
     @property
     def folds(self) -> dict[Slot, Fold[State]]:
@@ -39,11 +40,11 @@ class SlotRestorer(Generic[State]):
         Raises:
             registry.NotAnEvent: an input of ours that does not decode.
         """
-        if not self.inputs.reads(record.subject, self.restores, recorded=True):
+        route = self._routes.of(record.subject)
+        if route is None:
             return []
-        slot = self.inputs.slot(record.subject)
+        role, slot = route
         slots = list(self.restores) if slot is None else [slot]
-        role = self.inputs.role(record.subject)
         if role is Role.CHECKPOINT:
             found = checkpoints.decode(record.body)
             for name in slots:

@@ -8,8 +8,8 @@ altered decisions in their chain, another policy or version in the comparison it
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tidewright.events import registry
@@ -17,7 +17,7 @@ from tidewright.events.base import Decision, Event
 from tidewright.events.version import __version__
 from tidewright.host.decider import Decider
 from tidewright.host.fold import Decided, Fold, cause_of
-from tidewright.host.inputs import Inputs, Role
+from tidewright.host.inputs import Inputs, Role, Routes
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log import envelope
 from tidewright.log.checkpoint import Checkpoint, digest_of
@@ -86,8 +86,17 @@ class _Recorded:
 class SlotVerifier:
     """One service in one slot."""
 
-    def __init__(self, decider: Decider[Any], slot: Slot, report: Report, snapshot: Snapshot | None) -> None:
+    def __init__(
+        self,
+        decider: Decider[Any],
+        slot: Slot,
+        report: Report,
+        snapshot: Snapshot | None,
+        end: int | None = None,
+    ) -> None:
+        """`end` is the position of the slot's last checkpoint; None when it is not known beforehand."""
         self._report = report
+        self._end = end
         self._service = decider.service
         self._slot = slot
         self.fold: Fold[Any] = Fold.resumed(decider, snapshot) if snapshot else Fold(decider, slot)
@@ -95,35 +104,87 @@ class SlotVerifier:
         self._waiting: deque[tuple[int, bytes, Event | registry.Unknown]] = deque()
         self._recorded: dict[int, list[_Recorded]] = {}
         self._chain = self.fold.chain
-        self._broken = False
+        self._last_cause = 0
+        self._torn: list[tuple[int, int]] = []
+        """Causes between which the chain is torn: a decision about one of them was altered or removed."""
+        self._found: list[Difference] = []
+        """Differences since the last checkpoint, whose digest says what they come from."""
+        self.checkpoints = 0
 
     def input(self, seq: int, body: bytes, event: Event | registry.Unknown) -> None:
+        """An event that the service folded."""
         if seq > self.fold.position:
+            if self._end is not None and seq > self._end:
+                self._report.undecided += 1  # nothing will come that could be compared with it
+                return
             self._waiting.append((seq, body, event))
 
     def decision(self, record: Record, decision: Decision) -> None:
+        """A decision that the service recorded."""
         cause, _ = cause_of(decision.id)
         if cause <= self.fold.position:
             return
-        if decision.prev != self._chain and not self._broken:
-            self._differs(
-                record.seq, "altered decision",
-                f"decision {decision.id} says that the digest of the one before it is {decision.prev or 'none'}, "
-                f"on the log it is {self._chain or 'none'}: one of them was altered, removed or added",
-                recorded=record.body,
-            )  # fmt: skip
-        self._chain = digest_of(record.body)
+        if decision.prev != self._chain:
+            self._torn.append((self._last_cause, cause))
+        self._chain, self._last_cause = digest_of(record.body), cause
         one = _Recorded(record.seq, Decided(decision, record.body), record.headers.get(envelope.VERSION, ""))
         self._recorded.setdefault(cause, []).append(one)
 
     def checkpoint(self, seq: int, checkpoint: Checkpoint) -> None:
+        """Up to where the service had decided: everything up to there is compared now."""
         if seq <= self._from:
             return  # the snapshot is of a later one
         if checkpoint.partial:
             return  # covers nothing; the decisions before it wait for those that follow
-        while self._waiting and self._waiting[0][0] <= checkpoint.position:
-            self._compare(*self._waiting.popleft())
-        for cause in sorted(c for c in self._recorded if c <= checkpoint.position):
+        position = checkpoint.position
+        recorded = self._recorded_chain(position)
+        if checkpoint.chain != recorded:
+            self._torn.append((self._last_cause, position))
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= position:
+            self._compare(*waiting.popleft())
+        self._compare_orphans(position)
+        self.fold.position = max(self.fold.position, position)
+        self._report.checkpoints += 1
+        self.checkpoints += 1
+        if checkpoint.digest != self.fold.digest.hex():
+            self._differs(
+                seq, "altered or missing fact",
+                f"checkpoint {seq} (position {position}) was made of {checkpoint.folded} events with digest "
+                f"{checkpoint.digest}; the log has {self.fold.folded} with digest {self.fold.digest.hex()}",
+                first=True,
+            )  # fmt: skip
+            # Said once; what follows is compared from here on.
+            self.fold.digest = bytes.fromhex(checkpoint.digest)
+            self.fold.folded = checkpoint.folded
+        if self._torn and not any(d.cause == "altered decision" for d in self._found):
+            self._differs(
+                seq, "altered decision",
+                f"checkpoint {seq} names {checkpoint.chain or 'none'} as digest of the last decision, on the log it is "
+                f"{recorded or 'none'}" if checkpoint.chain != recorded else
+                f"the chain of digests is torn at the decisions about event {self._torn[0][1]}: one of them was altered, "
+                "removed or added",
+            )  # fmt: skip
+        for difference in self._found:
+            self._report.add(difference)
+        self._found.clear()
+        self._torn.clear()
+        self.fold.chain = checkpoint.chain
+        if not self._recorded:  # else the chain runs on through decisions that are recorded in parts
+            self._chain = checkpoint.chain
+
+    def _recorded_chain(self, position: int) -> str:
+        """Digest of the last decision on the log about an event up to a position."""
+        if not self._recorded:
+            return self.fold.chain
+        causes = [cause for cause in self._recorded if cause <= position]
+        return digest_of(self._recorded[max(causes)][-1].decided.body) if causes else self.fold.chain
+
+    def _compare_orphans(self, position: int) -> None:
+        """Decisions about events that are not on the log."""
+        if not self._recorded:
+            return
+        for cause in sorted(c for c in self._recorded if c <= position):
             for one in self._recorded.pop(cause):
                 self._differs(
                     one.seq, "altered or missing fact",
@@ -131,38 +192,22 @@ class SlotVerifier:
                     recorded=one.decided.body,
                 )  # fmt: skip
                 self.fold.replay_decision(one.decided)
-        self.fold.position = max(self.fold.position, checkpoint.position)
-        self._report.checkpoints += 1
-        if checkpoint.digest != self.fold.digest.hex():
-            self._differs(
-                seq, "altered or missing fact",
-                f"checkpoint {seq} (position {checkpoint.position}) was made of {checkpoint.folded} events with digest "
-                f"{checkpoint.digest}; the log has {self.fold.folded} with digest {self.fold.digest.hex()}",
-            )  # fmt: skip
-            # Said once; what follows is compared from here on.
-            self.fold.digest = bytes.fromhex(checkpoint.digest)
-            self.fold.folded = checkpoint.folded
-        if checkpoint.chain != self.fold.chain and not self._broken:
-            self._differs(
-                seq, "altered decision",
-                f"checkpoint {seq} names {checkpoint.chain or 'none'} as digest of the last decision; on the log it is "
-                f"{self.fold.chain or 'none'}",
-            )  # fmt: skip
-        self.fold.chain = checkpoint.chain
-        if not self._recorded:  # else the chain runs on through decisions that are recorded in parts
-            self._chain = checkpoint.chain
 
     def finish(self) -> None:
         """No more records: what waits was not decided yet."""
         self._report.undecided += len(self._waiting)
 
     def _compare(self, seq: int, body: bytes, event: Event | registry.Unknown) -> None:
-        recorded = self._recorded.pop(seq, [])
-        fold = self.fold
+        fold, report = self.fold, self._report
         before = fold.chain
         decided = fold.step(seq, body, event)
-        self._report.events += 1
-        self._report.decisions += len(recorded)
+        report.events += 1
+        recorded = self._recorded.pop(seq, None)
+        if recorded is None:
+            if not decided:
+                return
+            recorded = []
+        report.decisions += len(recorded)
         same = len(decided) == len(recorded) and all(
             mine.body == theirs.decided.body for mine, theirs in zip(decided, recorded, strict=True)
         )
@@ -174,6 +219,7 @@ class SlotVerifier:
         fold.chain = digest_of(recorded[-1].decided.body) if recorded else before
 
     def _explain_difference(self, seq: int, decided: list[Decided], recorded: list[_Recorded]) -> None:
+        torn = any(low <= seq <= high for low, high in self._torn)
         for n in range(max(len(decided), len(recorded))):
             mine = decided[n].body if n < len(decided) else b""
             theirs = recorded[n].decided.body if n < len(recorded) else b""
@@ -182,43 +228,81 @@ class SlotVerifier:
             at = recorded[n].seq if n < len(recorded) else seq
             version = recorded[n].version if n < len(recorded) else ""
             cause: Cause = "different decision"
-            if version and version != __version__:
+            if torn:
+                cause = "altered decision"
+            elif version and version != __version__:
                 cause = "other software version"
             what = (
                 f"the log has no decision {n} for event {seq}" if not theirs
                 else f"recomputation gives no decision {n} for event {seq}" if not mine
                 else f"decision {n} for event {seq} differs"
             )  # fmt: skip
-            written = (
-                f" (written by {version}, this is {__version__})" if cause == "other software version" else ""
-            )
-            self._differs(at, cause, what + written, recorded=theirs, recomputed=mine)
+            if cause == "other software version":
+                what += f" (written by {version}, this is {__version__})"
+            elif torn:
+                what += ", and the chain of digests is torn there"
+            self._differs(at, cause, what, recorded=theirs, recomputed=mine)
             return
 
     def _differs(
-        self, seq: int, cause: Cause, message: str, *, recorded: bytes = b"", recomputed: bytes = b""
+        self,
+        seq: int,
+        cause: Cause,
+        message: str,
+        *,
+        recorded: bytes = b"",
+        recomputed: bytes = b"",
+        first: bool = False,
     ) -> None:
-        self._report.add(Difference(self._service, self._slot, seq, cause, message, recorded, recomputed))
+        """Note a difference; the `first` one is what the others since the last checkpoint come from."""
+        difference = Difference(self._service, self._slot, seq, cause, message, recorded, recomputed)
+        if not first:
+            self._found.append(difference)
+            return
+        follows: list[Difference] = []
+        for other in self._found:
+            if other.cause in ("different decision", "other software version"):
+                other = replace(other, cause=cause, message=f"{other.message}, as what it was made of does")
+            follows.append(other)
+        self._found[:] = [difference, *follows]
 
 
 class Verifier:
     """All slots of one service. Feed it every record of the log, in order."""
 
     def __init__(
-        self, decider: Decider[Any], inputs: Inputs, report: Report, snapshots: Iterable[Snapshot] = ()
+        self,
+        decider: Decider[Any],
+        inputs: Inputs,
+        report: Report,
+        snapshots: Iterable[Snapshot] = (),
+        ends: Mapping[Slot, int] | None = None,
     ) -> None:
+        """`ends` are positions of the slots' last checkpoints, when they are known: what lies behind is not kept."""
         self.inputs = inputs
         self._report = report
         starts = {s.slot: s for s in snapshots if s.service == decider.service}
-        self.slots = {slot: SlotVerifier(decider, slot, report, starts.get(slot)) for slot in inputs.every}
+        self.slots = {
+            slot: SlotVerifier(
+                decider, slot, report, starts.get(slot), None if ends is None else ends.get(slot, 0)
+            )
+            for slot in inputs.every
+        }
+        self._all = tuple(self.slots.values())
+        self.routes = Routes(inputs, self.slots)
+
+    @property
+    def checkpoints(self) -> int:
+        """Checkpoints compared so far; none when the service has never run."""
+        return sum(verifier.checkpoints for verifier in self._all)
 
     def take(self, record: Record) -> None:
         """Fold or compare one record."""
-        if not self.inputs.reads(record.subject, self.slots, recorded=True):
+        route = self.routes.of(record.subject)
+        if route is None:
             return
-        slot = self.inputs.slot(record.subject)
-        verifiers = self.slots.values() if slot is None else (self.slots[slot],)
-        role = self.inputs.role(record.subject)
+        role, slot = route
+        verifiers = self._all if slot is None else (self.slots[slot],)
         try:
             if role is Role.CHECKPOINT:
                 found = checkpoints.decode(record.body)
@@ -227,21 +311,77 @@ class Verifier:
                 return
             event = registry.decode(record.body)
         except ValueError as error:
-            for verifier in verifiers:
-                self._report.add(
-                    Difference(
-                        self.inputs.service, verifier.fold.slot, record.seq, "undecodable message",
-                        f"message {record.seq} on {record.subject}: {error}", recorded=record.body,
-                    )
-                )  # fmt: skip
+            self._undecodable(record, error, verifiers)
             return
+        self.took(record, event, role, slot)
+
+    def took(self, record: Record, event: Event | registry.Unknown, role: Role, slot: Slot | None) -> None:
+        """The same for a record that was decoded, and whose route is known; not for checkpoints."""
+        if role is Role.DECISION:
+            if isinstance(event, Decision):
+                for verifier in self._all if slot is None else (self.slots[slot],):
+                    verifier.decision(record, event)
+        elif self.inputs.concerns(event):
+            seq, body = record.seq, record.body
+            if slot is not None:
+                self.slots[slot].input(seq, body, event)
+                return
+            for verifier in self._all:
+                verifier.input(seq, body, event)
+
+    def _undecodable(self, record: Record, error: ValueError, verifiers: Iterable[SlotVerifier]) -> None:
         for verifier in verifiers:
-            if role is Role.DECISION and isinstance(event, Decision):
-                verifier.decision(record, event)
-            elif role is Role.INPUT and self.inputs.concerns(event):
-                verifier.input(record.seq, record.body, event)
+            self._report.add(
+                Difference(
+                    self.inputs.service, verifier.fold.slot, record.seq, "undecodable message",
+                    f"message {record.seq} on {record.subject}: {error}", recorded=record.body,
+                )
+            )  # fmt: skip
 
     def finish(self) -> None:
         """The log ends here."""
-        for verifier in self.slots.values():
+        for verifier in self._all:
+            verifier.finish()
+
+
+class Verification:
+    """Several services at once: what more than one of them reads is decoded once."""
+
+    def __init__(self, verifiers: Iterable[Verifier]) -> None:
+        self.verifiers = tuple(verifiers)
+        self._readers: dict[str, tuple[tuple[Verifier, Role, Slot | None], ...]] = {}
+
+    def take(self, record: Record) -> None:
+        """Fold or compare one record."""
+        subject = record.subject
+        readers = self._readers.get(subject)
+        if readers is None:
+            readers = self._route(subject)
+        if len(readers) < 2 or any(role is Role.CHECKPOINT for _, role, _ in readers):
+            for verifier, _, _ in readers:
+                verifier.take(record)
+            return
+        try:
+            event = registry.decode(record.body)
+        except registry.NotAnEvent:
+            for verifier, _, _ in readers:
+                verifier.take(record)
+            return
+        for verifier, role, slot in readers:
+            verifier.took(record, event, role, slot)
+
+    def _route(self, subject: str) -> tuple[tuple[Verifier, Role, Slot | None], ...]:
+        found = tuple(
+            (verifier, *route)
+            for verifier in self.verifiers
+            if (route := verifier.routes.of(subject)) is not None
+        )
+        if len(self._readers) >= Routes.AT_MOST:
+            self._readers.clear()
+        self._readers[subject] = found
+        return found
+
+    def finish(self) -> None:
+        """The log ends here."""
+        for verifier in self.verifiers:
             verifier.finish()

@@ -7,8 +7,8 @@ the count and a digest over all frames before it. Cut off or altered, it does no
 
 from __future__ import annotations
 
-import io
-from collections.abc import Generator, Iterable, Iterator
+import struct
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +24,8 @@ from tidewright.log.snapshots import Snapshot
 FORMAT = "tidewright-export-1"
 LEVEL = 3
 _PREFIX = 4
+_SIZE = struct.Struct(">I")
+_CHUNK = 1 << 20
 
 
 class BadExport(LogError):
@@ -41,6 +43,8 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         since, until: log time range asked for, seconds; None: unbounded.
         namespaces: namespaces asked for; empty: all.
         version: of the software that wrote it.
+        ends: `<service>.<slot>` to the position of its last checkpoint in the export; None when the
+            software that wrote it did not say.
     """
 
     format: str = FORMAT
@@ -54,6 +58,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     until: float | None = None
     namespaces: tuple[str, ...] = ()
     version: str = ""
+    ends: dict[str, int] | None = None
 
 
 class _Trailer(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="end"):
@@ -61,19 +66,12 @@ class _Trailer(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="
     digest: bytes
 
 
-class _Record(msgspec.Struct, frozen=True, array_like=True, tag="record"):
-    seq: int
-    subject: str
-    body: bytes
-    headers: dict[str, str]
-
-
 class _Snapshot(msgspec.Struct, frozen=True, array_like=True, tag="snapshot"):
     data: bytes
 
 
 _encoder = msgspec.msgpack.Encoder()
-_frames = msgspec.msgpack.Decoder(_Record | _Snapshot | _Trailer)
+_frames = msgspec.msgpack.Decoder(Record | _Snapshot | _Trailer)
 _manifest = msgspec.msgpack.Decoder(Manifest)
 
 
@@ -96,7 +94,7 @@ class ExportWriter:
     def record(self, record: Record) -> None:
         """The next record, in stream order."""
         self.records += 1
-        self._put(_encoder.encode(_Record(record.seq, record.subject, record.body, record.headers)))
+        self._put(_encoder.encode(record))
 
     def __enter__(self) -> Self:
         return self
@@ -129,14 +127,14 @@ class ExportFile:
             BadExport: it is no export of this software.
         """
         self.path = path
-        frames = self._raw()
         try:
-            first = next(frames, b"")
-            self.manifest = _manifest.decode(first)
+            with path.open("rb") as file:
+                chunk = next(_whole_frames(file, path), b"")
+            if not chunk:
+                raise BadExport(f"{path} is empty, or cut off within its beginning")
+            self.manifest = _manifest.decode(next(_frames_in(chunk))[1])
         except (msgspec.MsgspecError, OSError) as error:
             raise BadExport(f"{path} is not an export of a log: {error}") from error
-        finally:
-            frames.close()
         if self.manifest.format != FORMAT:
             raise BadExport(f"{path} has format {self.manifest.format!r}; this version reads {FORMAT!r}")
 
@@ -154,50 +152,72 @@ class ExportFile:
             BadExport: at the point where the file is cut off, or at the end when it was altered.
         """
         for frame in self._decoded():
-            if isinstance(frame, _Record):
-                yield Record(frame.seq, frame.subject, frame.body, frame.headers)
+            if type(frame) is Record:
+                yield frame
 
-    def _decoded(self) -> Iterator[_Record | _Snapshot]:
-        frames = self._raw()
-        digest = blake2b(digest_size=16)
-        digest.update(_prefixed(next(frames)))
-        count = 0
-        for raw in frames:
-            try:
-                frame = _frames.decode(raw)
-            except msgspec.MsgspecError as error:
-                raise BadExport(
-                    f"{self.path}: frame after record {count} does not decode: {error}"
-                ) from error
-            if isinstance(frame, _Trailer):
-                if frame.records != count or frame.digest != digest.digest():
-                    raise BadExport(f"{self.path} was altered: it does not match the digest at its end")
-                return
-            digest.update(_prefixed(raw))
-            count += isinstance(frame, _Record)
-            yield frame
+    def _decoded(self) -> Iterator[Record | _Snapshot]:
+        digest, count, decode, manifest = blake2b(digest_size=16), 0, _frames.decode, True
+        with self.path.open("rb") as file:
+            chunks = _whole_frames(file, self.path)
+            for chunk in chunks:
+                for start, raw in _frames_in(chunk):
+                    if manifest:
+                        manifest = False
+                        continue
+                    try:
+                        frame = decode(raw)
+                    except msgspec.MsgspecError as error:
+                        raise BadExport(
+                            f"{self.path} was altered: the frame after record {count} does not decode ({error})"
+                        ) from error
+                    if type(frame) is _Trailer:
+                        digest.update(memoryview(chunk)[:start])
+                        whole = start + _PREFIX + len(raw) == len(chunk) and next(chunks, None) is None
+                        if not whole or frame.records != count or frame.digest != digest.digest():
+                            raise BadExport(
+                                f"{self.path} was altered: it does not match the digest at its end"
+                            )
+                        return
+                    count += type(frame) is Record
+                    yield frame
+                digest.update(chunk)
         raise BadExport(f"{self.path} is cut off after {count} records: it has no end")
 
-    def _raw(self) -> Generator[bytes, None, None]:
-        with self.path.open("rb") as file:
-            yield from _frames_in(file, self.path)
 
+def _whole_frames(file: BinaryIO, path: Path) -> Iterator[bytes]:
+    """The file decompressed, in pieces that end where a frame ends.
 
-def _frames_in(file: BinaryIO, path: Path) -> Iterator[bytes]:
-    reader = io.BufferedReader(zstandard.ZstdDecompressor().stream_reader(file), 1 << 20)
+    Raises:
+        BadExport: it does not decompress, or ends within a frame.
+    """
+    reader = zstandard.ZstdDecompressor().stream_reader(file)
+    left = b""
     try:
-        while prefix := reader.read(_PREFIX):
-            size = int.from_bytes(prefix, "big")
-            frame = reader.read(size)
-            if len(prefix) < _PREFIX or len(frame) < size:
-                raise BadExport(f"{path} is cut off within a frame")
-            yield frame
+        while data := reader.read(_CHUNK):
+            data = left + data
+            end = 0
+            while len(data) - end >= _PREFIX:
+                (size,) = _SIZE.unpack_from(data, end)
+                if end + _PREFIX + size > len(data):
+                    break
+                end += _PREFIX + size
+            left = data[end:]
+            if end:
+                yield data[:end]
     except zstandard.ZstdError as error:
         raise BadExport(f"{path} does not decompress: it is no export, or was altered ({error})") from error
+    if left:
+        raise BadExport(f"{path} is cut off within a frame")
 
 
-def _prefixed(frame: bytes) -> bytes:
-    return len(frame).to_bytes(_PREFIX, "big") + frame
+def _frames_in(chunk: bytes) -> Iterator[tuple[int, memoryview]]:
+    """Where each frame begins, and its content."""
+    view, start, end = memoryview(chunk), 0, len(chunk)
+    while start < end:
+        (size,) = _SIZE.unpack_from(chunk, start)
+        following = start + _PREFIX + size
+        yield start, view[start + _PREFIX : following]
+        start = following
 
 
 def write_export(

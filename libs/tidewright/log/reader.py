@@ -11,10 +11,10 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+import msgspec
 import nats.errors
 import structlog
 from nats.aio.msg import Msg
@@ -38,9 +38,11 @@ FORGET_AFTER_S = 30.0
 logger = structlog.get_logger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """One message of the log. `headers` is empty for a message without any."""
+class Record(msgspec.Struct, frozen=True, array_like=True, tag="record"):
+    """One message of the log. `headers` is empty for a message without any.
+
+    The stored form of exports, too: positional, so fields are only ever added at the end.
+    """
 
     seq: int
     subject: str

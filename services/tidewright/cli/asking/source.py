@@ -16,10 +16,12 @@ from heapq import heapify, heappop, heapreplace
 from pathlib import Path
 from typing import Annotated, Protocol
 
+import msgspec
 from cyclopts import Parameter
 
 from tidewright.cli.errors import BadInput, translated
 from tidewright.cli.options import THE_LOG, LogOptions
+from tidewright.log import checkpoint as checkpoints
 from tidewright.log.connection import Log
 from tidewright.log.export import BadExport, ExportFile
 from tidewright.log.lastwords import last_words
@@ -74,6 +76,10 @@ class Source(Protocol):
 
     async def start(self, service: str, slots: tuple[Slot, ...], state_version: int) -> list[Snapshot]:
         """Snapshots from which a fold of everything that is retained can start; empty: from nothing."""
+        ...
+
+    async def ends(self) -> dict[str, int] | None:
+        """`<service>.<slot>` to the position of its last checkpoint; None when that takes reading everything."""
         ...
 
     async def snapshot(self, service: str, slot: Slot, state_version: int, position: int) -> Snapshot | None:
@@ -159,8 +165,11 @@ class RunningLog:
         if first <= 1:
             return []
         store = Snapshots(self.log)
-        found = [await store.before(service, slot, state_version, first) for slot in slots]
+        found = [await store.oldest(service, slot, state_version, first) for slot in slots]
         return [snapshot for snapshot in found if snapshot is not None]
+
+    async def ends(self) -> dict[str, int] | None:
+        return await ends_of(self, 0)
 
     async def snapshot(self, service: str, slot: Slot, state_version: int, position: int) -> Snapshot | None:
         store = Snapshots(self.log)
@@ -168,6 +177,18 @@ class RunningLog:
         if latest is not None and latest.position <= position:
             return latest
         return await store.before(service, slot, state_version, position)
+
+
+async def ends_of(source: Source, up_to: int) -> dict[str, int]:
+    """`<service>.<slot>` to the position of its last checkpoint at or before a sequence (0: at all)."""
+    found: dict[str, int] = {}
+    for record in await source.last([f"{source.subjects.root}.checkpoint.*.*"], up_to):
+        place = source.subjects.parse(record.subject)
+        try:
+            found[f"{place.rest[0]}.{place.slot}"] = checkpoints.decode(record.body).position
+        except msgspec.MsgspecError:
+            continue  # a watcher's are of another form
+    return found
 
 
 KEPT_BYTES = 64 << 20
@@ -207,8 +228,12 @@ class ExportedLog:
             self._kept = kept
 
     async def records(self, pattern: str = "", after: int = 0) -> AsyncGenerator[Record, None]:
+        if not pattern and not after and self._kept is None:  # once through: nothing is worth keeping
+            for record in self.file.records():
+                yield record
+            return
         for record in self._records(after):
-            if matches(pattern, record.subject):
+            if not pattern or matches(pattern, record.subject):
                 yield record
 
     async def merged(self, patterns: Sequence[str], after: int = 0) -> AsyncGenerator[Record, None]:
@@ -244,6 +269,9 @@ class ExportedLog:
 
     async def start(self, service: str, slots: tuple[Slot, ...], state_version: int) -> list[Snapshot]:
         return [s for s in self.file.snapshots() if s.service == service and s.slot in slots]
+
+    async def ends(self) -> dict[str, int] | None:
+        return self.file.manifest.ends
 
     async def snapshot(self, service: str, slot: Slot, state_version: int, position: int) -> Snapshot | None:
         kept = await self.start(service, (slot,), state_version)
