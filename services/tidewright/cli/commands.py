@@ -59,6 +59,10 @@ COMMANDS: tuple[Command, ...] = (
         (
             ("tidewright sim up --nodes 10", "a cluster for kubectl, without the services"),
             ("tidewright sim attach --kubeconfig kind.yaml", "simulated nodes beside another API server"),
+            ("tidewright sim load pods.csv --nodes nodes.csv --speed 86400", "a recorded cluster, a day per second"),
+            ("tidewright sim fault add --status 429 --retry-after 2 --verb PATCH --probability 0.1 --seed 7",
+             "one patch in ten is throttled, the same ones every time"),
+            ("tidewright sim fault node sim-0001 lose", "a machine goes silent"),
         ),
     ),
     Command(
@@ -130,6 +134,22 @@ COMMANDS: tuple[Command, ...] = (
         (
             ("tidewright import march.twlog --cluster prod", "into the log of a server on this machine"),
             ("tidewright import march.twlog --cluster prod --nats nats://nats:4222", "into another's"),
+        ),
+    ),
+    Command(
+        "wpa", "tidewright.cli.wpa.command:app", OTHER,
+        "WatermarkPodAutoscalers: dry runs on and off, in bulk; also as `kubectl wpa`.",
+        (
+            ("tidewright wpa dry-run list --all -A -o csv", "which of them decide without scaling, to keep"),
+            ("tidewright wpa dry-run enable --all -n demo", "let all of a namespace decide without scaling"),
+            ("tidewright wpa dry-run revert -f saved.csv", "as they were"),
+        ),
+    ),
+    Command(
+        "shards", "tidewright.cli.shards.app:app", OTHER, "Who owns which slot and why; move, resize, roll out, adopt.",
+        (
+            ("tidewright shards get orders -n shop", "the members of a ShardSet and their slots"),
+            ("tidewright shards plan --resize 8 -n shop", "what eight shards would move and restart, and for how long"),
         ),
     ),
     Command(
