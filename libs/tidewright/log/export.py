@@ -45,6 +45,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         version: of the software that wrote it.
         ends: `<service>.<slot>` to the position of its last checkpoint in the export; None when the
             software that wrote it did not say.
+        cluster_id: uid of the cluster's `kube-system` namespace; empty when it was not known.
     """
 
     format: str = FORMAT
@@ -59,6 +60,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     namespaces: tuple[str, ...] = ()
     version: str = ""
     ends: dict[str, int] | None = None
+    cluster_id: str = ""
 
 
 class _Trailer(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="end"):

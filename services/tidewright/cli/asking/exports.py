@@ -4,119 +4,180 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from tidewright.cli.asking.objects import moment, shown
+from tidewright.cli.asking.beginnings import beginnings
+from tidewright.cli.asking.moments import moment_of
+from tidewright.cli.asking.objects import shown
 from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.restored import inputs_of
-from tidewright.cli.asking.source import ExportedLog, FromFile, Source, opened, slot_in
+from tidewright.cli.asking.source import FromFile, Source, ends_of, opened, slot_in
 from tidewright.cli.errors import BadInput, translated
 from tidewright.cli.options import LogOptions
 from tidewright.cli.run import load
-from tidewright.cli.services import SERVICES, Role
-from tidewright.events import registry
+from tidewright.cli.services import SERVICES, Role, Service
 from tidewright.events.version import __version__
-from tidewright.host.fold import Fold
-from tidewright.host.inputs import Role as MessageRole
-from tidewright.host.restoring import SlotRestorer
 from tidewright.log.connection import MAX_BATCH, Log, Message
 from tidewright.log.export import BadExport, ExportFile, ExportWriter, Manifest
 from tidewright.log.reader import Record
-from tidewright.log.snapshots import Snapshot
+from tidewright.log.snapshots import Snapshot, Snapshots, encode
 from tidewright.log.subjects import ALL, SLOT_HASH, Slot
 
 EVERY_N = 2000
 
 
-async def starts_at(source: Source, since: float) -> list[Snapshot]:
-    """The state of every service and slot at its last checkpoint before `since`, as snapshots."""
-    restorers: list[SlotRestorer[Any]] = []
-    for service in (s for s in SERVICES if s.role is Role.DECIDER):
-        decider: Any = load(service)
-        inputs = inputs_of(service, decider, source)
-        kept = await source.start(decider.service, inputs.every, decider.state_version)
-        folds = {s.slot: Fold.resumed(decider, s) for s in kept}
-        restorers.append(
-            SlotRestorer(inputs, {slot: folds.get(slot) or Fold(decider, slot) for slot in inputs.every})
-        )
-    snapshots: dict[tuple[str, str], Snapshot] = {}
-    async for record in source.records():
-        for restorer in restorers:
-            for slot, found in restorer.take(record):
-                if found.at < since:
-                    fold = restorer.folds[slot]
-                    one = fold.snapshot(checkpoint_seq=record.seq, position=found.position)
-                    snapshots[restorer.inputs.service, slot] = one
-        if (
-            _at(record) >= since
-            and restorers
-            and restorers[0].inputs.role(record.subject) is MessageRole.INPUT
-        ):
-            break
-    return list(snapshots.values())
+@dataclass(frozen=True)
+class Part:
+    """A part of a log.
+
+    Attributes:
+        since: sequence before which nothing is asked for; 0 for the whole log.
+        until: the last sequence.
+        since_at, until_at: the log times asked for, seconds.
+        namespaces: those whose slots are wanted; empty for all.
+    """
+
+    since: int
+    until: int
+    since_at: float | None = None
+    until_at: float | None = None
+    namespaces: tuple[str, ...] = ()
+
+    def slots(self, source: Source) -> tuple[Slot, ...] | None:
+        """The slots that are wanted; None for all."""
+        if not self.namespaces:
+            return None
+        return tuple(dict.fromkeys(slot_in(source, namespace) for namespace in self.namespaces))
 
 
-def _at(record: Record) -> float:
-    try:
-        return registry.decode(record.body).at
-    except registry.NotAnEvent:
-        return 0.0
+async def part_of(source: Source, since: str, until: str, namespaces: tuple[str, ...]) -> Part:
+    """The part that the options name.
 
-
-async def exported(
-    source: Source, path: Path, since: float | None, until: float | None, namespaces: tuple[str, ...]
-) -> int:
-    """Write the wanted part of a log to a file; returns the number of records."""
+    Raises:
+        BadInput: a time outside of what is retained, or an empty part.
+    """
     first, last = await source.bounds()
-    slots: set[Slot] | None = {slot_in(source, n) for n in namespaces} | {ALL} if namespaces else None
-    if since is None:
-        snapshots = [
-            snapshot
-            for service in SERVICES if service.role is Role.DECIDER
-            for snapshot in await _kept(source, service)
-        ]  # fmt: skip
-    else:
-        snapshots = await starts_at(source, since)
-    if slots is not None:
-        snapshots = [s for s in snapshots if Slot(s.slot) in slots]
-    # Each slot's snapshot has its own position: records from the earliest on are what all of them need.
-    after = min((s.position for s in snapshots), default=0) if since is not None else 0
+    if last < first:
+        raise BadInput(f"{source.name} is empty: there is nothing to export")
+    begins = await moment_of(source, since) if since else None
+    ends = await moment_of(source, until) if until else None
+    if begins is not None and ends is not None and begins.seq > ends.seq:
+        raise BadInput(f"--since {shown(begins.at)} is later than --until {shown(ends.at)}")
+    return Part(
+        begins.seq if begins is not None else 0,
+        ends.seq if ends is not None else last,
+        begins.at if begins is not None else None,
+        ends.at if ends is not None else None,
+        namespaces,
+    )
+
+
+async def exported(source: Source, path: Path, part: Part) -> int:
+    """Write a part of a log to a file, with the states that it starts from; returns the number of records."""
+    first, _ = await source.bounds()
+    slots = part.slots(source)
+    # What decides over the whole cluster cannot be verified by the facts of some slots.
+    services = [s for s in SERVICES if s.role is Role.DECIDER and (slots is None or s.partition == "slots")]
+    snapshots = (
+        await beginnings(source, services, slots, part.since)
+        if part.since
+        else await _kept(source, services, slots)
+    )
+    needed = Needed.after(snapshots, whole=not part.since, slots=slots)
+    every = await ends_of(source, part.until)
+    names = {service.name for service in services}
+    ends = {place: position for place, position in every.items() if _kept_place(place, names, slots)}
     manifest = Manifest(
-        cluster=source.subjects.cluster, stream=source.name, slots=source.slots, slot_hash=SLOT_HASH,
-        first_seq=max(first, after + 1), last_seq=last, since=since, until=until, namespaces=namespaces, version=__version__,
+        cluster=source.subjects.cluster, stream=source.stream, slots=source.slots, slot_hash=SLOT_HASH,
+        first_seq=max(first, needed.least + 1), last_seq=part.until, since=part.since_at, until=part.until_at,
+        namespaces=part.namespaces, version=__version__, ends=ends, cluster_id=await source.cluster_id(),
     )  # fmt: skip
     with (
         ExportWriter(path, manifest) as writer,
-        progress("exporting", last - max(first, after + 1) + 1) as advance,
+        progress("exporting", part.until - manifest.first_seq + 1) as advance,
     ):
         for snapshot in snapshots:
             writer.snapshot(snapshot)
-        async for record in source.records(after=after):
-            if until is not None and _at(record) > until:
-                break
-            if slots is None or source.subjects.slot_token(record.subject) in slots:
-                writer.record(record)
-                if writer.records % EVERY_N == 0:
+        count = 0
+        async with aclosing(source.records(after=needed.least)) as records:
+            async for record in records:
+                if record.seq > part.until:
+                    break
+                if needed.takes(source, record):
+                    writer.record(record)
+                count += 1
+                if count % EVERY_N == 0:
                     advance(EVERY_N)
     return writer.records
 
 
-async def _kept(source: Source, service: Any) -> list[Snapshot]:
-    decider: Any = load(service)
-    return await source.start(
-        decider.service, inputs_of(service, decider, source).every, decider.state_version
-    )
+@dataclass(frozen=True)
+class Needed:
+    """From which sequence on the messages of each slot belong to a part.
+
+    Attributes:
+        of_slot: slot to the sequence behind which everything is needed.
+        least: the least of these: what is needed of slot `all`, which everybody reads.
+        slots: the slots that are wanted; None for all.
+    """
+
+    of_slot: dict[str, int]
+    least: int
+    slots: tuple[Slot, ...] | None
+
+    @classmethod
+    def after(cls, snapshots: Sequence[Snapshot], *, whole: bool, slots: tuple[Slot, ...] | None) -> Needed:
+        """What is behind the snapshots' positions; everything for the `whole` log."""
+        if whole or not snapshots:
+            return cls({}, 0, slots)
+        of_slot: dict[str, int] = {}
+        for snapshot in snapshots:
+            of_slot[snapshot.slot] = min(of_slot.get(snapshot.slot, snapshot.position), snapshot.position)
+        if ALL in of_slot:  # somebody reads the facts of all slots
+            of_slot = {slot: min(position, of_slot[ALL]) for slot, position in of_slot.items()}
+        return cls(of_slot, min(of_slot.values()), slots)
+
+    def takes(self, source: Source, record: Record) -> bool:
+        """Whether a record belongs to the part."""
+        slot = source.subjects.slot_token(record.subject)
+        if slot == ALL:
+            # With some slots only, what decides over the whole cluster is left out.
+            return self.slots is None or source.subjects.class_token(record.subject) in ("fact", "config")
+        if self.slots is not None and slot not in self.slots:
+            return False
+        return record.seq > self.of_slot.get(slot, self.least)
+
+
+def _kept_place(place: str, services: set[str], slots: tuple[Slot, ...] | None) -> bool:
+    service, _, slot = place.rpartition(".")
+    return service in services and (slots is None or slot in slots)
+
+
+async def _kept(
+    source: Source, services: Sequence[Service], slots: tuple[Slot, ...] | None
+) -> list[Snapshot]:
+    """The snapshots from which what is retained can be folded."""
+    found: list[Snapshot] = []
+    for service in services:
+        decider: Any = load(service)
+        every = inputs_of(service, decider, source).every
+        wanted = every if slots is None else tuple(slot for slot in every if slot in slots)
+        found += await source.start(decider.service, wanted, decider.state_version)
+    return found
 
 
 def export(
     path: Annotated[Path, Parameter(help="File to write.")],
     /,
     *,
-    since: Annotated[str, Parameter(help="From this log time on; or so long ago.")] = "",
-    until: Annotated[str, Parameter(help="Up to this log time.")] = "",
+    since: Annotated[str, Parameter(help="From this log time on, so long ago, or seq:N.")] = "",
+    until: Annotated[str, Parameter(help="Up to this log time, so long ago, or seq:N.")] = "",
     namespace: Annotated[
         tuple[str, ...], Parameter(name=["--namespace", "-n"], help="Only the slots of these namespaces.")
     ] = (),
@@ -124,18 +185,10 @@ def export(
     file: FromFile = None,
 ) -> int:
     """Write the log, or a part of it, to one compressed file that verifies alone."""
-    from tidewright.cli.asking.events import latest_at
 
     async def run() -> int:
         async with opened(log, file) as source:
-            now = await latest_at(source) if since or until else 0.0
-            return await exported(
-                source,
-                path,
-                moment(since, now) if since else None,
-                moment(until, now) if until else None,
-                namespace,
-            )
+            return await exported(source, path, await part_of(source, since, until, namespace))
 
     try:
         count = asyncio.run(run())
@@ -145,36 +198,49 @@ def export(
     return 0
 
 
-async def imported(log: Log, exported_log: ExportedLog) -> int:
-    """Append an export to an empty stream, every record at its old sequence."""
+async def imported(log: Log, file: ExportFile) -> int:
+    """Append an export to an empty stream, every record at its old sequence.
+
+    Raises:
+        BadInput: the stream is not empty.
+    """
     first, last = await log.bounds()
-    if last >= first and last > 0:
+    if last >= first:
         raise BadInput(
             f"stream {log.stream} holds {last - first + 1} messages already: import into a cluster name without a log"
         )
+    begins = file.manifest.first_seq
+    if last < begins - 1:
+        await log.api(f"STREAM.PURGE.{log.stream}", {"seq": begins})
+        last = begins - 1
     filler = f"{log.subjects.root}.gap.{ALL}"
-    position, batch = 0, list[Message]()
+    position, batch, count, gaps = last, list[Message](), 0, False
 
     async def flush() -> None:
         if batch:
             await log.commit(batch)
             batch.clear()
 
-    count = 0
-    with progress("importing", exported_log.file.manifest.last_seq) as advance:
-        for record in exported_log.file.records():
+    with progress("importing", file.manifest.last_seq - begins + 1) as advance:
+        for record in file.records():
             for _ in range(record.seq - position - 1):  # schedules that fired, slots that were left out
+                gaps = True
                 batch.append(Message(filler, b""))
                 if len(batch) == MAX_BATCH:
                     await flush()
+                    advance(MAX_BATCH)
             headers = {k: v for k, v in record.headers.items() if not k.startswith("Nats-")}
             batch.append(Message(record.subject, record.body, headers))
             position, count = record.seq, count + 1
-            if len(batch) >= MAX_BATCH - 1:
+            if len(batch) >= MAX_BATCH:
                 await flush()
                 advance(MAX_BATCH)
         await flush()
-    await log.api(f"STREAM.PURGE.{log.stream}", {"filter": filler})
+    if gaps:
+        await log.api(f"STREAM.PURGE.{log.stream}", {"filter": filler})
+    store = Snapshots(log)
+    for snapshot in file.snapshots():
+        await store.put(snapshot, encode(snapshot), keep=True)
     return count
 
 
@@ -186,12 +252,7 @@ def import_(
 ) -> int:
     """Read an exported file into an empty log, every record at its old sequence."""
     on = log or LogOptions()
-    try:
-        file = ExportFile(path)
-        for _ in file.records():  # nothing is written before the whole file has proved good
-            pass
-    except (BadExport, OSError) as error:
-        raise BadInput(str(error)) from error
+    file = whole(path)
     if file.manifest.cluster != on.cluster:
         raise BadInput(
             f"{path} is a log of cluster {file.manifest.cluster!r}: pass --cluster {file.manifest.cluster}"
@@ -202,12 +263,31 @@ def import_(
             async with await Log.connect(
                 on.nats, on.cluster, credentials=on.nats_credentials, timeout_s=5.0
             ) as running:
-                await running.ensure(slots=file.manifest.slots)
-                return await imported(running, ExportedLog(file))
+                await running.ensure(slots=file.manifest.slots, cluster_id=file.manifest.cluster_id)
+                return await imported(running, file)
 
     count = asyncio.run(run())
     print(f"{count} records of cluster {on.cluster} imported from {path}, {_range(file)}", file=sys.stderr)
     return 0
+
+
+def whole(path: Path) -> ExportFile:
+    """An export that was read to its end: nothing is written before the whole file has proved good.
+
+    Raises:
+        BadInput: it is none, was cut off or altered.
+    """
+    if not path.is_file():
+        raise BadInput(f"{path}: there is no such file; `tidewright export` writes one")
+    try:
+        file = ExportFile(path)
+        with progress("checking", file.manifest.last_seq - file.manifest.first_seq + 1) as advance:
+            for count, _ in enumerate(file.records(), 1):
+                if count % EVERY_N == 0:
+                    advance(EVERY_N)
+    except (BadExport, OSError) as error:
+        raise BadInput(str(error)) from error
+    return file
 
 
 def _range(file: ExportFile) -> str:

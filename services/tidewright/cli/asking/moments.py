@@ -64,7 +64,7 @@ async def moment_of(source: Source, text: str) -> Moment:
     now = await end_of(source)
     if not text:
         return Moment(last, now, end=True)
-    oldest = await beginning_of(source, first)
+    oldest = source.since if source.since is not None else await beginning_of(source, first)
     retained = f"retained are {shown(oldest)} to {shown(now)} UTC (sequences {first} to {last})"
     if found := _SEQUENCE.match(text):
         seq = int(found[1])

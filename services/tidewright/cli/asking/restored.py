@@ -139,6 +139,11 @@ async def _begun(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
     decider = asked.decider
     snapshot = await source.snapshot(decider.service, asked.slot, decider.state_version, up_to)
     if snapshot is None:
+        first, _ = await source.bounds()
+        if first > 1:
+            logger.warning(
+                "no snapshot from before is kept: the state is what was said from there on", sequence=first
+            )
         return Fold(decider, asked.slot)
     try:
         return Fold.resumed(decider, snapshot)

@@ -41,6 +41,14 @@ class Source(Protocol):
     subjects: Subjects
     slots: int
     name: str
+    """For people."""
+    stream: str
+    since: float | None
+    """Of a part of a log, the log time that it begins with, seconds."""
+
+    async def cluster_id(self) -> str:
+        """The uid of the cluster's `kube-system` namespace; empty when it is not known."""
+        ...
 
     def records(self, pattern: str = "", after: int = 0) -> AsyncGenerator[Record, None]:
         """Records whose subject matches one filter (all: empty), from `after` + 1 to the present end."""
@@ -114,7 +122,13 @@ class RunningLog:
     def __post_init__(self) -> None:
         self.subjects = self.log.subjects
         self.slots = self.log.slots
-        self.name = f"stream {self.log.stream}"
+        self.stream = self.log.stream
+        self.name = f"stream {self.stream}"
+        self.since: float | None = None
+
+    async def cluster_id(self) -> str:
+        info = await self.log.api(f"STREAM.INFO.{self.stream}", {})
+        return str((info["config"].get("metadata") or {}).get("tw.cluster-id", ""))
 
     async def records(self, pattern: str = "", after: int = 0) -> AsyncGenerator[Record, None]:
         async with self.log.reader([pattern or self.subjects.everything], after=after) as reader:
@@ -204,8 +218,13 @@ class ExportedLog:
         self.subjects = Subjects(file.manifest.cluster)
         self.slots = file.manifest.slots
         self.name = str(file.path)
+        self.stream = file.manifest.stream
+        self.since = file.manifest.since
         self._kept: list[Record] | None = None
         self._too_long = False
+
+    async def cluster_id(self) -> str:
+        return self.file.manifest.cluster_id
 
     def _records(self, after: int) -> Iterator[Record]:
         if self._kept is not None:

@@ -1,0 +1,96 @@
+"""The states that a part of a log starts from, as snapshots.
+
+A part verifies alone when it holds, of every service and slot, the state at its last checkpoint
+before the part, and every message behind the position of that checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+
+from tidewright.cli.asking.progress import progress
+from tidewright.cli.asking.restored import inputs_of
+from tidewright.cli.asking.source import Source
+from tidewright.cli.run import load
+from tidewright.cli.services import Service
+from tidewright.host.fold import Fold
+from tidewright.host.restoring import SlotRestorer
+from tidewright.log import checkpoint as checkpoints
+from tidewright.log.snapshots import Snapshot
+from tidewright.log.subjects import Slot
+
+EVERY_N = 2000
+
+
+async def beginnings(
+    source: Source, services: Sequence[Service], slots: Sequence[Slot] | None, boundary: int
+) -> list[Snapshot]:
+    """The state of every service and slot (None: of all) at its last checkpoint up to a sequence."""
+    found: list[Snapshot] = []
+    restorers: list[tuple[SlotRestorer[Any], dict[int, Slot]]] = []
+    for service in services:
+        decider: Any = load(service)
+        inputs = inputs_of(service, decider, source)
+        folds: dict[Slot, Fold[Any]] = {}
+        wanted: dict[int, Slot] = {}
+        for slot in (s for s in inputs.every if slots is None or s in slots):
+            seq = await last_whole_checkpoint(source, service.name, slot, boundary)
+            if not seq:
+                continue
+            kept = await source.snapshot(service.name, slot, decider.state_version, boundary)
+            if kept is not None and kept.checkpoint_seq == seq:
+                found.append(kept)
+                continue
+            usable = kept is not None and kept.checkpoint_seq < seq
+            folds[slot] = Fold.resumed(decider, kept) if kept is not None and usable else Fold(decider, slot)
+            wanted[seq] = slot
+        if folds:
+            restorers.append((SlotRestorer(inputs, folds), wanted))
+    if not restorers:
+        return found
+    after = min(fold.position for restorer, _ in restorers for fold in restorer.folds.values())
+    count = 0
+    with progress("finding the state to start from", boundary - after) as advance:
+        async with aclosing(source.records(after=after)) as records:
+            async for record in records:
+                if record.seq > boundary:
+                    break
+                for restorer, wanted in restorers:
+                    for slot, checkpoint in restorer.take(record):
+                        if wanted.get(record.seq) == slot:
+                            fold = restorer.folds[slot]
+                            found.append(
+                                fold.snapshot(checkpoint_seq=record.seq, position=checkpoint.position)
+                            )
+                count += 1
+                if count % EVERY_N == 0:
+                    advance(EVERY_N)
+    return found
+
+
+async def last_whole_checkpoint(source: Source, service: str, slot: Slot, boundary: int) -> int:
+    """Sequence of a slot's last checkpoint at or before a sequence that covers whole events; 0 without one."""
+    subject = source.subjects.checkpoint(slot, service)
+    for record in await source.last([subject], boundary):
+        if not _partial(record.body):
+            return record.seq
+        last = 0
+        async with aclosing(source.records(subject)) as records:
+            async for earlier in records:
+                if earlier.seq > boundary:
+                    break
+                if not _partial(earlier.body):
+                    last = earlier.seq
+        return last
+    return 0
+
+
+def _partial(body: bytes) -> bool:
+    try:
+        return checkpoints.decode(body).partial
+    except msgspec.MsgspecError:
+        return True
