@@ -410,7 +410,8 @@ def _publish(
         if message != shard_set.reported.get(reason, ""):
             yield ReportShards(at=state.now, target=set_ref(shard_set), reason=reason, message=message)
     conditions = conditions_of(shard_set, found, state.now)
-    status = status_of(shard_set, document, conditions)
+    rollout = setpods.rollout_status(state, shard_set) if shard_set.active else None
+    status = status_of(shard_set, document, conditions, rollout)
     if digest(status) != shard_set.published:
         yield SetStatus(
             at=state.now,

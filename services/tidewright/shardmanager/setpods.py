@@ -165,17 +165,41 @@ def fold_rollout(state: State, shard_set: ShardSetState, event: ChangeRollout) -
             if rollout.good is None:
                 rollout.good = template
         case "paused":
-            rollout.paused = True
+            rollout.paused, rollout.resumes = True, shard_set.spec.resumes
             if shard_set.spec.rollback_auto and template is not None and template != rollout.good:
                 rollout.rejected = template.version
         case "resumed":
             rollout.paused, rollout.progress_at = False, event.at
+            rollout.rejected, rollout.resumes = "", shard_set.spec.resumes
         case "draining":
             rollout.leaving = event.pod
         case "complete":
             rollout.complete, rollout.good, rollout.paused = True, template, False
             table = setworkers.tables(shard_set)
             shard_set.index_table = setworkers.index_of_slot(table, shard_set.spec.slots)
+
+
+def rollout_status(state: State, shard_set: ShardSetState) -> JsonObject | None:
+    """How far the rollout is, None for sets whose pods are not ours to start."""
+    template = wanted_template(state, shard_set)
+    if shard_set.spec.driver is not Driver.PODS or template is None or not shard_set.document.slots:
+        return None
+    if _template_trouble(shard_set.spec, template):
+        return None
+    plan = _Plan(state, shard_set, template)
+    name = shard_set.name
+    outdated = [f"{name}-{s.index}" for s in plan.statuses if s.generation == OLD]
+    unready = [f"{name}-{s.index}" for s in plan.statuses if s.state is not ShardState.READY]
+    done = shard_set.rollout.complete and not outdated
+    return {
+        "state": "Paused" if plan.paused else "Complete" if done else "Progressing",
+        "shards": shard_set.size,
+        "outdated": outdated,
+        "notReady": unready,
+        "draining": shard_set.rollout.leaving,
+        "template": template.version,
+        "waitsFor": plan.step.reason,
+    }
 
 
 def troubles(state: State, shard_set: ShardSetState) -> dict[str, str]:
@@ -261,6 +285,8 @@ class _Plan:
         rollout = self.shard_set.rollout
         if rollout.template is None or rollout.template.template != self.template.template:
             yield self.change("started", "TemplateChanged")
+        elif rollout.paused and self.spec.resumes != rollout.resumes:
+            yield self.change("resumed", "Asked")
         elif not rollout.complete and self.step.action == "done" and self._all_there():
             yield self.change("complete", "AllReady")
         elif rollout.complete and any(s.generation == OLD for s in self.statuses):

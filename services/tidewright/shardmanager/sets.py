@@ -105,6 +105,7 @@ class RolloutState(msgspec.Struct, kw_only=True, omit_defaults=True):
         template: that is being rolled out; None: nothing has been yet.
         good: the last one that was complete.
         paused: by the progress deadline; a pause in the spec is not kept here.
+        resumes: the spec's number of that name when it was paused last.
         rejected: version of a template that was rolled back.
         progress_at: log time of the last progress, seconds.
         leaving: name of the pod that drains before it is replaced.
@@ -114,6 +115,7 @@ class RolloutState(msgspec.Struct, kw_only=True, omit_defaults=True):
     good: Template | None = None
     complete: bool = False
     paused: bool = False
+    resumes: int = 0
     rejected: str = ""
     progress_at: float = 0.0
     leaving: str = ""

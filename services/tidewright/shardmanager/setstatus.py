@@ -69,7 +69,12 @@ def conditions_of(shard_set: ShardSetState, found: Mapping[str, str], now: float
     return conditions
 
 
-def status_of(shard_set: ShardSetState, document: Document, conditions: list[JsonObject]) -> JsonObject:
+def status_of(
+    shard_set: ShardSetState,
+    document: Document,
+    conditions: list[JsonObject],
+    rollout: JsonObject | None = None,
+) -> JsonObject:
     """The whole status."""
     ready = sum(m.state is MemberState.READY for m in document.members.values())
     return {
@@ -80,6 +85,7 @@ def status_of(shard_set: ShardSetState, document: Document, conditions: list[Jso
         "movingSlots": len(document.moving),
         "assignment": assignment_of(document),
         "conditions": conditions,
+        **({"rollout": rollout} if rollout else {}),
     }
 
 

@@ -13,6 +13,7 @@ from tidewright.events.base import JsonObject
 from tidewright.sharding.durations import parse_duration
 from tidewright.sharding.keyspace import HASHES, HashName, useful_counts, valid_slots
 from tidewright.sharding.lease import LeaseTimes
+from tidewright.sharding.source import FIELDS, Source, source_of, unknown_fields
 from tidewright.shardmanager.autosize import Limits, exact
 from tidewright.shardmanager.handover import HandoverTimes
 from tidewright.shardmanager.inject import MAX_SELECTOR_SLOTS, ORDINAL_DRIVEN, SELECTOR_DRIVEN, Injector
@@ -77,6 +78,7 @@ class SetSpec(msgspec.Struct, frozen=True, kw_only=True):
     hash: HashName = "blake2b64"
     slot_label: str = DEFAULT_SLOT_LABEL
     source: str = "customResource"
+    objects: Source = Source()
     driver: Driver = Driver.EXTERNAL
     template: str = ""
     container: str = ""
@@ -107,11 +109,17 @@ class SetSpec(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool = False
     undo: bool = False
     rollback_auto: bool = False
+    resumes: int = 0
     autosize: AutosizeSpec | None = None
 
     @property
     def theta(self) -> Fraction:
         return exact(self.theta_percent) / 100
+
+    @property
+    def labels_objects(self) -> bool:
+        """Whether workers go by a label on the objects, which is then ours to write."""
+        return self.injector in SELECTOR_DRIVEN and bool(self.objects.kind)
 
     @property
     def dynamic(self) -> bool:
@@ -160,6 +168,7 @@ def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
             "paused",
             "undo",
             "rollback",
+            "resumes",
         ),
     )
     default = SetSpec()
@@ -171,6 +180,7 @@ def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
         hash=reader.choice(keyspace, "keyspace.hash", default.hash, HASHES),
         slot_label=reader.text(keyspace, "keyspace.slotLabel", DEFAULT_SLOT_LABEL),
         source=next(iter(source), default.source),
+        objects=source_of(spec),
         driver=Driver(reader.choice(workers, "workers.driver", Driver.EXTERNAL, tuple(Driver))),
         template=reader.text(template, "workers.template.name", ""),
         container=reader.text(template, "workers.template.container", ""),
@@ -213,6 +223,7 @@ def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
         paused=reader.boolean(rollout, "rollout.paused"),
         undo=reader.boolean(rollout, "rollout.undo"),
         rollback_auto=reader.choice(rollout, "rollout.rollback", "manual", ("manual", "auto")) == "auto",
+        resumes=reader.integer(rollout, "rollout.resumes", 0, least=0),
         autosize=_autosize(reader, spec, slots),
     )
     reader.known(
@@ -262,6 +273,16 @@ def _together(reader: _Reader, spec: SetSpec, source: Mapping[str, Any]) -> None
             f"is {spec.slots} with the injector {spec.injector.value}: expected at most {MAX_SELECTOR_SLOTS}, "
             "because each slot is a value of a list filter",
         )
+    if unknown := unknown_fields(spec.objects.key):
+        reader.refuse(
+            "source.customResource.key",
+            f"has {{{unknown[0]}}}: expected fields of {', '.join(f'{{{name}}}' for name in FIELDS)}",
+        )
+    if isinstance(source.get("customResource"), Mapping):
+        names = ("group", "kind", "key", "selector", "allNamespaces")
+        reader.known(source["customResource"], "source.customResource.", names)
+        if not spec.objects.kind:
+            reader.refuse("source.customResource.kind", "is missing: expected the kind of the objects")
     if len(source) > 1:
         reader.refuse("source", f"has {', '.join(sorted(source))}: expected one of them")
     if spec.driver is Driver.STATEFULSET and not spec.template:

@@ -1,0 +1,13 @@
+"""`tidewright shards`: who owns which slot and why, and how to change it.
+
+app        the commands and their options
+reading    ShardSets, their members and pods, from the API server
+changing   a change of a spec: its plan is shown, it is agreed to, it is written under what was read
+showing    tables for people
+history    why a slot is where it is: the set's ledger on the log
+ours       the slots of our own services, from their membership and checkpoints
+verifying  the live cluster against the assignment
+adopting   fleets of the propeller manager: taken over, and given back
+
+Nothing here decides: a command changes the ShardSet, and the shard manager decides what follows.
+"""

@@ -1,0 +1,123 @@
+"""A change of a ShardSet's spec: its plan is shown, it is agreed to, and it is written under what was read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tidewright.cli.errors import BadInput, CommandError
+from tidewright.cli.options import Output, emit
+from tidewright.cli.shards import showing
+from tidewright.cli.shards.reading import ReadSet
+from tidewright.kube.client import Kube
+from tidewright.kube.errors import KubeError
+from tidewright.shardmanager.preview import Preview, preview
+
+MERGE_PATCH = "application/merge-patch+json"
+
+
+def merged(spec: Any, patch: Any) -> Any:
+    """A spec after a merge patch (RFC 7386)."""
+    if not isinstance(patch, Mapping):
+        return patch
+    result = dict(spec) if isinstance(spec, Mapping) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = merged(result.get(name), value)
+    return result
+
+
+def planned(found: ReadSet, patch: Mapping[str, Any]) -> Preview:
+    """What a merge patch of the spec would do.
+
+    Raises:
+        BadInput: the spec would be refused; the message names each field.
+    """
+    after = merged(found.spec, patch)
+    plan = preview(found.name, found.document, found.spec, after, told=found.told, grace_s=found.grace_s)
+    if plan.problems:
+        said = "; ".join(map(str, plan.problems))
+        raise BadInput(f"shardset {found.namespace}/{found.name} would be refused: {said}")
+    return plan
+
+
+async def change(
+    kube: Kube, found: ReadSet, patch: Mapping[str, Any], *, doing: str, yes: bool, ask: bool = True
+) -> int:
+    """Show the plan, ask unless `yes`, and write.
+
+    Args:
+        kube: client of the cluster.
+        found: the set as it was read; the write is refused when it has changed meanwhile.
+        patch: merge patch of the spec.
+        doing: what is done, in words, for the question.
+        yes: do not ask.
+        ask: whether the change is one to ask about.
+    """
+    if merged(found.spec, patch) == found.spec:
+        print(f"{found.namespace}/{found.name}: nothing to change: {doing} is what the spec says already")
+        return 0
+    plan = planned(found, patch)
+    print(f"{doing}\n{showing.plan(found, plan)}")
+    if ask and not yes:
+        agree()
+    body: dict[str, Any] = {
+        "metadata": {"resourceVersion": found.raw["metadata"]["resourceVersion"]},
+        "spec": patch,
+    }
+    await write(kube, found, body)
+    print(
+        f"shardset {found.namespace}/{found.name} changed; `tidewright shards get {found.name} "
+        f"-n {found.namespace}` shows how far it is"
+    )
+    return 0
+
+
+def agree() -> None:
+    """Ask on the terminal.
+
+    Raises:
+        BadInput: there is nobody to ask.
+        CommandError: the answer is not yes.
+    """
+    if not sys.stdin.isatty():
+        raise BadInput("nothing was changed: nobody can be asked here, say --yes to go on")
+    answer = input("Go on? [y/N] ")
+    if answer.strip().lower() not in ("y", "yes"):
+        raise CommandError("nothing was changed")
+
+
+async def write(kube: Kube, found: ReadSet, body: Mapping[str, Any], tries: int = 5) -> None:
+    """Patch the set, if its spec is still the one that the plan was made for.
+
+    The status changes all the time and with it the resourceVersion: a lost race is run again as long
+    as the generation stands.
+
+    Raises:
+        CommandError: somebody else has changed the spec meanwhile.
+    """
+    generation = found.raw["metadata"].get("generation")
+    for attempt in range(tries):
+        try:
+            await kube.request("PATCH", found.path, body=msgspec.json.encode(body), content_type=MERGE_PATCH)
+            return
+        except KubeError as error:
+            if error.status != 409 or attempt == tries - 1:
+                raise
+        now = msgspec.json.decode((await kube.request("GET", found.path)).body)
+        if now["metadata"].get("generation") != generation:
+            raise CommandError(
+                f"nothing was changed: somebody else has changed shardset {found.namespace}/{found.name} "
+                "meanwhile; run the command again to see the plan for it as it is now"
+            )
+        body = {**body, "metadata": {"resourceVersion": now["metadata"]["resourceVersion"]}}
+
+
+def emit_plan(found: ReadSet, plan: Preview, output: Output) -> None:
+    """Print a plan alone."""
+    emit(msgspec.to_builtins(plan), output, lambda: showing.plan(found, plan))

@@ -1,0 +1,187 @@
+"""The slots of our own services: who has them, from the membership bucket and the checkpoints.
+
+Who gets which slot is the host's own business (rendezvous hashing over the live replicas), so slots
+can be looked at here and not be moved. How many replicas a load needs is worked out by the same
+rule that sizes ShardSets.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from tidewright.cli.errors import BadInput
+from tidewright.cli.options import LogOptions
+from tidewright.cli.services import BY_NAME, SERVICES, Role, Service
+from tidewright.cli.shards.showing import columns
+from tidewright.host.membership import rendezvous
+from tidewright.log import checkpoint as checkpoints
+from tidewright.log.checkpoint import Checkpoint
+from tidewright.log.connection import Log
+from tidewright.log.reader import Reader
+from tidewright.log.subjects import ALL, Slot
+from tidewright.sharding.keyspace import runs
+from tidewright.shardmanager.autosize import Demand, Limits, recommend
+
+PREFIX = "service/"
+CAPACITY = 10_000.0
+"""Facts per second that one replica folds with ease; a quarter of what was measured on a small machine."""
+TARGET = 0.7
+LOOK_S = 2.0
+REFUSAL = (
+    "the slots of our own services are given out by rendezvous hashing over the live replicas, by the host: "
+    "they cannot be moved or pinned, and follow the number of replicas alone"
+)
+
+
+def is_ours(name: str | None) -> bool:
+    """Whether a name means one of our own services."""
+    return name is not None and name.startswith(PREFIX)
+
+
+def service(name: str) -> Service:
+    """The decider of `service/NAME`. Raises BadInput."""
+    known = [s.name for s in SERVICES if s.role is Role.DECIDER]
+    found = BY_NAME.get(name.removeprefix(PREFIX))
+    if found is None or found.role is not Role.DECIDER:
+        raise BadInput(f"{name}: services that own slots are {', '.join(PREFIX + k for k in known)}")
+    return found
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One service as the log has it.
+
+    Attributes:
+        members: incarnations of the live replicas.
+        owners: replica that each slot belongs to, None without any.
+        checkpoints: where the service stands, by slot; those that were never claimed are missing.
+    """
+
+    service: Service
+    slots: tuple[Slot, ...]
+    members: frozenset[str]
+    owners: dict[Slot, str | None]
+    checkpoints: dict[Slot, Checkpoint]
+
+    @property
+    def settled(self) -> bool:
+        """Whether every slot is claimed by whom it belongs to."""
+        return all(
+            (found := self.checkpoints.get(slot)) is not None and found.incarnation == self.owners[slot]
+            for slot in self.slots
+        )
+
+
+async def standing(log: Log, which: Service) -> Standing:
+    """Read the membership and the checkpoints of one service."""
+    own = which.name
+    stream, root = f"KV_{log.stream}_members", f"$KV.{log.stream}_members.{own}."
+    heard: set[str] = set()
+    async with Reader(log, (f"{root}>",), 0, last_only=True, stream=stream) as reader:
+        while True:
+            records = await reader.fetch(timeout_s=0.5)
+            for record in records:
+                name = record.subject.removeprefix(root)
+                if record.body:
+                    heard.add(name)
+                else:
+                    heard.discard(name)
+            if not records or not reader.pending:
+                break
+    slots: tuple[Slot, ...] = (
+        (ALL,) if which.partition == "cluster" else tuple(Slot(str(n)) for n in range(log.slots))
+    )
+    found: dict[Slot, Checkpoint] = {}
+    for slot in slots:
+        last = await log.last(log.subjects.checkpoint(slot, own))
+        if last is not None:
+            found[slot] = checkpoints.decode(last.body)
+    members = frozenset(heard)
+    return Standing(which, slots, members, {slot: rendezvous(slot, members) for slot in slots}, found)
+
+
+async def opened(options: LogOptions | None) -> Log:
+    """A connection to the log, with its number of slots."""
+    on = options or LogOptions()
+    log = await Log.connect(on.nats, on.cluster, credentials=on.nats_credentials, name="cli")
+    await log.adopt_slots()
+    return log
+
+
+def details(found: Standing) -> str:
+    """One service for people."""
+    rows = []
+    for member in sorted(found.members):
+        mine = [s for s in found.slots if found.owners[s] == member]
+        claimed = [s for s in mine if (c := found.checkpoints.get(s)) is not None and c.incarnation == member]
+        rows.append((member, len(mine), len(claimed), _texts(mine)))
+    unclaimed = [s for s in found.slots if found.owners[s] is None]
+    lines = [
+        f"service/{found.service.name}: {len(found.slots)} slots, {len(found.members)} replicas"
+        + (", every slot is claimed by whom it belongs to" if found.settled else ", not settled"),
+        columns(("REPLICA", "DUE", "CLAIMED", "SLOTS"), rows),
+    ]
+    if unclaimed:
+        lines.append(f"without owner: {_texts(unclaimed)}: no replica is alive")
+    return "\n".join(lines)
+
+
+def as_json(found: Standing) -> dict[str, Any]:
+    """One service for programs."""
+    return {
+        "service": found.service.name,
+        "replicas": sorted(found.members),
+        "settled": found.settled,
+        "slots": [
+            {
+                "slot": str(slot),
+                "owner": found.owners[slot],
+                "epoch": c.epoch if (c := found.checkpoints.get(slot)) else 0,
+                "incarnation": c.incarnation if c else None,
+                "position": c.position if c else 0,
+                "at": c.at if c else None,
+            }
+            for slot in found.slots
+        ],
+    }
+
+
+@dataclass(frozen=True)
+class Sizing:
+    """How many replicas a service's load needs, by the rule for ShardSets (section 3.8)."""
+
+    facts_per_s: float
+    current: int
+    recommended: int
+
+    def __str__(self) -> str:
+        return (
+            f"load {self.facts_per_s:,.0f} facts/s; one replica is to carry {CAPACITY * TARGET:,.0f} "
+            f"({CAPACITY:,.0f} at {TARGET:.0%}): {self.recommended} replicas, now {self.current}"
+        )
+
+
+async def sizing(log: Log, which: Service) -> Sizing:
+    """Watch the checkpoints for a moment and size the service by what it folded."""
+    clock = asyncio.get_running_loop().time
+    start, before = clock(), await standing(log, which)
+    await asyncio.sleep(LOOK_S)
+    after, elapsed = await standing(log, which), clock() - start
+    loads: Counter[str] = Counter()
+    for slot, last in after.checkpoints.items():
+        first = before.checkpoints.get(slot)
+        loads[after.owners[slot] or ""] += max(0, last.folded - (first.folded if first else 0))
+    rates = [Fraction(count) / Fraction(str(round(elapsed, 3))) for count in loads.values()]
+    current = max(1, len(after.members))
+    most = 1 if which.partition == "cluster" else len(after.slots)
+    demand = Demand(loads=tuple(rates), capacity=Fraction(int(CAPACITY)), utilisation=Fraction(str(TARGET)))
+    return Sizing(float(sum(rates)), current, recommend(current, demand, Limits(minimum=1, maximum=most)))
+
+
+def _texts(slots: list[Slot]) -> str:
+    numbers = [int(s) for s in slots if str(s).isdecimal()]
+    return runs(numbers) if len(numbers) == len(slots) else ",".join(map(str, slots))

@@ -1,0 +1,160 @@
+"""The live cluster against the assignment: one owner per slot, nothing claimed twice, nothing silently orphaned."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from tidewright.cli.asking.source import opened
+from tidewright.cli.errors import CommandError
+from tidewright.cli.options import LogOptions, Output, emit
+from tidewright.cli.shards import history
+from tidewright.cli.shards.reading import ReadSet, listed
+from tidewright.cli.shards.showing import columns, condition
+from tidewright.kube.client import Kube
+from tidewright.kube.discovery import Discovery
+from tidewright.sharding.document import SlotState
+from tidewright.sharding.keyspace import parse_runs, runs
+from tidewright.sharding.source import identity, legal_slot, slot_label_value, source_of
+from tidewright.shardmanager.shardset import SetSpec, read_spec
+from tidewright.shardmanager.worker import names_shard_flag, parse_args
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at. `good` None: it could not be, and the message says why."""
+
+    name: str
+    good: bool | None
+    message: str
+
+
+async def verify(kube: Kube, found: ReadSet, log: LogOptions | None, output: Output, *, objects: bool) -> int:
+    """Look at everything; exit code 1 when something is not as it should be."""
+    spec, _problems = read_spec(found.spec)
+    if not found.document.slots:
+        raise CommandError(f"shardset {found.namespace}/{found.name} has no assignment yet")
+    checks = [*_document(found), *_claims(found), *_told(found, spec), await _ledger(found, log)]
+    if objects:
+        checks += [check async for check in _objects(kube, found, spec)]
+    words = {True: "ok", False: "FAILED", None: "not checked"}
+    emit(
+        [{"check": c.name, "good": c.good, "message": c.message} for c in checks],
+        output,
+        lambda: columns(("CHECK", "RESULT", "MESSAGE"), [(c.name, words[c.good], c.message) for c in checks]),
+    )
+    return 1 if any(c.good is False for c in checks) else 0
+
+
+def _document(found: ReadSet) -> Iterator[Check]:
+    document = found.document
+    free = document.unowned()
+    yield Check("every slot has one owner", not free, f"without owner: {runs(free)}" if free else "")
+    said = condition(found, "Orphaned").get("status") == "True"
+    yield Check(
+        "no silent orphan",
+        said or not free,
+        "slots have no owner, and no condition says so" if free and not said else "",
+    )
+    strangers = sorted({r.owner for r in document.slots if r.owner and r.owner not in document.members})
+    yield Check("owners are members", not strangers, ", ".join(strangers))
+
+
+def _claims(found: ReadSet) -> Iterator[Check]:
+    claims: Counter[int] = Counter()
+    records = set()
+    for member in found.members:
+        name = f"{member['spec']['member']}#{member['spec']['incarnation']}"
+        status = member.get("status") or {}
+        if not member["spec"].get("taken") and not status.get("released"):
+            records.add(name)
+            claims.update(parse_runs(status.get("acting") or ""))
+    twice = sorted(slot for slot, count in claims.items() if count > 1)
+    yield Check("no slot is claimed twice", not twice, f"claimed twice: {runs(twice)}" if twice else "")
+    if found.members:
+        lost = sorted({r.owner for r in found.document.slots if r.owner} - records)
+        yield Check("owners hold a lease", not lost, f"no record of {', '.join(lost)}" if lost else "")
+        idle = [s for s, r in enumerate(found.document.slots) if r.state is SlotState.OWNED and not claims[s]]
+        yield Check("owners act", not idle, f"nobody reports to act on {runs(idle)}" if idle else "")
+
+
+def _told(found: ReadSet, spec: SetSpec) -> Iterator[Check]:
+    if spec.dynamic or not found.told:
+        return
+    count = Counter(slot for slots in found.told.values() for slot in slots)
+    twice = sorted(s for s, n in count.items() if n > 1)
+    missing = sorted(set(range(spec.slots)) - set(count))
+    message = "; ".join(
+        f"{word} {runs(slots)}"
+        for word, slots in (("told twice:", twice), ("told to nobody:", missing))
+        if slots
+    )
+    yield Check("pods are told every slot once", not message, message)
+    if spec.injector.value == "propeller":
+        wrong = []
+        for pod in found.pods:
+            index = int(pod["metadata"]["name"].rpartition("-")[2])
+            args = next(
+                (c.get("args") or [] for c in pod["spec"]["containers"] if c["name"] == spec.container), []
+            )
+            values = {int(v) for r in parse_args(args).requirements for v in r.values if v.isdecimal()}
+            if not names_shard_flag(args) or values != set(found.told.get(index, ())):
+                wrong.append(pod["metadata"]["name"])
+        yield Check("arguments say what pods were told", not wrong, ", ".join(wrong))
+
+
+async def _ledger(found: ReadSet, log: LogOptions | None) -> Check:
+    name = "the ledger gives this assignment"
+    try:
+        async with opened(log, None) as source:
+            ledger = await history.ledger(source, found.namespace, found.name)
+    except CommandError as error:
+        return Check(name, None, str(error))
+    if ledger.refused:
+        return Check(name, False, f"an entry was refused: {ledger.refused[0]}")
+    if ledger.document.revision < found.document.revision:
+        return Check(name, False, f"it ends at revision {ledger.document.revision}, the status is further")
+    if ledger.document.revision > found.document.revision:
+        return Check(name, None, "the status is on its way: run the command again")
+    wrong = [
+        slot
+        for slot, (a, b) in enumerate(zip(ledger.document.slots, found.document.slots, strict=True))
+        if msgspec.structs.replace(a, since=0.0) != msgspec.structs.replace(b, since=0.0)
+    ]
+    return Check(name, not wrong, f"slots {runs(wrong)} differ" if wrong else "")
+
+
+async def _objects(kube: Kube, found: ReadSet, spec: SetSpec) -> AsyncIterator[Check]:
+    """The labels of all objects of the source, where workers go by them."""
+    source = source_of(found.spec)
+    if not source.kind or not spec.labels_objects:
+        return
+    places = await Discovery(kube).resources(source.group, source.kind)
+    if not places:
+        yield Check(
+            "objects carry their slot",
+            None,
+            f"the cluster has no kind {source.kind} in group {source.group!r}",
+        )
+        return
+    missing = illegal = own = total = 0
+    path = places[0].collection("" if source.all_namespaces else found.namespace)
+    async for item in listed(kube, path, {"labelSelector": source.selector} if source.selector else {}):
+        total += 1
+        value = (item["metadata"].get("labels") or {}).get(spec.slot_label)
+        wanted = slot_label_value(source, identity(item["metadata"], source.kind), spec.slots, spec.hash)
+        missing += value is None
+        illegal += value is not None and not legal_slot(value, spec.slots)
+        own += value is not None and legal_slot(value, spec.slots) and value != wanted
+    label = spec.slot_label
+    yield Check(
+        f"objects carry {label}", not missing, f"{missing} of {total} do not" if missing else f"{total} do"
+    )
+    yield Check(f"{label} is a slot", not illegal, f"{illegal} of {total} name none" if illegal else "")
+    if own:
+        yield Check(
+            f"{label} is that of the key", True, f"{own} of {total} carry another slot, which is respected"
+        )

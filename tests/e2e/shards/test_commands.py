@@ -1,0 +1,112 @@
+"""`tidewright shards` as its user runs it, on a set with two workers."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import Services
+from tests.e2e.shards.world import Workers, make_orders, owners, sets_path, shard_set
+from tests.e2e.sim.world import send, until
+from tidewright.cli.main import run
+from tidewright.kube.client import Kube
+from tidewright.sharding.wire import document_of
+
+
+class Command:
+    """Runs one command line in this process; what it prints."""
+
+    def __init__(self, kubeconfig: Path, namespace: str, services: Services) -> None:
+        self.at = ("--kubeconfig", str(kubeconfig), "-n", namespace)
+        self.log = ("--nats", services.nats_url, "--cluster", services.name)
+
+    async def __call__(self, *arguments: str, log: bool = False, code: int = 0) -> str:
+        line = ["shards", *arguments, *self.at, *(self.log if log else ())]
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            got = await asyncio.wait_for(asyncio.to_thread(run, line), 40)
+        text = out.getvalue()
+        assert got == code, f"{arguments}: exit code {got}\n{text}"
+        print(f"$ tidewright shards {' '.join(arguments)}\n{text}")
+        return text
+
+
+@pytest.mark.slow
+async def test_an_operator_looks_plans_moves_pins_drains_and_freezes(
+    kube: Kube, namespace: str, services: Services, workers: Workers
+) -> None:
+    sets = sets_path(namespace)
+    shards = Command(workers.cluster.kubeconfig, namespace, services)
+
+    async def until_set(holds: Any) -> None:
+        await until(kube, sets, lambda found: holds(found["orders"]), timeout_s=40)
+
+    def owner(found: dict[str, Any], slot: int) -> str:
+        return document_of(found["status"]["assignment"]).slots[slot].owner.partition("#")[0]
+
+    await services.start("watcher", "shard-manager", "actuator")
+    await send(kube, "POST", sets, shard_set(rebalance={"maxMoves": 0}))
+    await make_orders(kube, namespace, 4)
+    await workers.start("a")
+    await workers.start("b")
+    await until_set(lambda found: owners(found) == {"a": 32, "b": 32})
+
+    assert "orders" in await shards("get")
+    assert "32" in await shards("get", "orders")
+    assert json.loads(await shards("get", "orders", "-o", "json"))["assignment"]["keyspace"] == 64
+    key = f"{namespace}/order-1"
+    told = json.loads(await shards("explain", key, "-o", "json", log=True))
+    assert told["owner"]
+    assert told["since"] is not None
+    assert "became the owner" in await shards("explain", key, log=True)
+    slot = int(told["slot"])
+    here = told["owner"].partition("#")[0]
+    there = "b" if here == "a" else "a"
+
+    planned = await shards("plan", "--move", f"{slot}={there}")
+    assert f"{here} -> {there}: 1 ({slot})" in planned
+    assert "moves     1 of 64" in planned
+    assert "at most 2 s" in planned
+    refused = await shards("move", str(slot), there, code=2)  # nobody can be asked
+    assert "Plan for shardset" in refused
+    assert "say --yes" in refused
+    await shards("move", str(slot), there, "--yes")
+    await until_set(lambda found: owner(found, slot) == there)
+    await shards("pin", str(slot), here, "--yes")
+    await until_set(lambda found: owner(found, slot) == here)
+    assert "is pinned to" in await shards("move", str(slot), there, code=2)
+    await shards("unpin", str(slot), "--yes")
+    await shards("freeze")
+    await until_set(lambda found: found["status"]["assignment"]["frozen"])
+    assert "unfreeze it first" in await shards("move", str(slot), there, code=2)
+    await shards("unfreeze", "--yes")
+    await shards("drain", "a", "--yes")
+    await until_set(lambda found: owners(found) == {"b": 64})
+    assert "only member" in await shards("drain", "b", "--yes", code=2)
+    assert "b -> a: 32" in await shards("drain", "a", "--undo", "--yes")
+    await until_set(lambda found: owners(found) == {"a": 32, "b": 32})
+    assert "no key changes its owner" in await shards("double", "--yes")
+    await until_set(lambda found: owners(found) == {"a": 64, "b": 64})
+
+    assert "external workers" in await shards("resize", "4", "--yes", code=2)
+    assert "no rollout" in await shards("rollout", "status", code=2)
+    assert "'ghost' is no member" in await shards("pin", "1", "ghost", code=2)
+    assert "slots 0 to 127" in await shards("move", "200", "a", code=2)
+    assert "not found" in await shards("get", "nothing", code=2)
+
+    verified = await shards("verify", log=True)
+    assert "FAILED" not in verified
+    assert "the ledger gives this assignment  ok" in verified
+
+    await services.start("autoscaler")
+    ours = await shards("get", "service/autoscaler", log=True)
+    assert "1 replicas" in ours
+    assert "cannot be moved" in await shards("move", "1", "a", "--set", "service/autoscaler", code=2)
+    assert "facts/s" in await shards("plan", "--set", "service/autoscaler", log=True)
+    assert "rendezvous" in await shards("explain", "shop", "--set", "service/autoscaler", log=True)
