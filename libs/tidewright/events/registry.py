@@ -90,10 +90,10 @@ def decode(body: bytes) -> Event | Unknown:
             named = _named.decode(body).type
             if named not in BY_NAME:
                 return _unknown.decode(body)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, UnicodeDecodeError):
             raise NotAnEvent(f"not an event: {error}") from error
         raise NotAnEvent(f"not a {named}: {error}") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the latter is what text that is none gives
         raise NotAnEvent(f"not an event: {error}") from error
 
 

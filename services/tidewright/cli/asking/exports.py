@@ -205,7 +205,7 @@ async def imported(log: Log, file: ExportFile) -> int:
         BadInput: the stream is not empty.
     """
     first, last = await log.bounds()
-    if last >= first:
+    if last and last >= first:
         raise BadInput(
             f"stream {log.stream} holds {last - first + 1} messages already: import into a cluster name without a log"
         )
@@ -223,9 +223,10 @@ async def imported(log: Log, file: ExportFile) -> int:
 
     with progress("importing", file.manifest.last_seq - begins + 1) as advance:
         for record in file.records():
-            for _ in range(record.seq - position - 1):  # schedules that fired, slots that were left out
+            for missing in range(position + 1, record.seq):  # schedules that fired, slots that were left out
+                # The first one stays, so that the log begins where the states belong that it starts from.
+                batch.append(Message(filler if missing > begins else f"{log.subjects.root}.begin.{ALL}", b""))
                 gaps = True
-                batch.append(Message(filler, b""))
                 if len(batch) == MAX_BATCH:
                     await flush()
                     advance(MAX_BATCH)

@@ -172,7 +172,8 @@ class RunningLog:
         return [record async for record in self.records(after=max(0, last - count))]
 
     async def bounds(self) -> tuple[int, int]:
-        return await self.log.bounds()
+        first, last = await self.log.bounds()
+        return (first, last) if last else (1, 0)  # nothing was ever on it
 
     async def start(self, service: str, slots: tuple[Slot, ...], state_version: int) -> list[Snapshot]:
         first, _ = await self.log.bounds()

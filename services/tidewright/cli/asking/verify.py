@@ -130,6 +130,8 @@ def _as_text(found: Verified, name: str, asked: tuple[Service, ...]) -> str:
         lines.append(f"{', '.join(idle)}: no checkpoint on this log, so nothing to verify.")
     if report.undecided:
         lines.append(f"{report.undecided} events at the end are not decided yet.")
+    if not found.services:
+        return "\n".join(lines)
     if not report.count:
         lines.append("Every decision is what its recorded facts give, byte for byte, and the chain is whole.")
         return "\n".join(lines)
