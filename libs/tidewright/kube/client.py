@@ -227,7 +227,8 @@ class Authentication:
         except asyncio.CancelledError:
             raise
         except Exception as error:  # the loader raises yaml, value, assertion and own errors
-            raise KubeError(0, "Configuration", f"{where}: {error}") from error
+            reason = " ".join(str(error).split())  # of a YAML error, lines
+            raise KubeError(0, "Configuration", f"{where}: {reason}") from error
         return cls(configuration, loader)
 
     def session(self) -> aiohttp.ClientSession:

@@ -226,8 +226,10 @@ class Stack:
         """What the cluster and the log have to hold before a service starts."""
         options = self.options
         async with await Kube.connect(self.kubeconfig, options.in_cluster, options.context) as kube:
-            self.crds = await crds.install(kube)
+            await kube.request("GET", "/version", timeout_s=10.0)
+            # First the log, which refuses another cluster: then nothing was written to this one.
             await log.ensure(self._slots, cluster_id=await cluster_id(kube))
+            self.crds = await crds.install(kube)
 
     async def _start_nats(self) -> str:
         store = self.folder.path / "nats"

@@ -223,6 +223,18 @@ async def test_wrong_credentials_are_one_clear_message(start: Callable[..., Any]
         await server.communicate()
 
 
+async def test_a_credentials_file_that_is_none_is_one_clear_message(
+    start: Callable[..., Any], tmp_path: Path
+) -> None:
+    path = tmp_path / "tidewright.creds"
+    at = ("--nats", "nats://127.0.0.1:1", "--nats-credentials", str(path))
+    await refused(await start(*at), 69, str(path), "cannot be read", "`nsc`")
+    path.write_text("a secret that is no credential\n")
+    up = await start(*at)
+    await refused(up, 69, str(path), "BEGIN NATS USER JWT", "`nsc`")
+    assert "a secret" not in up.words[-1]
+
+
 async def test_no_cluster_is_one_clear_message(start: Callable[..., Any], tmp_path: Path) -> None:
     await refused(await start("--kubeconfig", str(tmp_path / "none")), 2, "no such file", "--kubeconfig")
     path = tmp_path / "kubeconfig"
@@ -251,7 +263,9 @@ async def test_the_store_of_another_cluster_is_one_clear_message(
         await first.ready()
         assert await first.end() == 0
         other = await start("--nats", server.url, "--services", "watcher", data=tmp_path / "other")
-        await refused(other, 2, "tw.cluster-id", "another cluster name")
+        await refused(other, 2, "is of another cluster", "kube-system", "--cluster NAME")
+        third = await start("--nats", server.url, "--services", "watcher", "--slots", "5")
+        await refused(third, 2, "was made with 32 slots", "--slots 32")
     finally:
         await server.stop()
 

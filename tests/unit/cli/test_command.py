@@ -141,3 +141,18 @@ def test_lines_of_programs_become_one_shape() -> None:
 @pytest.mark.parametrize("service", [s for s in SERVICES if s.role is Role.DECIDER], ids=lambda s: s.name)
 def test_a_decider_goes_by_its_name_in_the_table_on_the_bus(service: Service) -> None:
     assert load(service).service == service.name
+
+
+def test_a_malformed_load_is_refused_before_anything_is_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load, data = tmp_path / "load.csv", tmp_path / "data"
+    load.write_text("timestamp,value\n2026-01-01 00:00:00,1\n2026-01-01 00:05:00,many\n")
+    assert main.run(["demo", "--metrics", str(load), "--data", str(data)]) == 2
+    printed = capsys.readouterr()
+    assert (
+        printed.err
+        == f"error: {load}, line 3: value 'many' is no number; valid are for instance 94 or 51.8\n"
+    )
+    assert printed.out == ""
+    assert not data.exists()
