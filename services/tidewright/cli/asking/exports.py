@@ -213,7 +213,7 @@ async def imported(log: Log, file: ExportFile) -> int:
     if last < begins - 1:
         await log.api(f"STREAM.PURGE.{log.stream}", {"seq": begins})
         last = begins - 1
-    filler = f"{log.subjects.root}.gap.{ALL}"
+    filler = f"{log.subjects.root}.gap.{ALL}.import"
     position, batch, count, gaps = last, list[Message](), 0, False
 
     async def flush() -> None:
@@ -225,7 +225,9 @@ async def imported(log: Log, file: ExportFile) -> int:
         for record in file.records():
             for missing in range(position + 1, record.seq):  # schedules that fired, slots that were left out
                 # The first one stays, so that the log begins where the states belong that it starts from.
-                batch.append(Message(filler if missing > begins else f"{log.subjects.root}.begin.{ALL}", b""))
+                batch.append(
+                    Message(filler if missing > begins else f"{log.subjects.root}.begin.{ALL}.import", b"")
+                )
                 gaps = True
                 if len(batch) == MAX_BATCH:
                     await flush()
