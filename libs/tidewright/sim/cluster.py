@@ -36,6 +36,7 @@ from tidewright.sim.kubelets.kubelets import Kubelets
 from tidewright.sim.kubelets.nodes import LEASE_NAMESPACE, pool_nodes
 from tidewright.sim.metrics.server import RESOURCES, VERSION, MetricsApi, SideServer
 from tidewright.sim.metrics.values import Metrics
+from tidewright.sim.nodefaults import PATHS, NodeFaults
 from tidewright.sim.options import NODE_LABEL, NodePool, SimOptions
 from tidewright.sim.scheduler.loop import Scheduler
 
@@ -169,6 +170,11 @@ class SimCluster:
             self.cloud = SimulatedCloud(self._cloud_config, self.cache, writer, self.clock, self._lose, books)
             self.side.mount(PREFIX, self.cloud.handle)
             work.append(("cloud", self.cloud.run))
+        faults = NodeFaults(self.kubelets, self.clock)
+        for path in PATHS:
+            self.side.mount(path, faults.handle)
+            if self.server is not None:
+                self.server.mount_path(path, faults.handle)
         # Last, when every component has made the stores that it reads.
         work.append(("cache", lambda: self.cache.run(kube)))
         return work

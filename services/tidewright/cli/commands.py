@@ -55,13 +55,12 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
-        "sim", "tidewright.cli.sim:app", RUNNING, "The embedded cluster: run it, attach to another, load it.",
+        "sim", "tidewright.cli.sim:app", RUNNING, "The embedded cluster: run it, attach to another, load it, break it.",
         (
             ("tidewright sim up --nodes 10", "a cluster for kubectl, without the services"),
             ("tidewright sim attach --kubeconfig kind.yaml", "simulated nodes beside another API server"),
             ("tidewright sim load pods.csv --nodes nodes.csv --speed 86400", "a recorded cluster, a day per second"),
-            ("tidewright sim fault add --status 429 --retry-after 2 --verb PATCH --probability 0.1 --seed 7",
-             "one patch in ten is throttled, the same ones every time"),
+            ("tidewright sim fault add --status 429 --verb PATCH --probability 0.1", "one patch in ten is throttled"),
             ("tidewright sim fault node sim-0001 lose", "a machine goes silent"),
         ),
     ),

@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from aiohttp import web
@@ -61,10 +61,12 @@ class Match(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Action(msgspec.Struct, forbid_unknown_fields=True):
-    latency_s: float = 0.0
-    status: int = 0
+    """What happens to a request; of several, in this order."""
+
+    latency_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    status: Literal[0, 400, 401, 403, 404, 409, 410, 413, 422, 429, 500, 502, 503, 504] = 0
     message: str = ""
-    retry_after_s: int = 0
+    retry_after_s: Annotated[int, msgspec.Meta(ge=0)] = 0
     drop: bool = False
     drop_watches: bool = False
     stall: bool = False
@@ -76,10 +78,17 @@ class Rule(msgspec.Struct, forbid_unknown_fields=True):
     action: Action
     id: str = ""
     match: Match = msgspec.field(default_factory=Match)
-    probability: float = 1.0
+    probability: Annotated[float, msgspec.Meta(ge=0, le=1)] = 1.0
     seed: int = 0
     count: int | None = None
     struck: int = 0
+
+
+class Restart(msgspec.Struct, forbid_unknown_fields=True):
+    """What a restart does: whether older versions can still be watched, and how long nobody can connect."""
+
+    memory: Literal["kept", "lost"] = "kept"
+    down_s: Annotated[float, msgspec.Meta(ge=0, le=3600)] = 0.0
 
 
 class Dropped(Exception):
@@ -149,13 +158,21 @@ class Faults:
         """Answer `/sim/faults...` and `/sim/restart`."""
         path = http.path.rstrip("/")
         if path == "/sim/restart" and http.method == "POST":
-            given = msgspec.json.decode(await http.read() or b"{}")
-            frontend.restart(forget=given.get("memory") == "lost")
+            try:
+                given = msgspec.json.decode(await http.read() or b"{}", type=Restart)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                raise errors.bad_request(f"a restart has memory (kept or lost) and down_s: {error}") from None
+            frontend.restart(forget=given.memory == "lost", down_s=given.down_s)
             return _json({"restarted": True})
         rule_id = path.removeprefix("/sim/faults").strip("/")
         if http.method == "GET":
             return _json([msgspec.to_builtins(rule) for rule in self.rules])
         if http.method == "DELETE":
+            if rule_id and all(rule.id != rule_id for rule in self.rules):
+                known = ", ".join(rule.id for rule in self.rules) or "none"
+                raise errors.ApiError(
+                    404, f"there is no fault {rule_id} in /sim/faults; in force are {known}"
+                )
             self.remove(rule_id)
             return _json([msgspec.to_builtins(rule) for rule in self.rules])
         if http.method != "POST":

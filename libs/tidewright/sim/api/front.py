@@ -84,6 +84,12 @@ class Front(asyncio.Protocol):
         self._paused = False
         self._go_on()
 
+    def abort(self) -> None:
+        """Cut the connection, whatever is being asked."""
+        self._ended = True
+        if self._transport is not None:
+            self._transport.abort()
+
     def close(self) -> None:
         """Close the connection when what is asked has been answered."""
         self._ended = True

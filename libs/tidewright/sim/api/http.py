@@ -55,6 +55,7 @@ class Frontend:
         self.mounts: dict[str, Handler] = {}  # by path prefix without the last slash
         self.mounted_groups: list[MountedGroup] = []
         self.watches: set[Watch] = set()
+        self.on_restart: Callable[[float], None] = lambda _: None  # the server's part of a restart
         self._cache: dict[tuple[str, int], bytes] = {}
 
     # -- requests -----------------------------------------------------------------------------------
@@ -374,7 +375,7 @@ class Frontend:
     # -- what is no resource ----------------------------------------------------------------------
 
     async def _other(self, http: web.BaseRequest, method: str, path: str) -> web.StreamResponse:
-        if path.startswith("/sim/"):
+        if path == "/sim/restart" or path == "/sim/faults" or path.startswith("/sim/faults/"):
             return await self.faults.serve(http, self)
         if method not in {"GET", "HEAD"}:
             raise errors.method_not_allowed("", "") if path.startswith("/api") else errors.page_not_found()
@@ -444,9 +445,10 @@ class Frontend:
                     watch.stop()
         return struck
 
-    def restart(self, *, forget: bool) -> None:
-        """What clients see of a restart: watches end; with `forget`, older versions are Expired from now on."""
+    def restart(self, *, forget: bool, down_s: float = 0.0) -> None:
+        """What clients see of a restart: all ends; with `forget`, older versions are Expired from now on."""
         self.close_watches()
+        self.on_restart(down_s)
         if forget:
             self._api.store.forget_history()
 

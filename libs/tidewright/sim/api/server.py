@@ -29,6 +29,8 @@ from tidewright.sim.api.journal import FileJournal
 from tidewright.sim.api.requestlog import RequestLog
 from tidewright.sim.api.store import Store
 
+RESTART_AFTER_S = 0.05
+"""Wall seconds until a restart that was asked for happens."""
 TOKEN = "tidewright-sim"  # noqa: S105  # no secret: the server asks nobody who they are
 
 
@@ -68,6 +70,7 @@ class ApiServer:
         self.requests = RequestLog(request_log_limit, request_log_path)
         self._frontend = Frontend(self.api, self.requests, bookmark_interval_s=bookmark_interval_s)
         self._runner: web.ServerRunner | None = None
+        self._server: web.Server | None = None
         self._listener: asyncio.Server | None = None
         self._fronts: set[Front] = set()
         self._tasks: list[asyncio.Task[Any]] = []
@@ -87,7 +90,13 @@ class ApiServer:
         server = web.Server(self._frontend.handle, request_factory=_request, access_log=None)
         self._runner = web.ServerRunner(server, handle_signals=False, shutdown_timeout=1.0)
         await self._runner.setup()
-        frontend = self._frontend
+        self._server = server
+        self._frontend.on_restart = self.restart
+        await self._listen()
+
+    async def _listen(self) -> None:
+        frontend, server = self._frontend, self._server
+        assert server is not None  # noqa: S101  # set by the caller
 
         def connect() -> Front:
             return Front(
@@ -107,9 +116,10 @@ class ApiServer:
     async def stop(self) -> None:
         """End watches, finish requests, close the journal."""
         self._frontend.close_watches()
-        for task in self._tasks:
+        tasks = list(self._tasks)
+        for task in tasks:
             task.cancel()
-        for task in self._tasks:
+        for task in tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         self._tasks.clear()
@@ -146,6 +156,31 @@ class ApiServer:
         self._frontend.mounts[f"/apis/{group}/{version}"] = _below(
             f"/apis/{group}/{version}", handler, self._frontend
         )
+
+    def mount_path(self, prefix: str, handler: Handler) -> None:
+        """Let another handler answer a path and everything below it; it is no API."""
+        self._frontend.mounts[prefix] = handler
+
+    async def _restart(self, down_s: float) -> None:
+        """Cut all connections, and let nobody connect for a while."""
+        await asyncio.sleep(RESTART_AFTER_S)  # the request that asks for it gets its answer
+        if self._listener is not None:
+            self._listener.close()
+            self._listener = None
+        for front in list(self._fronts):
+            front.abort()
+        if self._server is not None:
+            for connection in self._server.connections:
+                if connection.transport is not None:
+                    connection.transport.abort()
+        await asyncio.sleep(down_s)
+        await self._listen()
+
+    def restart(self, down_s: float = 0.0) -> None:
+        """Do to clients what a restart does: connections end, and for `down_s` seconds there are no new ones."""
+        task = asyncio.create_task(self._restart(down_s), name="sim restart")
+        self._tasks.append(task)
+        task.add_done_callback(lambda done: self._tasks.remove(done) if done in self._tasks else None)
 
     def write_kubeconfig(self, path: Path) -> None:
         """Write a kubeconfig whose only context is this server."""

@@ -113,6 +113,27 @@ class Kubelets:
         (self._failed.discard if ready else self._failed.add)(node)
         await self._say_ready(found, ready=ready)
 
+    @property
+    def lost(self) -> frozenset[str]:
+        """Names of the nodes that are cut off."""
+        return frozenset(self._lost)
+
+    @property
+    def failed(self) -> frozenset[str]:
+        """Names of the nodes that report themselves not ready."""
+        return frozenset(self._failed)
+
+    def crash(self, namespace: str, name: str) -> bool:
+        """Let a pod's containers end in place, now; False when it does not run on a node of ours."""
+        pod = self._cache.pods.get((namespace, name))
+        if pod is None or pod.spec.node_name not in self._nodes or pod.status.phase != "Running":
+            return False
+        state = self._states.get(pod.metadata.uid)
+        if state is None or state.next == "stop":
+            return False
+        self._set(pod, state, "crash", 0.0)
+        return True
+
     # --- nodes --------------------------------------------------------------------------------
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:

@@ -1,4 +1,4 @@
-"""`tidewright sim`: the embedded cluster alone, or its nodes and metrics beside another API server."""
+"""`tidewright sim up` and `attach`: the embedded cluster, or its nodes and metrics beside another API server."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import App, Group, Parameter
+from cyclopts import Group, Parameter
 
-from tidewright.cli.commands import BY_NAME as COMMANDS
 from tidewright.cli.errors import BadInput, CommandError, Unavailable
 from tidewright.cli.options import ProcessFlags
 from tidewright.cli.run import execute
@@ -17,8 +16,6 @@ from tidewright.host.process import Process
 SERVER = Group("API server", sort_key=0)
 NODES = Group("Nodes and metrics", sort_key=10)
 CLOCK = Group("Clock", sort_key=20)
-
-app = App(name="sim", help_format="plaintext", help_epilogue=COMMANDS["sim"].epilogue)
 
 
 @Parameter(name="*", group=NODES)
@@ -65,7 +62,6 @@ class ClockFlags:
     clock_wall: float | None = None
 
 
-@app.command
 def up(
     *,
     host: Annotated[str, Parameter(help="Address to listen on.", group=SERVER)] = "127.0.0.1",
@@ -86,7 +82,6 @@ def up(
     return _run(settings, nodes or NodeFlags(), clock or ClockFlags(), process or ProcessFlags())
 
 
-@app.command
 def attach(
     *,
     kubeconfig: Annotated[Path, Parameter(help="Kubeconfig of the API server.", group=SERVER)],
