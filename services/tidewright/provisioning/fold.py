@@ -89,11 +89,11 @@ def _shape(state: State, event: f.ShapeObserved) -> None:
 
 def _pod(state: State, event: f.PodObserved) -> None:
     index, key = index_of(state), key_of(event)
-    old = state.pods.get(key)
+    # Taken out and put back at the end: the index, built anew, then has the same order as this one.
+    old = state.pods.pop(key, None)
     if old is not None:
         remove_pod(state, index, key, old)
     if event.phase in ("Succeeded", "Failed"):
-        state.pods.pop(key, None)
         state.said.pop(key, None)
         return
     pod = pod_of(event)
@@ -173,6 +173,7 @@ def _group(state: State, event: p.NodeGroupObserved) -> None:
     group.exists, group.machine_type = event.exists, event.machine_type
     group.template, group.error = event.template, event.error
     if not event.error:  # what could not be read says nothing new about sizes
+        left = {i.id for i in group.instances} - {i.id for i in event.instances}
         group.target_size, group.instances = event.target_size, event.instances
         group.observed_at = event.at
         answered = group.answered_at is not None and group.answered_at < event.at
@@ -181,6 +182,9 @@ def _group(state: State, event: p.NodeGroupObserved) -> None:
         there = {instance.id for instance in event.instances}
         index = index_of(state)
         machines = index.machines
+        for name in left:
+            if index.owner.get(name) == event.name:
+                del index.owner[name]
         for instance in event.instances:
             index.owner[instance.id] = event.name
             node = state.nodes.get(machines.get(instance.id, ""))
@@ -193,7 +197,11 @@ def _group(state: State, event: p.NodeGroupObserved) -> None:
 
 
 def _group_gone(state: State, event: p.NodeGroupGone) -> None:
-    state.groups.pop(event.name, None)
+    group = state.groups.pop(event.name, None)
+    owner = index_of(state).owner
+    for instance in group.instances if group is not None else ():
+        if owner.get(instance.id) == event.name:
+            del owner[instance.id]
     state.open.pop(event.name, None)
     for execution in state.executions.values():
         saga.answered(
