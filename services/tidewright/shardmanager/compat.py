@@ -46,11 +46,17 @@ def fold(state: State, event: Event, before: KnownPod | None) -> None:
             after = state.pods.get(event.namespace, {}).get(event.name)
             for fleet in _fleets(state, event.namespace):
                 template = state.templates.get(fleet.template_key)
+                if fleet.watch_for_rivals(before, after, state.now):
+                    continue
                 if fleet.matters(before, after, template) or event.name == fleet.manager_pod:
                     _begin(state, fleet)
         case TimerFired(key=key) if key.startswith(TIMER):
             if (scanned := state.fleets.get(key.removeprefix(TIMER))) is not None:
                 scanned.scan_due = None
+                if scanned.rival:
+                    scanned.rearm = True
+                    if scanned.rival_is_quiet(state.now):
+                        scanned.rival, scanned.unreported = "", True
                 _forget_unseen(state, scanned)
                 _begin(state, scanned)
         case SetTimer(key=key, due=due) if key.startswith(TIMER):
@@ -133,6 +139,7 @@ def _configure(state: State, event: ConfigSet) -> None:
             continue
         changed = (old.config, old.manager_pod, old.refused) != (read.config, read.manager_pod, "")
         old.config, old.manager_pod, old.refused = read.config, read.manager_pod, ""
+        old.rival = old.rival if not changed else ""
         old.warnings = list(read.warnings)
         old.local = old.local or old.template_key in state.templates
         if changed:
@@ -256,6 +263,11 @@ def _record(state: State, fleet: Fleet) -> RecordPass:
 def _error(fleet: Fleet) -> str:
     if fleet.refused:
         return fleet.refused
+    if fleet.rival:
+        return (
+            f"another manager with another configuration made pod '{fleet.rival}': nothing is written while it runs, "
+            "stop it or give both the same configuration"
+        )
     if fleet.last is None or not fleet.last.outcome:
         return ""
     return f"failed to create pod(s) [{fleet.last.outcome}]"

@@ -20,6 +20,11 @@ from tidewright.shardmanager.confighash import accepted_hashes
 from tidewright.shardmanager.pods import APP_LABEL, CONFIG_HASH, TEMPLATE_VERSION
 from tidewright.shardmanager.scan import Fidelity, Pass, SeenPod, is_stale
 
+DECISION = "tidewright.dev/decision"
+"""The annotation that the actuator puts on what it makes for us."""
+RIVAL_QUIET_INTERVALS = 6
+"""Scan intervals without a new pod of another manager after which that one is taken for stopped."""
+
 
 class Template(msgspec.Struct, frozen=True, kw_only=True):
     """A PodTemplate as it was last seen."""
@@ -33,6 +38,7 @@ class KnownPod(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     Attributes:
         deleting_since: log time at which it was first seen to be on its way out, seconds.
+        ours: made by this system, not by another manager.
         expected: made by us and not observed yet; forgotten when it does not appear.
         owners: its owner references, kept for the manager's own pod.
     """
@@ -48,6 +54,7 @@ class KnownPod(msgspec.Struct, kw_only=True, omit_defaults=True):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owners: list[JsonObject] = []
+    ours: bool = False
     expected: bool = False
 
     @property
@@ -70,6 +77,9 @@ class Fleet(msgspec.Struct, kw_only=True):
         unreported: a pass has ended, or the configuration has changed, since the last record.
         rearm: the timer for the next pass is to be set anew: a pass has ended.
         local: the fleet's namespace belongs to this slot, because its template was seen here.
+        rival: pod that another manager with another configuration has made while this one runs; while
+            that goes on nothing is written, or the two would undo each other for ever.
+        rival_at: log time at which the last of them was seen, seconds.
         totals: the original's counters, since the fold began.
     """
 
@@ -86,6 +96,8 @@ class Fleet(msgspec.Struct, kw_only=True):
     unreported: bool = False
     rearm: bool = False
     local: bool = False
+    rival: str = ""
+    rival_at: float = 0.0
     passes: int = 0
     created_total: int = 0
     deleted_total: int = 0
@@ -105,7 +117,7 @@ class Fleet(msgspec.Struct, kw_only=True):
 
     def begin(self, template: Template | None, pods: dict[str, KnownPod]) -> None:
         """Start a pass, or note that another one must follow the one under way."""
-        if self.refused:
+        if self.refused or self.rival:
             return
         if self.current is not None:
             self.again = True
@@ -138,6 +150,25 @@ class Fleet(msgspec.Struct, kw_only=True):
         self.created_total += self.last.created
         self.deleted_total += self.last.deleted
         return self.again
+
+    def watch_for_rivals(self, before: KnownPod | None, after: KnownPod | None, now: float) -> bool:
+        """Note a pod that another manager has just made. True when that is news."""
+        if after is None or after.ours or after.deleting or not self.passes:
+            return False
+        if before is not None and before.uid in ("", after.uid):
+            return False
+        mine = after.labels.get(APP_LABEL) == self.config.pod_application and after.seen.made_by_a_manager
+        if not mine or after.annotations[CONFIG_HASH] in accepted_hashes(self.config.shard):
+            return False
+        news = not self.rival
+        self.rival, self.rival_at = after.name, now
+        if news:
+            self.current, self.unreported, self.rearm = None, True, True
+        return news
+
+    def rival_is_quiet(self, now: float) -> bool:
+        """Whether the other manager has made nothing for long enough to be taken for stopped."""
+        return now >= self.rival_at + RIVAL_QUIET_INTERVALS * self.config.scan_interval_s
 
     def matters(self, before: KnownPod | None, after: KnownPod | None, template: Template | None) -> bool:
         """Whether a pass would judge this change of one pod."""
@@ -184,6 +215,7 @@ def known(event: PodObserved) -> KnownPod:
         deleting=event.deleting_at is not None,
         labels=event.labels,
         annotations=kept,
+        ours=DECISION in event.annotations,
         owners=[
             {"apiVersion": o.api_version, "kind": o.kind, "name": o.name, "uid": o.uid} for o in event.owners
         ],

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from tests.e2e.conftest import Services
-from tests.e2e.sim.world import send, until
+from tests.e2e.sim.world import merge, send, until
+from tidewright.events import registry
+from tidewright.events.shards import RecordPass
 from tidewright.kube.client import Kube
+from tidewright.kube.errors import KubeError
+from tidewright.shardmanager.config import KOZMO, ShardConfig, defaults
+from tidewright.shardmanager.confighash import LEGACY_BASE, config_hash
+from tidewright.shardmanager.pods import CONFIG_HASH, pod_manifest
 
 
 def manager(namespace: str, count: int) -> dict[str, str]:
@@ -69,3 +78,118 @@ async def test_a_propeller_fleet_is_made_repaired_and_replaced(
     path = f"{core}/configmaps/tidewright"
     await send(kube, "PATCH", path, {"data": manager(namespace, 2)}, "application/merge-patch+json")
     await running(2, version, set(third.values()))
+
+
+def template() -> dict[str, Any]:
+    container = {"name": "kozmopropeller", "image": "pause", "args": ["--config", "x"]}
+    return {
+        "apiVersion": "v1",
+        "kind": "PodTemplate",
+        "metadata": {"name": "kozmopropeller-template"},
+        "template": {"metadata": {"labels": {"team": "x"}}, "spec": {"containers": [container]}},
+    }
+
+
+class Passes:
+    """What the manager recorded of its passes, read from the log."""
+
+    def __init__(self, services: Services, namespace: str) -> None:
+        self.services, self.namespace = services, namespace
+
+    async def until(self, holds: Callable[[RecordPass], bool]) -> RecordPass:
+        """Wait for a record of a pass that is as wanted."""
+        async with await self.services.log() as log:
+            subject = log.subjects.decision(
+                log.slot_of(self.namespace), "shard-manager", "podtemplate", self.namespace,
+                "kozmopropeller-template",
+            )  # fmt: skip
+            last = None
+            async with asyncio.timeout(30), log.reader([subject], after=0) as reader:
+                while True:
+                    for record in await reader.fetch(100, timeout_s=5.0):
+                        last = registry.decode(record.body)
+                        if isinstance(last, RecordPass) and holds(last):
+                            return last
+
+
+async def test_an_existing_fleet_is_adopted_without_a_restart_and_strangers_are_left_alone(
+    kube: Kube, namespace: str, services: Services
+) -> None:
+    core = f"/api/v1/namespaces/{namespace}"
+    made = await send(kube, "POST", f"{core}/podtemplates", template())
+    version, stem = made["metadata"]["resourceVersion"], "kozmopropeller"
+    shard = ShardConfig(shard_count=3)
+    config = msgspec.structs.replace(defaults(KOZMO), shard=shard, pod_template_namespace=namespace)
+    uids: dict[str, str] = {}
+    for index in range(3):  # as the original makes them; one of an older tool-chain, with its other hash
+        manifest = pod_manifest(config, template()["template"], version, index, namespace=namespace)
+        if index == 1:
+            manifest["metadata"]["annotations"][CONFIG_HASH] = config_hash(shard, LEGACY_BASE)
+        found = await send(kube, "POST", f"{core}/pods", manifest)
+        uids[found["metadata"]["name"]] = found["metadata"]["uid"]
+    stranger = {"name": f"{stem}-3", "labels": {"app": stem}}
+    foreign = await send(
+        kube, "POST", f"{core}/pods",
+        {"apiVersion": "v1", "kind": "Pod", "metadata": stranger,
+         "spec": {"containers": [{"name": "c", "image": "pause"}]}},
+    )  # fmt: skip
+    map_ = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "tidewright"}}
+    await send(kube, "POST", f"{core}/configmaps", {**map_, "data": manager(namespace, 3)})
+    passes = Passes(services, namespace)
+
+    async def pods(holds: Callable[[dict[str, dict[str, Any]]], bool]) -> dict[str, str]:
+        found = await until(kube, f"{core}/pods", holds)
+        return {name: pod["metadata"]["uid"] for name, pod in found.items()}
+
+    await services.start(
+        "watcher", "shard-manager", "actuator", watcher=["--config-map", f"{namespace}/tidewright"]
+    )
+    seen = await passes.until(lambda p: p.adopted == 3)
+    assert (seen.created, seen.deleted, seen.foreign) == (0, 0, (f"{stem}-3",))
+    assert await pods(lambda found: len(found) == 4) == uids | {f"{stem}-3": foreign["metadata"]["uid"]}
+
+    # A pod that has failed is made again, the others are not.
+    await merge(kube, f"{core}/pods/{stem}-2/status", {"status": {"phase": "Failed"}})
+    again = await pods(
+        lambda found: (
+            found.get(f"{stem}-2", {}).get("metadata", {}).get("uid") not in (None, uids[f"{stem}-2"])
+        )
+    )
+    assert {n: again[n] for n in (f"{stem}-0", f"{stem}-1")} == {
+        n: uids[n] for n in (f"{stem}-0", f"{stem}-1")
+    }
+
+    # One more shard is wanted whose name a stranger has: it is never deleted.
+    await merge(kube, f"{core}/configmaps/tidewright", {"data": manager(namespace, 4)})
+    replaced = await pods(
+        lambda found: all(
+            found.get(f"{stem}-{i}", {}).get("metadata", {}).get("annotations", {}).get(CONFIG_HASH)
+            == config_hash(ShardConfig(shard_count=4))
+            for i in range(3)
+        )
+    )
+    assert replaced[f"{stem}-3"] == foreign["metadata"]["uid"]
+
+    # A second manager with another configuration starts: nothing is written while it is at work.
+    other = msgspec.structs.replace(config, shard=ShardConfig(shard_count=2))
+    theirs = pod_manifest(other, template()["template"], version, 1, namespace=namespace)
+    await send(kube, "DELETE", f"{core}/pods/{stem}-1", {"gracePeriodSeconds": 0})
+    await until(kube, f"{core}/pods", lambda found: replaced[f"{stem}-1"] not in str(found))
+    with contextlib.suppress(KubeError):  # whichever of the two is first
+        await send(kube, "DELETE", f"{core}/pods/{stem}-1", {"gracePeriodSeconds": 0})
+    rival = await send(kube, "POST", f"{core}/pods", theirs)
+    seen = await passes.until(lambda p: "another manager" in p.error)
+    assert f"{stem}-1" in seen.error
+    found = await send(kube, "GET", f"{core}/pods/{stem}-1")
+    assert found["metadata"]["uid"] == rival["metadata"]["uid"]
+    assert "deletionTimestamp" not in found["metadata"]
+
+    # Somebody has settled it: a new configuration of ours, and all is ours again.
+    await merge(kube, f"{core}/configmaps/tidewright", {"data": manager(namespace, 3)})
+    await pods(
+        lambda found: all(
+            found.get(f"{stem}-{i}", {}).get("metadata", {}).get("annotations", {}).get(CONFIG_HASH)
+            == config_hash(shard)
+            for i in range(3)
+        )
+    )

@@ -272,7 +272,7 @@ class Cluster:
                     name=name,
                     uid=f"uid-{self._uid}",
                     labels=dict(meta["labels"]),
-                    annotations=dict(meta["annotations"]),
+                    annotations={**meta["annotations"], "tidewright.dev/decision": effect.id},
                     manifest=manifest,
                 )
                 return [self.fact(name)]

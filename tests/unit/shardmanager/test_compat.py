@@ -234,3 +234,38 @@ def test_folding_the_log_again_gives_the_same_state(running: Cluster) -> None:
     running.configure(fleet(5))
     running.advance(25.0)
     assert running.replayed() == running.state
+
+
+def test_two_managers_at_once_do_not_undo_each_other(running: Cluster) -> None:
+    """The other one has another configuration: it deletes our pods and makes its own."""
+    theirs = {"podTemplateResourceVersion": "10", "shardConfigHash": "1"}
+    running.vanish("kozmopropeller-1")
+    running.vanish("kozmopropeller-1")  # it deletes what we have just made
+    for _pass in range(3):
+        running.pods.pop("kozmopropeller-1", None)
+        running.add_pod("kozmopropeller-1", labels={"app": "kozmopropeller"}, annotations=theirs)
+    before = len(running.decided)
+    running.advance(30.0)
+    running.fail("kozmopropeller-2")
+    running.advance(5.0)
+    assert (
+        names(running.decided[before:], DeleteObject) == names(running.decided[before:], CreateObject) == []
+    )
+    assert "another manager" in last_pass(running).error
+    running.advance(60.0)  # it makes no more: it is taken for stopped
+    assert last_pass(running).error == ""
+    running.vanish()
+    running.run()
+    assert {p.annotations["shardConfigHash"] for p in running.pods.values()} == {config_hash(ShardConfig())}
+    assert running.replayed() == running.state
+
+
+def test_a_changed_configuration_makes_no_rival_of_ourselves(running: Cluster) -> None:
+    running.lag = True
+    running.configure(fleet(4))
+    running.lag = False
+    running.catch_up()
+    running.vanish()
+    running.run()
+    assert sorted(running.pods) == pods(4)
+    assert last_pass(running).error == ""

@@ -12,7 +12,7 @@ from tests.unit.shardmanager.test_native import document, owned, work
 from tidewright.events.decisions import DeleteObject
 from tidewright.events.shards import ChangeRollout
 from tidewright.sharding.keyspace import parse_runs
-from tidewright.shardmanager.shardset import SLOTS_ANNOTATION
+from tidewright.shardmanager.shardset import GENERATION_ANNOTATION, SLOTS_ANNOTATION
 from tidewright.shardmanager.worker import parse_args
 
 
@@ -122,24 +122,24 @@ def test_the_next_pod_waits_until_the_last_one_has_been_ready_for_long_enough() 
 
 def test_a_rollout_without_progress_pauses_and_what_is_lost_comes_back_as_it_was() -> None:
     cluster = started(progressDeadline="60s")
-    good = cluster.pods["orders-2"].annotations
+    good = cluster.pods["orders-2"].annotations[GENERATION_ANNOTATION]
     template(cluster, "2", image="broken")
     cluster.vanish()
     cluster.advance(120.0)  # the new orders-0 never becomes ready
     assert "paused" in [d.state for d in cluster.decided if isinstance(d, ChangeRollout)]
     assert cluster.pods["orders-1"].deleting_at is None
     cluster.vanish("orders-2")
-    assert cluster.pods["orders-2"].annotations == good
+    assert cluster.pods["orders-2"].annotations[GENERATION_ANNOTATION] == good
 
 
 def test_automatic_rollback_returns_to_the_last_good_template() -> None:
     cluster = started(progressDeadline="60s", rollback="auto")
-    good = cluster.pods["orders-0"].annotations
+    good = cluster.pods["orders-0"].annotations[GENERATION_ANNOTATION]
     template(cluster, "2", image="broken")
     cluster.vanish()
     cluster.advance(70.0)
     settle(cluster, 60)
-    assert cluster.pods["orders-0"].annotations == good
+    assert cluster.pods["orders-0"].annotations[GENERATION_ANNOTATION] == good
     assert cluster.pods["orders-0"].ready
 
 
