@@ -48,7 +48,7 @@ class Owned(Generic[State]):
         checkpoint_seq: sequence of the slot's last one, partial or not.
         read: sequence up to which the slot's inputs have been taken.
         committed: that sequence at the last commit.
-        snapshotted: that sequence at the last snapshot.
+        snapshotted: that sequence at the last snapshot, taken (or claimed from) at `snapshotted_at`.
         pending: decisions that are not committed yet, as messages.
         schedules: by timer key, the schedule (or its cancellation) that they ask for last.
         dirty: events folded since the last commit.
@@ -69,6 +69,7 @@ class Owned(Generic[State]):
     halted: str = ""
     begun: dict[int, int] = field(default_factory=dict)
     committed_at: float = field(default_factory=time.monotonic)
+    snapshotted_at: float = field(default_factory=time.monotonic)
 
     @property
     def slot(self) -> Slot:
@@ -130,6 +131,7 @@ class Committer:
         lost: list[Slot] = []
         self.count += 1
         while batch:
+            self.health.tick()  # waiting for the log is no reason to be restarted
             parts = [self._part(owned) if partial else self._whole(owned) for owned in batch]
             messages = [message for part in parts for message in part]
             places = list(accumulate((len(part) for part in parts), initial=-1))[1:]
@@ -151,27 +153,31 @@ class Committer:
                 )
                 done, gone = await self._what_became_of(batch)
                 lost += gone
-                if not done:
-                    remaining = [s for s in batch if s.slot not in gone]
-                    if len(remaining) < len(batch):
-                        self.count += 1  # another batch, not the same one again
-                    batch = remaining
-                    continue
-            else:
-                self._count("done")
-                self.health.metrics.commit_seconds.observe(time.monotonic() - started)
-                for owned, place in zip(batch, places, strict=True):
-                    owned.checkpoint_seq = committed.seq_of(place)
-            for owned, part in zip(batch, parts, strict=True):
-                if partial:
-                    del owned.pending[: len(part) - 1]
-                else:
-                    owned.checkpoint = self._checkpoint(owned)
-                    owned.clear()
-                    owned.committed = owned.read
-                owned.committed_at = time.monotonic()
+                for owned, part in zip(batch, parts, strict=True):
+                    if owned.slot in done:
+                        self._settle(owned, part, partial=partial)
+                remaining = [s for s in batch if s.slot not in gone and s.slot not in done]
+                if len(remaining) < len(batch):
+                    self.count += 1  # another batch, not the same one again
+                batch = remaining
+                continue
+            self._count("done")
+            self.health.metrics.commit_seconds.observe(time.monotonic() - started)
+            for owned, part, place in zip(batch, parts, places, strict=True):
+                owned.checkpoint_seq = committed.seq_of(place)
+                self._settle(owned, part, partial=partial)
             return lost
         return lost
+
+    def _settle(self, owned: Owned[State], part: Sequence[Message], *, partial: bool) -> None:
+        """What was pending is on the log."""
+        if partial:
+            del owned.pending[: len(part) - 1]
+        else:
+            owned.checkpoint = self._checkpoint(owned)
+            owned.clear()
+            owned.committed = owned.read
+        owned.committed_at = time.monotonic()
 
     def _whole(self, owned: Owned[State]) -> list[Message]:
         """All that a slot has pending, and the checkpoint that covers it."""
@@ -197,15 +203,19 @@ class Committer:
             self.log.subjects, owned.slot, self.writer, checkpoint, owned.checkpoint_seq
         )
 
-    async def _what_became_of(self, batch: Sequence[Owned[State]]) -> tuple[bool, list[Slot]]:
-        """Whether the batch was stored after all, and which of its slots are another's now."""
+    async def _what_became_of(self, batch: Sequence[Owned[State]]) -> tuple[list[Slot], list[Slot]]:
+        """The slots of which the commit was stored after all, and those that are another's now.
+
+        All or none of them, but for a batch that the server tore (see `tidewright.log.torn`).
+        """
         gone: list[Slot] = []
-        done = False
+        done: list[Slot] = []
         for owned in batch:
             async for attempt in stamina.retry_context(
-                on=errors.LogUnavailable, attempts=None, timeout=None, wait_max=2.0
+                on=(errors.LogUnavailable, errors.StoreFull), attempts=None, timeout=None, wait_max=2.0
             ):
                 with attempt:
+                    await self.log.settled()
                     record = await self.log.last(
                         self.log.subjects.checkpoint(owned.slot, self.writer.service)
                     )
@@ -214,7 +224,7 @@ class Committer:
             found = checkpoints.decode(record.body)
             if found.incarnation == self.writer.incarnation and found.commit == self.count:
                 owned.checkpoint_seq = record.seq
-                done = True
+                done.append(owned.slot)
             else:
                 logger.warning(
                     "slot is another's now", slot=owned.slot, epoch=found.epoch, incarnation=found.incarnation

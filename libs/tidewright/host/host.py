@@ -19,6 +19,7 @@ import structlog
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event
 from tidewright.events.config import ClockSet
+from tidewright.events.timers import TimerStepped
 from tidewright.host import plan
 from tidewright.host.commit import Committer, Owned
 from tidewright.host.decider import Decider, State
@@ -228,6 +229,8 @@ class Host(Generic[State]):
                 owned.begun = arrival.restores[slot].begun()
                 self.owned[slot] = owned
                 claimed.append(owned)
+                if self.settings.renew_s is not None:
+                    self._reschedule(owned)  # while nobody had the slot, retention went on
             del arrival.restores[slot]
         if claimed:
             logger.info(
@@ -283,7 +286,9 @@ class Host(Generic[State]):
             if not reads(record.subject, owned_slots, recorded=False):
                 continue
             if self._take(record):
-                await self._reschedule()
+                for owned in self.owned.values():
+                    self._reschedule(owned)
+                await self._commit(self.owned.values())
             if self._pending >= COMMIT_PENDING:
                 await self._commit(self.owned.values())
         for owned in self.owned.values():
@@ -297,23 +302,37 @@ class Host(Generic[State]):
             if self.settings.renew_s is not None and age > self.settings.renew_s:
                 owned.dirty += 1
                 due = True
-            if owned.read - owned.snapshotted > self.settings.snapshot_distance and not owned.halted:
+            if self._wants_snapshot(owned, self.settings.snapshot_distance) and not owned.halted:
                 owned.dirty += 1  # an idle slot moves on, too, so that a restart has little to read
                 due = True
         if due:
             await self._commit(self.owned.values())
             await self._snapshot(self.settings.snapshot_distance)
 
+    def _wants_snapshot(self, owned: Owned[State], distance: int) -> bool:
+        """Whether a slot's last snapshot lies too far back: in sequences, or, with retention, in time.
+
+        What a state holds may be on the log no more (a timer set long ago), so that a snapshot that is
+        older than what is retained is as good as none.
+        """
+        renew_s = self.settings.renew_s
+        aged = renew_s is not None and time.monotonic() - owned.snapshotted_at > renew_s
+        return owned.read - owned.snapshotted > distance or aged
+
     async def _snapshot(self, distance: int) -> None:
         """Store the slots whose last snapshot lies further back than `distance` sequences."""
         for owned in list(self.owned.values()):
             # Only a state that is exactly the last checkpoint's can be trusted by who reads it.
             settled = not (owned.dirty or owned.size or owned.halted) and owned.committed == owned.read
-            if settled and owned.committed - owned.snapshotted > distance:
+            if settled and self._wants_snapshot(owned, distance):
+                keep = self.settings.renew_s is not None
                 snapshot = owned.fold.snapshot(checkpoint_seq=owned.checkpoint_seq, position=owned.committed)
-                owned.snapshotted = owned.committed
+                owned.snapshotted, owned.snapshotted_at = owned.committed, time.monotonic()
                 data = await asyncio.to_thread(snapshots.encode, snapshot)
-                await self._snapshots.put(snapshot, data, keep=self.settings.renew_s is not None)
+                await self._snapshots.put(snapshot, data, keep=keep)
+                if keep:
+                    first, _ = await self.log.bounds()
+                    await self._snapshots.prune(self.decider.service, owned.slot, first)
 
     def _observe(self, reader: Reader, count: int) -> None:
         metrics = self.health.metrics
@@ -344,6 +363,8 @@ class Host(Generic[State]):
                 self._halt(owned, record, problem)
             elif self.inputs.concerns(event):
                 self._decide(owned, record, event)
+                if isinstance(event, TimerStepped) and owned.fold.timers.get(event.key) == event.at:
+                    self._reschedule(owned, event.key)  # the next step towards it
             owned.read = max(owned.read, record.seq)
         if isinstance(event, ClockSet):
             self.clock.set(event)
@@ -447,15 +468,18 @@ class Host(Generic[State]):
     def _step_until(self) -> float | None:
         return None if self.settings.renew_s is None else time.time() + self.settings.renew_s
 
-    async def _reschedule(self) -> None:
-        """The clock was set: what is due at a log time is due at another wall time now."""
-        messages = [
-            plan.timer_message(
-                self.log.subjects, owned.slot, self.decider.service, key, due,
+    def _reschedule(self, owned: Owned[State], *keys: str) -> None:
+        """Set the schedules of timers anew (of all, when none is named), with the slot's next commit.
+
+        Under the checkpoint like everything else: who has lost the slot meanwhile must not replace
+        the schedules of who has it.
+        """
+        if owned.halted:
+            return
+        for key in keys or owned.fold.timers:
+            owned.schedules[key] = plan.timer_message(
+                self.log.subjects, owned.slot, self.decider.service, key, owned.fold.timers[key],
                 self.writer.headers(f"{self.decider.service}.{owned.slot}.reset.{key}"), self.clock.wall_of, self._step_until(),
-            )
-            for owned in self.owned.values() if not owned.halted
-            for key, due in owned.fold.timers.items()
-        ]  # fmt: skip
-        for start in range(0, len(messages), MAX_BATCH):
-            await self.log.commit(messages[start : start + MAX_BATCH])
+            )  # fmt: skip
+        if owned.fold.timers:
+            owned.dirty += 1

@@ -33,7 +33,8 @@ class LogOptions:
         url: of the NATS server; may hold user and password.
         cluster: name of the cluster, part of every subject.
         credentials: file as `nsc` makes it.
-        max_age_s: the log's retention, which decides how often checkpoints are renewed; 0: for ever.
+        max_age_s: the log's retention, which decides how often checkpoints are renewed; 0: as the
+            stream says.
     """
 
     url: str = "nats://127.0.0.1:4222"
@@ -41,10 +42,10 @@ class LogOptions:
     credentials: Path | None = None
     max_age_s: float = 0.0
 
-    @property
-    def renew_s(self) -> float | None:
-        """How often what lies on the log is said again; None: never."""
-        return self.max_age_s / 3 if self.max_age_s else None
+    def renew_s(self, log: Log) -> float | None:
+        """How often what lies on the log is said again, in wall seconds; None: never."""
+        max_age_s = self.max_age_s or log.max_age_s
+        return max_age_s / 3 if max_age_s else None
 
 
 async def connect(options: LogOptions, process: Process) -> Log:
@@ -55,6 +56,7 @@ async def connect(options: LogOptions, process: Process) -> Log:
         LogForbidden: the credentials are refused: not worth waiting.
     """
     deadline = asyncio.get_running_loop().time() + PATIENCE_S
+    said = ""
     while True:
         try:
             return await Log.connect(
@@ -64,12 +66,15 @@ async def connect(options: LogOptions, process: Process) -> Log:
             if process.stop.is_set() or asyncio.get_running_loop().time() > deadline:
                 raise
             process.health.not_ready = str(error)
-            logger.warning("waiting for the log", error=str(error))
+            if str(error) != said:
+                logger.warning("waiting for the log", error=str(error), patience_s=PATIENCE_S)
+            said = str(error)
             await pause(process, PAUSE_S)
 
 
 async def find_stream(log: Log, process: Process) -> None:
     """Wait until the watcher has made the cluster's stream, and take over its slot count."""
+    said = ""
     while not process.stop.is_set():
         try:
             await log.adopt_slots()
@@ -77,7 +82,9 @@ async def find_stream(log: Log, process: Process) -> None:
         except (errors.WrongStream, errors.LogUnavailable) as error:
             process.health.not_ready = str(error)
             process.health.tick()
-            logger.info("waiting for the stream", error=str(error))
+            if str(error) != said:
+                logger.info("waiting for the stream", error=str(error))
+            said = str(error)
             await pause(process, PAUSE_S)
 
 
@@ -103,7 +110,7 @@ async def run_decider(
             BucketMembership(log, decider.service, writer.incarnation),
             process.health,
             writer=writer,
-            settings=replace(settings or Settings(), renew_s=options.renew_s),
+            settings=replace(settings or Settings(), renew_s=options.renew_s(log)),
         )
         if (telling := exposition.of(decider)) is not None:
             process.health.more_metrics = lambda: exposition.told(

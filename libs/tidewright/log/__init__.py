@@ -3,8 +3,11 @@
 subjects    names on the bus: classes, slots, reversible escaping
 errors      what can go wrong, as one tree
 cancellation  a client that may lose a cancellation, asked so that it counts
+credentials  a credentials file, looked at before it is used
 server      find and run an embedded nats-server
 connection  `Log`: connect, make or check the stream, append atomically, look up, read
+room        refuse before the store is full
+torn        batches that the server stored in part
 reader      read records in stream order from a position, without acknowledgements
 lastwords   the last message of subjects as of an earlier sequence, from the subject index
 envelope    who wrote a message and why: the headers

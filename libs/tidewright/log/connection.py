@@ -25,7 +25,10 @@ from nats.js import JetStreamContext
 
 from tidewright.log import errors, reader, subjects
 from tidewright.log.cancellation import heeded
+from tidewright.log.credentials import checked
+from tidewright.log.room import Room
 from tidewright.log.subjects import Slot, Subjects
+from tidewright.log.torn import Torn
 
 MAX_BATCH = 1000
 """Messages in one atomic batch; the server's limit."""
@@ -38,7 +41,7 @@ _EXPECTED_SEQ = "Nats-Expected-Last-Subject-Sequence"
 _BATCH_ID, _BATCH_SEQ, _BATCH_COMMIT = "Nats-Batch-Id", "Nats-Batch-Sequence", "Nats-Batch-Commit"
 
 _CONFLICTS = frozenset({10071, 10164})
-_FULL = frozenset({10023, 10047, 10122})
+_FULL = frozenset({10002, 10023, 10047, 10122})
 _UNANSWERED = frozenset({10176, 10210, 10008, 10009})
 """Batch abandoned, too many open batches, cluster without a leader: none of them stored anything."""
 _NOT_FOUND = 10059
@@ -90,7 +93,10 @@ class Log:
         self.stream = f"TW_{subjects.escape(cluster).replace('%', '-')}"
         self.slots = DEFAULT_SLOTS
         self.replicas = 1
+        self.max_age_s = 0.0
         self.timeout_s = timeout_s
+        self._torn = Torn(self.last, self.at)
+        self._room = Room(lambda: self._api("INFO", {}))
         self._denied: dict[str, float] = {}
         """Subjects, in lower case, that the server refused to take from us, and when (monotonic)."""
 
@@ -126,11 +132,7 @@ class Log:
 
         options: dict[str, Any] = {"user": user, "password": password} if user else {}
         if credentials is not None:
-            if not credentials.is_file():  # noqa: ASYNC240  # once, before anything else runs
-                raise errors.LogForbidden(
-                    f"credentials file {credentials} does not exist: name the file that `nsc` made"
-                )
-            options["user_credentials"] = str(credentials)
+            options["user_credentials"] = checked(credentials)
         client = Client()
         try:
             await client.connect(
@@ -216,13 +218,13 @@ class Log:
         if found is None:
             answer = await self._api(f"STREAM.CREATE.{self.stream}", wanted)
             if "error" not in answer:
-                self.slots, self.replicas = slots, replicas
+                self.slots, self.replicas, self.max_age_s = slots, replicas, max_age_s
                 return
             found = await self._stream_config()  # somebody else was quicker
             if found is None:
                 raise self._error(answer["error"], f"stream {self.stream}")
         self._check_metadata(found.get("metadata") or {}, wanted["metadata"])
-        self.slots, self.replicas = slots, replicas
+        self.slots, self.replicas, self.max_age_s = slots, replicas, max_age_s
         kept = {k: found.get(k) for k in wanted if k not in ("metadata", "num_replicas")}
         same = all((found.get(k) or 0) == (v or 0) for k, v in wanted.items() if k in kept)
         grown = cluster_id and not (found.get("metadata") or {}).get("tw.cluster-id")
@@ -233,7 +235,7 @@ class Log:
                 raise self._error(answer["error"], f"stream {self.stream}")
 
     async def adopt_slots(self) -> int:
-        """Take over the slot and replica counts of the existing stream, and return the slots.
+        """Take over slots, replicas and retention of the existing stream, and return the slots.
 
         Raises:
             WrongStream: there is no such stream, or it was not made by this software.
@@ -246,6 +248,7 @@ class Log:
             )
         self.slots = int(count)
         self.replicas = int((found or {}).get("num_replicas") or 1)
+        self.max_age_s = ((found or {}).get("max_age") or 0) / 1e9
         return self.slots
 
     def slot_of(self, namespace: str) -> Slot:
@@ -280,10 +283,7 @@ class Log:
             present = found.get(key)
             if present == value or (key == "tw.cluster-id" and present is None):
                 continue
-            raise errors.WrongStream(
-                f"stream {self.stream} at {_shown(self.url)} has {key}={present!r}, this process is configured for {value!r}: "
-                "use the store of this cluster, another cluster name, or the slot count that the stream was made with"
-            )
+            raise errors.WrongStream(_mismatch(self.stream, _shown(self.url), key, present, value))
 
     # -- appending -------------------------------------------------------------------------------
 
@@ -301,8 +301,23 @@ class Log:
         """
         if not 0 < len(messages) <= MAX_BATCH:
             raise ValueError(f"an append takes 1 to {MAX_BATCH} messages, not {len(messages)}")
-        if len(messages) == 1:
-            return await self._append(messages[0])
+        if full := await self._room.full():
+            raise errors.StoreFull(
+                f"the store of nats-server at {_shown(self.url)} is full ({full}): enlarge it or shorten max_age; nothing was dropped"
+            )
+        await self.settled()
+        return await (self._append(messages[0]) if len(messages) == 1 else self._batch(messages))
+
+    async def settled(self) -> None:
+        """Return when an append whose answer was lost is on the log as a whole, or not at all.
+
+        Raises:
+            StoreFull: the server has stored a part of it, and has no room for the rest.
+            LogUnavailable: the server does not say.
+        """
+        await self._torn.check()
+
+    async def _batch(self, messages: Sequence[Message]) -> Committed:
         batch, last = uuid4().hex, len(messages)
         for n, message in enumerate(messages, 1):
             headers = dict(message.headers or {})
@@ -313,16 +328,21 @@ class Log:
             if n == last:
                 headers[_BATCH_COMMIT] = "1"
             if n in (1, last):
+                if n == last:
+                    self._torn.unanswered(batch, messages)
                 answer = await self._request(message.subject, message.body, headers)
                 if answer:
                     ack = msgspec.json.decode(answer)
                     if "error" in ack:
+                        if ack["error"].get("err_code") not in _FULL:
+                            self._torn.answered()
                         for one in messages:  # a message that was refused on its way is missing in the batch
                             self._check_allowed(one.subject)
                         raise self._error(
                             ack["error"], f"append of {last} messages, the first on {messages[0].subject}"
                         )
                     if n == last:
+                        self._torn.answered()
                         return Committed(int(ack["seq"]), last)
             else:
                 await self._publish(message.subject, message.body, headers)
@@ -436,6 +456,20 @@ class Log:
         if code in _UNANSWERED or error.get("code") == 503:
             return errors.LogUnavailable(f"{what}: {text} ({code})")
         return errors.AppendRefused(f"{what}: {text} ({code})")
+
+
+def _mismatch(stream: str, url: str, key: str, found: str | None, wanted: str) -> str:
+    """What is wrong with a stream that is there, and what to do."""
+    where = f"the log at {url} (stream {stream})"
+    match key:
+        case "tw.cluster-id":
+            return (
+                f"{where} is of another cluster: its kube-system has uid {found}, this cluster's has {wanted}; "
+                "use this cluster's own log, or another name for it with --cluster NAME"
+            )
+        case "tw.slots":
+            return f"{where} was made with {found} slots, which stay for its life: use --slots {found} instead of {wanted}, or another log"
+    return f"{where} has {key}={found!r} where this software expects {wanted!r}: use another log, or the software that made this one"
 
 
 def _words(error: BaseException) -> str:

@@ -148,14 +148,32 @@ class Snapshots:
             return []
         return [int(e.name[len(prefix) :]) for e in entries if e.name and e.name.startswith(prefix)]
 
+    async def oldest(self, service: str, slot: Slot, state_version: int, first_seq: int) -> Snapshot | None:
+        """The oldest snapshot of the slot's history after which nothing is missing on the log.
+
+        Where the log begins at `first_seq`, no state from before can be brought up to date.
+        """
+        for kept in sorted(await self.history(service, slot)):
+            if kept >= first_seq - 1:
+                found = await self._trusted(f"{slot}/{kept}", service, slot, state_version)
+                if found is not None:
+                    return found
+        return None
+
     async def prune(self, service: str, slot: Slot, first_seq: int) -> None:
-        """Drop what no replay from the oldest retained event on can need."""
-        older = sorted(p for p in await self.history(service, slot) if p < first_seq)
-        store = await self._open(service)
-        if store is None:
-            return
-        for position in older[:-1]:
-            await self._bounded(store.delete(f"{slot}/{position}"))
+        """Drop what no replay can start from any more, on a log that begins at `first_seq`.
+
+        A failure is logged and forgotten: the next one drops it.
+        """
+        try:
+            older = [p for p in await self.history(service, slot) if p < first_seq - 1]
+            store = await self._open(service)
+            if store is None:
+                return
+            for position in older:
+                await self._bounded(store.delete(f"{slot}/{position}"))
+        except _FAILURES as error:
+            logger.warning("old snapshots not dropped", slot=slot, error=_words(error))
 
     async def _open(self, service: str, *, make: bool = False) -> ObjectStore | None:
         """A service's bucket; None when there is none, or when it is left alone for now."""

@@ -27,9 +27,10 @@ def variable(user: str) -> str:
 
 
 def reading(stream: str) -> list[str]:
-    """What reading one stream takes: its settings, single messages, and pull consumers."""
+    """What reading one stream takes: its settings, single messages, pull consumers, and the room that is left."""
     api = "$JS.API"
     return [
+        f"{api}.INFO",
         f"{api}.STREAM.INFO.{stream}",
         f"{api}.STREAM.MSG.GET.{stream}",
         f"{api}.CONSUMER.CREATE.{stream}",

@@ -1,0 +1,77 @@
+"""Batches that the server has stored only in part, because its store limit was reached in the midst of one.
+
+nats-server (seen on 2.15.1, with the limit of the server as with that of an account) then gives no
+answer. The batch is committed all the same: the server stores the rest when it is started again with
+more room. Until then nothing else may be appended by who committed it: a repetition would be stored
+beside the rest. So an unanswered batch is looked up before the next append.
+
+`tidewright.log.room` keeps away from the limit in the first place, where an account has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from tidewright.log.errors import StoreFull
+from tidewright.log.reader import Record
+
+if TYPE_CHECKING:
+    from tidewright.log.connection import Message
+
+BATCH_ID = "Nats-Batch-Id"
+
+
+class Torn:
+    """What one process knows of its unanswered batch. One is in flight at a time."""
+
+    def __init__(
+        self,
+        last: Callable[[str], Awaitable[Record | None]],
+        at: Callable[[int], Awaitable[Record | None]],
+    ) -> None:
+        """`last` and `at` look a message up by its subject or its sequence."""
+        self._last, self._at = last, at
+        self._doubt: tuple[str, Sequence[Message]] | None = None
+
+    def unanswered(self, batch: str, messages: Sequence[Message]) -> None:
+        """A batch is about to be committed: without an answer, what became of it is open."""
+        self._doubt = batch, messages
+
+    def answered(self) -> None:
+        """The server said what became of the batch."""
+        self._doubt = None
+
+    async def check(self) -> None:
+        """Return when the unanswered batch is on the log as a whole, or not at all.
+
+        Raises:
+            StoreFull: it is stored in part.
+            LogUnavailable: it cannot be looked up.
+        """
+        if self._doubt is None:
+            return
+        batch, messages = self._doubt
+        stored = await self._stored_of(batch, messages)
+        if 0 < stored < len(messages):
+            raise StoreFull(
+                f"the store became full within a batch: {stored} of its {len(messages)} messages are stored, the rest "
+                "follows when nats-server is started again with a larger store; nothing was dropped"
+            )
+        self._doubt = None
+
+    async def _stored_of(self, batch: str, messages: Sequence[Message]) -> int:
+        """How many messages of a batch are stored; they lie in consecutive sequences."""
+        for subject in dict.fromkeys(m.subject for m in messages):
+            record = await self._last(subject)
+            if record is not None and record.headers.get(BATCH_ID) == batch:
+                break
+        else:
+            return 0
+        count = 1
+        for step in (-1, 1):
+            seq = record.seq + step
+            while (other := await self._at(seq)) is not None and other.headers.get(BATCH_ID) == batch:
+                count += 1
+                seq += step
+        return count

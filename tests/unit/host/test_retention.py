@@ -1,0 +1,210 @@
+"""Retention: what is needed outlives the messages that said it. A month in seconds, over a short max age."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+from structlog.testing import capture_logs
+
+from tests.unit.host.counting import Counting, State
+from tests.unit.host.test_host import decisions, pod, until
+from tidewright.events import registry
+from tidewright.events.base import Decision, Event
+from tidewright.events.config import ClockSet
+from tidewright.events.decisions import SetTimer
+from tidewright.events.facts import PodObserved
+from tidewright.events.timers import TimerFired
+from tidewright.host.health import Health
+from tidewright.host.host import Host, Settings
+from tidewright.host.membership import Alone
+from tidewright.log import errors
+from tidewright.log.connection import Log, Message
+from tidewright.log.envelope import Writer
+from tidewright.log.server import EmbeddedServer
+from tidewright.log.snapshots import Snapshots
+
+DAY_S = 86_400.0
+MONTH_S = 30 * DAY_S
+MAX_AGE_S = 1.5
+MONTH_WALL_S = 6.0
+START = 1_770_000_000.0
+
+
+class Reminding(Counting):
+    """Reminds of each pod a month after it was first seen, and counts the reminders."""
+
+    service = "reminding"
+
+    def decide(self, state: State, event: Event) -> Iterable[Decision]:
+        if isinstance(event, PodObserved):
+            yield SetTimer(at=event.at, key=f"month/{event.namespace}", due=event.at + MONTH_S)
+
+
+class Running:
+    """One process's host, started and ended at will."""
+
+    def __init__(self, log: Log) -> None:
+        writer = Writer("reminding")
+        settings = Settings(renew_s=MAX_AGE_S / 3)
+        self.host = Host(
+            Reminding(), log, Alone(writer.incarnation), Health("reminding"), writer=writer, settings=settings
+        )
+        self._stop = asyncio.Event()
+        self._task = asyncio.create_task(self.host.run(self._stop))
+
+    async def stop(self) -> None:
+        self._stop.set()
+        async with asyncio.timeout(10):
+            await self._task
+
+    async def kill(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    @property
+    def woken(self) -> int:
+        return sum(o.fold.state.woken for o in self.host.owned.values())
+
+
+async def test_a_month_over_a_short_max_age_loses_no_timer_no_state_and_no_position(
+    nats: EmbeddedServer,
+) -> None:
+    async with await Log.connect(nats.url, "test") as log:
+        await log.ensure(slots=4, max_age_s=MAX_AGE_S)
+        speed = MONTH_S / MONTH_WALL_S
+        clock = ClockSet(at=START, wall=time.time(), log=START, speed=speed)
+        await log.commit([Message(log.subjects.config("clock"), registry.encode(clock))])
+        await log.commit([pod(log, n, 0, at=START) for n in ("shop", "bank")])
+        first = Running(log)
+        try:
+            await until(lambda: sum(len(o.fold.timers) for o in first.host.owned.values()) == 2)
+            # Nothing more is said. Meanwhile what set the timers has aged out, and a process dies.
+            await until_aged_out(log)
+            assert await decisions_of(log) == []
+            await first.kill()
+            second = Running(log)
+            await until(lambda: len(second.host.owned) == 4)
+            pods = [o.fold.state.pods for o in second.host.owned.values()]
+            assert sorted(name for found in pods for name in found) == ["bank", "shop"]
+            assert sum(len(o.fold.timers) for o in second.host.owned.values()) == 2
+        finally:
+            await first.kill()
+        try:
+            await until(lambda: second.woken == 2)
+            assert all(o.fold.at == START + MONTH_S for o in second.host.owned.values() if o.fold.state.woken)
+            assert all(o.fold.timers == {} for o in second.host.owned.values())
+        finally:
+            await second.stop()
+        # The history of snapshots does not grow without end, and begins where a replay can.
+        store, (first_seq, _) = Snapshots(log), await log.bounds()
+        for slot in second.host.owned:
+            kept = await store.history("reminding", slot)
+            assert kept
+            assert len(kept) < 3 * MONTH_WALL_S / MAX_AGE_S  # of one in a third of the max age
+            assert await store.oldest("reminding", slot, 1, first_seq) is not None
+
+
+async def until_aged_out(log: Log) -> None:
+    """Wait until everything that is on the log by now has left it."""
+    _, last = await log.bounds()
+    async with asyncio.timeout(15):
+        while (await log.bounds())[0] <= last:  # noqa: ASYNC110  # the server tells nobody
+            await asyncio.sleep(0.05)
+
+
+async def decisions_of(log: Log) -> list[Decision]:
+    async with log.reader([log.subjects.decisions("*", "reminding")]) as reader:
+        found = [registry.decode(r.body) async for r in reader.until_current()]
+    return [d for d in found if isinstance(d, Decision)]
+
+
+async def test_a_timer_fires_once_however_many_steps_led_to_it(nats: EmbeddedServer) -> None:
+    async with await Log.connect(nats.url, "test") as log:
+        await log.ensure(slots=4, max_age_s=MAX_AGE_S)
+        now = time.time()
+        clock = ClockSet(at=START, wall=now, log=START, speed=MONTH_S / 2.0)
+        await log.commit([Message(log.subjects.config("clock"), registry.encode(clock))])
+        running = Running(log)
+        try:
+            await log.commit([pod(log, "shop", 0, at=START)])
+            fired: list[TimerFired] = []
+            stepped = 0
+            async with asyncio.timeout(10), log.reader([log.subjects.timers("*", "reminding")]) as reader:
+                while not fired:
+                    for record in await reader.fetch():
+                        event = registry.decode(record.body)
+                        fired += [event] if isinstance(event, TimerFired) else []
+                        stepped += not isinstance(event, TimerFired)
+            await until(lambda: running.woken == 1)
+            assert stepped >= 2
+            assert [f.at for f in fired] == [START + MONTH_S]
+        finally:
+            await running.stop()
+
+
+async def test_a_full_store_refuses_visibly_and_drops_nothing(tmp_path: Path) -> None:
+    """Facts fill the store; the host waits, says so, and goes on when there is room, with nothing lost."""
+    server = EmbeddedServer(tmp_path / "nats", max_store_bytes=400_000)
+    await server.start()
+    try:
+        async with await Log.connect(server.url, "test") as log:
+            await log.ensure(slots=4)
+            await log.commit([pod(log, "shop", i) for i in range(3)])
+            writer, stop = Writer("counting"), asyncio.Event()
+            host = Host(Counting(), log, Alone(writer.incarnation), Health("counting"), writer=writer)
+            running = asyncio.create_task(host.run(stop))
+            await until_decided(log, 2)
+            first, _ = await log.bounds()
+            with capture_logs() as lines:
+                await fill(log)
+                # What is decided now does not fit any more.
+                await until(lambda: "is full" in host.health.not_ready, 20)
+                assert host.health.metrics.commits.labels("full")._value.get() > 0
+                assert any(line["event"].startswith("store full") for line in lines)
+                assert (await log.bounds())[0] == first  # nothing was dropped to make room
+                await server.stop()
+                server = EmbeddedServer(tmp_path / "nats", port=int(log.url.rsplit(":", 1)[1]))
+                await server.start()
+                await until(lambda: not host.health.not_ready and log.client.is_connected, 20)
+            pods = await pods_on(log)
+            await until_decided(log, 2 * (pods // 3))
+            stop.set()
+            await running
+            found = await decisions(log)
+            assert len({d.id for d in found}) == len(found) == 2 * (pods // 3)
+    finally:
+        await server.stop()
+
+
+async def fill(log: Log) -> None:
+    """Pods on the log until it takes not even one more."""
+    count, size = 3, 32
+    while size:
+        try:
+            await log.commit([padded(log, count + i) for i in range(size)])
+            count += size
+        except (errors.StoreFull, errors.LogUnavailable):
+            size //= 2
+
+
+def padded(log: Log, n: int) -> Message:
+    message = pod(log, "shop", n)
+    fact = registry.decode(message.body)
+    assert isinstance(fact, PodObserved)
+    labels = {"padding": "x" * 900}
+    return Message(message.subject, registry.encode(msgspec.structs.replace(fact, labels=labels)))
+
+
+async def pods_on(log: Log) -> int:
+    async with log.reader([log.subjects.facts("*", "pod")]) as reader:
+        return len([record async for record in reader.until_current()])
+
+
+async def until_decided(log: Log, count: int) -> None:
+    async with asyncio.timeout(20):
+        while len(await decisions(log)) < count:  # noqa: ASYNC110  # another task decides
+            await asyncio.sleep(0.05)

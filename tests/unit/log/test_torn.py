@@ -1,0 +1,96 @@
+"""A batch in the midst of which the store becomes full comes out whole, and once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tidewright.log import errors, room
+from tidewright.log import server as server_module
+from tidewright.log.connection import Log, Message
+from tidewright.log.server import EmbeddedServer
+from tidewright.log.subjects import Slot
+
+LIMIT = 300_000
+BATCH = 32
+
+
+def batch(log: Log, n: int) -> list[Message]:
+    padding = b"x" * 1000
+    facts = [Message(log.subjects.config(f"b{n}.{i}"), padding + b"%d.%d" % (n, i)) for i in range(BATCH - 1)]
+    return [*facts, Message(log.subjects.checkpoint(Slot("1"), "autoscaler"), b"%d" % n)]
+
+
+async def batches_taken(log: Log) -> int:
+    """Fill the log until a batch is not answered; how many were."""
+    count = 0
+    while True:
+        try:
+            await log.commit(batch(log, count))
+        except errors.LogUnavailable:
+            return count
+        count += 1
+
+
+async def on_the_log(log: Log) -> Counter[bytes]:
+    async with log.reader([log.subjects.everything]) as reader:
+        return Counter([record.body async for record in reader.until_current()])
+
+
+async def test_nothing_is_appended_beside_a_torn_batch_until_the_server_has_stored_its_rest(
+    tmp_path: Path,
+) -> None:
+    server = EmbeddedServer(tmp_path, max_store_bytes=LIMIT)
+    await server.start()
+    try:
+        async with await Log.connect(server.url, "test", timeout_s=0.5) as log:
+            await log.ensure(slots=4)
+            count = await batches_taken(log)
+            stored = (await on_the_log(log)).total()
+            assert count * BATCH < stored < (count + 1) * BATCH, (
+                "this server does not store a part: torn.py can go"
+            )
+            for again in (batch(log, count), batch(log, count)[:1]):
+                with pytest.raises(errors.StoreFull, match=r"\d+ of its 32 messages are stored"):
+                    await log.commit(again)
+            await server.stop()
+            server = EmbeddedServer(tmp_path, port=int(log.url.rsplit(":", 1)[1]))
+            await server.start()
+            async with asyncio.timeout(10):
+                while not log.client.is_connected:  # noqa: ASYNC110  # the client tells nobody
+                    await asyncio.sleep(0.01)
+            await log.settled()
+            await log.commit(batch(log, count + 1))
+            everything = await on_the_log(log)
+            assert [b[-9:] for b, n in everything.items() if n > 1] == []
+            assert everything.total() == (count + 2) * BATCH
+    finally:
+        await server.stop()
+
+
+ACCOUNT = (
+    "accounts { A { jetstream { max_file: %d, max_mem: 1000000 }, users [ { user: a, password: a } ] } }"
+)
+
+
+async def test_an_account_with_a_limit_is_never_filled_to_the_last_byte(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = server_module.configuration
+    monkeypatch.setattr(server_module, "configuration", lambda *a, **k: plain(*a, **k) + ACCOUNT % LIMIT)
+    monkeypatch.setattr(room, "CHECK_S", 0.0)
+    server = EmbeddedServer(tmp_path)
+    url = await server.start()
+    try:
+        async with await Log.connect(url.replace("//", "//a:a@"), "test") as log:
+            await log.ensure(slots=4)
+            for n in range(13):
+                await log.commit(batch(log, n)[-20:])
+            with pytest.raises(errors.StoreFull, match=f"of {LIMIT} bytes are used.*nothing was dropped"):
+                await log.commit(batch(log, 13)[-20:])
+            assert (await on_the_log(log)).total() == 13 * 20
+    finally:
+        await server.stop()
