@@ -7,6 +7,7 @@ own. At the end, what was made is gone: namespaces, nodes, and those CRDs that w
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import signal
@@ -157,6 +158,16 @@ def installed(cluster: Cluster) -> Iterator[list[str]]:
         body=yaml.safe_dump_all(crds.manifests()),
     )  # fmt: skip
     run("wait", "--for=condition=Established", "--timeout=30s", *(f"crd/{name}" for name in names))
+    deadline = time.monotonic() + READY_WITHIN_S
+    for name in names:  # established is not yet served: the API server's handlers follow
+        while time.monotonic() < deadline:
+            listed = subprocess.run(
+                [*kubectl, "get", name, "-A"], capture_output=True, text=True, timeout=60, check=False
+            )
+            if listed.returncode == 0:
+                break
+            time.sleep(0.1)
+        assert listed.returncode == 0, listed.stderr
     yield names
     made = [name for name in names if not any(line.endswith(f"/{name}") for line in before)]
     if made and not cluster.embedded:
@@ -169,6 +180,7 @@ async def namespace(kube: Kube) -> AsyncIterator[str]:
     name = f"tw-e2e-{uuid.uuid4().hex[:8]}"
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     await kube.request("POST", "/api/v1/namespaces", body=msgspec.json.encode(manifest))
+    await _account(kube, name)
     yield name
     path = f"/api/v1/namespaces/{name}"
     await kube.request("DELETE", path)
@@ -187,6 +199,20 @@ async def namespace(kube: Kube) -> AsyncIterator[str]:
     raise AssertionError(f"namespace {name} is still there after {GONE_WITHIN_S:g} s")
 
 
+async def _account(kube: Kube, namespace: str) -> None:
+    """Wait for a namespace's default account: until it is there, a real API server refuses pods."""
+    path = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
+    deadline = time.monotonic() + READY_WITHIN_S
+    while True:
+        try:
+            await kube.request("GET", path)
+            return
+        except KubeError as error:
+            if error.status != 404 or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(0.05)
+
+
 @pytest.fixture
 async def nats(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
     """A log server of the test's own."""
@@ -203,6 +229,8 @@ class Services:
         self.cluster, self.nats_url = cluster, nats_url
         self.name = f"e2e-{uuid.uuid4().hex[:6]}"
         self.lines: list[tuple[str, str]] = []
+        self.external_metrics_url = "" if cluster.embedded else cluster.side_url
+        """Where the watcher asks; empty for the API server."""
         self.supervisor = Supervisor(lambda name, line: self.lines.append((name, line)), stop_within_s=5.0)
 
     async def start(self, *services: str, **more: Sequence[str]) -> None:
@@ -217,9 +245,10 @@ class Services:
             command += ["--kubeconfig", str(self.cluster.kubeconfig)]
         if name == "watcher":
             command += ["--slots", "4"]
+            if self.external_metrics_url:
+                command += ["--external-metrics-url", self.external_metrics_url]
             if not self.cluster.embedded:
-                side = self.cluster.side_url
-                command += ["--external-metrics-url", side, "--resource-metrics-url", side]
+                command += ["--resource-metrics-url", self.cluster.side_url]
         return Program(name, tidewright(*command, *more))
 
     async def log(self) -> Log:

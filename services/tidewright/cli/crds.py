@@ -1,4 +1,4 @@
-"""Install the CustomResourceDefinitions: server-side apply, and wait until each is established."""
+"""Install the CustomResourceDefinitions: server-side apply, and wait until each is established and served."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import yaml
 
 from tidewright.cli.errors import Unavailable
 from tidewright.kube.client import Kube
+from tidewright.kube.errors import KubeError
 
 PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ESTABLISHED_WITHIN_S = 30.0
@@ -46,27 +47,41 @@ async def install(kube: Kube) -> list[str]:
             content_type="application/apply-patch+yaml",
         )
         names.append(name)
-    for name in names:
-        await _established(kube, name)
+    for manifest in manifests():
+        await _established(kube, manifest)
     return names
 
 
-async def _established(kube: Kube, name: str) -> None:
-    said = "no status yet"
+async def _established(kube: Kube, manifest: dict[str, Any]) -> None:
+    name, said = str(manifest["metadata"]["name"]), "no status yet"
     try:
         async with asyncio.timeout(ESTABLISHED_WITHIN_S):
             while True:
                 answer = await kube.request("GET", f"{PATH}/{name}")
                 conditions = (yaml.safe_load(answer.body).get("status") or {}).get("conditions") or []
                 if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
-                    return
-                said = (
-                    "; ".join(f"{c['type']}={c['status']}: {c.get('message', '')}" for c in conditions)
-                    or said
-                )
+                    if await _served(kube, manifest["spec"]):
+                        return
+                    said = "established, and not served yet"
+                else:
+                    said = "; ".join(f"{c['type']}={c['status']}: {c.get('message', '')}" for c in conditions)
                 await asyncio.sleep(0.1)
     except TimeoutError as error:
         raise Unavailable(
-            f"CRD {name} was not established within {ESTABLISHED_WITHIN_S:g} s ({said}): "
+            f"CRD {name} was not established within {ESTABLISHED_WITHIN_S:g} s ({said or 'no condition'}): "
             f"see `kubectl describe crd {name}`"
         ) from error
+
+
+async def _served(kube: Kube, spec: dict[str, Any]) -> bool:
+    """Whether the API server lists the kind: its handlers follow the condition a moment later."""
+    version = next(v["name"] for v in spec["versions"] if v.get("served"))
+    try:
+        await kube.request(
+            "GET", f"/apis/{spec['group']}/{version}/{spec['names']['plural']}", query={"limit": "1"}
+        )
+    except KubeError as error:
+        if error.status == 404:
+            return False
+        raise
+    return True

@@ -126,11 +126,15 @@ def config_map(name: str, **data: str) -> Object:
 
 
 def pod(name: str, **labels: str) -> Object:
+    """A pod that fits no node, so that it stays as the API server made it, whatever nodes there are."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": name, "labels": labels},
-        "spec": {"containers": [{"name": "main", "image": "registry.example/pause:1"}]},
+        "spec": {
+            "containers": [{"name": "main", "image": "registry.example/pause:1"}],
+            "nodeSelector": {"tidewright.test/node": "none"},
+        },
     }
 
 
