@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from importlib import import_module
+from typing import Any
 
+from tidewright.cli.errors import CommandError
 from tidewright.host.inputs import Partition
 
 
@@ -58,3 +61,16 @@ SERVICES: tuple[Service, ...] = (
 
 BY_NAME: dict[str, Service] = {service.name: service for service in SERVICES}
 EVERY: tuple[str, ...] = tuple(BY_NAME)
+
+
+def load(service: Service) -> Any:
+    """What runs a service; its module is imported here and nowhere else.
+
+    Raises:
+        CommandError: this installation does not have it.
+    """
+    module, _, name = service.main.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except (ModuleNotFoundError, AttributeError) as error:
+        raise CommandError(f"service {service.name} cannot be loaded from {service.main}: {error}") from error

@@ -15,8 +15,7 @@ import msgspec
 from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.restored import inputs_of
 from tidewright.cli.asking.source import Source
-from tidewright.cli.run import load
-from tidewright.cli.services import Service
+from tidewright.cli.services import Service, load
 from tidewright.host.fold import Fold
 from tidewright.host.restoring import SlotRestorer
 from tidewright.log import checkpoint as checkpoints

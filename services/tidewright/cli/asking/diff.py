@@ -21,8 +21,7 @@ from tidewright.cli.asking.restored import deciders, inputs_of
 from tidewright.cli.asking.source import Source, opened
 from tidewright.cli.errors import BadInput
 from tidewright.cli.options import LogOptions, Output, emit
-from tidewright.cli.run import load
-from tidewright.cli.services import Service
+from tidewright.cli.services import Service, load
 from tidewright.events.base import Decision, ObjectRef
 from tidewright.events.decisions import CancelTimer, SetStatus, SetTimer
 from tidewright.host.decider import Decider

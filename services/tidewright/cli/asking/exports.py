@@ -20,8 +20,7 @@ from tidewright.cli.asking.restored import inputs_of
 from tidewright.cli.asking.source import FromFile, Source, ends_of, opened, slot_in
 from tidewright.cli.errors import BadInput, translated
 from tidewright.cli.options import LogOptions
-from tidewright.cli.run import load
-from tidewright.cli.services import SERVICES, Role, Service
+from tidewright.cli.services import SERVICES, Role, Service, load
 from tidewright.events.version import __version__
 from tidewright.log.connection import MAX_BATCH, Log, Message
 from tidewright.log.export import BadExport, ExportFile, ExportWriter, Manifest

@@ -17,8 +17,7 @@ import structlog
 
 from tidewright.cli.asking.source import Source
 from tidewright.cli.errors import BadInput, CommandError
-from tidewright.cli.run import load
-from tidewright.cli.services import SERVICES, Service
+from tidewright.cli.services import SERVICES, Service, load
 from tidewright.cli.services import Role as ServiceRole
 from tidewright.events import registry
 from tidewright.events.base import Decision

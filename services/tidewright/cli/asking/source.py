@@ -5,8 +5,9 @@ Both give the same records, so every command answers alike; a file needs neither
 
 from __future__ import annotations
 
+from tidewright.cli.asking import quick  # isort: skip  # before whoever imports what it leaves
+
 import asyncio
-import sys
 from bisect import bisect_right
 from collections import deque
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
@@ -307,12 +308,7 @@ async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[S
         BadInput: the file is no export; the stream is of another cluster.
         Unavailable: nobody answers.
     """
-    import structlog
-
-    structlog.configure(  # what the libraries have to say to a person who asks: warnings, not on stdout
-        wrapper_class=structlog.make_filtering_bound_logger("warning"),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
+    quick.warn_only()
     if file is not None:
         if not file.is_file():  # noqa: ASYNC240  # once, before anything else runs
             raise BadInput(f"--log {file}: there is no such file; `tidewright export` writes one")
@@ -326,6 +322,8 @@ async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[S
             raise BadInput(str(error)) from error
         return
     on = where or LogOptions()
+    if on.nats.startswith(("ws:", "wss:")):
+        quick.allow_websockets()
     with translated():
         log = await Log.connect(on.nats, on.cluster, credentials=on.nats_credentials, timeout_s=5.0)
         async with log:

@@ -15,8 +15,7 @@ from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.restored import deciders, inputs_of
 from tidewright.cli.asking.source import FromFile, Source, opened
 from tidewright.cli.options import LogOptions, Output, emit
-from tidewright.cli.run import load
-from tidewright.cli.services import Service
+from tidewright.cli.services import Service, load
 from tidewright.host.decider import Decider
 from tidewright.host.verify import Report, Verification, Verifier
 
