@@ -227,7 +227,8 @@ def set_condition(conditions: list[Condition], setting: Setting, now: float) -> 
     change = Change.NONE
     if condition.message != setting.message:
         condition.message = setting.message
-        change = Change.TEXT
+        # Only this one's text can change from pass to pass; another's is news, and maybe the last one.
+        change = Change.TEXT if wanted == SCALING_ACTIVE else Change.REASON
     if condition.reason != setting.reason:
         condition.reason = setting.reason
         change = Change.REASON

@@ -7,6 +7,7 @@ row per object, with as much of the object as the client asked for (`includeObje
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -135,6 +136,7 @@ _PATH_PART = re.compile(
     r"\.?\[\?\(@\.(?P<key>[\w.\-/]+)\s*==\s*(?P<quote>['\"])(?P<wanted>.*?)(?P=quote)\)\]"
     r"|\[(?P<index>-?\d+|\*)\]"
     r"|\[(?P<q2>['\"])(?P<quoted>.*?)(?P=q2)\]"
+    r"|(?P<deep>\.)(?=\.)"
     r"|\.(?P<field>(?:\\.|[^.\[\]])+)"
 )
 
@@ -145,6 +147,8 @@ def json_path(obj: Any, path: str) -> list[Any]:
     text = path if path.startswith((".", "[")) else "." + path
     position = 0
     while position < len(text):
+        if found and text[position:] == ".":
+            return found  # the end of a path that ends in `..`
         match = _PATH_PART.match(text, position)
         if match is None:
             return []
@@ -154,6 +158,8 @@ def json_path(obj: Any, path: str) -> list[Any]:
 
 
 def _step(item: Any, match: re.Match[str]) -> list[Any]:
+    if match["deep"]:
+        return list(_descendants(item))
     field = match["field"] or match["quoted"]
     if field is not None:
         field = field.replace("\\.", ".")
@@ -170,6 +176,15 @@ def _step(item: Any, match: re.Match[str]) -> list[Any]:
     return [
         entry for entry in item if isinstance(entry, dict) and str(entry.get(match["key"])) == match["wanted"]
     ]
+
+
+def _descendants(item: Any) -> Iterator[Any]:
+    """What `..` finds: maps, lists and texts that are not empty, a parent before its children."""
+    if isinstance(item, dict | list | str) and item:
+        yield item
+        if not isinstance(item, str):
+            for child in item.values() if isinstance(item, dict) else item:
+                yield from _descendants(child)
 
 
 def _custom_cell(obj: Object, column: PrinterColumn, now_s: float) -> Any:

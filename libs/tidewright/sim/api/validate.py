@@ -55,7 +55,8 @@ def metadata(kind: Kind, obj: Object) -> list[Cause]:
         causes += [
             invalid("metadata.finalizers", finalizer, message) for message in names.qualified(finalizer)
         ]
-        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+        # Of custom resources the API server only warns of them, and older controllers use such.
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS and not kind.custom:
             message = "name is neither a standard finalizer name nor is it fully qualified"
             causes.append(invalid("metadata.finalizers[0]", finalizer, message))
     return causes

@@ -1,0 +1,139 @@
+"""Metrics servers that behave badly, and a controller beside us: services of their own for each test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from tests.e2e.autoscaler.world import World, condition, says, shell, wants
+from tests.e2e.conftest import Cluster, Services, tidewright
+from tidewright.log.server import EmbeddedServer
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def own(
+    cluster: Cluster, installed: list[str], tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Services]:
+    """Services of the test's own, not started yet."""
+    del installed  # wanted for being there
+    nats = EmbeddedServer(tmp_path_factory.mktemp("nats"))
+    await nats.start()
+    made = Services(cluster, nats.url)
+    yield made
+    await made.supervisor.stop()
+    await nats.stop()
+
+
+class Misbehaving:
+    """An external metrics API that does as it is told."""
+
+    def __init__(self) -> None:
+        self.value = "7"
+        self.mode = "good"
+        self.hanging, self.released = asyncio.Event(), asyncio.Event()
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        match self.mode:
+            case "good":
+                return web.json_response({"items": [{"value": self.value}]})
+            case "hang":
+                self.hanging.set()
+                await self.released.wait()
+                return web.Response()
+            case "garbage":
+                return web.Response(text="<html>not here</html>")
+            case "empty":
+                return web.json_response({"items": []})
+            case "nan":
+                return web.json_response({"items": [{"value": "NaN"}]})
+        return web.Response(status=int(self.mode), text="no")
+
+
+async def test_a_metrics_server_that_misbehaves_is_said_and_never_scales(world: World, own: Services) -> None:
+    bad = Misbehaving()
+    runner = web.ServerRunner(web.Server(bad.handle, access_log=None), shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    try:
+        own.external_metrics_url = url
+        await own.start("watcher", "autoscaler", "actuator", watcher=("--metrics-interval", "0.3"))
+        target = await world.deployment(4)
+        bad.value = "28"
+        wpa = await world.autoscaler()
+        await world.until(wpa, says("ScalingActive", "True", "ValidMetricFound"))
+        texts = {
+            "401": "no", "403": "no", "404": "no", "429": "no", "500": "no", "garbage": "cannot be read",
+            "empty": "no metrics returned from external metrics API", "nan": "cannot be read",
+        }  # fmt: skip
+        for mode, text in texts.items():
+            bad.mode = mode
+            found = await world.until(wpa, says("ScalingActive", "False", "FailedGetExternalMetric"))
+            message = condition(found, "ScalingActive")["message"]
+            assert f"unable to get external metric {world.namespace}/{world.metric}" in message, mode
+            assert text in message, (mode, message)
+            bad.mode = "good"
+            await world.until(wpa, says("ScalingActive", "True"))
+        assert (await world.get(target))["spec"]["replicas"] == 4
+        # While it hangs nothing is decided, and nothing is stuck: the next answer counts.
+        bad.mode, bad.value = "hang", "60"
+        async with asyncio.timeout(20):
+            await bad.hanging.wait()
+        bad.mode = "good"
+        assert (await world.get(target))["spec"]["replicas"] == 4
+        bad.released.set()
+        await world.until(target, wants(6))
+    finally:
+        bad.released.set()
+        await runner.cleanup()
+
+
+async def test_in_shadow_mode_nothing_is_written_and_the_incumbent_is_compared(
+    world: World, own: Services
+) -> None:
+    target = await world.deployment()
+    world.measure(14)
+    await own.start(
+        "watcher", "autoscaler", "actuator",
+        watcher=("--metrics-interval", "0.3"), actuator=("--mode", "shadow"),
+    )  # fmt: skip
+    wpa = await world.autoscaler()
+    async with await own.log() as log:
+        pattern = f"{log.subjects.root}.decision.*.autoscaler.*.{world.namespace}.>"
+        async with log.reader([pattern]) as reader:
+            await _subject(reader, "watermarkpodautoscaler")  # a first decision: leave it
+            world.measure(60)
+            await _subject(reader, "deployment")
+    assert (await world.get(target))["spec"]["replicas"] == 2
+    assert "conditions" not in (await world.get(wpa)).get("status", {})
+    assert await world.reasons() == set()
+    await world.patch(f"{target}/scale", {"spec": {"replicas": 6}})  # the incumbent, as we would have
+    await world.until(target, lambda d: d.get("status", {}).get("readyReplicas") == 6)
+    await world.patch(f"{target}/scale", {"spec": {"replicas": 11}})  # and as we would not
+    await world.until(target, lambda d: d.get("status", {}).get("readyReplicas") == 11)
+    where = ("--nats", own.nats_url, "--cluster", own.name, "-n", world.namespace)
+    async with asyncio.timeout(20):
+        while True:  # until the watcher has seen it
+            code, out, error = await shell(*tidewright("compare", "wpa", "web", *where))
+            if "6 -> 11" in out:
+                break
+    assert (code, error) == (1, "")
+    row = out.splitlines()[1].split()
+    assert row[:3] == [world.namespace, "web", "1"]
+    assert "only theirs: we nothing, the incumbent 6 -> 11" in out
+
+
+async def _subject(reader: Any, kind: str) -> None:
+    """Read on until a decision about this kind of object comes by."""
+    async with asyncio.timeout(20):
+        while True:
+            for record in await reader.fetch(1, timeout_s=5):
+                if f".autoscaler.{kind}." in record.subject:
+                    return
