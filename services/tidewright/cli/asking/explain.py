@@ -18,7 +18,7 @@ from tidewright.cli.asking import lookups
 from tidewright.cli.asking.lookups import Found, reference_of
 from tidewright.cli.asking.moments import Moment, moment_of
 from tidewright.cli.asking.objects import named
-from tidewright.cli.asking.restored import Asked, restored
+from tidewright.cli.asking.restored import Asked, restored, seen_by
 from tidewright.cli.asking.similar import unknown
 from tidewright.cli.asking.source import FromFile, Source, opened
 from tidewright.cli.errors import BadInput
@@ -179,9 +179,7 @@ async def why_of(
     opposite: tuple[str, ...] = ()
     if causes:
         asked = Asked.about(source, service, _namespace(event))
-        fold = await restored(source, asked, causes[0].seq - 1)
-        if asked.inputs.concerns(causes[0].event):
-            fold.replay(causes[0].seq, causes[0].record.body, causes[0].event, [])
+        fold = await seen_by(source, asked, causes[0].record, causes[0].event, event)
         behind = await lookups.last_facts(source, explainer.facts(fold.state, event), causes[0].seq)
         rests_on = tuple(one for one in behind if one.seq != causes[0].seq)
         opposite = tuple(explainer.opposite(fold.state, event))

@@ -10,8 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, Fact
 from tidewright.events.config import ConfigSet
@@ -25,11 +23,6 @@ from tidewright.log.subjects import Slot
 
 Heard = Callable[[int, Sequence[Decision], Sequence[Decided]], None]
 """Is told the sequence of each event that somebody decided about, what is decided now, and what was."""
-
-
-def bare(decision: Decision) -> Decision:
-    """A decision without what only its place on a log gives it."""
-    return msgspec.structs.replace(decision, id="", prev="")
 
 
 class Deciding(Fold[Any]):

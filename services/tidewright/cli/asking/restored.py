@@ -20,12 +20,13 @@ from tidewright.cli.errors import BadInput, CommandError
 from tidewright.cli.services import SERVICES, Service, load
 from tidewright.cli.services import Role as ServiceRole
 from tidewright.events import registry
-from tidewright.events.base import Decision
+from tidewright.events.base import Decision, Event
 from tidewright.host.decider import Decider
-from tidewright.host.fold import Fold
+from tidewright.host.fold import Decided, Fold
 from tidewright.host.inputs import Inputs, Role
 from tidewright.host.restore import Restore
 from tidewright.log import checkpoint as checkpoints
+from tidewright.log.lastwords import TooMany
 from tidewright.log.reader import Record
 from tidewright.log.subjects import ALL, Slot, escape, slot_of
 
@@ -132,6 +133,53 @@ async def restored(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
     for waiting in restore.waiting:
         restore.fold.replay(waiting.seq, waiting.body, waiting.event, [])
     return restore.fold
+
+
+async def seen_by(
+    source: Source, asked: Asked, cause: Record, event: Event | registry.Unknown, decision: Decision
+) -> Fold[Any]:
+    """The fold as `decide` saw it: everything up to and with the cause of a decision, the decision not yet.
+
+    First tried with the last word on each subject alone, which takes a look into the index, however
+    long the log is. Where the service then decides what it did decide, that was all that counted; else
+    the state is restored from everything.
+    """
+    if asked.slot != ALL and (glimpsed := await _glimpsed(source, asked, cause.seq - 1)) is not None:
+        glimpsed.replay(cause.seq, cause.body, event, [])
+        if isinstance(event, Event) and any(
+            bare(made) == bare(decision) for made in asked.decider.decide(glimpsed.state, event)
+        ):
+            return glimpsed
+    fold = await restored(source, asked, cause.seq - 1)
+    if asked.inputs.concerns(event):
+        fold.replay(cause.seq, cause.body, event, [])
+    return fold
+
+
+def bare(decision: Decision) -> Decision:
+    """A decision without what only its place on a log gives it."""
+    return msgspec.structs.replace(decision, id="", prev="")
+
+
+async def _glimpsed(source: Source, asked: Asked, up_to: int) -> Fold[Any] | None:
+    """A fold of the last word on each subject of the namespace; None when these are too many to ask for."""
+    fold, owned = Fold(asked.decider, asked.slot), frozenset((asked.slot,))
+    try:
+        records = await source.last(asked.patterns(), up_to)
+    except TooMany:
+        return None
+    for record in records:
+        if not asked.inputs.reads(record.subject, owned, recorded=True):
+            continue
+        role = asked.inputs.role(record.subject)
+        if role is Role.CHECKPOINT:
+            continue
+        event = _decoded(record)
+        if role is Role.DECISION and isinstance(event, Decision):
+            fold.replay_decision(Decided(event, record.body))
+        elif asked.inputs.concerns(event):
+            fold.replay(record.seq, record.body, event, [])
+    return fold
 
 
 async def _begun(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
