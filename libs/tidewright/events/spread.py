@@ -57,6 +57,7 @@ class LedgerRules(msgspec.Struct, frozen=True, omit_defaults=True):
     Attributes:
         subsets: in the order of the spec.
         spec: the spread's spec as stored, from which pods are injected.
+        replicas: of the target, from which percentages were made limits; -1 when it has none.
         fail_open: when the log cannot be reached, admit by the last known state.
         gone: the spread is deleted, or has no target: pods go in untouched.
     """
@@ -64,6 +65,7 @@ class LedgerRules(msgspec.Struct, frozen=True, omit_defaults=True):
     subsets: tuple[SubsetRule, ...] = ()
     spec: JsonObject = {}
     generation: int = 0
+    replicas: int = 0
     fail_open: bool = False
     gone: bool = False
 

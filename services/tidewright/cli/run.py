@@ -97,6 +97,9 @@ def watcher(
     max_age: MaxAge = 0.0,
     external_metrics_url: Annotated[
         str, Parameter(help="Take external.metrics.k8s.io from here.", group=THE_SERVICE)
+    whitelist_config_map: Annotated[
+        str, Parameter(help="NAMESPACE/NAME of spread's whitelist of custom workloads.", group=THE_SERVICE)
+    ] = "kruise-system/kruise-configuration",
     ] = "",
     resource_metrics_url: Annotated[
         str, Parameter(help="Take metrics.k8s.io from here.", group=THE_SERVICE)
@@ -133,7 +136,7 @@ def watcher(
         kubeconfig=at.kubeconfig, context=at.context, in_cluster=at.in_cluster,
         slots=slots, replicas=replicas, max_age_s=max_age,
         external_metrics_url=external_metrics_url, resource_metrics_url=resource_metrics_url,
-        metrics_interval_s=metrics_interval, config_map=config_map, speed=speed, log_start=log_start, clock_wall=clock_wall,
+        metrics_interval_s=metrics_interval, config_map=config_map, whitelist_config_map=whitelist_config_map, speed=speed, log_start=log_start, clock_wall=clock_wall,
         cloud=_cloud(cloud), cloud_interval_s=cloud_interval,
         **(metrics or MetricsFlags()).options(),
     )  # fmt: skip

@@ -28,19 +28,23 @@ from tidewright.host.service import LogOptions, connect, find_stream
 from tidewright.log import errors
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
-from tidewright.spread import hooks, placing, validation
+from tidewright.spread import hooks, limits, placing, validation
 from tidewright.spread.admit import Refused, spread_for
 from tidewright.spread.books import Book, Books
 from tidewright.spread.decide import SERVICE
 from tidewright.spread.matching import NotFound
 from tidewright.spread.placing import Placed, Request
-from tidewright.spread.pods import Pod, pod_of
+from tidewright.spread.pods import Pod, pod_of, pod_version
 from tidewright.spread.reviews import BadReview, Review, answer, converted, json_patch, read_review
-from tidewright.spread.spec import BadSpread, Profile, Spread
+from tidewright.spread.spec import BadSpread, Profile, Spread, parse
 
 MAX_BODY_BYTES = 8 << 20
 OWNER_WAIT_S = 3.0
 """How long a pod waits for an owner that has not been seen yet, before it is refused [Q-5]."""
+REPLICAS_WAIT_S = 0.5
+"""How long a pod beyond its workload's known replicas waits for their new number, when limits are percentages."""
+IN_FORCE_WAIT_S = 2.0
+"""How long pods wait for the rules of a spread that this replica has just let in: they come by the log."""
 ROTATION_CHECK_S = 60.0
 ANNOUNCE_EVERY_S = 300.0
 """The API server is told of a replica this often, in case somebody took its configurations away."""
@@ -91,6 +95,7 @@ class Endpoint:
         self.options = options
         self.certificate = certificates.make(self.hosts)
         self.port = 0
+        self._awaited: dict[tuple[str, str], tuple[Spread, float]] = {}
         self._context: ssl.SSLContext = certificates.server_context(self.certificate)
         self._runner: web.AppRunner | None = None
         registry = process.health.metrics.registry if process is not None else None
@@ -204,14 +209,33 @@ class Endpoint:
         if not self.options.enabled or obj is None or not wanted or review.dry_run:
             return answer(review)
         namespace = (obj.get("metadata") or {}).get("namespace") or review.namespace
+        await self._in_force(namespace)
         if not self.books.in_namespace(namespace):
             return answer(review)
         spread = await self._spread_for(pod_of(obj), namespace)
         book = None if spread is None else self.books.find(namespace, spread.name)
         if book is None:
             return answer(review)
+        await self._replicas_known(book, obj)
         placed = await self._place(book, obj, review)
         return answer(review, patch=json_patch(obj, placed.pod) if placed.pod is not obj else ())
+
+    async def _in_force(self, namespace: str) -> None:
+        """Let the spreads that were just let in take effect: their workload is often made with them."""
+        loop = asyncio.get_running_loop()
+        for (where, name), (spread, deadline) in list(self._awaited.items()):
+            if where != namespace:
+                continue
+            while loop.time() < deadline:
+                self.books.changed.clear()
+                book = self.books.find(namespace, name)
+                rules = book.ledger.rules if book is not None else None
+                if rules is not None and not rules.gone and rules.generation >= spread.generation:
+                    break
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(deadline):
+                        await self.books.changed.wait()
+            self._awaited.pop((where, name), None)
 
     async def _spread_for(self, pod: Pod, namespace: str) -> Spread | None:
         """Which spread takes the pod; waits for an owner that may matter and was not seen yet."""
@@ -230,6 +254,28 @@ class Endpoint:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(left):
                         await self.books.changed.wait()
+
+    async def _replicas_known(self, book: Book, obj: JsonObject) -> None:
+        """Let percentages follow the workload that was just scaled.
+
+        A revision holds as many pods as its workload wants, and here comes one more: then it wants more
+        than we know of, and the fact about it is under way. (Or the pod is a surge, and waits in vain.)
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + REPLICAS_WAIT_S
+        pod = pod_of(obj)
+        version = pod_version(pod.owner, pod.labels, self.books.versioned_kinds)
+        while (rules := book.ledger.rules) is not None and rules.replicas > -1:
+            percentages = book.spread is not None and limits.needs_replicas(
+                s.limit for s in book.spread.subsets
+            )
+            held = sum(book.ledger.counts.get(version, {}).values())
+            if not percentages or held < rules.replicas or loop.time() >= deadline:
+                return
+            book.arrived.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(deadline):
+                    await book.arrived.wait()
 
     async def _place(self, book: Book, obj: JsonObject, review: Review) -> Placed:
         kinds = self.books.versioned_kinds
@@ -303,6 +349,9 @@ class Endpoint:
         warnings = validation.warnings(review.obj)
         if found:
             return answer(review, refused="; ".join(map(str, found)), code=400, warnings=warnings)
+        if not review.dry_run:
+            deadline = asyncio.get_running_loop().time() + IN_FORCE_WAIT_S
+            self._awaited[review.namespace, str(name)] = (parse(obj), deadline)
         return answer(review, warnings=warnings)
 
 

@@ -165,6 +165,8 @@ class Conclusion:
             ),
             spec=self.s.spec,
             generation=self.s.generation,
+            # Only where limits depend on it: otherwise scaling changes no rule, and needs no entry.
+            replicas=replicas if limits.needs_replicas(s.limit for s in spread.subsets) else 0,
             fail_open=self.s.fail_open,
         )
 
@@ -299,9 +301,9 @@ class Conclusion:
         replicas = self.replicas
         for subset in spread.subsets:
             limit = self.limit(subset, replicas)
-            taken = self.s.active_in(row.version, subset.name) + self.held_delta.get(
-                (row.version, subset.name), 0
-            )
+            # Places of pods that were not seen yet are taken, too.
+            seen, held = self.s.active_in(row.version, subset.name), self._held(row.version, subset.name)
+            taken = max(seen, held)
             room[subset.name] = limits.UNLIMITED if limit is None else limit - taken
         best = best_subset(spread, obj, self.state.nodes[row.node], room)
         if best is None:

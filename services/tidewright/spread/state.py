@@ -32,6 +32,7 @@ DELETING, READY, UNSCHEDULABLE, HELD, CALLED = 1, 2, 4, 8, 16
 
 _PHASES = ("Pending", "Unknown", "Running", "Succeeded", "Failed")
 _FINISHED = frozenset({3, 4})
+_PACKED_BYTES = 16
 _DASHES = (8, 13, 18, 23)
 
 
@@ -100,13 +101,14 @@ def pack_uid(uid: str) -> bytes:
             return bytes.fromhex(uid.replace("-", ""))
         except ValueError:
             pass
-    return b"=" + uid.encode() if uid else b""
+    text = b"=" + uid.encode() if uid else b""
+    return text + b"\0" if len(text) == _PACKED_BYTES else text  # that length is for packed ones alone
 
 
 def unpack_uid(packed: bytes) -> str:
     """The uid that `pack_uid` packed."""
-    if len(packed) != 16 or packed.startswith(b"="):
-        return packed[1:].decode(errors="replace")
+    if len(packed) != _PACKED_BYTES:
+        return packed[1:].removesuffix(b"\0").decode(errors="replace")
     text = packed.hex()
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 

@@ -18,9 +18,13 @@ async def world(kube: Kube, namespace: str) -> World:
 
 
 @pytest.fixture
-async def spreading(kube: Kube, services: Services) -> AsyncIterator[Services]:
-    """Services that run, with one replica of admission; afterwards the cluster calls nobody."""
-    await services.start("watcher", "spread", "actuator")
+async def spreading(kube: Kube, namespace: str, services: Services) -> AsyncIterator[Services]:
+    """Services that run, with one replica of admission; afterwards the cluster calls nobody.
+
+    The whitelist is in the test's own namespace.
+    """
+    whitelist = ("--whitelist-config-map", f"{namespace}/kruise-configuration")
+    await services.start("watcher", "spread", "actuator", watcher=whitelist)
     await services.start("spread-admission")
     yield services
     await services.supervisor.stop()

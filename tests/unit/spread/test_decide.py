@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.unit.spread.cluster import (
     HASH,
@@ -194,3 +195,19 @@ def test_every_rule_has_a_sentence() -> None:
     used = set(re.findall(r'rule="(\w+)"', text)) | set(re.findall(r'_cost\([^"]*\), "(\w+)"', text))
     used |= {"Surplus", "WithinLimit"}
     assert used == set(sentences.TELLERS)
+
+
+@pytest.mark.parametrize(
+    "uid",
+    [
+        "3d2e829e-8b9e-4eb6-aeda-e6a7c49aa850",  # its first byte is an equals sign
+        "00000000-0000-0000-0000-000000000000",
+        "d9f1c0de-0000-4000-8000-0123456789ab",
+        "rs",
+        "fifteen-letters",
+        "sixteen-letters!",
+        "",
+    ],
+)
+def test_a_uid_survives_packing(uid: str) -> None:
+    assert unpack_uid(pack_uid(uid)) == uid

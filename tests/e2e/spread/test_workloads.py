@@ -1,0 +1,213 @@
+"""Workloads of other kinds: StatefulSet, Job, and custom ones by whitelist, filter and paths."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import Services
+from tests.e2e.sim.world import until
+from tests.e2e.spread.world import World, places, spread, subset, subset_of, template
+from tidewright.kube.client import Kube
+
+ROLLOUT = ("argoproj.io", "v1alpha1", "Rollout", "rollouts")
+TF_JOB = ("kubeflow.org", "v1", "TFJob", "tfjobs")
+KEY = "WorkloadSpread_Watch_Custom_Workload_WhiteList"
+
+
+def definition(group: str, version: str, kind: str, plural: str) -> dict[str, Any]:
+    """A CRD that takes anything; nobody controls its objects but the test."""
+    free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    schema = {"type": "object", "properties": {"spec": free, "status": free}}
+    names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{group}"},
+        "spec": {
+            "group": group,
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [
+                {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+            ],
+        },
+    }
+
+
+@pytest.fixture
+async def custom(kube: Kube) -> AsyncIterator[None]:
+    """The kinds of two projects outside."""
+    crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+    world = World(kube, "")
+
+    def established(found: dict[str, Any]) -> bool:
+        conditions = found.get("status", {}).get("conditions") or ()
+        return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
+
+    made = [definition(*kind) for kind in (ROLLOUT, TF_JOB)]
+    for manifest in made:
+        await world.make(crds, manifest)
+        await world.until(f"{crds}/{manifest['metadata']['name']}", established)
+    yield
+    for manifest in made:
+        name = manifest["metadata"]["name"]
+        await world.delete(f"{crds}/{name}")
+        await until(kube, crds, lambda found, name=name: name not in found)  # type: ignore[misc]  # bound now
+
+
+def owner(obj: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "apiVersion": obj["apiVersion"], "kind": obj["kind"], "name": obj["metadata"]["name"],
+        "uid": obj["metadata"]["uid"], "controller": True, "blockOwnerDeletion": False,
+    }  # fmt: skip
+
+
+async def allow(world: World, *entries: dict[str, Any]) -> None:
+    text = json.dumps({"workloads": list(entries)})
+    manifest = {
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kruise-configuration"}, "data": {KEY: text},
+    }  # fmt: skip
+    await world.make(world.config_maps, manifest)
+
+
+async def until_allowed(world: World, manifest: dict[str, Any]) -> None:
+    """Make a spread as soon as its target's kind is known to be allowed."""
+    import asyncio
+
+    from tidewright.kube.errors import KubeError
+
+    for attempt in range(200):
+        try:
+            await world.make(world.spreads, manifest)
+        except KubeError as error:
+            if "whitelist" not in str(error) or attempt == 199:
+                raise
+            await asyncio.sleep(0.05)
+            continue
+        return
+
+
+async def test_a_stateful_set_is_spread_by_ordinals(world: World, spreading: Services) -> None:
+    target = ("apps/v1", "StatefulSet", "db")
+    await world.make(world.spreads, spread("db", target, subset("a", 2), subset("b", 1), subset("c")))
+    await world.until(f"{world.spreads}/db", lambda ws: "status" in ws)
+    labels = {"app": "db"}
+    manifest = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {"name": "db"},
+        "spec": {
+            "replicas": 5,
+            "serviceName": "db",
+            "podManagementPolicy": "Parallel",
+            "selector": {"matchLabels": labels},
+            "template": template(labels),
+        },
+    }
+    await world.make(world.collection("apps/v1", "statefulsets"), manifest)
+    pods = await world.until_spread({"a": 2, "b": 1, "c": 2})
+    assert {name: subset_of(pod) for name, pod in pods.items()} == {
+        "db-0": "a", "db-1": "a", "db-2": "b", "db-3": "c", "db-4": "c",
+    }  # fmt: skip
+    counted = [2, 1, 2]
+    await world.until(
+        f"{world.spreads}/db",
+        lambda ws: [s["replicas"] for s in ws["status"]["subsetStatuses"]] == counted,
+    )
+
+
+async def test_a_job_is_spread_by_its_parallelism(world: World, spreading: Services) -> None:
+    target = ("batch/v1", "Job", "batch")
+    await world.make(world.spreads, spread("batch", target, subset("a", "25%"), subset("b", "75%")))
+    await world.until(f"{world.spreads}/batch", lambda ws: "status" in ws)
+    pod = template({"app": "batch"}, restartPolicy="Never", schedulerName="nobody")
+    manifest = {
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "batch"},
+        "spec": {"parallelism": 8, "completions": 8, "template": pod},
+    }  # fmt: skip
+    await world.make(world.collection("batch/v1", "jobs"), manifest)
+    await world.until_spread({"a": 2, "b": 6})
+
+
+async def test_an_argo_rollout_is_spread_through_its_replica_sets(
+    world: World, custom: None, spreading: Services
+) -> None:
+    group, version, kind, plural = ROLLOUT
+    await allow(world, {"Group": group, "Kind": kind, "replicasPath": "spec.replicas"})  # without a version
+    target = (f"{group}/{version}", kind, "web")
+    await until_allowed(world, spread("web", target, subset("a", "40%"), subset("b", "60%")))
+    rollouts = world.collection(f"{group}/{version}", plural)
+    manifest = {
+        "apiVersion": f"{group}/{version}",
+        "kind": kind,
+        "metadata": {"name": "web"},
+        "spec": {"replicas": 5},
+    }
+    made = await world.make(rollouts, manifest)
+    await world.until(
+        f"{world.spreads}/web",
+        lambda ws: [s["missingReplicas"] for s in ws.get("status", {}).get("subsetStatuses", ())] == [2, 3],
+    )
+    labels = {"app": "web", "rollouts-pod-template-hash": "6b8f"}
+    replica_set = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {"name": "web-6b8f", "labels": labels, "ownerReferences": [owner(made)]},
+        "spec": {"replicas": 5, "selector": {"matchLabels": labels}, "template": template(labels)},
+    }
+    replica_sets = world.collection("apps/v1", "replicasets")
+    await world.make(replica_sets, replica_set)
+    await world.until_spread({"a": 2, "b": 3})
+    # It is scaled as its controller would: the Rollout first, then its ReplicaSet.
+    await world.patch(f"{rollouts}/web", {"spec": {"replicas": 10}})
+    await world.patch(f"{replica_sets}/web-6b8f", {"spec": {"replicas": 10}})
+    await world.until_spread({"a": 4, "b": 6})
+
+
+async def test_the_workers_of_a_tf_job_are_spread_and_its_chief_is_left_alone(
+    world: World, custom: None, spreading: Services
+) -> None:
+    group, version, kind, plural = TF_JOB
+    await allow(world, {"Group": group, "Version": version, "Kind": kind})
+    target = (f"{group}/{version}", kind, "train")
+    only = {
+        "selector": {"matchLabels": {"role": "worker"}},
+        "replicasPathList": ["spec.tfReplicaSpecs.Worker.replicas"],
+    }
+    manifest = {
+        "apiVersion": f"{group}/{version}",
+        "kind": kind,
+        "metadata": {"name": "train"},
+        "spec": {"tfReplicaSpecs": {"Worker": {"replicas": 8}, "Chief": {"replicas": 1}}},
+    }
+    made = await world.make(world.collection(f"{group}/{version}", plural), manifest)
+    await until_allowed(
+        world, spread("train", target, subset("a", "25%"), subset("b", "75%"), targetFilter=only)
+    )
+    await world.until(
+        f"{world.spreads}/train",
+        lambda ws: [s["missingReplicas"] for s in ws.get("status", {}).get("subsetStatuses", ())] == [2, 6],
+    )
+    pods = []
+    for role, count in (("chief", 1), ("worker", 8)):
+        for n in range(count):
+            pod = template({"job": "train", "role": role}, schedulerName="nobody")
+            pod["metadata"] |= {"name": f"train-{role}-{n}", "ownerReferences": [owner(made)]}
+            pods.append(await world.make(world.pods, {"apiVersion": "v1", "kind": "Pod", **pod}))
+    assert places(pods) == {"": 1, "a": 2, "b": 6}
+    assert subset_of(pods[0]) == ""
+    # A path that leads nowhere is said, and the last number that was read holds.
+    await world.patch(
+        f"{world.collection(f'{group}/{version}', plural)}/train",
+        {"spec": {"tfReplicaSpecs": {"Worker": {"replicas": "many"}}}},
+    )
+    await world.until_event("TargetReplicasUnknown", "'many'")
+    full = [0, 0]
+    await world.until(
+        f"{world.spreads}/train",
+        lambda ws: [s["missingReplicas"] for s in ws["status"]["subsetStatuses"]] == full,
+    )
