@@ -7,6 +7,7 @@ order and one place that knows it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic
 
@@ -122,7 +123,9 @@ class Fold(Generic[State]):
             decided.append(Decided(decision, stored))
         return decided
 
-    def replay(self, seq: int, body: bytes, event: Event | registry.Unknown, recorded: list[Decided]) -> None:
+    def replay(
+        self, seq: int, body: bytes, event: Event | registry.Unknown, recorded: Sequence[Decided]
+    ) -> None:
         """Fold one event and the decisions that were recorded for it, without deciding."""
         taken = self._enter(seq, body, event)
         if taken is not None:
@@ -141,7 +144,7 @@ class Fold(Generic[State]):
         self.folded += 1
         self.digest = rolled(self.digest, seq, body)
         self.at = max(self.at, event.at)
-        if isinstance(event, registry.Unknown | TimerStepped):
+        if isinstance(event, registry.Unknown) or isinstance(event, TimerStepped):  # noqa: SIM101  # no union is built
             return None
         if isinstance(event, TimerFired):
             # A timer that was replaced or cancelled may have fired all the same.

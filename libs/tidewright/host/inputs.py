@@ -18,6 +18,10 @@ Partition = Literal["slots", "cluster"]
 """`slots`: one state per slot. `cluster`: one state for everything, in slot `all`."""
 
 
+_SPOKEN = frozenset(kind for kind in registry.ALL if issubclass(kind, Decision | Outcome))
+"""Types of events that say whose they are."""
+
+
 class Role(Enum):
     """What a message is to the service."""
 
@@ -105,8 +109,11 @@ class Inputs:
 
         Its own decisions come by on its ledgers, after they were folded.
         """
-        if isinstance(event, Decision) and event.id.startswith(f"{self.service}."):
-            return False
+        kind = type(event)
+        if kind not in _SPOKEN:  # a fact, most often
+            return True
+        if isinstance(event, Decision):
+            return not event.id.startswith(f"{self.service}.")
         return not isinstance(event, Outcome) or event.decision.startswith(f"{self.service}.")
 
 

@@ -9,8 +9,9 @@ end is what nobody has decided yet, or has begun to record in parts (see `begun`
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
 from typing import Generic
+
+import msgspec
 
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event
@@ -19,8 +20,7 @@ from tidewright.host.fold import Decided, Fold, cause_of
 from tidewright.log.checkpoint import Checkpoint
 
 
-@dataclass(frozen=True, slots=True)
-class Waiting:
+class Waiting(msgspec.Struct, frozen=True, gc=False):
     """An event that is not folded yet."""
 
     seq: int
@@ -51,12 +51,18 @@ class Restore(Generic[State]):
         """Fold what the checkpoint covers; False when the digest says that other events were folded then."""
         if checkpoint.partial or checkpoint.position < self.fold.position:
             return True  # or older than the snapshot that the fold began with
-        while self.waiting and self.waiting[0].seq <= checkpoint.position:
-            first = self.waiting.popleft()
-            self.fold.replay(first.seq, first.body, first.event, self._recorded.pop(first.seq, []))
+        waiting, recorded, replay, position = (
+            self.waiting,
+            self._recorded,
+            self.fold.replay,
+            checkpoint.position,
+        )
+        while waiting and waiting[0].seq <= position:
+            first = waiting.popleft()
+            replay(first.seq, first.body, first.event, recorded.pop(first.seq, ()) if recorded else ())
         # Causes that retention has removed: their decisions count all the same, in their order.
-        for cause in sorted(c for c in self._recorded if c <= checkpoint.position):
-            for decided in self._recorded.pop(cause):
+        for cause in sorted(c for c in recorded if c <= position) if recorded else ():
+            for decided in recorded.pop(cause):
                 self.fold.replay_decision(decided)
         self.fold.position = max(self.fold.position, checkpoint.position)
         same = self.fold.digest.hex() == checkpoint.digest and self.fold.chain == checkpoint.chain

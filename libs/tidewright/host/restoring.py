@@ -44,6 +44,11 @@ class SlotRestorer(Generic[State]):
         if route is None:
             return []
         role, slot = route
+        if role is Role.INPUT and slot is not None:  # nearly all that there is
+            event = registry.decode(record.body)
+            if self.inputs.concerns(event):
+                self.restores[slot].event(record.seq, record.body, event)
+            return []
         slots = list(self.restores) if slot is None else [slot]
         if role is Role.CHECKPOINT:
             found = checkpoints.decode(record.body)

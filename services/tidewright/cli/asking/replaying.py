@@ -56,7 +56,9 @@ class Deciding(Fold[Any]):
         for name, data in self.config.items():
             self.state = self.decider.evolve(self.state, ConfigSet(at=self.at, name=name, data=data))
 
-    def replay(self, seq: int, body: bytes, event: Event | registry.Unknown, recorded: list[Decided]) -> None:
+    def replay(
+        self, seq: int, body: bytes, event: Event | registry.Unknown, recorded: Sequence[Decided]
+    ) -> None:
         """Fold an event, decide about it, and follow what was recorded."""
         taken = self._enter(seq, body, event)
         made: list[Decision] = []
