@@ -219,6 +219,14 @@ class State(msgspec.Struct, dict=True):
     said: dict[str, str] = {}
 
 
+class NodeKind(msgspec.Struct, frozen=True):
+    """What limits look at in a node; labels are those that some quota selects by."""
+
+    allocatable: dict[str, int]
+    labels: dict[str, str]
+    counts: bool
+
+
 class Index:
     """What is derived from the state, changed along with it.
 
@@ -229,6 +237,8 @@ class Index:
         machines: provider id to node.
         owner: provider id to group.
         busy: node to its pods other than DaemonSet and mirror pods.
+        kind: node to the kind of nodes that it is of, as limits see them.
+        kinds: those kinds, each once.
     """
 
     def __init__(self) -> None:
@@ -240,8 +250,23 @@ class Index:
         self.owner: dict[str, str] = {}
         self.busy: dict[str, int] = {}
         self.on_node: dict[str, dict[str, None]] = {}
+        self.kind: dict[str, int] = {}
+        self.kinds: list[NodeKind] = []
+        self._kind_ids: dict[tuple[Any, ...], int] = {}
         self.settings = Settings()
         self.warnings: tuple[str, ...] = ()
+
+    def count_kind(self, name: str, node: Node) -> None:
+        """Remember what limits see in a node: few kinds for thousands of nodes."""
+        keys = sorted({key for quota in self.settings.quotas for key in quota.node_selector})
+        labels = {key: node.labels[key] for key in keys if key in node.labels}
+        counts = node.labels.get("type") != "virtual-kubelet"
+        same = (tuple(sorted(node.allocatable.items())), tuple(labels.items()), counts)
+        number = self._kind_ids.get(same)
+        if number is None:
+            number = self._kind_ids[same] = len(self.kinds)
+            self.kinds.append(NodeKind(node.allocatable, labels, counts))
+        self.kind[name] = number
 
 
 def index_of(state: State) -> Index:
@@ -300,12 +325,14 @@ def shape_of(state: State, index: Index, digest: str) -> PodShape:
 
 def add_node(index: Index, name: str, node: Node) -> None:
     index.grid.add_node(node.view(name))
+    index.count_kind(name, node)
     if node.provider_id:
         index.machines[node.provider_id] = name
 
 
 def remove_node(index: Index, name: str, node: Node) -> None:
     index.grid.remove_node(name)
+    index.kind.pop(name, None)
     if index.machines.get(node.provider_id) == name:
         del index.machines[node.provider_id]
 

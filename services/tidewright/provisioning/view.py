@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import msgspec
@@ -20,10 +21,10 @@ from tidewright.provisioning.clusterstate import (
     upcoming,
 )
 from tidewright.provisioning.groups import Group, RealNode, candidates, choose_template
-from tidewright.provisioning.limits import Limits, NodeAmounts, quotas_of
+from tidewright.provisioning.limits import Limits, quotas_of
 from tidewright.provisioning.pack.classes import items
 from tidewright.provisioning.settings import Quota
-from tidewright.provisioning.state import GroupState, Index, Node, State, shape_of
+from tidewright.provisioning.state import GroupState, Index, State, shape_of
 
 
 class GroupView(msgspec.Struct, kw_only=True):
@@ -81,15 +82,13 @@ def look(state: State, index: Index, now: float) -> View:
         found[name] = _group_view(state, index, name, members.get(name, []), daemons, health, now)
     unmanaged = members.get("", [])
     limits = Limits(quotas_of(settings, _learnt(state, now)))
-    limits.count(
-        NodeAmounts(
-            capacity=_capacity(state, node.group, node),
-            group=node.group,
-            labels=node.labels,
-        )
-        for node in state.nodes.values()
-        if "type" not in node.labels or node.labels["type"] != "virtual-kubelet"
-    )
+    kind_of = index.kind
+    many = Counter((node.group, kind_of[name]) for name, node in state.nodes.items())
+    for (group_name, number), count in many.items():
+        kind = index.kinds[number]
+        if kind.counts:
+            capacity = _capacity(state, group_name, kind.allocatable)
+            limits.consume(group_name, kind.labels, capacity, count)
     current = len(state.nodes)
     for view in found.values():
         coming = max(0, view.upcoming - view.counts.not_started)
@@ -125,14 +124,14 @@ def _learnt(state: State, now: float) -> list[Quota]:
     return [quota for name, quota in sorted(state.learnt.items()) if backed_off(state.backoff.get(name), now)]
 
 
-def _capacity(state: State, group: str, node: Node) -> dict[str, int]:
+def _capacity(state: State, group: str, allocatable: dict[str, int]) -> dict[str, int]:
     """A node's capacity for limits; devices that are not visible yet count as its group's template says."""
     found = state.groups.get(group)
     if found is None or found.template is None:
-        return node.allocatable
+        return allocatable
     told = found.template.capacity or found.template.allocatable
-    missing = {name: n for name, n in told.items() if name.endswith("/gpu") and name not in node.allocatable}
-    return {**node.allocatable, **missing} if missing else node.allocatable
+    missing = {name: n for name, n in told.items() if name.endswith("/gpu") and name not in allocatable}
+    return {**allocatable, **missing} if missing else allocatable
 
 
 def _group_view(
@@ -148,12 +147,16 @@ def _group_view(
     provision_s = group.max_provision_s or settings.max_node_provision_s
     there = {instance.id for instance in group.instances}
     sets = dict.fromkeys(Readiness, 0)
+    plainly_ready = 0
     kept: list[str] = []
     for member in members:
         node = state.nodes[member]
         if node.provider_id not in there and node.seen_at < group.observed_at:
             continue  # gone at the cloud
         kept.append(member)
+        if node.ready and not node.taints:
+            plainly_ready += 1
+            continue
         sets[
             readiness(
                 ready=node.ready,
@@ -165,8 +168,9 @@ def _group_view(
     short = 0
     long: list[str] = []
     failed: list[InstanceView] = []
+    machines = index.machines
     for instance in group.instances:
-        if instance.id in index.machines or instance.id in group.deleting or instance.state == "deleting":
+        if instance.id in machines or instance.id in group.deleting or instance.state == "deleting":
             continue
         view = InstanceView(
             id=instance.id,
@@ -185,7 +189,7 @@ def _group_view(
     entry = state.backoff.get(name)
     counts = Counts(
         target=group.target,
-        ready=sets[Readiness.READY],
+        ready=sets[Readiness.READY] + plainly_ready,
         unready=sets[Readiness.UNREADY],
         not_started=sets[Readiness.NOT_STARTED],
         unregistered=short,
