@@ -65,13 +65,15 @@ class Ended:
     wall_s: float = 0.0
 
 
-async def run(scenario: Scenario, folder: Path, *, kills: int, seed: int, every_s: float) -> Ended:
+async def run(
+    scenario: Scenario, folder: Path, *, kills: int, seed: int, every_s: float, lead_s: float = LEAD_S
+) -> Ended:
     """One run; with `kills` 0 an undisturbed one.
 
     Raises:
         TimeoutError: it never settled; the message says what was missing.
     """
-    began, begins = time.monotonic(), time.time() + LEAD_S
+    began, begins = time.monotonic(), time.time() + lead_s
     requests = folder / "requests.jsonl"
     options = StackOptions(
         data=folder, fresh=True, cluster=CLUSTER, services=RUNNING, slots=SLOTS,
@@ -94,10 +96,12 @@ async def run(scenario: Scenario, folder: Path, *, kills: int, seed: int, every_
             await asyncio.sleep(max(0.0, begins + scenario.load_s - time.time()))
             async with await Log.connect(stack.nats_url, CLUSTER, name="chaos", timeout_s=5.0) as log:
                 await log.adopt_slots()
-                state = await _settled(stack, log, scenario)
+                await _settled(stack, log, scenario)
                 ledger = await _answered(log)
+                async with _kube(stack) as kube:
+                    state = await final_state(kube)
                 source = RunningLog(log)
-                report = await verified(source, tuple(s for s in SERVICES if s.role is Role.DECIDER))
+                report = (await verified(source, tuple(s for s in SERVICES if s.role is Role.DECIDER))).report
     return Ended(
         state, ledger, report, findings.effects(ledger, findings.requests(requests)),
         killer.kills.total(), killer.told(), time.monotonic() - began,
@@ -156,15 +160,14 @@ async def _create(stack: Stack, scenario: Scenario) -> None:
             await kube.request("POST", path, body=msgspec.json.encode(manifest))
 
 
-async def _settled(stack: Stack, log: Log, scenario: Scenario) -> dict[str, Any]:
+async def _settled(stack: Stack, log: Log, scenario: Scenario) -> None:
     """Wait for the fixed point: the replicas that the last load needs, and nothing decided for a while."""
     deadline = time.monotonic() + PATIENCE_S + scenario.settled_after_s
     await asyncio.sleep(scenario.settled_after_s)
     quiet_since, seen = time.monotonic(), -1
-    state: dict[str, Any] = {}
     async with _kube(stack) as kube:
         while True:
-            decided = 0
+            decided, state = 0, dict[str, Any]()
             async for record in log.last_per_subject([log.subjects.decisions("*", "*")]):
                 decided = max(decided, record.seq)
             if decided != seen:
@@ -172,13 +175,13 @@ async def _settled(stack: Stack, log: Log, scenario: Scenario) -> dict[str, Any]
             try:
                 state = await final_state(kube)
             except (KubeError, OSError, TimeoutError):
-                state = {}
+                state.clear()
             wrong = [n for n, w in state.get("workloads", {}).items() if w["ready"] != FINAL_REPLICAS]
             if state and not wrong and time.monotonic() - quiet_since > QUIET_S:
-                return state
+                return
             if time.monotonic() > deadline:
-                if not wrong:
-                    return state  # it never falls silent, but it is where it has to be
+                if state and not wrong:
+                    return  # it never falls silent, but it is where it has to be
                 raise TimeoutError(
                     f"{len(wrong)} of {len(state.get('workloads', {}))} workloads are not at {FINAL_REPLICAS} replicas:"
                     f" {[(n, state['workloads'][n]) for n in wrong[:5]]}; the services' words are in {stack.folder.path}/services.log"

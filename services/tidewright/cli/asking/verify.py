@@ -37,6 +37,7 @@ class Verified:
 async def verified(source: Source, services: tuple[Service, ...]) -> Verified:
     """Verify some services' decisions over everything that the log holds."""
     report = Report()
+    first, last = await source.bounds()  # of a log that is being written: what comes later is another matter
     ends = await source.ends()
     verifiers = []
     for service in services:
@@ -49,12 +50,12 @@ async def verified(source: Source, services: tuple[Service, ...]) -> Verified:
             None if ends is None else {slot: ends.get(f"{service.name}.{slot}", 0) for slot in inputs.every}
         )
         verifiers.append(Verifier(decider, inputs, report, snapshots, known))
-    first, last = await source.bounds()
     verification = Verification(verifiers)
     take, count = verification.take, 0
     with progress("verifying", last - first + 1) as advance, seldom_collecting():
         async for record in source.records():
-            take(record)
+            if record.seq <= last:
+                take(record)
             count += 1
             if count % EVERY_N == 0:
                 advance(EVERY_N)

@@ -1,0 +1,41 @@
+"""A short seed of the chaos run: a small cluster, a few kills of everything, and all checks but the calm run.
+
+The end is known without one: the scenario has a single fixed point. `make chaos` has the long one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos import live
+from tests.chaos.scenario import FINAL_REPLICAS, Scenario, fixed_points
+
+WORKLOADS, KILLS, EVERY_S = 6, 6, 1.0
+
+
+def test_the_end_of_the_scenario_has_one_fixed_point() -> None:
+    assert fixed_points() == [FINAL_REPLICAS]
+
+
+@pytest.mark.timeout(150)
+async def test_kills_of_everything_lose_and_double_nothing(tmp_path: Path) -> None:
+    scenario = Scenario(
+        workloads=WORKLOADS, namespaces=3, speed=120.0, load_s=KILLS * EVERY_S + 2.0, start=1_770_000_000.0
+    )
+    ended = await live.run(scenario, tmp_path, kills=KILLS, seed=5, every_s=EVERY_S, lead_s=6.0)
+    print("\n".join(ended.told))  # shown when it fails
+    assert ended.kills == KILLS
+    assert len(ended.ledger.decisions) > 50
+    assert ended.report.decisions > 50
+    assert ended.report.differences == []
+    assert ended.ledger.twice == []
+    assert ended.ledger.unanswered == []
+    assert ended.ledger.answered_twice == []
+    assert (ended.effects.lost, ended.effects.doubled) == ([], [])
+    assert ended.effects.writes >= ended.effects.applied > 0
+    for name, autoscaler in ended.state["autoscalers"].items():
+        assert autoscaler["desired"] == autoscaler["current"] == FINAL_REPLICAS, name
+        assert autoscaler["conditions"]["ScalingActive"].startswith("True ValidMetricFound"), name
+        assert autoscaler["conditions"]["AbleToScale"].startswith("True"), name
