@@ -187,23 +187,25 @@ def _metric_status(metric: Metric, value: int) -> Json:
         "type": "External",
         "external": {
             "metricName": metric.name,
-            "metricSelector": _selector(metric),
+            "metricSelector": _selector(metric.labels, metric.selector),
             "currentValue": format_milli(value),
         },
     }
 
 
-def _selector(metric: Metric) -> JsonObject:
-    labels = dict(metric.labels)
-    found: JsonObject = {"matchLabels": labels} if labels else {}
+@lru_cache(maxsize=16384)
+def _selector(labels: tuple[tuple[str, str], ...], text: str) -> JsonObject:
+    """A selector as the API has it; shared by all statuses that show it, and changed by none."""
+    matched = dict(labels)
+    found: JsonObject = {"matchLabels": matched} if matched else {}
     try:
-        requirements = LabelSelector.parse(metric.selector).requirements
+        requirements = LabelSelector.parse(text).requirements
     except SelectorError:
         return found
     expressions = [
         {"key": r.key, "operator": r.operator, "values": sorted(r.values)}
         for r in requirements
-        if not (r.operator == "In" and r.values == {labels.get(r.key)})
+        if not (r.operator == "In" and r.values == {matched.get(r.key)})
     ]
     if expressions:
         found["matchExpressions"] = expressions
