@@ -41,8 +41,8 @@ check: $(READY)  ## format, lint, strict types, import contracts, generated file
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m tidewright.cli.contract --check
-	@! grep -nE '(https?|file)://|^--?(index|extra-index|find-links|i |f )' requirements.lock \
-	  || { echo 'requirements.lock: names an index or a file address; run `make lock`' >&2; exit 1; }
+	@! grep -nE '(https?|file)://|^--?(index|extra-index|find-links|i |f )' requirements.lock deploy/requirements.lock \
+	  || { echo 'a lock names an index or a file address; run `make lock`' >&2; exit 1; }
 	@$(BIN)/deptry . 2>&1 | { grep -vE '^(Scanning|Assuming|$$)' || true; } | sed 's/^/deptry: /'; exit $${PIPESTATUS[0]}
 
 format: $(READY)  ## put the code into its form
@@ -67,9 +67,11 @@ generate: $(READY)  ## proto/ anew from the event types, the CRDs and the servic
 golden: $(READY)  ## a golden file for every event type that has none yet
 	@$(BIN)/python -m tidewright.cli.contract --golden
 
+COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
+  --no-emit-find-links --no-annotate --no-header
 lock: $(READY)  ## resolve the dependencies anew and lock them by hash
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
-	  --no-emit-find-links --no-annotate --no-header --extra dev pyproject.toml -o requirements.lock
+	@$(COMPILE) --extra dev pyproject.toml -o requirements.lock
+	@$(COMPILE) --constraints requirements.lock pyproject.toml -o deploy/requirements.lock
 
 clean:  ## everything that a target made: the environment, caches, build/
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

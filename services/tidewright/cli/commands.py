@@ -152,6 +152,13 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
+        "crds", "tidewright.cli.crds:crds", OTHER, "Install the CustomResourceDefinitions in a cluster.",
+        (
+            ("tidewright crds --kubeconfig ~/.kube/config", "before `tidewright run`; `up` does it itself"),
+            ("tidewright crds --in-cluster", "from a Job"),
+        ),
+    ),
+    Command(
         "version", "tidewright.cli.version:version", OTHER, "Versions of this software and what it runs on.",
         (("tidewright version", "for people"), ("tidewright version -o json", "for programs")),
     ),

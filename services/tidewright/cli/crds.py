@@ -1,4 +1,4 @@
-"""Install the CustomResourceDefinitions: server-side apply, and wait until each is established and served."""
+"""`tidewright crds`: install the CustomResourceDefinitions by server-side apply, and wait until they are served."""
 
 from __future__ import annotations
 
@@ -8,12 +8,25 @@ from typing import Any
 
 import yaml
 
-from tidewright.cli.errors import Unavailable
+from tidewright.cli.errors import Unavailable, translated
+from tidewright.cli.options import ClusterOptions
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 
 PATH = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 ESTABLISHED_WITHIN_S = 30.0
+
+
+def crds(*, cluster: ClusterOptions | None = None) -> None:
+    """Install the CustomResourceDefinitions in a cluster. Safe to repeat."""
+    at = cluster or ClusterOptions()
+
+    async def main() -> list[str]:
+        async with await Kube.connect(at.kubeconfig, at.in_cluster, at.context) as kube:
+            return await install(kube)
+
+    with translated():
+        print("\n".join(asyncio.run(main())))
 
 
 def manifests() -> list[dict[str, Any]]:

@@ -4,6 +4,8 @@ schemas        a JSON Schema per event type
 compatibility  what a schema may change without breaking the history
 asyncapi       the AsyncAPI 3 document of all subjects, from the same types and the service table
 permissions    what each service may publish, for nats-server
+rbac           what each service may do at the API server
+deployment     Kubernetes manifests of all services, and of NATS
 golden         one sample of every event type, with every field said, that must decode for ever
 tree           generated files as they should be against what lies there
 __main__       the command: `python -m tidewright.cli.contract [--check | --golden]`

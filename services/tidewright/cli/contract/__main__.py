@@ -1,4 +1,4 @@
-"""`make generate`: proto/ and deploy/nats/ anew. `--check` only compares; `--golden` adds samples that are missing.
+"""`make generate`: proto/, deploy/nats/ and deploy/kubernetes/ anew. `--check` only compares; `--golden` adds samples that are missing.
 
 Exit code 1 when something is stale or a change would break the history; nothing is written then.
 """
@@ -8,12 +8,13 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tidewright.cli.contract import golden, permissions, tree
+from tidewright.cli.contract import deployment, golden, permissions, tree
 
 ROOT = Path(__file__).resolve().parents[4]
 PROTO = ROOT / "proto"
 GOLDEN = ROOT / "tests" / "golden" / "events"
 DEPLOY = ROOT / "deploy" / "nats"
+KUBERNETES = ROOT / "deploy" / "kubernetes"
 CLUSTER = "prod"
 """Name of the cluster in the deployment's files."""
 CRDS = ROOT / "libs" / "tidewright" / "kube" / "crds"
@@ -24,6 +25,7 @@ def wanted() -> dict[Path, dict[str, str]]:
     return {
         PROTO: tree.wanted(CRDS),
         DEPLOY: {"permissions.conf": permissions.configuration(CLUSTER)},
+        KUBERNETES: deployment.wanted(CLUSTER),
     }
 
 

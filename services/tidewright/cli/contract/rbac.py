@@ -1,0 +1,70 @@
+"""What each service may do at the API server: the rules of its ClusterRole, from the tables of kinds.
+
+The watcher reads, the actuator writes what decisions ask for, and everybody else has no verb at all.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any, TypeAlias
+
+from tidewright.cli.services import Role, Service
+from tidewright.kube.kinds import KINDS
+
+Rule: TypeAlias = dict[str, Any]
+
+ADMISSION = "admissionregistration.k8s.io"
+DEFINITIONS = "apiextensions.k8s.io"
+
+
+def rule(group: str, resources: list[str], *verbs: str, names: list[str] | None = None) -> Rule:
+    """One rule of a role; `names` narrows it to objects of these names."""
+    narrowed = {"resourceNames": names} if names else {}
+    return {"apiGroups": [group], "resources": resources, **narrowed, "verbs": list(verbs)}
+
+
+def rules(service: Service) -> list[Rule]:
+    """The rules of a service's ClusterRole; empty for one that talks to nothing but the log."""
+    match service.role:
+        case Role.WATCHER:
+            return _watcher()
+        case Role.ACTUATOR:
+            return _actuator()
+    return []
+
+
+def _watcher() -> list[Rule]:
+    watched: dict[str, list[str]] = defaultdict(list)
+    for kind in KINDS:
+        watched[kind.group].append(kind.plural)
+    return [
+        *(rule(group, sorted(plurals), "list", "watch") for group, plurals in sorted(watched.items())),
+        # Targets of autoscalers may be of any kind with a scale.
+        rule("*", ["*/scale"], "get"),
+        rule("external.metrics.k8s.io", ["*"], "get", "list"),
+        rule("metrics.k8s.io", ["pods"], "get", "list"),
+        # Whose log this is: the uid of kube-system.
+        rule("", ["namespaces"], "get", names=["kube-system"]),
+    ]
+
+
+def _actuator() -> list[Rule]:
+    return [
+        rule("*", ["*/scale"], "get", "update"),
+        rule("", ["pods"], "get", "create", "patch", "delete"),
+        rule("", ["pods/eviction"], "create"),
+        rule("", ["events"], "create", "patch"),
+        rule("datadoghq.com", ["watermarkpodautoscalers"], "get", "patch"),
+        rule("datadoghq.com", ["watermarkpodautoscalers/status"], "update"),
+        rule("autoscaling.x-k8s.io", ["provisioningrequests"], "get", "delete"),
+        rule("autoscaling.x-k8s.io", ["provisioningrequests/status"], "update"),
+        rule("apps.kruise.io", ["workloadspreads"], "get"),
+        rule("apps.kruise.io", ["workloadspreads/status"], "update"),
+        rule("shards.tidewright.dev", ["shardsets"], "get"),
+        rule("shards.tidewright.dev", ["shardsets/status"], "update"),
+        rule("shards.tidewright.dev", ["shardmembers"], "get", "patch", "delete"),
+        # The certificates of our endpoints. A name cannot be demanded of a create.
+        rule(ADMISSION, ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+             "get", "create", "update", "delete"),
+        rule(DEFINITIONS, ["customresourcedefinitions"], "get", "update"),
+    ]  # fmt: skip

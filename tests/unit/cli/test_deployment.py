@@ -1,0 +1,144 @@
+"""What lies in deploy/ against the table of services: complete, accepted by what reads it, and no more than needed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tidewright.cli import main
+from tidewright.cli.contract import deployment, permissions, rbac
+from tidewright.cli.services import BY_NAME, EVERY, SERVICES, Role
+from tidewright.kube.kinds import KINDS
+
+ROOT = Path(__file__).resolve().parents[3]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"]
+BIN = Path(sys.executable).parent
+READS = {"get", "list", "watch"}
+
+
+def documents(*files: str) -> list[dict[str, Any]]:
+    return [d for f in files for d in yaml.safe_load_all((ROOT / "deploy" / "kubernetes" / f).read_text())]
+
+
+def of(kind: str, *files: str) -> dict[str, dict[str, Any]]:
+    return {d["metadata"]["name"]: d for d in documents(*files) if d["kind"] == kind}
+
+
+def accepted(arguments: list[str]) -> None:
+    main.application().parse_args(arguments, exit_on_error=False, print_error=False)
+
+
+@pytest.mark.parametrize("service", EVERY)
+def test_compose_runs_every_service_of_the_table(service: str) -> None:
+    found = COMPOSE[service]
+    assert found["command"][:2] == ["run", service]
+    assert found["environment"]["TIDEWRIGHT_NATS"].startswith(f"nats://{service}:")
+    accepted(found["command"])
+
+
+def test_compose_runs_nothing_else_and_gives_nats_every_password() -> None:
+    assert set(COMPOSE) - set(EVERY) == {"nats", "cluster", "definitions"}
+    users = [*EVERY, permissions.READER]
+    assert set(COMPOSE["nats"]["environment"]) == {permissions.variable(user) for user in users}
+    for name in ("cluster", "definitions"):
+        accepted(COMPOSE[name]["command"])
+
+
+def test_the_manifests_run_every_service_with_an_account_of_its_own() -> None:
+    deployments = of("Deployment", "services.yaml")
+    assert set(deployments) == set(EVERY)
+    accounts = of("ServiceAccount", "rbac.yaml")
+    for name, found in deployments.items():
+        pod = found["spec"]["template"]["spec"]
+        assert pod["serviceAccountName"] == name
+        assert accounts[name]["automountServiceAccountToken"] is False
+        accepted(pod["containers"][0]["args"])
+        assert pod["containers"][0]["args"][:2] == ["run", name]
+
+
+def test_only_watcher_and_actuator_may_ask_the_api_server() -> None:
+    bound = {
+        (subject["name"], d["kind"])
+        for d in documents("rbac.yaml")
+        if d["kind"].endswith("Binding")
+        for subject in d["subjects"]
+    }
+    assert {name for name, _ in bound} == {"watcher", "actuator"}
+    for name, found in of("Deployment", "services.yaml").items():
+        token = found["spec"]["template"]["spec"]["automountServiceAccountToken"]
+        assert token is (BY_NAME[name].role in (Role.WATCHER, Role.ACTUATOR))
+
+
+def test_the_watcher_may_follow_every_kind_and_write_nothing() -> None:
+    rules = rbac.rules(BY_NAME["watcher"])
+    allowed = {
+        (g, r, v)
+        for rule in rules
+        for g in rule["apiGroups"]
+        for r in rule["resources"]
+        for v in rule["verbs"]
+    }
+    for kind in KINDS:
+        assert {(kind.group, kind.plural, "list"), (kind.group, kind.plural, "watch")} <= allowed
+    assert {verb for _, _, verb in allowed} <= READS
+
+
+def test_no_rule_is_wider_than_a_resource_but_for_scales_and_metrics() -> None:
+    wide = [
+        (service.name, rule["resources"])
+        for service in SERVICES
+        for rule in rbac.rules(service)
+        if "*" in (*rule["apiGroups"], *rule["resources"], *rule["verbs"])
+    ]
+    assert wide == [("watcher", ["*/scale"]), ("watcher", ["*"]), ("actuator", ["*/scale"])]
+    assert [r["apiGroups"] for r in rbac.rules(BY_NAME["watcher"]) if r["resources"] == ["*"]] == [
+        ["external.metrics.k8s.io"]
+    ]
+
+
+def test_kustomize_renders_them_with_other_images() -> None:
+    rendered = subprocess.run(
+        [BIN / "kubectl", "kustomize", ROOT / "deploy" / "kubernetes"],
+        capture_output=True, text=True, timeout=60, check=True,
+    ).stdout  # fmt: skip
+    images = {
+        container["image"]
+        for d in yaml.safe_load_all(rendered)
+        if d["kind"] in ("Deployment", "StatefulSet")
+        for container in d["spec"]["template"]["spec"]["containers"]
+    }
+    assert images == {"tidewright:latest", f"nats:{deployment.NATS_TAG}"}
+
+
+@pytest.mark.parametrize("where", ["kubernetes", "compose"])
+def test_nats_server_accepts_its_configuration(where: str, tmp_path: Path) -> None:
+    if where == "kubernetes":
+        files = of("ConfigMap", "nats.yaml")["nats-config"]["data"]
+    else:
+        files = {"nats.conf": (ROOT / "deploy" / "compose" / "nats.conf").read_text()}
+        files["permissions.conf"] = (ROOT / "deploy" / "nats" / "permissions.conf").read_text()
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    passwords = {permissions.variable(user): "p1" for user in (*EVERY, permissions.READER)}
+    answer = subprocess.run(
+        [BIN / "nats-server", "-t", "-c", tmp_path / "nats.conf"],
+        env={**os.environ, **passwords, "POD_NAME": "nats-0"}, capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    assert "is valid" in answer.stderr
+
+
+def test_the_images_are_names_and_the_base_can_be_chosen() -> None:
+    lines = (ROOT / "deploy" / "Dockerfile").read_text().splitlines()
+    assert [line for line in lines if line.startswith("FROM")] == [
+        "FROM ${BASE} AS dependencies",
+        "FROM ${BASE}",
+    ]
+    for found in COMPOSE.values():
+        assert "/" not in found["image"]
