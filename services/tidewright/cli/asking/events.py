@@ -5,104 +5,175 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
-from typing import Annotated, Literal
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from tidewright.cli.asking.lines import as_json, line, subject_object, title
-from tidewright.cli.asking.objects import moment, named, shown
+from tidewright.cli.asking.explain import speakers
+from tidewright.cli.asking.lines import as_json, line, object_of, subject_object, title
+from tidewright.cli.asking.lookups import decided_about, ledger_of
+from tidewright.cli.asking.moments import INTERLEAVED, Moment, is_past, moment_of
+from tidewright.cli.asking.objects import named, shown
+from tidewright.cli.asking.progress import progress
+from tidewright.cli.asking.restored import Asked, glimpsed
+from tidewright.cli.asking.similar import unknown
 from tidewright.cli.asking.source import FromFile, Source, opened, slot_in
 from tidewright.cli.errors import BadInput
 from tidewright.cli.options import LogOptions, Output
 from tidewright.events import registry
-from tidewright.host.explainer import Reference
+from tidewright.events.base import Decision, Event, Outcome
+from tidewright.host.explainer import Explainer, Reference
 from tidewright.log.reader import Record
-from tidewright.log.subjects import escape
+from tidewright.log.subjects import ALL, Slot, escape
 
 Class = Literal["fact", "decision", "outcome", "timer", "config", "ledger"]
-SHOWN: tuple[Class, ...] = ("fact", "decision", "outcome", "timer", "config", "ledger")
+CLASSES: tuple[Class, ...] = ("fact", "decision", "outcome", "timer", "config", "ledger")
+EVERY_N = 2000
 
 
-@dataclass(frozen=True)
+@dataclass
 class Wanted:
-    """Which events are asked for; times are log times in seconds."""
+    """Which events are asked for.
+
+    Attributes:
+        since, until: what lies behind the one and up to the other; None without a bound.
+        elsewhere: other objects whose decisions may be about the one asked for, by service.
+        ids: decisions about it that came by, whose outcomes are wanted.
+    """
 
     classes: tuple[Class, ...]
-    namespace: str
-    about: Reference | None
-    since: float | None
-    until: float | None
-    parked: bool
+    namespace: str = ""
+    about: Reference | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    parked: bool = False
+    elsewhere: list[tuple[Explainer[Any], str, Reference]] = field(default_factory=list)
+    ids: set[str] = field(default_factory=set)
 
     def patterns(self, source: Source) -> list[str]:
-        """The narrowest single filters that hold everything wanted: the server's index does the rest."""
+        """The narrowest filters that hold everything wanted and do not overlap: the server's index does the rest."""
         root = source.subjects.root
         if self.about is not None:
-            slot, name = "*", f"{self.about.kind}.{escape(self.about.namespace)}.{escape(self.about.name)}"
-            if self.about.namespace:
-                slot = slot_in(source, self.about.namespace)
-            found = {
-                "fact": f"fact.{slot}.{name}",
-                "decision": f"decision.{slot}.*.{name}",
-                "outcome": f"outcome.{slot}.{name}",
-            }
-            return [f"{root}.{found[c]}" for c in self.classes if c in found]
+            return self._about(source, self.about)
         if self.namespace:
-            space = escape(self.namespace)
-            slot = slot_in(source, self.namespace)
+            space, slot = escape(self.namespace), slot_in(source, self.namespace)
             found = {
-                "fact": f"fact.{slot}.*.{space}.*", "decision": f"decision.{slot}.*.*.{space}.*",
-                "outcome": f"outcome.{slot}.*.{space}.*", "ledger": f"ledger.{slot}.*.{space}.*",
+                "fact": f"fact.{slot}.*.{space}.*", "decision": f"decision.*.*.*.{space}.*",
+                "outcome": f"outcome.*.*.{space}.*", "ledger": f"ledger.*.*.{space}.*",
             }  # fmt: skip
             return [f"{root}.{found[c]}" for c in self.classes if c in found]
-        return [f"{root}.{self.classes[0]}.>"] if len(self.classes) == 1 else [f"{root}.>"]
+        if self.parked or set(self.classes) == set(CLASSES):
+            return [source.subjects.everything]
+        return [f"{root}.{c}.>" for c in self.classes]
 
-    def takes(self, cls: str, at: float) -> bool:
-        """Whether an event of this class and log time is wanted."""
-        return (
-            cls in self.classes
-            and (self.since is None or at >= self.since)
-            and (self.until is None or at <= self.until)
-        )
+    def _about(self, source: Source, about: Reference) -> list[str]:
+        root, slot = source.subjects.root, Slot("*")
+        name = f"{about.kind}.{escape(about.namespace)}.{escape(about.name)}"
+        if about.namespace:
+            slot = slot_in(source, about.namespace)
+        decisions = [decided_about(source, "*", about)]
+        outcomes = [f"{root}.outcome.*.{name}"]
+        for _, service, other in self.elsewhere:
+            if other.kind:
+                decisions.append(decided_about(source, service, other))
+                outcomes.append(
+                    f"{root}.outcome.*.{other.kind}.{escape(other.namespace)}.{escape(other.name)}"
+                )
+        found = {
+            "fact": [f"{root}.fact.{slot if about.namespace else ALL}.{name}"],
+            "decision": decisions,
+            "outcome": outcomes,
+            "ledger": [ledger_of(source, s, other) for _, s, other in self.elsewhere if not other.kind],
+        }
+        # Decisions are read for their outcomes' sake, too.
+        classes = [*self.classes, *(["decision"] if self._by_ids and "decision" not in self.classes else [])]
+        return list(dict.fromkeys(pattern for c in classes for pattern in found.get(c, ())))
+
+    @property
+    def _by_ids(self) -> bool:
+        return bool(self.elsewhere) and "outcome" in self.classes
+
+    def takes(self, record: Record, event: Event | registry.Unknown) -> bool:
+        """Whether an event that the filters found is wanted."""
+        cls, kind, namespace, name = subject_object(record.subject)
+        if self.since is not None and event.at < self.since.at:
+            return False
+        if self.until is not None and event.at > self.until.at:
+            return False
+        if self.about is not None and (kind, namespace, name) != (
+            self.about.kind,
+            self.about.namespace,
+            self.about.name,
+        ):
+            if isinstance(event, Decision):
+                if not any(explainer.concerns(event, self.about) for explainer, _, _ in self.elsewhere):
+                    return False
+                self.ids.add(event.id)
+            elif isinstance(event, Outcome):
+                if event.decision not in self.ids:
+                    return False
+            elif (
+                cls != "ledger"
+                or not isinstance(event, Event)
+                or not any(explainer.concerns(event, self.about) for explainer, _, _ in self.elsewhere)
+            ):
+                return False
+        elif self.about is None and self.namespace and namespace != self.namespace:
+            return False
+        return cls in self.classes
 
 
 async def found(
     source: Source, wanted: Wanted, *, follow: bool
-) -> AsyncIterator[tuple[Record, registry.Unknown | object]]:
-    """Records and their events; undecodable ones only when they are asked for."""
+) -> AsyncGenerator[tuple[Record, Event | registry.Unknown | registry.NotAnEvent], None]:
+    """Records and their events; undecodable ones only when they are asked for, and then only these."""
     patterns = wanted.patterns(source)
-    if follow and len(patterns) > 1:
-        patterns = [source.subjects.everything]
-    records = source.follow(patterns[0]) if follow else source.merged(patterns)
-    async for record in records:
-        cls, kind, namespace, name = subject_object(record.subject)
-        if cls not in wanted.classes or (wanted.namespace and namespace != wanted.namespace):
-            continue
-        if wanted.about is not None and (kind, namespace, name) != (
-            wanted.about.kind,
-            wanted.about.namespace,
-            wanted.about.name,
-        ):
-            continue
-        try:
-            event = registry.decode(record.body)
-        except registry.NotAnEvent as error:
-            if wanted.parked:
-                yield record, error
-            continue
-        if not wanted.parked and wanted.takes(cls, event.at):
-            yield record, event
+    first, last = await source.bounds()
+    after = max(0, wanted.since.seq - INTERLEAVED) if wanted.since is not None else 0
+    end = wanted.until.seq + INTERLEAVED if wanted.until is not None and not wanted.until.end else None
+    if follow:
+        records = source.follow(patterns[0] if len(patterns) == 1 else source.subjects.everything, after)
+    else:
+        records = source.merged(patterns, after)
+    with progress("looking", last - max(first, after)) as advance:
+        count = 0
+        async with aclosing(records):
+            async for record in records:
+                count += 1
+                if wanted.parked and count % EVERY_N == 0:
+                    advance(EVERY_N)
+                if end is not None and record.seq > end:
+                    return
+                if follow and len(patterns) > 1 and not _matches(patterns, record.subject):
+                    continue
+                if not is_past(source, record):
+                    continue
+                try:
+                    event = registry.decode(record.body)
+                except registry.NotAnEvent as error:
+                    if wanted.parked:
+                        yield record, error
+                    continue
+                if not wanted.parked and wanted.takes(record, event):
+                    yield record, event
+
+
+def _matches(patterns: list[str], subject: str) -> bool:
+    from tidewright.cli.asking.source import matches
+
+    return any(matches(pattern, subject) for pattern in patterns)
 
 
 def events(
     *,
     namespace: Annotated[str, Parameter(name=["--namespace", "-n"], help="Only of this namespace.")] = "",
     about: Annotated[str, Parameter(name="--for", help="Only of this object, as KIND/NAME.")] = "",
-    classes: Annotated[tuple[Class, ...], Parameter(name="--class", help="Only of these classes.")] = SHOWN,
-    since: Annotated[str, Parameter(help="From this log time on; or so long ago, such as 15m.")] = "",
-    until: Annotated[str, Parameter(help="Up to this log time.")] = "",
+    classes: Annotated[tuple[Class, ...], Parameter(name="--class", help="Only of these classes.")] = CLASSES,
+    since: Annotated[str, Parameter(help="From this log time on, so long ago (15m), or seq:N.")] = "",
+    until: Annotated[str, Parameter(help="Up to this log time, so long ago, or seq:N.")] = "",
     follow: Annotated[
         bool, Parameter(name=["--follow", "-f"], help="Go on with what comes.", negative="")
     ] = False,
@@ -114,61 +185,77 @@ def events(
     output: Output = "table",
 ) -> int:
     """What happened, in order, a readable line each."""
+    if follow and until:
+        raise BadInput("--follow and --until: what comes has no end, give one of them")
+    if follow and file is not None:
+        raise BadInput(f"--follow and --log {file}: nothing is added to a file")
+    if parked and (about or classes != CLASSES):
+        raise BadInput(
+            "--parked: a message that does not decode is of no known class or object; -n narrows it"
+        )
 
     async def run() -> int:
         async with opened(log, file) as source:
-            now = await latest_at(source) if since or until else 0.0
-            wanted = Wanted(
-                classes, namespace if not about else "", named(about, namespace or "default") if about else None,
-                moment(since, now) if since else None, moment(until, now) if until else None, parked,
-            )  # fmt: skip
-            if wanted.since is not None:
-                await _check_retained(source, wanted.since)
+            wanted = await _wanted(source, classes, namespace, about, since, until, parked=parked)
             count = 0
-            async for record, event in found(source, wanted, follow=follow):
-                _print(source, record, event, output)
-                count += 1
+            async with aclosing(found(source, wanted, follow=follow)) as those:
+                async for record, event in those:
+                    _print(record, event, output)
+                    count += 1
+            if not count and wanted.about is not None and not (since or until):
+                raise await unknown(source, wanted.about, await moment_of(source, ""))
             return count
 
-    count = asyncio.run(run())
-    if not count:
-        print(f"no events{f' for {about}' if about else ''} in this range", file=sys.stderr)
+    if not asyncio.run(run()):
+        what = "messages that do not decode" if parked else "events"
+        print(f"no {what}{f' for {about}' if about else ''} in this range", file=sys.stderr)
     return 0
 
 
-async def latest_at(source: Source) -> float:
-    """The log time of the end of the log."""
+async def _wanted(
+    source: Source,
+    classes: tuple[Class, ...],
+    namespace: str,
+    about: str,
+    since: str,
+    until: str,
+    *,
+    parked: bool,
+) -> Wanted:
+    """What the options ask for.
+
+    Raises:
+        BadInput: a time outside of what is retained, no KIND/NAME.
+    """
+    wanted = Wanted(classes, namespace, parked=parked)
+    if since:
+        wanted.since = await moment_of(source, since, "--since")
+    if until:
+        wanted.until = await moment_of(source, until, "--until")
+    if wanted.since is not None and wanted.until is not None and wanted.since.at > wanted.until.at:
+        raise BadInput(f"--since {shown(wanted.since.at)} is later than --until {shown(wanted.until.at)}")
+    if about:
+        wanted.about = named(about, namespace or "default")
+        await _look_elsewhere(source, wanted, wanted.about)
+    return wanted
+
+
+async def _look_elsewhere(source: Source, wanted: Wanted, about: Reference) -> None:
+    """Where else decisions about an object are: an autoscaler's are on its target."""
     _, last = await source.bounds()
-    for seq in range(last, max(last - 200, 0), -1):
-        record = await source.at(seq)
-        if record is not None:
-            try:
-                return registry.decode(record.body).at
-            except registry.NotAnEvent:
-                continue
-    return 0.0
-
-
-async def _check_retained(source: Source, since: float) -> None:
-    first, last = await source.bounds()
-    if first <= 1:
-        return
-    async for record in source.records(after=first - 1):
-        try:
-            oldest = registry.decode(record.body).at
-        except registry.NotAnEvent:
+    for service, explainer in speakers(about.kind):
+        fold = await glimpsed(source, Asked.about(source, service, about.namespace), last)
+        if fold is None:
             continue
-        if since < oldest:
-            raise BadInput(
-                f"--since {shown(since)}: retained are {shown(oldest)} on (sequences {first} to {last})"
-            )
-        return
+        told = explainer.told(fold.state, about)
+        places = [place for place in (*told.decisions, *told.ledgers) if place != about]
+        wanted.elsewhere += [(explainer, service.name, place) for place in places]
 
 
-def _print(source: Source, record: Record, event: object, output: Output) -> None:
-    cls, kind, namespace, name = subject_object(record.subject)
+def _print(record: Record, event: Event | registry.Unknown | registry.NotAnEvent, output: Output) -> None:
     if output != "table":
-        item = as_json(record, event if not isinstance(event, Exception) else None)  # type: ignore[arg-type]  # an event, or None
+        problem = {"problem": str(event)} if isinstance(event, registry.NotAnEvent) else {}
+        item = as_json(record, None if isinstance(event, registry.NotAnEvent) else event) | problem
         if output == "json":
             print(json.dumps(item), flush=True)
         else:
@@ -176,9 +263,10 @@ def _print(source: Source, record: Record, event: object, output: Output) -> Non
 
             print("---\n" + yaml.safe_dump(item, sort_keys=False, allow_unicode=True), end="", flush=True)
         return
-    where = f"{kind}/{namespace}/{name}" if namespace else f"{kind}/{name}" if kind else name
-    if isinstance(event, Exception):
+    cls, where = subject_object(record.subject)[0], object_of(record.subject)
+    if isinstance(event, registry.NotAnEvent):
         print(f"{record.seq:>9}  {cls:<8}  {where}  does not decode: {event}", flush=True)
         return
-    at = getattr(event, "at", 0.0)
-    print(f"{shown(at)}  {record.seq:>9}  {cls:<8}  {title(event):<24} {where}  {line(event)}", flush=True)  # type: ignore[arg-type]  # decoded
+    print(
+        f"{shown(event.at)}  {record.seq:>9}  {cls:<8}  {title(event):<24} {where}  {line(event)}", flush=True
+    )

@@ -64,8 +64,8 @@ async def part_of(source: Source, since: str, until: str, namespaces: tuple[str,
     first, last = await source.bounds()
     if last < first:
         raise BadInput(f"{source.name} is empty: there is nothing to export")
-    begins = await moment_of(source, since) if since else None
-    ends = await moment_of(source, until) if until else None
+    begins = await moment_of(source, since, "--since") if since else None
+    ends = await moment_of(source, until, "--until") if until else None
     if begins is not None and ends is not None and begins.seq > ends.seq:
         raise BadInput(f"--since {shown(begins.at)} is later than --until {shown(ends.at)}")
     return Part(

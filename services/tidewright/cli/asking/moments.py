@@ -52,8 +52,8 @@ def is_past(source: Source, record: Record) -> bool:
     return source.subjects.class_token(record.subject) != "schedule"
 
 
-async def moment_of(source: Source, text: str) -> Moment:
-    """The moment that `--at` names: a time, or `seq:N`; the end of the log when it is empty.
+async def moment_of(source: Source, text: str, option: str = "--at") -> Moment:
+    """The moment that an option names: a time, or `seq:N`; the end of the log when it is empty.
 
     Raises:
         BadInput: it is no time, or lies outside of what is retained.
@@ -69,11 +69,11 @@ async def moment_of(source: Source, text: str) -> Moment:
     if found := _SEQUENCE.match(text):
         seq = int(found[1])
         if not first <= seq <= last:
-            raise BadInput(f"--at {text}: {retained}")
+            raise BadInput(f"{option} {text}: {retained}")
         return Moment(seq, await _reached(source, seq), end=seq == last)
     at = moment(text, now)
     if at < oldest:
-        raise BadInput(f"--at {shown(at)}: {retained}")
+        raise BadInput(f"{option} {shown(at)}: {retained}")
     if at >= now:
         return Moment(last, max(at, now), end=True)
     return Moment(await last_before(source, first, last, at), at)

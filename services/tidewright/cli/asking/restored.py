@@ -144,12 +144,12 @@ async def seen_by(
     long the log is. Where the service then decides what it did decide, that was all that counted; else
     the state is restored from everything.
     """
-    if asked.slot != ALL and (glimpsed := await _glimpsed(source, asked, cause.seq - 1)) is not None:
-        glimpsed.replay(cause.seq, cause.body, event, [])
+    if asked.slot != ALL and (fold := await glimpsed(source, asked, cause.seq - 1)) is not None:
+        fold.replay(cause.seq, cause.body, event, [])
         if isinstance(event, Event) and any(
-            bare(made) == bare(decision) for made in asked.decider.decide(glimpsed.state, event)
+            bare(made) == bare(decision) for made in asked.decider.decide(fold.state, event)
         ):
-            return glimpsed
+            return fold
     fold = await restored(source, asked, cause.seq - 1)
     if asked.inputs.concerns(event):
         fold.replay(cause.seq, cause.body, event, [])
@@ -161,7 +161,7 @@ def bare(decision: Decision) -> Decision:
     return msgspec.structs.replace(decision, id="", prev="")
 
 
-async def _glimpsed(source: Source, asked: Asked, up_to: int) -> Fold[Any] | None:
+async def glimpsed(source: Source, asked: Asked, up_to: int) -> Fold[Any] | None:
     """A fold of the last word on each subject of the namespace; None when these are too many to ask for."""
     fold, owned = Fold(asked.decider, asked.slot), frozenset((asked.slot,))
     try:
