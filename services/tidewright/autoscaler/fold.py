@@ -9,6 +9,7 @@ seen by the next pass: multiplied with a value measured before, it would give a 
 from __future__ import annotations
 
 from collections.abc import Callable
+from sys import intern
 from typing import Any
 
 from tidewright.autoscaler import conditions as c
@@ -94,7 +95,7 @@ def _completes_round(found: Autoscaler, query: str) -> bool:
         return False
     if len(rules.metrics) == 1 or query in found.fresh:
         return True
-    found.fresh.append(query)
+    found.fresh = (*found.fresh, query)
     return len(found.fresh) == len({metric.query for metric in rules.metrics})
 
 
@@ -182,8 +183,8 @@ def _workload(state: State, event: WorkloadObserved) -> None:
     known = namespace.workloads.get(key)
     namespace.unreadable.pop(key, None)
     namespace.workloads[key] = Workload(
-        event.api_version,
-        event.kind,
+        intern(event.api_version),
+        intern(event.kind),
         event.name,
         event.uid,
         event.replicas,
@@ -277,7 +278,7 @@ def _read_spec(found: Autoscaler, event: WatermarkPodAutoscalerObserved, *, stri
         return
     if rules != found.rules:
         found.rules = rules
-        found.fresh = []
+        found.fresh = ()
     found.problem = ""
     found.missing = missing_defaults(event.spec) if strict else {}
 

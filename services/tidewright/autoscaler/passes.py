@@ -59,7 +59,7 @@ def run(state: State, namespace_name: str, found: Autoscaler) -> None:
     scene = scene_of(namespace, index, found, rules, workload, now, namespace_name)
     made = evaluate(rules, policy, scene)
     if found.fresh:
-        found.fresh = []
+        found.fresh = ()
     found.evaluated = True
     found.awaits_pods = waits_for_pods(made)
     _remember(state, namespace_name, found, rules, policy, made, settings)
@@ -176,7 +176,7 @@ def _lose_target(
         f'"{rules.target_name}" not found, scale not found'
     )
     settings = [c.PROCESSING, *([blocked] if blocked is not None else []), c.PROCESS_FAILED]
-    found.fresh = []
+    found.fresh = ()
     told = (messages.failed_process(error),)
     _stop(state, namespace_name, found, settings, "TargetNotFound", {"error": error}, told)
 

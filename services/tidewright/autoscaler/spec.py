@@ -11,6 +11,7 @@ compiled        all of the above, from JSON to `Rules`
 from __future__ import annotations
 
 from collections.abc import Mapping
+from sys import intern
 from typing import Annotated, Any
 
 import msgspec
@@ -381,9 +382,9 @@ def rules(spec: WatermarkSpec) -> Rules:
     target = spec.scale_target_ref
     tolerance = _quantity("tolerance", spec.tolerance).milli
     return Rules(
-        target_kind=target.kind,
+        target_kind=intern(target.kind),
         target_name=target.name,
-        target_api_version=target.api_version,
+        target_api_version=intern(target.api_version),
         target_key=target_key(target.api_version, target.kind, target.name),
         metrics=tuple(_metric(entry, index, tolerance) for index, entry in enumerate(spec.metrics)),
         recommender=None if spec.recommender is None else _recommender(spec.recommender),

@@ -74,7 +74,7 @@ class Autoscaler(msgspec.Struct, kw_only=True, omit_defaults=True):
     deleting: bool = False
     finalizers: tuple[str, ...] = ()
     kept: Kept = msgspec.field(default_factory=Kept)
-    fresh: list[str] = []
+    fresh: tuple[str, ...] = ()
     evaluated: bool = False
     hold: str = ""
     ordered: Ordered | None = None

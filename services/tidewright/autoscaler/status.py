@@ -44,7 +44,7 @@ class Kept(msgspec.Struct, kw_only=True, omit_defaults=True):
     current: int = 0
     desired: int = 0
     utilizations: tuple[int, ...] | None = None
-    taken_over: list[Json] = []
+    taken_over: tuple[Json, ...] = ()
 
 
 def time_text(at: float) -> str:
@@ -90,7 +90,7 @@ def read(status: Mapping[str, Any]) -> Kept:
         scaling_events=_int(status.get("scalingEventsCount")),
         current=_int(status.get("currentReplicas")),
         desired=_int(status.get("desiredReplicas")),
-        taken_over=_list(status.get("currentMetrics")),
+        taken_over=tuple(_list(status.get("currentMetrics"))),
     )
 
 
@@ -154,7 +154,7 @@ def render(kept: Kept, rules: Rules | None, *, generation: int) -> JsonObject:
     if kept.last_type:
         status["lastConditionType"] = kept.last_type
         status["lastConditionState"] = "True" if kept.last_status else "False"
-    shown = kept.taken_over
+    shown = list(kept.taken_over)
     if kept.utilizations is not None and rules is not None:
         shown = metric_statuses(rules, kept.utilizations)
     if shown:
