@@ -34,6 +34,7 @@ class Service:
         follows: of a decider: other services whose decisions it reads as inputs.
         of: of an endpoint: the decider whose ledgers it appends to.
         explainer: of a decider: `module:attribute` of its `tidewright.host.explainer.Explainer`.
+        explains: the kinds that its explainer speaks about, said here so that nothing else is imported.
     """
 
     name: str
@@ -44,12 +45,14 @@ class Service:
     follows: frozenset[str] = frozenset()
     of: str = ""
     explainer: str = ""
+    explains: frozenset[str] = frozenset()
 
 
 SERVICES: tuple[Service, ...] = (
     Service("watcher", Role.WATCHER, "tidewright.watcher.service:run", "What the cluster says, as facts."),
     Service("autoscaler", Role.DECIDER, "tidewright.autoscaler.decide:DECIDER", "WatermarkPodAutoscalers.",
-            explainer="tidewright.autoscaler.explaining:EXPLAINER"),
+            explainer="tidewright.autoscaler.explaining:EXPLAINER",
+            explains=frozenset(("watermarkpodautoscaler", "deployment", "replicaset", "statefulset"))),
     Service("provisioning", Role.DECIDER, "tidewright.provisioning.decide:DECIDER",
             "Nodes and ProvisioningRequests.", "cluster"),
     Service("spread", Role.DECIDER, "tidewright.spread.decide:DECIDER", "WorkloadSpreads."),

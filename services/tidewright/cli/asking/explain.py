@@ -84,9 +84,9 @@ def explainer_of(service: Service) -> Explainer[Any] | None:
 
 
 def speakers(kind: str) -> list[tuple[Service, Explainer[Any]]]:
-    """The services that know about objects of a kind."""
-    found = [(service, explainer_of(service)) for service in SERVICES]
-    return [(s, e) for s, e in found if e is not None and kind in e.kinds]
+    """The services that know about objects of a kind; the others are not imported."""
+    found = [(service, explainer_of(service)) for service in SERVICES if kind in service.explains]
+    return [(service, explainer) for service, explainer in found if explainer is not None]
 
 
 async def explained(source: Source, asked: Reference, moment: Moment) -> Explanation:
