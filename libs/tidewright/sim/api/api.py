@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -28,7 +28,6 @@ from tidewright.sim.api.strategies import Strategies
 from tidewright.sim.api.typing import FieldTyping, SchemaTyping, Typing
 
 Object = dict[str, Any]
-_KEPT_NULLS = frozenset({"lastProbeTime", "lastTransitionTime"})
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
@@ -49,7 +48,7 @@ class Api:
     # -- objects on their way in and out ---------------------------------------------------------
 
     def decode(
-        self, request: Request, obj: Object, *, body: bytes = b"", touched: Collection[str] | None = None
+        self, request: Request, obj: Object, *, body: bytes = b"", touched: frozenset[str] | None = None
     ) -> list[str]:
         """Check that the object is of the requested kind; returns warnings. Raises 400.
 
@@ -66,12 +65,16 @@ class Api:
         meta = obj.get("metadata")
         if meta is None:
             obj["metadata"] = {}
+        part = obj
+        may_have_nulls = b"null" in request.body or request.body[:1] != b"{"
         if kind.custom:
+            if may_have_nulls and isinstance(obj["metadata"], dict):
+                schemas.settle_nulls("V1ObjectMeta", obj["metadata"])
             problems = kind.custom[request.version].problems(kind, obj)
         else:
-            if b"null" in request.body:
-                _drop_nulls(obj)
             model = schemas.model_name(kind.group, request.version, kind.kind)
+            if model is not None and may_have_nulls:
+                schemas.settle_nulls(model, obj)
             part = obj if touched is None else {key: obj[key] for key in touched if key in obj}
             problems = schemas.check(model, part, body) if model is not None else None
         strictness = request.strictness
@@ -84,7 +87,10 @@ class Api:
         if strictness == "Strict":
             unknown = ", ".join(f'unknown field "{path}"' for path in problems.unknown)
             raise _undecodable(request, f"strict decoding error: {unknown}", obj)
-        schemas.prune(obj, problems.unknown)
+        problems.prune()
+        if touched is not None:
+            for key in touched - part.keys():
+                obj.pop(key, None)
         return [f'unknown field "{path}"' for path in problems.unknown] if strictness == "Warn" else []
 
     @staticmethod
@@ -249,18 +255,6 @@ class Api:
         for record in list(table.scan()):
             residents.furnish(self, record.name)
         self.definitions.load()
-
-
-def _drop_nulls(value: Any) -> None:
-    """A null is nothing to a typed object; only times that are always written stay."""
-    if isinstance(value, dict):
-        for key in [key for key, item in value.items() if item is None and key not in _KEPT_NULLS]:
-            del value[key]
-        for item in value.values():
-            _drop_nulls(item)
-    elif isinstance(value, list):
-        for item in value:
-            _drop_nulls(item)
 
 
 def _undecodable(request: Request, why: str, obj: Object) -> errors.ApiError:

@@ -94,14 +94,40 @@ def _check(obj: Object) -> Iterator[Cause]:
         yield Cause("spec.versions", "Invalid value: must have exactly one version marked as storage version")
     for index, version in enumerate(versions):
         path = f"spec.versions[{index}]"
-        if not version.get("name"):
+        name = version.get("name") or ""
+        if not name:
             yield _required(f"{path}.name")
+        for message in names.dns1035(name) if name else ():
+            yield Cause(f"{path}.name", f'Invalid value: "{name}": {message}')
+        if [other.get("name") for other in versions].index(version.get("name")) < index:
+            yield Cause(f"{path}.name", f'Invalid value: "{name}": must be unique')
+        yield from _check_columns(version, path)
         schema = (version.get("schema") or {}).get(_SCHEMA)
         if not isinstance(schema, dict):
             yield _required(f"{path}.schema.{_SCHEMA}", "schemas are required")
             continue
         yield from _check_schema(schema, f"{path}.schema.{_SCHEMA}", root=True)
         yield from _check_subresources(version.get("subresources") or {}, f"{path}.subresources")
+
+
+_COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+
+
+def _check_columns(version: Object, path: str) -> Iterator[Cause]:
+    """Printer columns and selectable fields."""
+    for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
+        at = f"{path}.additionalPrinterColumns[{index}]"
+        for field in ("name", "type", "jsonPath"):
+            if not column.get(field):
+                yield _required(f"{at}.{field}")
+        kind = column.get("type")
+        if kind and kind not in _COLUMN_TYPES:
+            supported = ", ".join(f'"{name}"' for name in _COLUMN_TYPES)
+            message = f'Unsupported value: "{kind}": supported values: {supported}'
+            yield Cause(f"{at}.type", message, "FieldValueNotSupported")
+    for index, selectable in enumerate(version.get("selectableFields") or ()):
+        if not selectable.get("jsonPath"):
+            yield _required(f"{path}.selectableFields[{index}].jsonPath")
 
 
 def _check_names(given: Object) -> Iterator[Cause]:

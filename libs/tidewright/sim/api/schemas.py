@@ -72,10 +72,19 @@ class Model(msgspec.Struct, frozen=True):
 
 
 class Problems(msgspec.Struct):
-    """What is wrong with an object: paths of fields nobody knows, and the first field of a wrong type."""
+    """What is wrong with an object: fields nobody knows, and the first field of a wrong type.
+
+    `unknown` are their paths, `places` the objects that have them, with the key.
+    """
 
     unknown: list[str] = []
+    places: list[tuple[Object, str]] = []
     mistyped: str = ""
+
+    def prune(self) -> None:
+        """Remove the fields that nobody knows from the objects that have them."""
+        for owner, key in self.places:
+            owner.pop(key, None)
 
 
 @cache
@@ -127,6 +136,8 @@ def _description(owner: Any, attribute: str) -> str:
 
 
 # types within themselves, which the decoder only looks at from outside: these are always walked
+_SCHEMA = "V1JSONSchemaProps"
+_SCHEMA_IN_SCHEMA = frozenset({"items", "additionalItems", "additionalProperties"})
 _RECURSIVE = frozenset({"V1CustomResourceDefinition"})
 
 
@@ -219,8 +230,12 @@ def _walk(type_: str, value: Any, path: str, problems: Problems, owner: str) -> 
         field = found.fields.get(key)
         if field is None:
             problems.unknown.append(below)
+            problems.places.append((value, key))
         else:
-            _walk(field.type, item, below, problems, _go(type_).rpartition(".")[2])
+            wanted = field.type
+            if type_ == _SCHEMA and key in _SCHEMA_IN_SCHEMA and isinstance(item, dict):
+                wanted = _SCHEMA  # the model says only that it is a schema or something else
+            _walk(wanted, item, below, problems, _go(type_).rpartition(".")[2])
 
 
 def _walk_primitive(type_: str, value: Any, path: str, problems: Problems, owner: str) -> None:
@@ -254,26 +269,38 @@ def _mistyped(problems: Problems, value: Any, path: str, owner: str, wanted: str
         )
 
 
-def prune(obj: Any, paths: list[str]) -> None:
-    """Remove the fields at `paths`, as a server does that does not know them."""
-    for path in sorted(paths, key=len, reverse=True):
-        steps = [step for step in re.split(r"\.|\[(\d+)\]", path) if step]
-        _remove(obj, steps)
+# times that are written even when there is none
+_KEPT_NULLS = frozenset({"lastProbeTime", "lastTransitionTime"})
+_ZEROS: dict[str, Any] = {"str": "", "datetime": None, "int": 0, "float": 0.0, "bool": False}
 
 
-def _remove(value: Any, steps: list[str]) -> None:
-    """Follow the steps; a key may hold dots, so longer keys are tried when shorter ones are not there."""
-    if isinstance(value, list) and steps and steps[0].isdigit():
-        _remove(value[int(steps[0])], steps[1:])
-    elif isinstance(value, dict):
-        for length in range(1, len(steps) + 1):
-            key = ".".join(steps[:length])
-            if key in value:
-                if length == len(steps):
+def settle_nulls(type_: str, value: Any) -> None:
+    """Make of each null below a value what a typed object has of it: no field, or an empty element."""
+    inner = _LIST.match(type_) or _MAP.match(type_)
+    if isinstance(value, dict):
+        found = model(type_) if inner is None else None
+        for key in list(value):
+            if inner is not None:
+                value[key] = _settled(inner[1], value[key], key)
+            elif value[key] is None:
+                if key not in _KEPT_NULLS:
                     del value[key]
-                else:
-                    _remove(value[key], steps[length:])
-                return
+            elif found is not None and key in found.fields:
+                settle_nulls(found.fields[key].type, value[key])
+    elif isinstance(value, list) and inner is not None:
+        value[:] = [_settled(inner[1], item, "") for item in value]
+
+
+def _settled(type_: str, item: Any, key: str) -> Any:
+    if item is None:
+        if type_ == "str" and key in _RESOURCES:
+            return "0"
+        return _ZEROS[type_] if type_ in _ZEROS else {} if model(type_) is not None else None
+    settle_nulls(type_, item)
+    return item
+
+
+_RESOURCES = frozenset({"cpu", "memory", "ephemeral-storage", "pods", "storage"})
 
 
 # -- OpenAPI -------------------------------------------------------------------------------------------

@@ -114,6 +114,8 @@ async def _scale(api: Api, request: Request, paths: ScalePaths) -> Outcome:
 
     def change(old: Object) -> Object:
         scale = wanted(scale_of(old, paths))
+        if not isinstance(scale, dict):
+            raise errors.bad_request("the patch leaves something that is not a Scale")
         _check_scale(kind, request, scale)
         version = (scale.get("metadata") or {}).get("resourceVersion")
         if version and version != old["metadata"]["resourceVersion"]:
@@ -137,7 +139,7 @@ async def _scale(api: Api, request: Request, paths: ScalePaths) -> Outcome:
     return Outcome(outcome.record, obj=scale_of(obj or {}, paths), code=200)
 
 
-def _scale_change(request: Request) -> Callable[[Object], Object]:
+def _scale_change(request: Request) -> Callable[[Object], Any]:
     if request.verb == "update":
         body = decode_body(request.body, request.headers.get("Content-Type", ""))
         if body.get("kind", "Scale") != "Scale":
@@ -146,13 +148,13 @@ def _scale_change(request: Request) -> Callable[[Object], Object]:
     media = request.headers.get("Content-Type", "").split(";", 1)[0].strip()
     if media == patch.JSON_PATCH:
         operations = patch.decode_patch(request.body)
-        return lambda scale: dict(patch.json_patch(scale, operations))
+        return lambda scale: patch.json_patch(scale, operations)
     if media in {patch.MERGE, patch.STRATEGIC}:
         merged = patch.decode_patch(request.body)
-        return lambda scale: dict(patch.merge(scale, merged))
+        return lambda scale: patch.merge(scale, merged)
     if media == patch.APPLY:
         applied = decode_yaml(request.body)
-        return lambda scale: dict(patch.merge(scale, applied))
+        return lambda scale: patch.merge(scale, applied)
     raise errors.unsupported_media_type((patch.JSON_PATCH, patch.MERGE, patch.APPLY))
 
 
