@@ -97,25 +97,48 @@ def test_bad_usage_is_refused_in_one_line_with_exit_code_2(
         ("timestamp,value\n", "no rows"),
     ],
 )
-def test_a_malformed_load_is_refused_before_anything_is_made(tmp_path: Path) -> None:
-    load, data = tmp_path / "load.csv", tmp_path / "data"
-    load.write_text("timestamp,value\n2026-01-01 00:00:00,1\n2026-01-01 00:05:00,many\n")
-    # A process of its own: the command sets up logging.
-    command = [
-        sys.executable,
-        "-m",
-        "tidewright.cli.main",
-        "demo",
-        "--metrics",
-        str(load),
-        "--data",
-        str(data),
-    ]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
-    assert answer.returncode == 2
-    assert (
-        answer.stderr
-        == f"error: {load}, line 3: value 'many' is no number; valid are for instance 94 or 51.8\n"
-    )
-    assert answer.stdout == ""
-    assert not data.exists()
+def test_a_malformed_load_is_refused_with_file_and_line(
+    rows: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "load.csv"
+    path.write_text(rows)
+    assert main.run(["demo", "--metrics", str(path), "--data", str(tmp_path / "data")]) == 2
+    error = capsys.readouterr().err
+    assert str(path) in error
+    assert said in error
+    assert not (tmp_path / "data").exists()
+
+
+def test_a_data_folder_has_one_supervisor_and_keeps_its_ports(tmp_path: Path) -> None:
+    first = DataFolder.open(tmp_path / "d")
+    port = first.port("nats", None)
+    with pytest.raises(Unavailable, match="in use by process"):
+        DataFolder.open(tmp_path / "d")
+    first.close()
+    again = DataFolder.open(tmp_path / "d")
+    assert again.port("nats", None) == port
+    again.close()
+
+
+def test_fresh_takes_away_what_is_ours_and_nothing_else(tmp_path: Path) -> None:
+    (tmp_path / "nats" / "jetstream").mkdir(parents=True)
+    (tmp_path / "mine.txt").touch()
+    folder = DataFolder.open(tmp_path, fresh=True)
+    assert not folder.continues
+    assert (tmp_path / "mine.txt").exists()
+    folder.close()
+
+
+def test_lines_of_programs_become_one_shape() -> None:
+    assert parsed("a", '{"event": "x", "level": "error"}') == {"program": "a", "event": "x", "level": "error"}
+    assert parsed("nats", "[7] 2026/11/21 12:00:00.0 [FTL] port is taken") == {
+        "program": "nats",
+        "level": "critical",
+        "event": "port is taken",
+    }
+    assert parsed("a", "{not json")["event"] == "{not json"
+
+
+@pytest.mark.parametrize("service", [s for s in SERVICES if s.role is Role.DECIDER], ids=lambda s: s.name)
+def test_a_decider_goes_by_its_name_in_the_table_on_the_bus(service: Service) -> None:
+    assert load(service).service == service.name
