@@ -46,7 +46,8 @@ COMMIT_AFTER_S = 1.0
 COMMIT_PENDING = MAX_BATCH // 2
 """Decisions pending, over all slots, that are not let grow further within a fetch."""
 OUTAGE_PAUSE_S = 0.2
-SNAPSHOT_AT_STOP = 2_000
+SNAPSHOT_AT_STOP = 200
+"""Sequences: who takes over waits for what it has to read, so that little is left to read."""
 SNAPSHOTS_AT_ONCE = 8
 
 logger = structlog.get_logger(__name__)
@@ -321,11 +322,11 @@ class Host(Generic[State]):
 
     async def _snapshot(self, distance: int) -> None:
         """Store the slots whose last snapshot lies further back than `distance` sequences."""
-        for owned in list(self.owned.values()):
-            # Only a state that is exactly the last checkpoint's can be trusted by who reads it.
-            settled = not (owned.dirty or owned.size or owned.halted) and owned.committed == owned.read
-            if settled and self._wants_snapshot(owned, distance):
-                keep = self.settings.renew_s is not None
+        limit = asyncio.Semaphore(SNAPSHOTS_AT_ONCE)
+        keep = self.settings.renew_s is not None
+
+        async def one(owned: Owned[State]) -> None:
+            async with limit:
                 snapshot = owned.fold.snapshot(checkpoint_seq=owned.checkpoint_seq, position=owned.committed)
                 owned.snapshotted, owned.snapshotted_at = owned.committed, time.monotonic()
                 data = await asyncio.to_thread(snapshots.encode, snapshot)
@@ -333,6 +334,12 @@ class Host(Generic[State]):
                 if keep:
                     first, _ = await self.log.bounds()
                     await self._snapshots.prune(self.decider.service, owned.slot, first)
+
+        # Only a state that is exactly the last checkpoint's can be trusted by who reads it.
+        settled = [
+            o for o in self.owned.values() if not (o.dirty or o.size or o.halted) and o.committed == o.read
+        ]
+        await asyncio.gather(*(one(o) for o in settled if self._wants_snapshot(o, distance)))
 
     def _observe(self, reader: Reader, count: int) -> None:
         metrics = self.health.metrics

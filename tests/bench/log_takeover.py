@@ -1,0 +1,239 @@
+"""Slots that change hands: how long a killed replica's are without an owner, and a stopping one's.
+
+Replicas are OS processes with a slow stream of facts to decide about. One is killed with -9, or
+asked to stop; for each of its slots the clock runs from then to the first decision that another
+replica records there. All slots of one replica count as one run; the slowest slot is the figure of a run.
+Facts come every `FACT_EVERY_S`, which is the resolution, and part of what is measured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+import uvloop
+
+from tests.bench.figures import Bench, Figure, Size, figure
+from tidewright.events import registry
+from tidewright.events.base import Decision, Event, ObjectRef
+from tidewright.events.decisions import HoldReplicas
+from tidewright.events.facts import PodObserved
+from tidewright.host.host import Settings
+from tidewright.host.inputs import Partition
+from tidewright.host.process import Process, ProcessOptions, configure_logs
+from tidewright.host.process import run as run_process
+from tidewright.host.service import LogOptions, run_decider
+from tidewright.log import envelope
+from tidewright.log.connection import Log, Message
+from tidewright.log.server import EmbeddedServer
+from tidewright.log.subjects import Slot
+
+SLOTS, REPLICAS = 16, 3
+FACT_EVERY_S = 0.05
+KILL_TARGET_S, STOP_TARGET_S = 5.0, 1.0
+WITHIN_S = 15.0
+SERVICE = "bench"
+
+
+class State(msgspec.Struct):
+    seen: int = 0
+
+
+class Each:
+    """Decides about each fact."""
+
+    service = SERVICE
+    state_version = 1
+    state_type = State
+    kinds = frozenset({"pod"})
+
+    def initial(self, shared: State | None) -> State:
+        return State()
+
+    def evolve(self, state: State, event: Event) -> State:
+        state.seen += isinstance(event, PodObserved)
+        return state
+
+    def decide(self, state: State, event: Event) -> Iterable[Decision]:
+        if isinstance(event, PodObserved):
+            target = ObjectRef(api_version="v1", kind="Namespace", namespace=event.namespace, name="all")
+            yield HoldReplicas(at=event.at, target=target, replicas=state.seen, reason="each")
+
+
+def serve(url: str, partition: Partition) -> int:
+    """The child: one replica."""
+
+    async def main(process: Process) -> None:
+        options = LogOptions(url=url, cluster="bench")
+        await run_decider(process, Each(), options, Settings(partition=partition))
+
+    return run_process(ProcessOptions(SERVICE, log_level="error"), main)
+
+
+class World:
+    """Replicas, the facts that they decide about, and who decided last in which slot."""
+
+    def __init__(self, log: Log, url: str, partition: Partition) -> None:
+        self._log, self._url, self._partition = log, url, partition
+        self._stop = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.replicas: list[asyncio.subprocess.Process] = []
+        self.owner: dict[Slot, str] = {}
+        """By slot, the incarnation that recorded the last decision there."""
+        self.since: dict[Slot, float] = {}
+        """When it recorded its first."""
+        namespaces: dict[Slot, str] = {}
+        for n in range(100_000):
+            namespaces.setdefault(log.slot_of(f"n{n}"), f"n{n}")
+            if len(namespaces) == log.slots:
+                break
+        self._namespaces = namespaces
+
+    @property
+    def slots(self) -> int:
+        """Slots that decisions come from."""
+        return 1 if self._partition == "cluster" else len(self._namespaces)
+
+    async def start(self, count: int) -> None:
+        self._tasks = [asyncio.create_task(self._speak()), asyncio.create_task(self._listen())]
+        for _ in range(count):
+            await self.add()
+
+    async def add(self) -> None:
+        command = (sys.executable, "-m", "tests.bench.log_takeover", self._url, self._partition)
+        self.replicas.append(await asyncio.create_subprocess_exec(*command))
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for replica in self.replicas:
+            with contextlib.suppress(ProcessLookupError):
+                replica.kill()
+            await replica.wait()
+
+    async def settled(self) -> None:
+        """Wait until every replica that should own slots has recorded, and nothing moves for a while."""
+        wanted = 1 if self._partition == "cluster" else len(self.replicas)
+        async with asyncio.timeout(60):
+            while True:
+                quiet = time.monotonic() - max(self.since.values(), default=time.monotonic()) > 1.0
+                if quiet and len(self.owner) == self.slots and len(set(self.owner.values())) == wanted:
+                    return
+                await asyncio.sleep(0.05)
+
+    async def gap_s(self, number: int) -> float | None:
+        """End one replica with a signal; seconds until the slowest of its slots has another's decision.
+
+        None when it owned nothing. The process is whichever owns most; which one that is, is found
+        by ending one: slots whose owner changes were its own.
+        """
+        before, replica = dict(self.owner), self.replicas.pop(0)
+        begun = time.monotonic()
+        replica.send_signal(number)
+        await replica.wait()
+        gone: str | None = None
+        async with asyncio.timeout(WITHIN_S):
+            while True:
+                moved = {slot for slot in before if self.owner[slot] != before[slot]}
+                gone = gone or next((before[slot] for slot in moved), None)
+                if gone is not None and all(self.owner[s] != gone for s in before):
+                    return max(self.since[slot] for slot in moved) - begun
+                if gone is None and time.monotonic() - begun > WITHIN_S / 2:
+                    return None
+                await asyncio.sleep(0.01)
+
+    async def _speak(self) -> None:
+        n = 0
+        while True:
+            n += 1
+            facts = [
+                PodObserved(at=time.time(), namespace=name, name=f"p{n % 10}")
+                for name in self._namespaces.values()
+            ]
+            await self._log.commit(
+                [
+                    Message(
+                        self._log.subjects.fact(self._log.slot_of(f.namespace), "pod", f.namespace, f.name),
+                        registry.encode(f),
+                    )
+                    for f in facts
+                ]
+            )
+            await asyncio.sleep(FACT_EVERY_S)
+
+    async def _listen(self) -> None:
+        async with self._log.reader([self._log.subjects.decisions("*", SERVICE)]) as reader:
+            while True:
+                for record in await reader.fetch():
+                    slot, writer = (
+                        self._log.subjects.slot_token(record.subject),
+                        record.headers[envelope.INCARNATION],
+                    )
+                    if self.owner.get(slot) != writer:
+                        self.owner[slot], self.since[slot] = writer, time.monotonic()
+
+
+async def gaps(number: int, runs: int, partition: Partition) -> list[float]:
+    """Seconds without a decision, one per run."""
+    replicas = 2 if partition == "cluster" else REPLICAS
+    with tempfile.TemporaryDirectory(prefix="tidewright-bench-") as folder:
+        server = EmbeddedServer(Path(folder))
+        await server.start()
+        try:
+            async with await Log.connect(server.url, "bench", timeout_s=5.0) as log:
+                await log.ensure(slots=SLOTS)
+                world = World(log, server.url, partition)
+                await world.start(replicas)
+                found: list[float] = []
+                try:
+                    while len(found) < runs:
+                        await world.settled()
+                        gap = await world.gap_s(number)
+                        found += [] if gap is None else [gap]
+                        await world.add()
+                finally:
+                    await world.stop()
+        finally:
+            await server.stop()
+    return found
+
+
+def figures(name: str, found: Sequence[float], target: float) -> list[Figure]:
+    ordered = sorted(found)
+    return [
+        figure(f"log_takeover/{name}_p50", statistics.median(ordered), "s", "lower"),
+        figure(f"log_takeover/{name}_p90", ordered[int(0.9 * (len(ordered) - 1))], "s", "lower"),
+        figure(f"log_takeover/{name}_most", ordered[-1], "s", "lower", target),
+        figure(f"log_takeover/{name}_runs", len(ordered), "runs", "higher"),
+    ]
+
+
+async def measure(runs: int) -> list[Figure]:
+    killed = await gaps(signal.SIGKILL, runs, "slots")
+    stopped = await gaps(signal.SIGTERM, runs, "slots")
+    standby = await gaps(signal.SIGKILL, max(3, runs // 5), "cluster")
+    return [
+        *figures("killed", killed, KILL_TARGET_S),
+        *figures("stopping", stopped, STOP_TARGET_S),
+        *figures("standby_of_a_killed_one", standby, KILL_TARGET_S),
+    ]
+
+
+def run(size: Size) -> list[Figure]:
+    configure_logs("error", "console")
+    return uvloop.run(measure(25 if size == "full" else 3))
+
+
+BENCHES = (Bench("log_takeover", run, within_s=420.0),)
+
+if __name__ == "__main__":
+    sys.exit(serve(sys.argv[1], "cluster" if sys.argv[2] == "cluster" else "slots"))
