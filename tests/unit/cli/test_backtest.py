@@ -12,6 +12,11 @@ import pytest
 import yaml
 
 from tidewright.cli import main
+from tidewright.events import registry
+from tidewright.events.facts import MetricSampled, ObjectFact, WorkloadObserved
+from tidewright.log.export import Manifest, write_export
+from tidewright.log.reader import Record
+from tidewright.log.subjects import SLOT_HASH, Subjects, slot_of
 
 SPEC: dict[str, Any] = {
     "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "shop"},
@@ -214,3 +219,80 @@ def test_a_manifest_that_cannot_be_used_is_refused(
     (tmp_path / "bad.yaml").write_text(content)
     assert run("-f", str(tmp_path / "bad.yaml"), "--metrics", load) == 2
     assert text in capsys.readouterr().err
+
+
+def recorded(folder: Path) -> str:
+    """An exported log: 2 replicas, a load of 35 that both share, and a scale to 4 after ten minutes."""
+    subjects = Subjects("test")
+    slot = slot_of("demo", 4)
+    target: dict[str, Any] = {
+        "name": "shop",
+        "api_version": "apps/v1",
+        "kind": "Deployment",
+        "selector": "app=shop",
+    }
+    facts: list[ObjectFact] = []
+    for n in range(80):
+        at = 1.8e9 + 15 * n
+        replicas = 2 if n < 40 else 4
+        if n in (0, 40):
+            facts.append(
+                WorkloadObserved(
+                    at=at, namespace="demo", replicas=replicas, status_replicas=2, ready_replicas=2, **target
+                )
+            )
+        query = "external/requests/app=shop"
+        error = "gone" if n == 20 else ""
+        series = () if error else (70_000 + 1000 * n,)
+        facts.append(MetricSampled(at=at, namespace="demo", name=query, series_milli=series, error=error))
+    records = [
+        Record(
+            subject=subjects.fact(
+                slot, "metric" if isinstance(f, MetricSampled) else "deployment", "demo", f.name
+            ),
+            seq=n + 1,
+            headers={},
+            body=registry.encode(f),
+        )
+        for n, f in enumerate(facts)
+    ]
+    path = folder / "log.twlog"
+    manifest_ = Manifest(
+        cluster="test",
+        stream="TW_test",
+        slots=4,
+        slot_hash=SLOT_HASH,
+        first_seq=1,
+        last_seq=len(records),
+        version="0",
+    )
+    write_export(path, manifest_, (), records)
+    return str(path)
+
+
+def test_the_load_of_a_log_is_what_was_measured_and_what_was_done_stands_beside(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = recorded(tmp_path)
+    assert run("-f", manifest(tmp_path), "--log", path, "-n", "demo") == 0
+    lines = capsys.readouterr().out.splitlines()
+    done = next(line for line in lines if line.startswith("as recorded"))
+    # 10 minutes at 2, 9 min 45 s at 4 replicas
+    assert done.split()[2] == f"{(2 * 600 + 4 * 585) / 3600:.1f}"
+    assert done.split()[5:8] == ["1", "1", "0"]
+    assert any(line.startswith("wpa.yaml") for line in lines)
+    assert run("-f", manifest(tmp_path), "--log", path, "-n", "demo", "-o", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["load"]["samples"] == 79  # the failed one is none
+    assert found["load"]["start_replicas"] == 2
+    assert found["runs"][0]["chart"][0]["load_high"] == 70
+    absolute = manifest(tmp_path, algorithm="absolute")
+    assert run("-f", absolute, "--log", path, "-n", "demo", "-o", "json") == 0
+    shared = json.loads(capsys.readouterr().out)
+    assert shared["runs"][0]["chart"][0]["load_high"] == 140  # the value of each of two
+
+
+def test_a_log_without_the_metric_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = recorded(tmp_path)
+    assert run("-f", manifest(tmp_path), "--log", path, "-n", "elsewhere") == 2
+    assert "no samples of external/requests/app=shop in namespace elsewhere" in capsys.readouterr().err
