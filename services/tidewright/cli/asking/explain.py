@@ -24,9 +24,9 @@ from tidewright.cli.asking.source import FromFile, Source, opened
 from tidewright.cli.errors import BadInput
 from tidewright.cli.options import LogOptions, Output, emit
 from tidewright.cli.services import BY_NAME, SERVICES, Service
-from tidewright.events.base import Because, Decision, ObjectRef
+from tidewright.events.base import Because, Decision, Event, ObjectRef
 from tidewright.events.decisions import CancelTimer, SetStatus, SetTimer
-from tidewright.host.explainer import Explainer, Reference, Told
+from tidewright.host.explainer import Explainer, Reference
 
 EARLIER = 5
 """Decisions before the explained one that are shown in a line each."""
@@ -96,66 +96,76 @@ async def explained(source: Source, asked: Reference, moment: Moment) -> Explana
         BadInput: nothing on the log is about such an object.
     """
     found = Explanation(source.name, asked, moment)
-    first, _ = await source.bounds()
-    words = await lookups.last_facts(source, [asked], moment.seq)
+    speaking = speakers(asked.kind)
+    others = await _others(source, asked, moment, {service.name for service, _ in speaking})
+    words = await lookups.last_facts(source, [asked], moment.bound)
+    parts = await asyncio.gather(
+        *(_spoken(source, asked, moment, service, explainer) for service, explainer in speaking),
+        *(_by_another(source, asked, moment, name) for name in others),
+    )
     found.last_word = words[0] if words else None
-    known: set[str] = set()
-    for service, explainer in speakers(asked.kind):
-        known.add(service.name)
-        fold = await restored(source, Asked.about(source, service, asked.namespace), moment.seq)
-        told = explainer.told(fold.state, asked)
-        decided = await _decided(source, service.name, explainer, asked, told, moment.seq, first)
-        await _add(source, found, decided, service, explainer)
-        now = max(fold.at, moment.at)
-        if standing := tuple(explainer.standing(fold.state, asked, now)):
-            found.standing[service.name] = standing
-    by_others = await lookups.decisions(
-        source, [lookups.decided_about(source, "*", asked)], moment.seq,
-        lambda one: lookups.service_of(source.subjects, one.record) not in known and _tells(one),
-        enough=EARLIER + 1, first=first,
-    )  # fmt: skip
-    await _add(source, found, by_others, None, None)
+    for part in parts:
+        if part.why is not None:
+            found.why.append(part.why)
+        found.earlier += part.earlier
+        if part.standing:
+            found.standing[part.service] = part.standing
     found.earlier.sort(key=lambda one: one.seq, reverse=True)
     if found.last_word is None and not found.why and not found.standing:
         raise await unknown(source, asked, moment)
     return found
 
 
-async def _decided(
-    source: Source,
-    service: str,
-    explainer: Explainer[Any],
-    asked: Reference,
-    told: Told,
-    up_to: int,
-    first: int,
-) -> list[Found]:
+@dataclass(frozen=True)
+class _Part:
+    """What one service has to say."""
+
+    service: str
+    why: Why | None
+    earlier: list[Found]
+    standing: tuple[str, ...] = ()
+
+
+async def _spoken(
+    source: Source, asked: Reference, moment: Moment, service: Service, explainer: Explainer[Any]
+) -> _Part:
+    """What a service that knows about the object has to say."""
+    fold = await restored(source, Asked.about(source, service, asked.namespace), moment.seq)
+    told = explainer.told(fold.state, asked)
     places = dict.fromkeys((asked, *told.decisions))
-    patterns = [lookups.decided_about(source, service, place) for place in places]
-    patterns += [lookups.ledger_of(source, service, ledger) for ledger in told.ledgers]
-    return await lookups.decisions(
-        source,
-        patterns,
-        up_to,
-        lambda one: explainer.concerns(one.event, asked),  # type: ignore[arg-type]  # an unknown type concerns nobody
-        enough=EARLIER + 1,
-        first=first,
-    )
+    patterns = [lookups.decided_about(source, service.name, place) for place in places]
+    patterns += [lookups.ledger_of(source, service.name, ledger) for ledger in told.ledgers]
+
+    def wanted(one: Found) -> bool:
+        return isinstance(one.event, Event) and explainer.concerns(one.event, asked)
+
+    decided = await lookups.decisions(source, patterns, moment.seq, wanted, enough=EARLIER + 1)
+    why, earlier = await _latest(source, decided, service, explainer)
+    standing = tuple(explainer.standing(fold.state, asked, max(fold.at, moment.at)))
+    return _Part(service.name, why, earlier, standing)
 
 
-async def _add(
-    source: Source,
-    found: Explanation,
-    decided: Sequence[Found],
-    service: Service | None,
-    explainer: Explainer[Any] | None,
-) -> None:
-    """Explain the latest decision that has reasons, and list the others."""
+async def _others(source: Source, asked: Reference, moment: Moment, known: set[str]) -> list[str]:
+    """The services that decided about the object without being asked about it."""
+    records = await source.last([lookups.decided_about(source, "*", asked)], moment.bound)
+    return sorted({lookups.service_of(source.subjects, record) for record in records} - known)
+
+
+async def _by_another(source: Source, asked: Reference, moment: Moment, name: str) -> _Part:
+    pattern = lookups.decided_about(source, name, asked)
+    decided = await lookups.decisions(source, [pattern], moment.seq, _tells, enough=EARLIER + 1)
+    why, earlier = await _latest(source, decided, None, None)
+    return _Part(name, why, earlier)
+
+
+async def _latest(
+    source: Source, decided: Sequence[Found], service: Service | None, explainer: Explainer[Any] | None
+) -> tuple[Why | None, list[Found]]:
+    """Explain the latest decision that has reasons; the others are listed."""
     if not decided:
-        return
+        return None, []
     main = next((one for one in decided if getattr(one.event, "because", ())), decided[0])
-    found.why.append(await why_of(source, main, service, explainer))
-    found.earlier += [one for one in decided if one is not main]
+    return await why_of(source, main, service, explainer), [one for one in decided if one is not main]
 
 
 def _tells(one: Found) -> bool:
@@ -169,12 +179,12 @@ async def why_of(
     event = decided.event
     name = lookups.service_of(source.subjects, decided.record)
     because = getattr(event, "because", ())
-    causes = tuple(await lookups.causes(source, decided))
-    outcome = await lookups.outcome_of(source, decided)
-    beside = tuple(await lookups.beside(source, decided))
+    causes, outcome, beside = await asyncio.gather(
+        lookups.causes(source, decided), lookups.outcome_of(source, decided), lookups.beside(source, decided)
+    )
     if explainer is None or service is None or not isinstance(event, Decision):
         told = tuple(explainer.sentences(event)) if explainer is not None else _bare(because)  # type: ignore[arg-type]  # known types only
-        return Why(name, decided, because, told, causes, outcome=outcome, beside=beside)
+        return Why(name, decided, because, told, tuple(causes), outcome=outcome, beside=tuple(beside))
     rests_on: tuple[Found, ...] = ()
     opposite: tuple[str, ...] = ()
     if causes:
@@ -184,7 +194,7 @@ async def why_of(
         rests_on = tuple(one for one in behind if one.seq != causes[0].seq)
         opposite = tuple(explainer.opposite(fold.state, event))
     told = tuple(explainer.sentences(event))
-    return Why(name, decided, because, told, causes, rests_on, outcome, opposite, beside)
+    return Why(name, decided, because, told, tuple(causes), rests_on, outcome, opposite, tuple(beside))
 
 
 def _namespace(decision: Decision) -> str:

@@ -21,7 +21,7 @@ from tidewright.host.fold import cause_of
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot, Subjects, escape, slot_of
 
-FIRST_STEP = 2_000
+FIRST_STEP = 50_000
 """Sequences that are looked back at first, and four times as many at each further try."""
 
 
@@ -71,7 +71,6 @@ async def decisions(
     wanted: Callable[[Found], bool],
     *,
     enough: int,
-    first: int = 1,
 ) -> list[Found]:
     """The latest decisions and ledger entries about what lies at or before a sequence, the last one first.
 
@@ -79,8 +78,9 @@ async def decisions(
     counts, one that answers a later event does not.
 
     Of what `patterns` (filters that do not overlap) find, those count that are `wanted`, and no more than
-    `enough`; `first` is the first sequence of the log.
+    `enough`.
     """
+    first, _ = await source.bounds()
     found: list[Found] = []
     high, step = up_to + 1, FIRST_STEP
     while True:

@@ -36,6 +36,11 @@ class Moment:
     at: float
     end: bool = False
 
+    @property
+    def bound(self) -> int:
+        """The sequence as an upper bound; 0 at the end of the log, which the server finds sooner."""
+        return 0 if self.end else self.seq
+
 
 def log_time(record: Record | None) -> float | None:
     """The log time of a record; None for one that has none."""

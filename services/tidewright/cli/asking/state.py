@@ -45,7 +45,7 @@ async def state_of(source: Source, asked: Reference, moment: Moment) -> StateOf:
         BadInput: nothing on the log is about such an object.
     """
     found = StateOf(source.name, asked, moment)
-    words = await lookups.last_facts(source, [asked], moment.seq)
+    words = await lookups.last_facts(source, [asked], moment.bound)
     found.last_word = words[0] if words else None
     for service, explainer in speakers(asked.kind):
         fold = await restored(source, Asked.about(source, service, asked.namespace), moment.seq)
