@@ -1,0 +1,203 @@
+"""Asking a long log: verify, replay, explain, events, on one core and beside a bare reading of it.
+
+One log is made up (`askedlog`): facts of fifty namespaces, decided by the autoscaler itself. It is
+written to a file and, at full size with a million events, into a real nats-server. The commands are
+run as processes, as a person would; the bare start of the interpreter is taken off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from tests.bench.askedlog import CLUSTER, SLOTS, MadeUp
+from tests.bench.figures import Bench, Figure, Size, figure
+from tidewright.log.connection import MAX_BATCH, Log, Message
+from tidewright.log.export import ExportWriter, Manifest
+from tidewright.log.server import EmbeddedServer
+from tidewright.log.snapshots import Snapshots, encode
+from tidewright.log.subjects import SLOT_HASH
+
+VERIFY_TARGET, REPLAY_TARGET, MEMORY_TARGET, ANSWER_TARGET_MS = 40_000.0, 80_000.0, 400.0, 300.0
+ONE_IN_TWENTY, ONE_IN_TWO = 0.05, 0.5
+RUNS = 7
+
+_CHILD = """
+import asyncio, resource, sys, time
+from pathlib import Path
+from tests.bench import asking
+print(asking.measured_in_child(sys.argv[1], Path(sys.argv[2])))
+"""
+
+
+def manifest(last: int) -> Manifest:
+    """Of a made-up log."""
+    return Manifest(
+        cluster=CLUSTER, stream=f"TW_{CLUSTER}", slots=SLOTS, slot_hash=SLOT_HASH, first_seq=1, last_seq=last
+    )
+
+
+def write(path: Path, made: MadeUp, last: int) -> None:
+    """A made-up log as a file."""
+    with ExportWriter(path, manifest(last)) as writer:
+        for record in made:
+            writer.record(record)
+
+
+def measured_in_child(what: str, path: Path) -> str:
+    """One figure from a process of its own: events, processor seconds, wall seconds, peak memory in MiB."""
+    from tidewright.cli.asking.source import ExportedLog
+    from tidewright.cli.asking.verify import seldom_collecting, verified
+    from tidewright.cli.services import BY_NAME, load
+    from tidewright.host.fold import Fold
+    from tidewright.host.inputs import Inputs
+    from tidewright.host.restoring import SlotRestorer
+    from tidewright.log.export import ExportFile
+
+    file = ExportFile(path)
+    source = ExportedLog(file)
+    service = BY_NAME["autoscaler"]
+    decider = load(service)
+    begun, wall = time.process_time(), time.perf_counter()
+    events = 0
+    match what:
+        case "verify":
+            found = asyncio.run(verified(source, (service,)))
+            if found.report.count:
+                raise AssertionError(found.report.differences[0])
+            events = found.report.events
+        case "replay":
+            inputs = Inputs(decider.service, decider.kinds, source.subjects, source.slots)
+            restorer = SlotRestorer(inputs, {slot: Fold(decider, slot) for slot in inputs.every})
+            with seldom_collecting():
+                for record in file.records():
+                    restorer.take(record)
+            events = sum(fold.folded for fold in restorer.folds.values())
+        case "read":
+            events = sum(1 for _ in file.records())
+    used = time.process_time() - begun
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return msgspec.json.encode([events, used, time.perf_counter() - wall, peak]).decode()
+
+
+def in_child(what: str, path: Path) -> tuple[float, float]:
+    """Events per second of one core, and peak memory in MiB."""
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD, what, str(path)], stdout=subprocess.PIPE, check=True, timeout=280
+    )
+    events, used, _, peak = msgspec.json.decode(done.stdout, type=tuple[int, float, float, float])
+    return events / used, peak
+
+
+def from_a_file(size: Size) -> list[Figure]:
+    """Verify and replay from an export."""
+    count = 1_000_000 if size == "full" else 60_000
+    with tempfile.TemporaryDirectory(prefix="tidewright-bench-") as folder:
+        path, busy = Path(folder) / "calm.twlog", Path(folder) / "busy.twlog"
+        write(path, MadeUp(count, ONE_IN_TWENTY), count)
+        write(busy, MadeUp(count // 5, ONE_IN_TWO), count // 5)
+        read, _ = in_child("read", path)
+        calm, calm_peak = in_child("verify", path)
+        replay, replay_peak = in_child("replay", path)
+        decided, _ = in_child("verify", busy)
+    beside = "reading the file alone"
+    return [
+        figure(
+            "verify, one event in twenty evaluated", calm, "events/s of a core", "higher", VERIFY_TARGET,
+            baseline=beside, baseline_value=read,
+        ),
+        figure(
+            "verify, one event in two evaluated", decided, "events/s of a core", "higher",
+            baseline=beside, baseline_value=read,
+        ),
+        figure(
+            "state replay", replay, "events/s of a core", "higher", REPLAY_TARGET, baseline=beside, baseline_value=read
+        ),
+        figure("peak memory of verify", calm_peak, "MiB", "lower", MEMORY_TARGET),
+        figure("peak memory of replay", replay_peak, "MiB", "lower", MEMORY_TARGET),
+    ]  # fmt: skip
+
+
+async def into_a_server(url: str, made: MadeUp, count: int) -> None:
+    """The same log on a server: big batches, and the snapshots that a host would have made on the way."""
+    async with await Log.connect(url, CLUSTER, timeout_s=30.0) as log:
+        await log.ensure(slots=SLOTS)
+        batch = list[Message]()
+        snapshots = None
+        for record in made:
+            batch.append(Message(record.subject, record.body, record.headers))
+            if len(batch) == MAX_BATCH:
+                await log.commit(batch)
+                batch.clear()
+            if snapshots is None and record.seq > count - 10_000:
+                snapshots = made.snapshots()  # at most 20,000 sequences back, on average half of that
+        if batch:
+            await log.commit(batch)
+        store = Snapshots(log)
+        for snapshot in snapshots or []:
+            await store.put(snapshot, encode(snapshot))
+
+
+def walls(command: Iterable[str], env: dict[str, str]) -> list[float]:
+    """Wall milliseconds of several runs of a command."""
+    found = []
+    for _ in range(RUNS):
+        begun = time.perf_counter()
+        subprocess.run(list(command), env=env, check=True, stdout=subprocess.DEVNULL, timeout=60)
+        found.append((time.perf_counter() - begun) * 1e3)
+    return found
+
+
+async def on_a_server(size: Size) -> list[Figure]:
+    """Explain and events for one object of a long log."""
+    count = 1_000_000 if size == "full" else 30_000
+    with tempfile.TemporaryDirectory(prefix="tidewright-bench-") as folder:
+        server = EmbeddedServer(Path(folder) / "nats")
+        url = await server.start()
+        try:
+            await into_a_server(url, MadeUp(count, ONE_IN_TWENTY), count)
+            env = os.environ | {"TIDEWRIGHT_NATS": url, "TIDEWRIGHT_CLUSTER": CLUSTER}
+            ask = [sys.executable, "-m", "tidewright.cli.main"]
+            questions = {
+                "explain an object": ["explain", "wpa/app-1", "-n", "team-7"],
+                "events of an object, the last hour": [
+                    "events",
+                    "--for",
+                    "wpa/app-1",
+                    "-n",
+                    "team-7",
+                    "--since",
+                    "1h",
+                ],
+            }
+            bare = statistics.median(await asyncio.to_thread(walls, [sys.executable, "-c", "pass"], env))
+            figures = []
+            for name, words in questions.items():
+                taken = statistics.median(await asyncio.to_thread(walls, [*ask, *words], env)) - bare
+                figures.append(
+                    figure(
+                        f"{name}, after the interpreter's start", taken, "ms", "lower", ANSWER_TARGET_MS,
+                        baseline="start of the interpreter", baseline_value=bare,
+                    )
+                )  # fmt: skip
+            return figures
+        finally:
+            await server.stop()
+
+
+def asked(size: Size) -> list[Figure]:
+    """Answers from a running log."""
+    return asyncio.run(on_a_server(size))
+
+
+BENCHES = (Bench("asking/file", from_a_file), Bench("asking/server", asked))
