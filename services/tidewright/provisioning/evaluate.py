@@ -182,7 +182,6 @@ class Evaluation:
             self.decisions += ordered_plan(
                 self.orders,
                 made,
-                items,
                 world,
                 pods=[key for keys in names for key in keys],
                 why=why,
@@ -245,7 +244,7 @@ class Evaluation:
                 for g in below
                 if any(t.group == g.id for t in targets)
             ]
-            self.decisions += ordered_plan(self.orders, made, (), world, pods=(), why=why)
+            self.decisions += ordered_plan(self.orders, made, world, pods=(), why=why)
 
     # --- When to look again ---
 

@@ -18,7 +18,6 @@ from tidewright.events.provisioning import (
 )
 from tidewright.provisioning import expander, saga
 from tidewright.provisioning.groups import Group
-from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.scaleup import NOT_CHOSEN, Plan, World
 from tidewright.provisioning.sentences import because
 from tidewright.provisioning.state import State
@@ -122,7 +121,6 @@ def verdicts_of(why: Mapping[str, str], made: Plan | None) -> tuple[GroupVerdict
 def ordered_plan(
     orders: Orders,
     made: Plan,
-    items: Sequence[Item],
     world: World,
     *,
     pods: Sequence[str],
@@ -145,8 +143,7 @@ def ordered_plan(
         )
         for t in made.targets
     ]
-    out = [b for index in range(len(items)) for b in made.why_not(index).items()]
-    refused = [because("GroupOut", group=g, reason=r) for g, r in sorted(set(out))[:20]]
+    refused = [because("GroupOut", group=g, reason=r) for g, r in sorted(made.out().items())[:20]]
     parallel = world.settings.parallel
     found: list[Decision] = [_creation(at, groups[created]) for created in made.created if created in groups]
     found.append(
@@ -159,9 +156,7 @@ def ordered_plan(
                 Increase(group=t.group, from_size=t.from_size, size=t.size, max_size=t.max_size)
                 for t in made.targets
             ),
-            verdicts=verdicts_of(
-                {g: r for index in range(len(items)) for g, r in made.why_not(index).items()}, made
-            ),
+            verdicts=verdicts_of(made.out(), made),
             pods=tuple(pods[:NAMED_PODS]),
             placed=sum(made.placed),
             loads=tuple(

@@ -415,7 +415,7 @@ class RequestWork:
                 result=made.result,
                 attempt=attempts,
                 retry_at=retry,
-                verdicts=verdicts_of(made.plan.reasons, made.plan) if made.plan is not None else (),
+                verdicts=verdicts_of(made.plan.out(), made.plan) if made.plan is not None else (),
                 because=tuple(why),
             )
         ]
@@ -448,7 +448,6 @@ class RequestWork:
         found = ordered_plan(
             orders,
             made.plan,
-            (),
             world,
             pods=(),
             why=why,
@@ -489,7 +488,7 @@ class RequestWork:
             else [because("RoomShort", placed=placed, pods=pods)]
         )
         if made.plan is not None:
-            why += [because("GroupOut", group=g, reason=r) for g, r in sorted(made.plan.reasons.items())[:20]]
+            why += [because("GroupOut", group=g, reason=r) for g, r in sorted(made.plan.out().items())[:20]]
         if retry:
             why.append(because("RetryLater", wait_s=int(retry - self.now), attempt=attempts))
         else:

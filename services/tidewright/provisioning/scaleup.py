@@ -101,6 +101,19 @@ class Plan(msgspec.Struct, kw_only=True):
         """Whether some group could host the item, were it tried again."""
         return any(item in hosts for hosts in self.able.values())
 
+    def out(self) -> dict[str, str]:
+        """Group to why it is no option at all, whatever the item."""
+        options = {option.group for option in self.options}
+        found: dict[str, str] = {}
+        for key, reason in self.item_reasons.items():
+            group = key.split("/", 1)[1]
+            if group not in options:
+                found.setdefault(group, reason)
+        for group, reason in self.reasons.items():
+            if group not in self.chosen and (reason != ALL_OR_NOTHING or group not in found):
+                found[group] = reason  # what a pod lacks there says more than that not all fit
+        return found
+
     def why_not(self, item: int) -> dict[str, str]:
         """Group to the reason why it does not help this item."""
         found = {

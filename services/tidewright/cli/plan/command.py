@@ -1,0 +1,134 @@
+"""`tidewright plan provisioning`: what would be done about a request, and why, per group."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from cyclopts import App, Group, Parameter
+
+from tidewright.cli.asking.moments import moment_of
+from tidewright.cli.asking.restored import Asked, restored
+from tidewright.cli.asking.source import opened
+from tidewright.cli.commands import BY_NAME as COMMANDS
+from tidewright.cli.errors import BadInput
+from tidewright.cli.options import LogOptions, Output, emit
+from tidewright.cli.plan.manifests import Wanted, read
+from tidewright.cli.services import BY_NAME
+from tidewright.provisioning.explaining import verdict_sentence
+from tidewright.provisioning.spec import parse
+from tidewright.provisioning.state import State
+from tidewright.provisioning.whatif import NOT_OURS, Answer, preview
+
+LIVE = "live"
+STATE = Group("State", sort_key=0)
+
+app = App(name="plan", help_format="plaintext", help_epilogue=COMMANDS["plan"].epilogue)
+app.command("tidewright.cli.plan.ws:ws", name="ws")
+
+
+@app.command
+def provisioning(
+    *,
+    file: Annotated[
+        Path,
+        Parameter(
+            name=["--filename", "-f"],
+            allow_leading_hyphen=True,
+            help="Manifests: the request, and its templates if they are new; - for standard input.",
+        ),
+    ],
+    namespace: Annotated[
+        str, Parameter(name=["--namespace", "-n"], help="Of objects that name none.")
+    ] = "default",
+    state: Annotated[
+        str, Parameter(help="An exported log to try it on, or live: the running one.", group=STATE)
+    ] = LIVE,
+    at: Annotated[
+        str, Parameter(help="As of this log time, so long ago, or seq:N; now by default.", group=STATE)
+    ] = "",
+    log: LogOptions | None = None,
+    output: Output = "table",
+) -> int:
+    """What would be done about a ProvisioningRequest, without doing it."""
+    wanted = read(file, namespace)
+    for one in wanted:
+        try:
+            parse(one.spec)
+        except ValueError as error:
+            raise BadInput(f"ProvisioningRequest {one.namespace}/{one.name}: {error}") from error
+    answers = asyncio.run(_answers(wanted, state, at, log))
+    emit(
+        [as_json(one, answer) for one, answer in zip(wanted, answers, strict=True)],
+        output,
+        lambda: "\n\n".join(as_text(one, answer) for one, answer in zip(wanted, answers, strict=True)),
+    )
+    return 0
+
+
+async def _answers(wanted: list[Wanted], state: str, at: str, log: LogOptions | None) -> list[Answer]:
+    """Each request on its own, on the same state."""
+    async with opened(log, None if state == LIVE else Path(state)) as source:
+        moment = await moment_of(source, at)
+        fold = await restored(source, Asked.about(source, BY_NAME["provisioning"], ""), moment.seq)
+    body = msgspec.json.encode(fold.state)
+    return [
+        preview(
+            msgspec.json.decode(body, type=State),
+            one.namespace,
+            one.name,
+            one.spec,
+            templates=one.templates,
+            now=max(fold.at, moment.at),
+        )
+        for one in wanted
+    ]
+
+
+def as_json(wanted: Wanted, answer: Answer) -> dict[str, Any]:
+    """For programs."""
+    return {"namespace": wanted.namespace, "name": wanted.name, **msgspec.to_builtins(answer)}
+
+
+def as_text(wanted: Wanted, answer: Answer) -> str:
+    """For people."""
+    lines = [f"ProvisioningRequest {wanted.namespace}/{wanted.name}: {_headline(wanted, answer)}"]
+    for increase in answer.increases:
+        added = increase.size - increase.from_size
+        lines.append(
+            f"  group {increase.group}: +{added} nodes, {increase.from_size} -> {increase.size}"
+            f" (of at most {increase.max_size})"
+        )
+    if answer.cost_micro is not None and answer.increases:
+        lines.append(f"  costs {answer.cost_micro / 1e6:.2f} per hour")
+    if answer.ready_in_s is not None:
+        lines.append(f"  ready in about {answer.ready_in_s:.0f} s, as long as it took last time")
+    if answer.sentences:
+        lines += ["", "Why:", *(f"  - {text}" for text in answer.sentences if not text.startswith("group "))]
+    if answer.verdicts:
+        lines += ["", "Groups:", *(f"  - {verdict_sentence(verdict)}" for verdict in answer.verdicts)]
+    told = [
+        m
+        for m in answer.messages
+        if not answer.increases and answer.result not in ("Successful", "NotNeeded")
+    ]
+    if told:
+        lines += ["", "Users would be told:", *(f"  - {message}" for message in dict.fromkeys(told))]
+    return "\n".join(lines)
+
+
+def _headline(wanted: Wanted, answer: Answer) -> str:
+    pods = sum(int(s.get("count", 0)) for s in wanted.spec.get("podSets", ()))
+    if answer.increases:
+        nodes = sum(i.size - i.from_size for i in answer.increases)
+        return f"{nodes} nodes would be ordered for its {pods} pods."
+    match answer.result:
+        case "Successful" | "NotNeeded":
+            return f"all {pods} pods have room, nothing would be ordered."
+        case "Failed":
+            return "it would fail for good."
+    if answer.result == NOT_OURS:
+        return f"class {wanted.spec.get('provisioningClassName')!r} is not decided here, or nothing is decided now."
+    return "there is no room, and nothing would be ordered."

@@ -1,0 +1,63 @@
+"""Requests and pod templates as people write them: a YAML file with one or several documents."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tidewright.cli.errors import BadInput
+
+GROUP = "autoscaling.x-k8s.io"
+
+
+@dataclass
+class Wanted:
+    """A request, and the pod templates that the file brings along, by name."""
+
+    namespace: str
+    name: str
+    spec: dict[str, Any]
+    templates: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def read(path: Path, namespace: str) -> list[Wanted]:
+    """The requests of a file (`-` for standard input), in its order.
+
+    Raises:
+        BadInput: it cannot be read, or holds no ProvisioningRequest.
+    """
+    name = "standard input" if str(path) == "-" else str(path)
+    try:
+        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        documents = [document for document in yaml.safe_load_all(text) if document is not None]
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise BadInput(f"{name}: cannot be read: {error}") from error
+    flat: list[Any] = []
+    for document in documents:
+        listed = isinstance(document, dict) and str(document.get("kind", "")).endswith("List")
+        flat += document.get("items") or [] if listed else [document]
+    found: list[Wanted] = []
+    templates: dict[str, dict[str, dict[str, Any]]] = {}
+    for number, manifest in enumerate(flat, start=1):
+        if not isinstance(manifest, dict) or not isinstance(manifest.get("metadata"), dict):
+            raise BadInput(f"{name}: document {number} is no Kubernetes object: it needs kind and metadata")
+        metadata = manifest["metadata"]
+        space, own = str(metadata.get("namespace") or namespace), str(metadata.get("name", ""))
+        kind, group = manifest.get("kind"), str(manifest.get("apiVersion", "")).partition("/")[0]
+        if kind == "PodTemplate":
+            templates.setdefault(space, {})[own] = manifest.get("template") or {}
+        elif kind == "ProvisioningRequest" and group == GROUP:
+            spec = manifest.get("spec")
+            if not isinstance(spec, dict):
+                raise BadInput(f"{name}: ProvisioningRequest {own!r}: spec is missing")
+            found.append(Wanted(space, own or f"unnamed-{number}", spec))
+    if not found:
+        kinds = ", ".join(sorted({str(m.get("kind")) for m in flat})) or "nothing"
+        raise BadInput(f"{name}: no ProvisioningRequest of {GROUP} in it, but {kinds}")
+    for wanted in found:
+        wanted.templates = templates.get(wanted.namespace, {})
+    return found

@@ -1,0 +1,126 @@
+"""`tidewright plan ws`: where pods would land, and what a change of a spread would do."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+from cyclopts import Parameter
+
+from tidewright.cli.asking.moments import moment_of
+from tidewright.cli.asking.restored import Asked, restored
+from tidewright.cli.asking.source import FromFile, opened
+from tidewright.cli.errors import BadInput
+from tidewright.cli.options import LogOptions, Output, emit
+from tidewright.cli.services import BY_NAME
+from tidewright.kube.customworkloads import Whitelist
+from tidewright.spread import planning, validation
+from tidewright.spread.matching import NotFound
+from tidewright.spread.planning import Plan
+from tidewright.spread.spec import GROUP, KIND, BadSpread, Profile, Spread, parse
+
+if TYPE_CHECKING:
+    from tidewright.spread.state import State
+
+
+def ws(
+    *,
+    file: Annotated[Path, Parameter(name=["--filename", "-f"], help="Manifest of the WorkloadSpread.")],
+    replicas: Annotated[int, Parameter(help="Pods that its workload wants.")],
+    namespace: Annotated[
+        str, Parameter(name=["--namespace", "-n"], help="Its namespace, unless the manifest says so.")
+    ] = "default",
+    now: Annotated[
+        bool, Parameter(negative="", help="Start from the pods that are there, as the log has them.")
+    ] = False,
+    log: LogOptions | None = None,
+    log_file: FromFile = None,
+    output: Output = "table",
+) -> int:
+    """Where so many pods would land, and with --now (or --log) what the change would do to those there."""
+    if replicas < 0:
+        raise BadInput(f"--replicas {replicas}: 0 or more")
+    obj = _read(file, namespace)
+    spread = _checked(file, obj)
+    if now or log_file is not None:
+        state = asyncio.run(_state(spread.namespace, log, log_file))
+        plan = planning.change(state, spread, obj.get("spec") or {}, replicas)
+    else:
+        plan = planning.landing(spread, replicas)
+    emit(msgspec.to_builtins(plan), output, lambda: as_text(spread, plan))
+    return 0
+
+
+def _read(file: Path, namespace: str) -> dict[str, Any]:
+    """The one WorkloadSpread of a manifest."""
+    import yaml
+
+    try:
+        documents = [d for d in yaml.safe_load_all(file.read_text(encoding="utf-8")) if d]
+    except OSError as error:
+        raise BadInput(f"-f {file}: {error.strerror}") from error
+    except yaml.YAMLError as error:
+        raise BadInput(f"-f {file}: not YAML: {error}") from error
+    found = [d for d in documents if isinstance(d, dict) and d.get("kind") == KIND]
+    if len(found) != 1:
+        raise BadInput(f"-f {file}: holds {len(found)} objects of kind {KIND}, one is expected")
+    obj: dict[str, Any] = found[0]
+    if not str(obj.get("apiVersion", "")).startswith(f"{GROUP}/"):
+        raise BadInput(f"-f {file}: apiVersion is {obj.get('apiVersion')!r}: {GROUP}/v1alpha1 or v1beta1")
+    metadata = {"namespace": namespace, **(obj.get("metadata") or {})}
+    return {**obj, "metadata": metadata}
+
+
+def _checked(file: Path, obj: dict[str, Any]) -> Spread:
+    """The spread, if the API would take it; what only a cluster knows is not asked."""
+
+    def nothing(api_version: str, kind: str, name: str) -> dict[str, Any]:
+        raise NotFound(f"{api_version} {kind} {name}")
+
+    around = validation.Surroundings(Whitelist(), (), nothing)
+    try:
+        wrong = [
+            error
+            for error in validation.errors(obj, around, None, Profile.BETTER)
+            if "whitelist" not in str(error)
+        ]
+        spread = parse(obj)
+    except BadSpread as error:
+        raise BadInput(f"-f {file}: {error}") from error
+    if wrong:
+        raise BadInput(f"-f {file}: {'; '.join(map(str, wrong))}")
+    return spread
+
+
+async def _state(namespace: str, log: LogOptions | None, file: Path | None) -> State:
+    async with opened(log, file) as source:
+        moment = await moment_of(source, "")
+        fold = await restored(source, Asked.about(source, BY_NAME["spread"], namespace), moment.seq)
+        state: State = fold.state
+        return state
+
+
+def as_text(spread: Spread, plan: Plan) -> str:
+    """For people."""
+    name = f"{spread.namespace}/{spread.name}"
+    lines = [f"WorkloadSpread {name} at {plan.replicas} replicas"]
+    wide = max(len(row.subset or "(no subset)") for row in plan.rows)
+    there = any(row.now for row in plan.rows)
+    lines.append(
+        f"  {'subset':<{wide}}  {'limit':>9}" + (f"  {'now':>6}" if there else "") + f"  {'then':>6}"
+    )
+    for row in plan.rows:
+        limit = "" if not row.subset else "unlimited" if row.limit is None else str(row.limit)
+        text = f"  {row.subset or '(no subset)':<{wide}}  {limit:>9}"
+        lines.append(text + (f"  {row.now:>6}" if there else "") + f"  {row.then:>6}")
+    for subset, count in plan.surplus.items():
+        lines.append(
+            f"{subset} is over its limit by {count}: they stay until the workload shrinks or is rolled out."
+        )
+    if plan.leaving:
+        lines.append(f"These leave, first one first: {', '.join(plan.leaving)}.")
+    if plan.costs:
+        lines.append(f"The deletion cost of {plan.costs} pods changes.")
+    return "\n".join(lines)

@@ -1,0 +1,155 @@
+"""What is said about requests, pods, groups and nodes, and what a request would come to."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tests.vectors.provisioning_life import Cluster
+from tidewright.events import provisioning as p
+from tidewright.host.explainer import Reference
+from tidewright.provisioning.explaining import EXPLAINER
+from tidewright.provisioning.state import State
+from tidewright.provisioning.whatif import NOT_OURS, Answer, preview
+
+ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+CHECK = "check-capacity.autoscaling.x-k8s.io"
+
+
+def copied(cluster: Cluster) -> State:
+    return msgspec.json.decode(msgspec.json.encode(cluster.state), type=State)
+
+
+def standing(cluster: Cluster, kind: str, name: str) -> str:
+    space = "" if kind in ("node", "nodegroup") else "ns"
+    return " ".join(EXPLAINER.standing(copied(cluster), Reference(kind, space, name), cluster.now))
+
+
+def tried(cluster: Cluster, cpu: str, count: int, cls: str = ATOMIC, **spec: object) -> Answer:
+    template = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": cpu}}}]}}
+    request = {
+        "provisioningClassName": cls,
+        "podSets": [{"podTemplateRef": {"name": "t"}, "count": count}],
+        **spec,
+    }
+    return preview(copied(cluster), "ns", "try", request, templates={"t": template}, now=cluster.now)
+
+
+def test_a_preview_says_the_order_and_each_groups_verdict_and_orders_nothing() -> None:
+    cluster = Cluster()
+    cluster.add_group("small", cpu=4000, maximum=100, price_micro=200_000)
+    cluster.add_group("tiny", cpu=1000, maximum=100)
+    before = msgspec.json.encode(cluster.state)
+    answer = tried(cluster, "3500m", 20)
+    assert answer.result == "Successful"
+    assert [(i.group, i.from_size, i.size) for i in answer.increases] == [("small", 0, 20)]
+    assert answer.cost_micro == 20 * 200_000
+    verdicts = {v.group: v for v in answer.verdicts}
+    assert verdicts["small"].chosen
+    assert verdicts["tiny"].reason == "Insufficient cpu"
+    assert msgspec.json.encode(cluster.state) == before
+
+
+def test_a_preview_is_what_is_done_then() -> None:
+    cluster = Cluster()
+    cluster.add_group("a", cpu=4000, maximum=10)
+    cluster.add_group("b", cpu=8000, maximum=30)
+    answer = tried(cluster, "3500m", 20)
+    cluster.template("t", "3500m")
+    cluster.request("try", ATOMIC, [("t", 20)])
+    cluster.settle()
+    assert [(d.target.name, d.size) for d in cluster.of(p.IncreaseNodeGroup)] == [
+        (i.group, i.size) for i in answer.increases
+    ]
+
+
+def test_a_preview_of_what_fits_of_what_never_will_and_of_foreign_classes() -> None:
+    cluster = Cluster()
+    cluster.add_group("a", cpu=4000, maximum=10)
+    cluster.add_node("n1", cpu=4000)
+    assert tried(cluster, "1", 3, CHECK).result == "Successful"
+    never = tried(cluster, "64", 1)
+    assert never.result == "NoOptionsAvailable"
+    assert "group a is nearest and lacks cpu" in " ".join(never.messages)
+    assert tried(cluster, "1", 3, "queued-provisioning.gke.io").result == NOT_OURS
+    missing = preview(
+        copied(cluster), "ns", "try",
+        {"provisioningClassName": ATOMIC, "podSets": [{"podTemplateRef": {"name": "x"}, "count": 1}]},
+        templates={}, now=cluster.now,
+    )  # fmt: skip
+    assert missing.result == "Failed"
+    assert "1 templates were missing: x" in " ".join(missing.messages)
+
+
+def test_a_waiting_request_says_when_it_is_tried_again_and_what_holds_it_back() -> None:
+    cluster = Cluster()
+    cluster.add_group("a", cpu=4000, maximum=2)
+    cluster.template("t", "3500m")
+    cluster.template("huge", "64")
+    cluster.request("many", ATOMIC, [("t", 5)])
+    cluster.request("huge", ATOMIC, [("huge", 1)])
+    cluster.settle()
+    many = standing(cluster, "provisioningrequest", "many")
+    assert "Attempt 1 of" in many
+    assert "the next one is at" in many
+    assert "Group a can grow from 0 to 2 nodes." in many
+    assert "No node of group a holds a pod of pod set 0: Insufficient cpu." in standing(
+        cluster, "provisioningrequest", "huge"
+    )
+
+
+def test_a_request_under_way_says_when_its_nodes_are_expected() -> None:
+    cluster = Cluster(boots=False)
+    cluster.add_group("a", cpu=4000, maximum=10)
+    cluster.template("t", "3500m")
+    cluster.request("first", ATOMIC, [("t", 2)])
+    cluster.settle()
+    assert "expected" not in standing(cluster, "provisioningrequest", "first")
+    cluster.advance(40)
+    cluster.boot("a")
+    cluster.settle()
+    cluster.request("second", ATOMIC, [("t", 2)])
+    cluster.settle()
+    assert "2 nodes are ready; the last ones are expected at" in standing(
+        cluster, "provisioningrequest", "second"
+    )
+
+
+def test_pods_groups_and_nodes_say_how_they_stand() -> None:
+    cluster = Cluster(boots=False)
+    cluster.add_group("a", cpu=4000, maximum=1)
+    cluster.add_node("n1", cpu=4000)
+    big, huge = cluster.shape({"cpu": 3000}), cluster.shape({"cpu": 64_000})
+    cluster.pod("p1", big, node="n1")
+    cluster.pod("p2", big)
+    cluster.pod("p3", huge)
+    cluster.settle()
+    assert standing(cluster, "pod", "p1") == "It runs on node n1."
+    assert "on their way in group a" in standing(cluster, "pod", "p2")
+    assert (
+        standing(cluster, "pod", "p3") == "Nothing is ordered for it. Group a: max node group size reached."
+    )
+    group = standing(cluster, "nodegroup", "a")
+    assert "It has 1 nodes of 0 to 1." in group
+    assert "Group a cannot grow: max node group size reached." in group
+    assert "never removed" in standing(cluster, "node", "n1")
+
+
+def test_every_decision_has_sentences_and_tells_whom_it_concerns() -> None:
+    cluster = Cluster()
+    cluster.add_group("a", cpu=4000, maximum=10)
+    cluster.template("t", "3500m")
+    cluster.request("r", ATOMIC, [("t", 2)])
+    cluster.settle()
+    asked = Reference("provisioningrequest", "ns", "r")
+    mine = [d for d in cluster.said if EXPLAINER.concerns(d, asked)]
+    assert {type(d) for d in mine} == {p.AcceptRequest, p.AttemptRequest, p.PlanScaleUp, p.BookCapacity}
+    for decision in mine:
+        told = EXPLAINER.sentences(decision)
+        assert told
+        assert all(text.endswith(".") for text in told)
+    (plan,) = cluster.of(p.PlanScaleUp)
+    assert "Group a was chosen: 2 nodes for 2 pods" in " ".join(EXPLAINER.sentences(plan))
+    assert EXPLAINER.facts(cluster.state, plan)[0] == asked
+    assert not any(
+        EXPLAINER.concerns(d, Reference("provisioningrequest", "ns", "other")) for d in cluster.said
+    )
