@@ -127,6 +127,7 @@ class LedgerChange(msgspec.Struct, frozen=True, omit_defaults=True):
         kind: `Seen`: the placed pod exists; `Held`: a pod holds a place that was not counted (or no
             longer); `Released`: a place is free; `Gone`: a pod whose delete was admitted is gone.
         reason: CamelCase: `Adopted`, `NeverSeen`, `Finished`, `Deleted`, `DeleteRefused`, ...
+        passed: of a pod that had no name when it was placed: the subsets that were passed over then.
     """
 
     kind: ChangeKind
@@ -135,6 +136,7 @@ class LedgerChange(msgspec.Struct, frozen=True, omit_defaults=True):
     version: str = ""
     subset: str = ""
     reason: str = ""
+    passed: tuple[PassedOver, ...] = ()
 
 
 class ChangeLedger(Decision, frozen=True, kw_only=True, tag="decision.change-ledger.v1"):

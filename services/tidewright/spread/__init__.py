@@ -30,7 +30,9 @@ Control
     evolve       folding events into the state
     conclude     what follows for one spread
     decide       the decider: State, evolve, decide
-    sentences    reasons as sentences, for `explain`
+    planning     where pods would land, and what a change would do
+    sentences    reasons as sentences
+    explaining   what `tidewright explain` tells about spreads and pods
 Shell
     hooks        the webhook configurations (pure)
     reviews      AdmissionReview and ConversionReview as values (pure)

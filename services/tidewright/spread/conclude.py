@@ -21,7 +21,14 @@ from tidewright.events.decisions import (
     SetStatus,
     SetTimer,
 )
-from tidewright.events.spread import ChangeLedger, LedgerChange, LedgerRules, RecordSpread, SubsetRule
+from tidewright.events.spread import (
+    ChangeLedger,
+    LedgerChange,
+    LedgerRules,
+    PassedOver,
+    RecordSpread,
+    SubsetRule,
+)
 from tidewright.spread import limits
 from tidewright.spread.adoption import best_subset
 from tidewright.spread.costs import COST_KINDS, regular_cost, surplus_cost, unmatched_cost
@@ -189,8 +196,17 @@ class Conclusion:
 
     # -- places --------------------------------------------------------------------------------
 
-    def _change(self, kind: Any, key: str, row_version: str, subset: str, pod: str, reason: str) -> None:
-        self.changes.append(LedgerChange(kind, key, pod, row_version, subset, reason))
+    def _change(
+        self,
+        kind: Any,
+        key: str,
+        row_version: str,
+        subset: str,
+        pod: str,
+        reason: str,
+        passed: tuple[PassedOver, ...] = (),
+    ) -> None:
+        self.changes.append(LedgerChange(kind, key, pod, row_version, subset, reason, passed))
         step = {"Held": 1, "Released": -1}.get(kind, 0)
         if step:
             place = (row_version, subset)
@@ -237,7 +253,8 @@ class Conclusion:
         elif not leaving and row.active and self._belongs(row):
             placed = key and self.s.ledger.placed.get(key)
             if placed:
-                self._change("Seen", key, row.version, row.subset, row.name, "Seen")
+                told = placed.passed if key != row.name else ()
+                self._change("Seen", key, row.version, row.subset, row.name, "Seen", told)
                 if (placed.version, placed.subset) != (row.version, row.subset):
                     self._change("Released", key, placed.version, placed.subset, "", "Moved")
                     self._change("Held", row.name, row.version, row.subset, row.name, "Moved")

@@ -34,6 +34,7 @@ from tidewright.events.facts import (
 from tidewright.events.outcomes import Applied, Failed, Rejected, Superseded
 from tidewright.events.spread import (
     ChangeLedger,
+    ForeseeScaleIn,
     PodLeaving,
     PodPlaced,
     RecordSpread,
@@ -261,7 +262,11 @@ def _workload(state: State, fact: WorkloadObserved) -> None:
         spread = state.spreads[key]
         spread.target_uid = fact.uid
         if old is not None and 0 <= new.replicas < old.replicas:
-            state.touched.foresee = (key, new.replicas)
+            # An autoscaler's decision was foreseen already, when it was taken.
+            if spread.foreseen != new.replicas:
+                state.touched.foresee = (key, new.replicas)
+        elif old is not None and new.replicas > old.replicas:
+            spread.foreseen = -1
     above = _by_owner(state, fact.namespace, fact.uid)
     if above is None:
         return
@@ -635,6 +640,12 @@ def _foresee(state: State, decision: ScaleWorkload) -> None:
         state.touched.foresee = (key, decision.replicas)
 
 
+def _foreseen(state: State, decision: ForeseeScaleIn) -> None:
+    spread = state.spreads.get(spread_key(decision.target.namespace, decision.target.name))
+    if spread is not None:
+        spread.foreseen = decision.replicas
+
+
 def _recorded(state: State, decision: RecordSpread) -> None:
     spread = state.spreads.get(spread_key(decision.target.namespace, decision.target.name))
     if spread is not None:
@@ -669,6 +680,7 @@ _FOLDS: dict[type[Event], Callable[[State, Any], None]] = {
     SetStatus: _status,
     SetTimer: _timer_set,
     RecordSpread: _recorded,
+    ForeseeScaleIn: _foreseen,
     ScaleWorkload: _foresee,
     Applied: _answered,
     Rejected: _answered,

@@ -40,6 +40,7 @@ class Held(msgspec.Struct, frozen=True):
     at: float
     pod: str = ""
     request: str = ""
+    passed: tuple[PassedOver, ...] = ()
 
 
 class Ledger(msgspec.Struct):
@@ -89,7 +90,7 @@ def fold(ledger: Ledger, event: Event) -> Ledger:
         case PodPlaced():
             if event.subset and event.key not in ledger.placed:
                 ledger.placed[event.key] = Held(
-                    event.version, event.subset, event.at, event.pod, event.request
+                    event.version, event.subset, event.at, event.pod, event.request, event.passed
                 )
                 count(ledger, event.version, event.subset, 1)
         case PodLeaving():

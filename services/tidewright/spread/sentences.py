@@ -17,12 +17,17 @@ Values = Mapping[str, Scalar]
 
 def placement(entry: PodPlaced) -> str:
     """Why a pod went where it went."""
-    passed = "; ".join(_passed(p) for p in entry.passed)
+    passed = passed_over(entry.passed)
     if not entry.subset:
         return f"{entry.pod} went in untouched: {passed or 'the spread has no subsets'}."
     after = f", after {passed}" if passed else ""
     late = " It was recorded afterwards, because the log was away." if entry.unfenced else ""
     return f"{entry.pod} went to {entry.subset}: the first subset with room{after}.{late}"
+
+
+def passed_over(passed: Sequence[PassedOver]) -> str:
+    """Why subsets before the chosen one were not it."""
+    return "; ".join(map(_passed, passed))
 
 
 def _passed(passed: PassedOver) -> str:

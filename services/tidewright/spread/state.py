@@ -187,6 +187,7 @@ class SpreadState(msgspec.Struct):
         brought_back_at: when a pod was last evicted to go to an earlier subset.
         recorded: what was last recorded about it that changes nothing outside.
         fault_since: subset to the time since when its stored limit is known to be no number.
+        foreseen: replicas of the scale-in that was foreseen last; -1 since the target wants more again.
     """
 
     namespace: str
@@ -214,6 +215,7 @@ class SpreadState(msgspec.Struct):
     brought_back_at: float = 0.0
     recorded: str = ""
     fault_since: dict[str, float] = {}
+    foreseen: int = -1
 
     def count(self, row: Row, by: int) -> None:
         """Count an active pod in or out; another spread's annotation puts it in no subset."""
