@@ -19,7 +19,6 @@ from itertools import accumulate
 from typing import Generic
 
 import msgspec
-import stamina
 import structlog
 
 from tidewright.host import plan
@@ -31,9 +30,12 @@ from tidewright.log import errors
 from tidewright.log.checkpoint import Checkpoint
 from tidewright.log.connection import MAX_BATCH, Log, Message
 from tidewright.log.envelope import Writer
+from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot
 
 STORE_FULL_PAUSE_S = 1.0
+RETRY_S, RETRY_MOST_S = 0.1, 2.0
+"""Pauses while the log does not answer: the first, and the longest; each is twice the one before."""
 
 logger = structlog.get_logger(__name__)
 
@@ -139,12 +141,7 @@ class Committer:
             try:
                 committed = await self.log.commit(messages)
             except errors.StoreFull as error:
-                self._count("full")
-                self.health.not_ready = str(error)
-                logger.error(
-                    "store full, waiting", error=str(error), do="enlarge the store; nothing is lost meanwhile"
-                )
-                await asyncio.sleep(STORE_FULL_PAUSE_S)
+                await self._wait_for_room(error)
                 continue
             except (errors.Conflict, errors.LogUnavailable) as error:
                 self._count("unclear")
@@ -211,14 +208,7 @@ class Committer:
         gone: list[Slot] = []
         done: list[Slot] = []
         for owned in batch:
-            async for attempt in stamina.retry_context(
-                on=(errors.LogUnavailable, errors.StoreFull), attempts=None, timeout=None, wait_max=2.0
-            ):
-                with attempt:
-                    await self.log.settled()
-                    record = await self.log.last(
-                        self.log.subjects.checkpoint(owned.slot, self.writer.service)
-                    )
+            record = await self._last_checkpoint(owned.slot)
             if record is None or record.seq == owned.checkpoint_seq:
                 continue
             found = checkpoints.decode(record.body)
@@ -231,6 +221,30 @@ class Committer:
                 )
                 gone.append(owned.slot)
         return done, gone
+
+    async def _last_checkpoint(self, slot: Slot) -> Record | None:
+        """A slot's last checkpoint, once what this process appended last is there as a whole or not at all."""
+        pause_s = RETRY_S
+        while True:
+            self.health.tick()
+            try:
+                await self.log.settled()
+                return await self.log.last(self.log.subjects.checkpoint(slot, self.writer.service))
+            except errors.StoreFull as error:
+                await self._wait_for_room(error)
+            except errors.LogUnavailable as error:
+                self.health.not_ready = str(error)
+                logger.warning("log unavailable, asking again", error=str(error))
+                await asyncio.sleep(pause_s)
+                pause_s = min(2 * pause_s, RETRY_MOST_S)
+
+    async def _wait_for_room(self, error: errors.StoreFull) -> None:
+        self._count("full")
+        self.health.not_ready = str(error)
+        logger.error(
+            "store full, waiting", error=str(error), do="enlarge the store; nothing is lost meanwhile"
+        )
+        await asyncio.sleep(STORE_FULL_PAUSE_S)
 
     def _count(self, result: str) -> None:
         self.health.metrics.commits.labels(result).inc()
