@@ -14,7 +14,8 @@ import pytest
 import pytest_asyncio
 
 from tests.e2e.autoscaler.world import MONITORS, RACKS, World, definition
-from tests.e2e.conftest import Cluster, Services, free_port
+from tests.e2e.conftest import GONE_WITHIN_S, Cluster, Services, free_port
+from tests.e2e.sim.world import until
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.log.server import EmbeddedServer
@@ -71,11 +72,21 @@ async def running(
     await nats.stop()
 
 
+@pytest_asyncio.fixture(scope="package", loop_scope="session")
+async def namespaces(kube: Kube) -> AsyncIterator[list[str]]:
+    """The namespaces that tests have made and deleted; at the end all are gone."""
+    made: list[str] = []
+    yield made
+    if made:
+        await until(kube, "/api/v1/namespaces", lambda there: not there.keys() & set(made), GONE_WITHIN_S)
+
+
 @pytest_asyncio.fixture(loop_scope="session")
-async def world(kube: Kube, cluster: Cluster) -> AsyncIterator[World]:
-    """A namespace, deleted at the end (its deletion is not waited for)."""
+async def world(kube: Kube, cluster: Cluster, namespaces: list[str]) -> AsyncIterator[World]:
+    """A namespace, deleted at the end; that it is gone is waited for once, after all tests."""
     name = f"tw-wpa-{uuid.uuid4().hex[:8]}"
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     await kube.request("POST", "/api/v1/namespaces", body=msgspec.json.encode(manifest))
     yield World(kube, cluster, name)
     await kube.request("DELETE", f"/api/v1/namespaces/{name}")
+    namespaces.append(name)
