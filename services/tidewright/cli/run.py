@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable
-from importlib import import_module
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from cyclopts import App, Group, Parameter
 
@@ -14,7 +13,7 @@ from tidewright.cli.commands import BY_NAME as COMMANDS
 from tidewright.cli.errors import BadInput, CommandError, translated
 from tidewright.cli.metricsflags import MetricsFlags
 from tidewright.cli.options import ClusterOptions, LogOptions, ProcessFlags
-from tidewright.cli.services import BY_NAME, SERVICES, Role, Service
+from tidewright.cli.services import BY_NAME, SERVICES, Role, Service, load
 from tidewright.host.process import Process, ProcessOptions
 from tidewright.host.process import run as run_process
 
@@ -29,19 +28,6 @@ CloudText = Annotated[
 ]
 
 app = App(name="run", help_format="plaintext", help_epilogue=COMMANDS["run"].epilogue)
-
-
-def load(service: Service) -> Any:
-    """What runs a service; its module is imported here and nowhere else.
-
-    Raises:
-        CommandError: this installation does not have it.
-    """
-    module, _, name = service.main.partition(":")
-    try:
-        return getattr(import_module(module), name)
-    except (ModuleNotFoundError, AttributeError) as error:
-        raise CommandError(f"service {service.name} cannot be loaded from {service.main}: {error}") from error
 
 
 def _cloud(text: str) -> str:
@@ -97,9 +83,6 @@ def watcher(
     max_age: MaxAge = 0.0,
     external_metrics_url: Annotated[
         str, Parameter(help="Take external.metrics.k8s.io from here.", group=THE_SERVICE)
-    whitelist_config_map: Annotated[
-        str, Parameter(help="NAMESPACE/NAME of spread's whitelist of custom workloads.", group=THE_SERVICE)
-    ] = "kruise-system/kruise-configuration",
     ] = "",
     resource_metrics_url: Annotated[
         str, Parameter(help="Take metrics.k8s.io from here.", group=THE_SERVICE)
@@ -114,6 +97,9 @@ def watcher(
     config_map: Annotated[
         str, Parameter(help="NAMESPACE/NAME of the configuration.", group=THE_SERVICE)
     ] = "",
+    whitelist_config_map: Annotated[
+        str, Parameter(help="NAMESPACE/NAME of spread's whitelist of custom workloads.", group=THE_SERVICE)
+    ] = "kruise-system/kruise-configuration",
     speed: Annotated[
         float | None, Parameter(help="Log seconds per wall second, from now on.", group=THE_SERVICE)
     ] = None,
