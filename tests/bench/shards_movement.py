@@ -1,47 +1,68 @@
-"""Movement on resize: the sticky table against the minimum and against contiguous ranges.
+"""What a resize moves, and how long the manager's own work takes: sticky beside the minimum and the original's ranges.
 
-    python -m tests.bench.shards_movement [--slots 1024] [--most 32]
-
-For each n -> n+1 the share of slots that change their owner: what any method must move, what `sticky`
-moves, what the propeller manager's ranges move. Below it the times of an assignment of 32768 slots
-over 100 members, of a pass over 1,000 pods, and of 1,000 planned moves. The exit code is 1 when
-sticky moves more than the minimum, or a time is over its bound.
+For each n -> n+1 up to 32 over 1,024 slots: the share that any method must move, that sticky moves,
+and that the propeller manager's contiguous ranges move. Then the times of an assignment of 32,768
+slots, of a pass over 1,000 pods (a fleet of the propeller manager, and a ShardSet), and of planning
+1,000 moves.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
 import time
 from collections.abc import Callable
+from copy import deepcopy
 
+from tests.bench.figures import Bench, Figure, Size, figure
+from tests.unit.shardmanager.cluster import Cluster, Pod
+from tidewright.events.decisions import CreateObject, DeleteObject
+from tidewright.events.timers import TimerFired
 from tidewright.sharding.document import Document, Entry, apply, created
 from tidewright.sharding.keyspace import runs
 from tidewright.sharding.member import Acknowledgement
 from tidewright.shardmanager.assign import assign
-from tidewright.shardmanager.config import KOZMO, ShardConfig, ShardMapping, ShardType, defaults
+from tidewright.shardmanager.decide import DECIDER
 from tidewright.shardmanager.handover import HandoverTimes, Report, plan
 from tidewright.shardmanager.resize import effects, minimal_moves
-from tidewright.shardmanager.scan import SeenPod, annotations_wanted, judge
+from tidewright.shardmanager.scan import annotations_wanted
+
+SLOTS, MOST, SHOWN = 1024, 32, (1, 4, 7, 16, 31)
+RANGES = "contiguous ranges of the propeller manager"
 
 
-def movement(slots: int, most: int) -> bool:
-    """The table of movements; False when sticky moves more than it must."""
-    print(f"share of {slots} slots that moves, percent")
-    print(f"{'n -> n+1':>10} {'minimum':>9} {'sticky':>9} {'ranges':>9} {'ranges/minimum':>15}")
-    good = True
-    table = assign(slots, [None] * slots, {"m00": 1}).table
-    for count in range(1, most + 1):
-        members = {f"m{i:02}": 1 for i in range(count + 1)}
-        made = assign(slots, table, members)
-        least = minimal_moves(slots, count, count + 1)
-        sticky, ranges = len(made.moved), len(effects(slots, count, count + 1).changing)
-        good &= sticky == least and {made.table[s] for s in made.moved} <= {f"m{count:02}"}
-        shares = (100 * least / slots, 100 * sticky / slots, 100 * ranges / slots)
-        step = f"{count} -> {count + 1}"
-        print(f"{step:>10} {shares[0]:9.2f} {shares[1]:9.2f} {shares[2]:9.2f} {ranges / least:15.1f}")
+def movement() -> list[Figure]:
+    """Sticky against the minimum and the ranges, for every n."""
+    table = assign(SLOTS, [None] * SLOTS, {"m00": 1}).table
+    over: list[float] = []
+    over_ranges: list[float] = []
+    shares: dict[int, tuple[float, float]] = {}
+    for count in range(1, MOST + 1):
+        made = assign(SLOTS, table, {f"m{i:02}": 1 for i in range(count + 1)})
+        least = minimal_moves(SLOTS, count, count + 1)
+        ranges = len(effects(SLOTS, count, count + 1).changing)
+        over.append(len(made.moved) / least)
+        over_ranges.append(ranges / least)
+        shares[count] = (len(made.moved) / SLOTS, ranges / SLOTS)
         table = made.table
-    return good
+    found = [
+        figure(
+            "shards_movement/most_over_minimum", max(over), "ratio", "lower", 1.0,
+            baseline=RANGES, baseline_value=max(over_ranges),
+        ),
+        figure(
+            "shards_movement/mean_share", 100 * sum(s for s, _r in shares.values()) / MOST, "%", "lower",
+            baseline=RANGES, baseline_value=100 * sum(r for _s, r in shares.values()) / MOST,
+        ),
+    ]  # fmt: skip
+    for count in SHOWN:
+        sticky, ranges_ = shares[count]
+        found.append(
+            figure(
+                f"shards_movement/share_{count}_to_{count + 1}", 100 * sticky, "%", "lower",
+                100 * minimal_moves(SLOTS, count, count + 1) / SLOTS,
+                baseline=RANGES, baseline_value=100 * ranges_,
+            )
+        )  # fmt: skip
+    return found
 
 
 def best_of(times: int, work: Callable[[], object]) -> float:
@@ -54,35 +75,67 @@ def best_of(times: int, work: Callable[[], object]) -> float:
     return 1000 * min(found)
 
 
-def assignment_ms() -> float:
+def assignment_ms(slots: int) -> float:
     members = {f"m{i:03}": 1 for i in range(100)}
-    table = assign(32768, [None] * 32768, members).table
+    table = assign(slots, [None] * slots, members).table
     joined = members | {"new": 1}
-    return best_of(3, lambda: assign(32768, table, joined))
+    return best_of(3, lambda: assign(slots, table, joined))
 
 
-def pass_ms() -> float:
-    """A healthy fleet of 1,000 shards of the project strategy."""
-    mappings = tuple(ShardMapping((f"p{i}",)) for i in range(1000))
-    shard = ShardConfig(type=ShardType.PROJECT, per_shard_mapping=mappings)
-    base = defaults(KOZMO)
-    config = type(base)(
-        pod_application=base.pod_application,
-        pod_template_container_name=base.pod_template_container_name,
-        pod_template_name=base.pod_template_name,
-        pod_template_namespace=base.pod_template_namespace,
-        shard=shard,
-    )
-    wanted = annotations_wanted(config, "1")
-    pods = [SeenPod(name=name, phase="Running", annotations=wanted) for name in config.pod_names]
-    assert judge(config, "1", pods).running == 1000
-    return best_of(3, lambda: judge(config, "1", pods))
+def fleet_pass_ms(pods: int) -> float:
+    """A healthy fleet of the project strategy: the pass that its timer starts, in the decider."""
+    cluster = Cluster("kozmo")
+    mapping = [{"ids": [f"p{i}"]} for i in range(pods)]
+    shard = {"type": "Project", "per-shard-mapping": mapping}
+    cluster.configure({"namespace": "kozmo", "config": {"manager": {"shard": shard}}})
+    wanted = annotations_wanted(cluster.state.fleets["kozmo/kozmopropeller"].config, "10")
+    for index in range(pods):
+        _seen(cluster, f"kozmopropeller-{index}", wanted, {"app": "kozmopropeller"})
+    cluster.template("10")
+    return _round_ms(cluster, "scan/kozmo/kozmopropeller")
 
 
-def moves() -> tuple[int, int, float]:
-    """1,024 of 2,048 slots move to a new member at once: slots, rounds, and CPU milliseconds of the manager."""
-    slots, times = 2048, HandoverTimes()
-    document = Document()
+def set_pass_ms(pods: int) -> float:
+    """A healthy ShardSet with pods of its own: everything that a timer of it asks for, in the decider."""
+    cluster = Cluster()
+    template = {"name": "orders-template", "container": "orders"}
+    workers = {"driver": "pods", "replicas": pods, "template": template}
+    cluster.shard_set({"keyspace": {"slots": 1024}, "workers": workers, "rollout": {"minReady": "0s"}})
+    cluster.lag = True  # what follows is made, and seen only when all of it is there
+    cluster.held.clear()
+    cluster.deliver(cluster.template_fact("1", "orders-template", "orders"))
+    for pod in cluster.pods.values():
+        pod.phase, pod.ready = "Running", True
+        cluster.fold.state = DECIDER.evolve(cluster.state, cluster.fact(pod.name))
+    assert len(cluster.pods) == pods
+    cluster.held.clear()
+    cluster.lag = False
+    return _round_ms(cluster, "set/ns/orders")
+
+
+def _seen(cluster: Cluster, name: str, annotations: dict[str, str], labels: dict[str, str]) -> None:
+    """A running pod that the decider hears of without being asked what follows."""
+    made = Pod(name=name, uid=name, labels=labels, annotations=annotations, phase="Running", ready=True)
+    cluster.pods[name] = made
+    cluster.fold.state = DECIDER.evolve(cluster.state, cluster.fact(name))
+
+
+def _round_ms(cluster: Cluster, key: str) -> float:
+    def one() -> None:
+        event = TimerFired(at=cluster.now + 30.0, key=key)
+        state = DECIDER.evolve(states.pop(), event)
+        decided = list(DECIDER.decide(state, event))
+        effects = [d for d in decided if isinstance(d, CreateObject | DeleteObject)]
+        assert not effects, "a healthy set is left alone"
+
+    cluster.submit(TimerFired(at=cluster.now, key=key))
+    states = [deepcopy(cluster.state) for _ in range(3)]
+    return best_of(3, one)
+
+
+def moves(slots: int) -> tuple[int, float]:
+    """Half of the slots move to a new member: how many, and CPU milliseconds of the manager."""
+    times, document = HandoverTimes(), Document()
     for n, entry in enumerate(
         (
             created(slots),
@@ -97,10 +150,9 @@ def moves() -> tuple[int, int, float]:
     spent, rounds = 0.0, 0
     while document.owned_by("b#1") != [s for s in range(slots) if target[s] == "b#1"]:
         # Both answer at once; what is measured is the manager.
+        acknowledged = tuple(Acknowledgement(s, document.slots[s].epoch, "") for s in document.moving)
         reports = {
-            "a#1": Report(
-                acknowledged=tuple(Acknowledgement(s, document.slots[s].epoch, "") for s in document.moving)
-            ),
+            "a#1": Report(acknowledged=acknowledged),
             "b#1": Report(prepared=frozenset(document.moving)),
         }
         start = time.perf_counter()
@@ -108,28 +160,20 @@ def moves() -> tuple[int, int, float]:
             apply(document, entry)
         spent += time.perf_counter() - start
         rounds += 1
-    return len(document.owned_by("b#1")), rounds, 1000 * spent
+    return len(document.owned_by("b#1")), 1000 * spent
 
 
-def main(arguments: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--slots", type=int, default=1024, help="size of the keyspace (default: 1024)")
-    parser.add_argument("--most", type=int, default=32, help="greatest n (default: 32)")
-    options = parser.parse_args(arguments)
-    good = movement(options.slots, options.most)
-    moved, rounds, spent = moves()
-    print()
-    for what, value, bound in (
-        ("sticky assignment of 32,768 slots over 101 members", assignment_ms(), 300.0),
-        ("judging a fleet of 1,000 pods", pass_ms(), 100.0),
-        (f"planning {moved} moves, 64 at a time, in {rounds} rounds", spent, 20_000.0),
-    ):
-        good &= value <= bound
-        print(f"{what:<60} {value:9.1f} ms  bound {bound:g} ms: {'ok' if value <= bound else 'MISSED'}")
-    return 0 if good else 1
+def run(size: Size) -> list[Figure]:
+    full = size == "full"
+    pods, slots = (1000, 32768) if full else (100, 4096)
+    moved, spent = moves(2048 if full else 256)
+    return [
+        *movement(),
+        figure("shards_movement/assignment_32768_slots", assignment_ms(slots), "ms", "lower", 300.0),
+        figure("shards_movement/pass_1000_pods_fleet", fleet_pass_ms(pods), "ms", "lower", 100.0),
+        figure("shards_movement/pass_1000_pods_set", set_pass_ms(pods), "ms", "lower", 100.0),
+        figure("shards_movement/planning_a_move", spent / moved, "ms", "lower", 20.0),
+    ]
 
 
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+BENCHES = (Bench("shards_movement", run),)

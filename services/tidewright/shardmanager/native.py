@@ -443,6 +443,7 @@ def _timer(
         for seen in shard_set.members.values()
         if seen.record and not seen.lost and seen.expires_at(spec) > now
     ]
+    dues += [until for until in shard_set.holds.values() if until > now]
     dues += [due for due in (planned.wake_at, pods_wake_at) if due is not None]
     dues += [
         seen.not_taken_at + spec.lease.renew_interval_s

@@ -54,6 +54,7 @@ def fold_pod(state: State, event: PodObserved | PodGone) -> None:
     for key, shard_set in state.sets.items():
         if shard_set.namespace != event.namespace or index_of(shard_set, event.name) is None:
             continue
+        shard_set.seen(event.name)
         if isinstance(event, PodObserved) and event.labels.get(SET_LABEL) == shard_set.name and after:
             _note_readiness(shard_set, after, state.now)
             if not shard_set.spec.dynamic:
@@ -81,7 +82,9 @@ def index_of(shard_set: ShardSetState, name: str) -> int | None:
 
 
 def answered(state: State, shard_set: ShardSetState, asked: Asked, outcome: Outcome) -> None:
-    """How a creation or deletion came out. Facts about the pod follow; a refusal is retried on the next event."""
+    """How a creation, deletion or scale came out. A fact follows; what was refused is tried again later."""
+    refusal = "" if isinstance(outcome, Applied) else outcome.message or outcome.reason
+    shard_set.answered(asked.verb, asked.name, state.now, refusal)
     if asked.verb == "delete" and isinstance(outcome, Applied):
         pod = state.pods.get(shard_set.namespace, {}).get(asked.name)
         if pod is not None:
@@ -208,7 +211,8 @@ def troubles(state: State, shard_set: ShardSetState) -> dict[str, str]:
     if spec.driver is not Driver.PODS:
         return {}
     found = dict.fromkeys(
-        ("TemplateMissing", "TemplateUnusable", "ForeignPod", "ShardStuck", "RolloutPaused"), ""
+        ("EffectRefused", "TemplateMissing", "TemplateUnusable", "ForeignPod", "ShardStuck", "RolloutPaused"),
+        "",
     )
     template = wanted_template(state, shard_set)
     if template is None:
@@ -223,6 +227,7 @@ def troubles(state: State, shard_set: ShardSetState) -> dict[str, str]:
         found["ForeignPod"] = (
             f"pods {', '.join(foreign)} have a name of this set and are not of it; left alone"
         )
+    found["EffectRefused"] = "; ".join(f"{w}: {why}" for w, why in sorted(shard_set.refused.items()))
     stuck = [p.name for p in _managed(state, shard_set) if _overdue(spec, p, state.now)]
     if stuck:
         found["ShardStuck"] = (
@@ -342,6 +347,8 @@ class _Plan:
             if not self.spec.dynamic and taken.intersection(mine):
                 continue
             taken.update(mine)
+            if self.shard_set.held("create", name, self.now):
+                continue
             if f"create {self.shard_set.namespace}/{name}" not in self.state.in_flight:
                 yield self._create(index, name)
 
@@ -360,6 +367,7 @@ class _Plan:
             for pod in self.pods.values()
             if pod.deleting_since is not None and pod.deleting_since + self.spec.fence_after_s > self.now
         ]
+        dues += [until for until in self.shard_set.holds.values() if until > self.now]
         return min(dues, default=None)
 
     def _status(self, index: int) -> ShardStatus | None:
@@ -417,6 +425,8 @@ class _Plan:
 
     def _delete(self, pod: KnownPod, rule: str, grace_period_s: int | None = None) -> Iterator[DeleteObject]:
         if f"delete {self.shard_set.namespace}/{pod.name}" in self.state.in_flight:
+            return
+        if self.shard_set.held("delete", pod.name, self.now):
             return
         yield DeleteObject(
             at=self.now,

@@ -31,6 +31,10 @@ from tidewright.shardmanager.fleet import Template
 from tidewright.shardmanager.handover import Report
 from tidewright.shardmanager.shardset import Problem, SetSpec, Strategy, read_spec
 
+RETRY_S = 10.0
+"""Pause before an effect that was refused is asked for again."""
+UNSEEN_S = 30.0
+"""How long a fact about an effect that was made may take before it is asked for again."""
 REMEMBERED_S = 86_400.0
 """How long an ended incarnation is remembered: far longer than any process sleeps through its lease."""
 
@@ -131,6 +135,9 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
         index_table: with injected workers, shard index of each slot.
         ready_at: log time since which a pod is ready, by `name#uid`.
         forced: `name#uid` of pods whose removal by force was asked for; once is enough.
+        holds: log time until which an effect is not asked for again, by `verb name`: it was refused,
+            or it was made and the fact about that is on its way.
+        refused: why an effect was refused last, by `verb name`.
         moved: the spec's moves that were made, so that each is made once.
         cooling: log time until which a slot stays where it is.
         ended: log time at which an incarnation ended, so that it does not come back (R1).
@@ -157,6 +164,8 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
     index_table: list[int] = []
     ready_at: dict[str, float] = {}
     forced: list[str] = []
+    holds: dict[str, float] = {}
+    refused: dict[str, str] = {}
     moved: dict[int, str] = {}
     cooling: dict[int, float] = {}
     rebalanced_at: float = 0.0
@@ -169,6 +178,25 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
     @property
     def key(self) -> str:
         return f"{self.namespace}/{self.name}"
+
+    def answered(self, verb: str, name: str, now: float, refusal: str) -> None:
+        """Note how an effect came out, so that it is not asked for again at once."""
+        what = f"{verb} {name}"
+        self.holds = {key: until for key, until in self.holds.items() if until > now}
+        self.holds[what] = now + (RETRY_S if refusal else UNSEEN_S)
+        self.refused.pop(what, None)
+        if refusal:
+            self.refused[what] = refusal
+
+    def held(self, verb: str, name: str, now: float) -> bool:
+        """Whether an effect is to wait."""
+        return self.holds.get(f"{verb} {name}", now) > now
+
+    def seen(self, name: str) -> None:
+        """A fact about an object has come: what was said of effects on it is over."""
+        for verb in ("create", "delete", "scale"):
+            self.holds.pop(f"{verb} {name}", None)
+            self.refused.pop(f"{verb} {name}", None)
 
     @property
     def active(self) -> bool:

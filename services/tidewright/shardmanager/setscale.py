@@ -26,11 +26,14 @@ def fold(state: State, event: Event) -> list[str]:
             state.replicas.pop(f"{event.namespace}/{event.name}", None)
         case _:
             return []
-    return [
-        key
-        for key, shard_set in state.sets.items()
+    concerned = [
+        shard_set
+        for shard_set in state.sets.values()
         if shard_set.namespace == event.namespace and runs_on(shard_set, event.name)
     ]
+    for shard_set in concerned:
+        shard_set.seen(event.name)
+    return [shard_set.key for shard_set in concerned]
 
 
 def runs_on(shard_set: ShardSetState, name: str) -> bool:
@@ -62,6 +65,8 @@ def scale(state: State, shard_set: ShardSetState, document: Document) -> list[De
     needed = max((n + 1 for m in holding if (n := ordinal(shard_set, m)) is not None), default=0)
     wanted = max(shard_set.size, min(needed, present))
     if wanted == present or f"scale {shard_set.namespace}/{name}" in state.in_flight:
+        return []
+    if shard_set.held("scale", name, state.now):
         return []
     values = {"shards": shard_set.size, "replicas": present, "still_holding": needed}
     return [

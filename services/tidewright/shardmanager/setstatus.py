@@ -27,6 +27,7 @@ _CONDITIONS = {
         "TemplateUnusable",
         "TemplateMissing",
         "WorkloadMissing",
+        "EffectRefused",
         "ForeignPod",
     ),
     "RolloutPaused": ("RolloutPaused",),

@@ -89,11 +89,12 @@ class Cluster:
         container: str = "kozmopropeller",
         **spec: Any,
     ) -> list[Decision]:
+        return self.submit(self.template_fact(version, name, container, **spec))
+
+    def template_fact(self, version: str, name: str, container: str, **spec: Any) -> PodTemplateObserved:
         template = {"metadata": {}, "spec": {"containers": [{"name": container, "args": ["--x"], **spec}]}}
-        return self.submit(
-            PodTemplateObserved(
-                at=self.now, namespace=self.namespace, name=name, template=template, resource_version=version
-            )
+        return PodTemplateObserved(
+            at=self.now, namespace=self.namespace, name=name, template=template, resource_version=version
         )
 
     def stateful_set(self, name: str, replicas: int) -> list[Decision]:
@@ -113,15 +114,16 @@ class Cluster:
         return self.submit(PodTemplateGone(at=self.now, namespace=self.namespace, name=name))
 
     def shard_set(self, spec: JsonObject, name: str = "orders", generation: int = 1) -> list[Decision]:
-        return self.submit(
-            ShardSetObserved(
-                at=self.now,
-                namespace=self.namespace,
-                name=name,
-                uid="set-uid",
-                generation=generation,
-                spec=spec,
-            )
+        return self.submit(self.set_fact(spec, name, generation))
+
+    def set_fact(self, spec: JsonObject, name: str = "orders", generation: int = 1) -> ShardSetObserved:
+        return ShardSetObserved(
+            at=self.now,
+            namespace=self.namespace,
+            name=name,
+            uid="set-uid",
+            generation=generation,
+            spec=spec,
         )
 
     def member(self, name: str, incarnation: str, shard_set: str = "orders", **status: Any) -> list[Decision]:

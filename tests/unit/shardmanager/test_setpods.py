@@ -9,7 +9,7 @@ import pytest
 
 from tests.unit.shardmanager.cluster import Cluster, Pod
 from tests.unit.shardmanager.test_native import document, owned, work
-from tidewright.events.decisions import DeleteObject
+from tidewright.events.decisions import CreateObject, DeleteObject
 from tidewright.events.shards import ChangeRollout
 from tidewright.sharding.keyspace import parse_runs
 from tidewright.shardmanager.shardset import GENERATION_ANNOTATION, SLOTS_ANNOTATION
@@ -250,3 +250,36 @@ def test_folding_the_log_again_gives_the_same_state() -> None:
     cluster.shard_set(spec(5, strategy="sticky"), generation=2)
     settle(cluster, 30)
     assert cluster.replayed() == cluster.state
+
+
+def test_a_pod_that_was_made_and_is_not_seen_yet_is_not_made_again() -> None:
+    cluster = Cluster()
+    cluster.lag = True
+    cluster.deliver(cluster.template_fact("1", "orders-template", "orders"))
+    cluster.deliver(cluster.set_fact(spec(3)))
+    created = [d for d in cluster.decided if isinstance(d, CreateObject)]
+    assert [d.target.name for d in created] == ["orders-0", "orders-1", "orders-2"]
+    cluster.lag = False
+    cluster.catch_up()
+    assert len([d for d in cluster.decided if isinstance(d, CreateObject)]) == 3
+
+
+def test_a_foreign_pod_with_the_name_of_a_shard_is_said_and_never_deleted() -> None:
+    """It carries nothing that would make it known to the manager: all that tells is the refusal."""
+    cluster = Cluster()
+    template(cluster, "1")
+    foreign = cluster.add_pod("orders-1")
+    cluster.shard_set(spec(3))
+    cluster.run("orders-0", "orders-2")
+    cluster.advance(65.0)
+    tried = [d for d in cluster.decided if isinstance(d, CreateObject) and d.target.name == "orders-1"]
+    assert 2 <= len(tried) <= 8  # now and then, not at every event
+    assert cluster.pods["orders-1"] is foreign
+    stuck = next(c for c in cluster.status["conditions"] if c["type"] == "Stuck")
+    assert (stuck["status"], stuck["reason"]) == ("True", "EffectRefused")
+    assert "orders-1" in stuck["message"]
+    cluster.vanish("orders-1")
+    cluster.advance(11.0)
+    cluster.run()
+    settle(cluster, 20)
+    assert told(cluster.pods.values()) == list(range(32))
