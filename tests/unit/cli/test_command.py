@@ -14,8 +14,7 @@ from tidewright.cli.commands import BY_NAME, COMMANDS
 from tidewright.cli.console import parsed
 from tidewright.cli.datafolder import DataFolder
 from tidewright.cli.errors import Unavailable
-from tidewright.cli.run import load
-from tidewright.cli.services import SERVICES, Role, Service
+from tidewright.cli.services import SERVICES, Role, Service, load
 
 HEAVY = ("aiohttp", "nats", "kubernetes_asyncio", "numpy", "tidewright.sim", "tidewright.log", "yaml")
 
