@@ -4,6 +4,7 @@ decide    samples folded and decided about, in one process without a log: what t
 memory    resident memory that an object adds to the fold, with its target and its last sample
 interval  the autoscaler as a process on a real log: its share of one core with a sample for every object
           each 15 s, paced over the interval as polls are
+sampling  the watcher's sampler: 10,000 distinct queries, one request each, from a metrics API of its own process
 backtest  the very same decider over a series, all of it: facts made, pods that become ready, chart
 """
 
@@ -19,11 +20,13 @@ import sys
 import tempfile
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 import uvloop
+from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.bench.autoscaler_fold import BEGIN, append, bare, objects, samples
@@ -34,8 +37,15 @@ from tidewright.autoscaler.state import State
 from tidewright.events import registry
 from tidewright.events.base import Event
 from tidewright.host.process import configure_logs
+from tidewright.kube.client import Kube
+from tidewright.kube.discovery import Discovery
+from tidewright.log.clock import Clock
 from tidewright.log.connection import Log
 from tidewright.log.server import EmbeddedServer
+from tidewright.log.subjects import Slot, Subjects, slot_of
+from tidewright.watcher.appender import WatchPosition
+from tidewright.watcher.sampler import Sampler, Sources
+from tidewright.watcher.stamp import Stamp
 
 INTERVAL_S = 15.0
 DECIDE_TARGET, MEMORY_TARGET_BYTES, CORE_TARGET, BACKTEST_TARGET_S = 25_000.0, 5_000.0, 0.5, 90.0
@@ -267,9 +277,96 @@ async def _until_folded(port: int, count: int) -> None:
             await asyncio.sleep(1.0)
 
 
+ANSWER = b'{"items":[{"metricName":"rps","value":"7500m","timestamp":"2026-11-21T12:00:00Z"}]}'
+
+
+def answer() -> None:
+    """The child: a metrics API that says one thing. Its first line is its URL."""
+
+    async def say(_: web.BaseRequest) -> web.Response:
+        return web.Response(body=ANSWER, content_type="application/json")
+
+    async def main() -> None:
+        runner = web.ServerRunner(web.Server(say, access_log=None))
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        print(f"http://127.0.0.1:{runner.addresses[0][1]}", flush=True)
+        await asyncio.Event().wait()
+
+    uvloop.run(main())
+
+
+class _Log:
+    """Takes facts and forgets them: what is measured is asking."""
+
+    subjects = Subjects("bench")
+    said = 0
+
+    def slot_of(self, namespace: str) -> Slot:
+        return slot_of(namespace, 32)
+
+    async def claim(self) -> WatchPosition:
+        return WatchPosition()
+
+    async def say(self, facts: Sequence[tuple[str, bytes]], *, resource_version: str, at: float) -> None:
+        del resource_version, at
+        self.said += len(facts)
+
+    async def stand_by(self) -> None:
+        await asyncio.Event().wait()
+
+
+async def sampling(autoscalers: int) -> list[Figure]:
+    """The sampler's share of a core; beside it, the same requests with nothing done about the answers."""
+    command = "from tests.bench.autoscaler import answer; answer()"
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", command, stdout=asyncio.subprocess.PIPE
+    )
+    assert child.stdout is not None
+    url = (await child.stdout.readline()).decode().strip()
+    try:
+        async with Kube.at(url) as kube:
+            log, clock = _Log(), Clock()
+            port: Any = log
+            stamp = Stamp(clock.now, time.monotonic, lambda: 1.0)
+            sources = Sources(kube=kube, external=kube, resource=kube)
+            sampler = Sampler(sources, Discovery(kube), port, port, stamp, clock, interval_s=1e9)
+            for kind, fact in objects(autoscalers):
+                if kind == "watermarkpodautoscaler":
+                    sampler.observe(fact)
+            begun = time.process_time()
+            running = asyncio.create_task(sampler.run())
+            while log.said < autoscalers:  # noqa: ASYNC110  # nothing says it
+                await asyncio.sleep(0.01)
+            used = time.process_time() - begun
+            running.cancel()
+            begun = time.process_time()
+            await asyncio.gather(*(_asked(kube, autoscalers // 32) for _ in range(32)))
+            least = time.process_time() - begun
+    finally:
+        child.terminate()
+        await child.wait()
+    return [
+        figure(
+            f"autoscaler/{autoscalers} queries each {INTERVAL_S:g} s", used / INTERVAL_S, "cores", "lower", CORE_TARGET,
+            baseline="the requests alone", baseline_value=least / INTERVAL_S,
+        )
+    ]  # fmt: skip
+
+
+async def _asked(kube: Kube, count: int) -> None:
+    for _ in range(count):
+        await kube.request("GET", "/apis/external.metrics.k8s.io/v1beta1/namespaces/team/rps")
+
+
 def held(size: Size) -> list[Figure]:
     configure_logs("warning", "console")
-    return uvloop.run(interval(10_000, 3) if size == "full" else interval(500, 1))
+    return uvloop.run(interval(10_000, 2) if size == "full" else interval(500, 1))
+
+
+def sampled(size: Size) -> list[Figure]:
+    configure_logs("warning", "console")
+    return uvloop.run(sampling(10_000 if size == "full" else 500))
 
 
 BENCHES = (
@@ -277,4 +374,5 @@ BENCHES = (
     Bench("autoscaler_memory", memory),
     Bench("autoscaler_backtest", year),
     Bench("autoscaler_interval", held),
+    Bench("autoscaler_sampling", sampled),
 )
