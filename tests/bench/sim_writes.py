@@ -70,11 +70,11 @@ def serve(what: str) -> None:
 
 
 @contextmanager
-def serving(what: str) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+def serving(
+    what: str, module: str = "tests.bench.sim_writes"
+) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
     """The address of a server in a process of its own, and the process."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "tests.bench.sim_writes", "--serve", what], stdout=subprocess.PIPE
-    )
+    process = subprocess.Popen([sys.executable, "-m", module, "--serve", what], stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
         yield process.stdout.readline().decode().strip(), process

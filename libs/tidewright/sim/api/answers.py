@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tidewright.sim.api.streams import Stream
 
 JSON_HEADERS: tuple[tuple[str, str], ...] = (
     ("Content-Type", "application/json"),
@@ -23,9 +26,10 @@ class Answer:
 
     Attributes:
         dropped: a fault: the connection is to be closed instead.
+        stream: what follows instead of a body, in chunks.
     """
 
-    __slots__ = ("body", "code", "dropped", "headers")
+    __slots__ = ("body", "code", "dropped", "headers", "stream")
 
     def __init__(
         self,
@@ -34,8 +38,10 @@ class Answer:
         headers: tuple[tuple[str, str], ...] = JSON_HEADERS,
         *,
         dropped: bool = False,
+        stream: Stream | None = None,
     ) -> None:
         self.body = body
         self.code = code
         self.headers = headers
         self.dropped = dropped
+        self.stream = stream

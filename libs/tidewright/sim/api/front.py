@@ -20,11 +20,12 @@ from http import HTTPStatus
 from typing import Any
 
 from tidewright.sim.api.answers import Answer, Headers
+from tidewright.sim.api.streams import Stream
 
 _METHODS = frozenset({b"GET", b"POST", b"PUT", b"PATCH", b"DELETE"})
 _END = b"\r\n\r\n"
 _MAX_HEAD_BYTES = 32 * 1024
-_UNUSUAL = ("transfer-encoding", "expect", "upgrade", "connection")
+_UNUSUAL = frozenset({"transfer-encoding", "expect", "upgrade"})
 _REASONS = {status.value: status.phrase for status in HTTPStatus}
 
 Handle = Callable[[str, str, Headers, bytes], Coroutine[Any, Any, Answer]]
@@ -63,6 +64,7 @@ class Front(asyncio.Protocol):
         self._task: asyncio.Task[None] | None = None
         self._paused = False
         self._ended = False
+        self._stream: Stream | None = None
 
     # -- the connection -----------------------------------------------------------------------------
 
@@ -76,6 +78,8 @@ class Front(asyncio.Protocol):
         self._ended = True
         if self._task is not None:
             self._task.cancel()
+        if self._stream is not None:
+            self._stream.lost()
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -93,7 +97,7 @@ class Front(asyncio.Protocol):
     def close(self) -> None:
         """Close the connection when what is asked has been answered."""
         self._ended = True
-        if self._task is None and self._transport is not None:
+        if self._task is None and self._stream is None and self._transport is not None:
             self._transport.close()
 
     def data_received(self, data: bytes) -> None:
@@ -104,7 +108,13 @@ class Front(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Answer what has come, until a request is not whole or its answer takes time."""
-        while self._buffer and self._task is None and not self._paused and not self._ended:
+        while (
+            self._buffer
+            and self._task is None
+            and self._stream is None
+            and not self._paused
+            and not self._ended
+        ):
             buffer = self._buffer
             end = buffer.find(_END)
             if end < 0:
@@ -120,7 +130,8 @@ class Front(asyncio.Protocol):
             if (
                 length is None
                 or length > self._max_body_bytes
-                or any(name in headers for name in _UNUSUAL)
+                or not _UNUSUAL.isdisjoint(headers)
+                or headers.get("connection", "keep-alive").lower() != "keep-alive"
                 or not self._simple(method, target)
             ):
                 self._hand_over()
@@ -157,6 +168,8 @@ class Front(asyncio.Protocol):
             self._write(await work)
         finally:
             self._task = None
+        if self._stream is not None:
+            return
         if self._ended:
             self._transport.close()
         else:
@@ -167,12 +180,29 @@ class Front(asyncio.Protocol):
             self._ended = True
             self._transport.abort()
             return
+        if self._transport.is_closing():
+            if answer.stream is not None:
+                answer.stream.lost()
+            return
         body = answer.body
         lines = [f"HTTP/1.1 {answer.code} {_REASONS.get(answer.code, 'Unknown')}"]
         lines.append(f"Date: {_date(int(time.time()))}")
         lines += [f"{name}: {value}" for name, value in answer.headers]
+        if answer.stream is not None:
+            lines.append("Transfer-Encoding: chunked\r\n\r\n")
+            self._transport.write("\r\n".join(lines).encode("utf-8", "replace"))
+            self._stream = answer.stream
+            answer.stream.begin(self._transport, self._stream_ended)
+            return
         lines.append(f"Content-Length: {len(body)}\r\n\r\n")
         self._transport.write("\r\n".join(lines).encode("utf-8", "replace") + body)
+
+    def _stream_ended(self) -> None:
+        self._stream = None
+        if self._ended:
+            self._transport.close()
+        else:
+            asyncio.get_running_loop().call_soon(self._go_on)
 
 
 class _Begun(Awaitable[Answer]):

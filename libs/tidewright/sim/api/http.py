@@ -30,6 +30,7 @@ from tidewright.sim.api.requestlog import Entry, RequestLog, digest
 from tidewright.sim.api.resources import Kind
 from tidewright.sim.api.reviews import review
 from tidewright.sim.api.store import Record
+from tidewright.sim.api.streams import Stream
 from tidewright.sim.api.watch import Watch, bookmark_line
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
@@ -61,14 +62,12 @@ class Frontend:
     # -- requests -----------------------------------------------------------------------------------
 
     def simple(self, method: str, target: str) -> bool:
-        """Whether `answer` is for this request: a resource, and no watch."""
+        """Whether `answer` is for this request: one for a resource."""
         del method
-        path, _, query = target.partition("?")
+        path = target.partition("?")[0]
         return (
             path.count("/") >= (3 if path.startswith("/api/") else 4 if path.startswith("/apis/") else 99)
             and not path.endswith("/")
-            and "watch" not in query
-            and "/watch/" not in path
             and self._mounted(path) is None
         )
 
@@ -84,6 +83,8 @@ class Frontend:
             request = resolve(self._api.registry, method, path, query, headers)
             if request is None:
                 answer = refusal(errors.page_not_found())
+            elif request.verb == "watch":
+                answer = self._watch_answer(request, target, headers)
             else:
                 request.body = body
                 answer, rv = await self._resource(request, headers)
@@ -101,7 +102,7 @@ class Frontend:
         method, target = http.method, http._message.path  # noqa: SLF001  # the raw target, not parsed twice
         try:
             body = await self._body(http) if http.can_read_body else b""
-            if self.simple(method, target):
+            if self.simple(method, target) and "watch" not in target:
                 return sent(await self.answer(method, target, http.headers, body), http)
         except errors.ApiError as error:
             return sent(refusal(error), http)
@@ -149,7 +150,7 @@ class Frontend:
             return await self._other(http, method, path)
         request.body = body
         if request.verb == "watch":
-            return await self._watch(http, request, negotiate(http.headers.get("Accept", "")))
+            return await self._watch_by_aiohttp(http, request)
         answer, _ = await self._resource(request, http.headers)
         return sent(answer, http)
 
@@ -283,31 +284,38 @@ class Frontend:
 
     # -- watch --------------------------------------------------------------------------------------
 
-    async def _watch(
-        self, http: web.BaseRequest, request: Request, shape: Representation
-    ) -> web.StreamResponse:
+    def _watch_answer(self, request: Request, target: str, headers: Mapping[str, str]) -> Answer:
+        """A watch as an answer whose stream begins when it is written."""
+        watch, bookmark, timeout_s = self._watch(request, target, headers)
+        self.watches.add(watch)
+        stream = Stream(watch, bookmark, self._bookmark_interval_s, timeout_s, self.watches.discard)
+        return Answer(b"", stream=stream)
+
+    def _watch(
+        self, request: Request, target: str, headers: Mapping[str, str]
+    ) -> tuple[Watch, Callable[[], bytes] | None, float]:
+        """The watch that a request asks for, already listening; its bookmarks; when it ends."""
         api, kind = self._api, request.kind
         if "watch" not in kind.verbs:
             raise errors.method_not_allowed(kind.group, kind.plural)
+        shape = negotiate(headers.get("Accept", ""))
         options = reading.watch_options(api, request, DEFAULT_WATCH_S)
         selected = matcher(kind, request.query)
         stored = api.store.table(kind.table_name)
         render, sharing = self._renderer(request, kind, shape)
         watch = Watch(stored, selected, request.namespace, render, sharing)
-        watch.target = http._message.path  # noqa: SLF001  # as in `handle`
-        watch.user_agent = http.headers.get("User-Agent", "")
-        response = web.StreamResponse(headers=_HEADERS)
-        response.enable_chunked_encoding()
-        bookmark_version = request.api_version
+        watch.target = target
+        watch.user_agent = headers.get("User-Agent", "")
+        api_version = request.api_version
 
         def bookmark() -> bytes:
-            return bookmark_line(bookmark_version, kind.kind, api.store.rv)
+            return bookmark_line(api_version, kind.kind, api.store.rv)
 
         try:
             if options.from_now or options.initial:
                 watch.initial(record for record in stored.scan(request.namespace) if selected.matches(record))
                 if options.initial and options.bookmarks:
-                    end = bookmark_line(bookmark_version, kind.kind, api.store.rv, initial_end=True)
+                    end = bookmark_line(api_version, kind.kind, api.store.rv, initial_end=True)
                     watch.bookmark(lambda: end)
                 watch.start()
             elif options.rv > api.store.rv:
@@ -316,10 +324,16 @@ class Frontend:
                 watch.start(stored.since(options.rv) if options.rv else ())
         except errors.ApiError as error:
             watch.error(error)
+        return watch, bookmark if options.bookmarks else None, options.timeout_s
+
+    async def _watch_by_aiohttp(self, http: web.BaseRequest, request: Request) -> web.StreamResponse:
+        watch, bookmark, timeout_s = self._watch(request, http._message.path, http.headers)  # noqa: SLF001  # as in `handle`
+        response = web.StreamResponse(headers=_HEADERS)
+        response.enable_chunked_encoding()
         self.watches.add(watch)
         try:
             await response.prepare(http)
-            await self._stream(response, watch, bookmark if options.bookmarks else None, options.timeout_s)
+            await self._stream(response, watch, bookmark, timeout_s)
         except (ConnectionError, asyncio.CancelledError):
             if http.transport is not None and not http.transport.is_closing():
                 raise

@@ -53,6 +53,27 @@ class Watch:
         self.stalled = False  # a fault: accept changes, send nothing
         self.target = ""  # path and query, for faults to match
         self.user_agent = ""
+        self._send: Callable[[bytes], None] | None = None
+        self._on_end: Callable[[], None] | None = None
+
+    def attach(self, send: Callable[[bytes], None], on_end: Callable[[], None]) -> None:
+        """Hand what is gathered, and from now on each line, to `send`; instead of `lines`."""
+        self._send, self._on_end = send, on_end
+        self._flush()
+        if self.ended:
+            self._finish()
+
+    def _flush(self) -> None:
+        if self._pending and self._send is not None and not self.stalled:
+            data = b"".join(self._pending)
+            self._pending.clear()
+            self._pending_bytes = 0
+            self._send(data)
+
+    def _finish(self) -> None:
+        on_end, self._on_end = self._on_end, None
+        if on_end is not None:
+            on_end()
 
     def start(self, events: Iterable[Event] = ()) -> None:
         """Send what happened before now, then listen."""
@@ -62,9 +83,11 @@ class Watch:
 
     def stop(self) -> None:
         """Stop listening and end the stream."""
-        if self._on_event in self._table.listeners:
-            self._table.listeners.remove(self._on_event)
+        # a new list, since the old one may be being walked: nobody else is to miss what is being told
+        self._table.listeners = [known for known in self._table.listeners if known != self._on_event]
         self.ended = True
+        self._flush()
+        self._finish()
         self._wake()
 
     def initial(self, records: Iterable[Record]) -> None:
@@ -107,6 +130,10 @@ class Watch:
             self._waiting.set_result(None)
 
     def _push(self, line: bytes) -> None:
+        if self._send is not None and not self.stalled:
+            if not self.ended:
+                self._send(line)
+            return
         self._pending.append(line)
         self._pending_bytes += len(line)
         if self._pending_bytes > MAX_PENDING_BYTES:
