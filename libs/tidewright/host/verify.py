@@ -339,9 +339,10 @@ class Verifier:
             )  # fmt: skip
 
     def finish(self) -> None:
-        """The log ends here."""
-        for verifier in self._all:
-            verifier.finish()
+        """The log ends here. Of a service that has never run, nothing waits to be decided."""
+        if self.checkpoints:
+            for verifier in self._all:
+                verifier.finish()
 
 
 class Verification:

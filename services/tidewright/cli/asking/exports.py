@@ -22,6 +22,7 @@ from tidewright.cli.errors import BadInput, translated
 from tidewright.cli.options import LogOptions
 from tidewright.cli.services import SERVICES, Role, Service, load
 from tidewright.events.version import __version__
+from tidewright.log import checkpoint as checkpoints
 from tidewright.log.connection import MAX_BATCH, Log, Message
 from tidewright.log.export import BadExport, ExportFile, ExportWriter, Manifest
 from tidewright.log.reader import Record
@@ -37,7 +38,7 @@ class Part:
 
     Attributes:
         since: sequence before which nothing is asked for; 0 for the whole log.
-        until: the last sequence.
+        until: the last sequence that is asked for.
         since_at, until_at: the log times asked for, seconds.
         namespaces: those whose slots are wanted; empty for all.
     """
@@ -89,24 +90,25 @@ async def exported(source: Source, path: Path, part: Part) -> int:
         else await _kept(source, services, slots)
     )
     needed = Needed.after(snapshots, whole=not part.since, slots=slots)
-    every = await ends_of(source, part.until)
     names = {service.name for service in services}
+    until = await decided_up_to(source, part.until, names, slots)
+    every = await ends_of(source, until)
     ends = {place: position for place, position in every.items() if _kept_place(place, names, slots)}
     manifest = Manifest(
         cluster=source.subjects.cluster, stream=source.stream, slots=source.slots, slot_hash=SLOT_HASH,
-        first_seq=max(first, needed.least + 1), last_seq=part.until, since=part.since_at, until=part.until_at,
+        first_seq=max(first, needed.least + 1), last_seq=until, since=part.since_at, until=part.until_at,
         namespaces=part.namespaces, version=__version__, ends=ends, cluster_id=await source.cluster_id(),
     )  # fmt: skip
     with (
         ExportWriter(path, manifest) as writer,
-        progress("exporting", part.until - manifest.first_seq + 1) as advance,
+        progress("exporting", until - manifest.first_seq + 1) as advance,
     ):
         for snapshot in snapshots:
             writer.snapshot(snapshot)
         count = 0
         async with aclosing(source.records(after=needed.least)) as records:
             async for record in records:
-                if record.seq > part.until:
+                if record.seq > until:
                     break
                 if needed.takes(source, record):
                     writer.record(record)
@@ -114,6 +116,32 @@ async def exported(source: Source, path: Path, part: Part) -> int:
                 if count % EVERY_N == 0:
                     advance(EVERY_N)
     return writer.records
+
+
+COMMITTED_WITHIN = 20_000
+"""Sequences behind the end of a part in which the commits about it are looked for."""
+
+
+async def decided_up_to(source: Source, seq: int, services: set[str], slots: tuple[Slot, ...] | None) -> int:
+    """The sequence up to which everything lies that was decided about the events up to `seq`.
+
+    What decides commits a moment later; a part without that would end undecided.
+    """
+    now = await ends_of(source, 0)
+    open_ = {
+        place for place, position in now.items() if position >= seq and _kept_place(place, services, slots)
+    }
+    end = seq
+    async with aclosing(source.records(f"{source.subjects.root}.checkpoint.*.*", seq)) as records:
+        async for record in records:
+            if not open_ or record.seq > seq + COMMITTED_WITHIN:
+                break
+            place = source.subjects.parse(record.subject)
+            name = f"{place.rest[0]}.{place.slot}"
+            if name in open_ and checkpoints.decode(record.body).position >= seq:
+                open_.discard(name)
+                end = record.seq
+    return end
 
 
 @dataclass(frozen=True)

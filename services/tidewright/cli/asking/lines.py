@@ -18,6 +18,10 @@ _QUIET = frozenset(
 )
 
 
+_TRANSPORT = ("Nats-Batch-", "Nats-Expected-")
+"""Headers that say how a message came, and nothing about it."""
+
+
 def line(event: Event | registry.Unknown) -> str:
     """What an event says, in one line without its time and object."""
     match event:
@@ -114,7 +118,7 @@ def as_json(record: Record, event: Event | registry.Unknown | None) -> dict[str,
         "namespace": namespace,
         "name": name,
         "subject": record.subject,
-        "headers": record.headers,
+        "headers": {k: v for k, v in record.headers.items() if not k.startswith(_TRANSPORT)},
         "event": msgspec.to_builtins(event) if event is not None else record.body.decode(errors="replace"),
     }
 

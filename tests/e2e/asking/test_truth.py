@@ -1,0 +1,138 @@
+"""Verification: whatever was altered is named, and a part of a log verifies alone."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from tests.e2e.asking.conftest import Answer, Ask
+from tests.e2e.asking.world import APP, SPACE, place, rechained, records_in, stored, with_body
+from tidewright.log.export import ExportFile
+from tidewright.log.reader import Record
+from tidewright.log.subjects import slot_of
+
+SLOT = slot_of(SPACE, 32)
+
+
+def first(answer: Answer) -> dict[str, Any]:
+    """The first difference."""
+    assert answer.code == 1
+    found: dict[str, Any] = json.loads(answer.out)["first"][0]
+    return found
+
+
+def is_sample(record: Record) -> bool:
+    return record.subject.startswith(f"tw.bench.fact.{SLOT}.metric.")
+
+
+def is_hold(record: Record) -> bool:
+    return record.subject.startswith(f"tw.bench.decision.{SLOT}.") and b"hold-replicas" in record.body
+
+
+def test_an_untouched_log_is_true(ask: Ask, whole: Path) -> None:
+    answer = ask("verify", "--log", whole)
+    assert answer.code == 0
+    assert "Every decision is what its recorded facts give, byte for byte" in answer.out
+    assert "no checkpoint on this log, so nothing to verify" in answer.out
+
+
+def test_an_altered_fact_is_named_first(ask: Ask, records: list[Record], tmp_path: Path) -> None:
+    # A value that would have led to another decision: the fact is named all the same, not the decision.
+    found = list(records)
+    at = place(found, is_sample, 5)
+    found[at] = with_body(found[at], found[at].body.replace(b'"series_milli":[', b'"series_milli":[9'))
+    difference = first(ask("verify", "--log", stored(tmp_path / "a.twlog", found), "-o", "json"))
+    assert difference["cause"] == "altered or missing fact"
+    assert difference["slot"] == SLOT
+    assert difference["sequence"] > found[at].seq
+
+
+def test_a_missing_fact_is_named(ask: Ask, records: list[Record], tmp_path: Path) -> None:
+    found = list(records)
+    del found[place(found, is_sample, 5)]
+    difference = first(ask("verify", "--log", stored(tmp_path / "m.twlog", found), "-o", "json"))
+    assert difference["cause"] == "altered or missing fact"
+
+
+def test_an_altered_decision_is_named_itself(ask: Ask, records: list[Record], tmp_path: Path) -> None:
+    found = list(records)
+    at = place(found, is_hold, 2)
+    found[at] = with_body(found[at], found[at].body.replace(b'"reason":"', b'"reason":"Not'))
+    difference = first(ask("verify", "--log", stored(tmp_path / "d.twlog", found), "-o", "json"))
+    assert (difference["cause"], difference["sequence"]) == ("altered decision", found[at].seq)
+    assert '"reason":"Not' in difference["recorded"]
+    assert '"reason":"Not' not in difference["recomputed"]
+
+
+def test_a_removed_decision_is_named(ask: Ask, records: list[Record], tmp_path: Path) -> None:
+    found = list(records)
+    gone = found.pop(place(found, is_hold, 2))
+    difference = first(ask("verify", "--log", stored(tmp_path / "r.twlog", found), "-o", "json"))
+    assert difference["cause"] == "altered decision"
+    assert difference["recomputed"] == gone.body.decode()
+
+
+def test_another_software_version_is_named(ask: Ask, records: list[Record], tmp_path: Path) -> None:
+    # Another version decided otherwise, and its chain is whole.
+    found = list(records)
+    at = place(found, is_hold, 2)
+    found[at] = with_body(found[at], found[at].body.replace(b'"reason":"', b'"reason":"Not'))
+    path = stored(tmp_path / "v.twlog", rechained(found, SLOT, "0.0.9"))
+    difference = first(ask("verify", "--log", path, "-o", "json"))
+    assert (difference["cause"], difference["sequence"]) == ("other software version", found[at].seq)
+    assert "written by 0.0.9" in difference["message"]
+    changed = json.loads(ask("diff", path, "-o", "json").out)
+    assert changed["kinds"]["changed HoldReplicas"] == 1
+
+
+def test_diff_of_two_logs_names_the_decision(
+    ask: Ask, whole: Path, records: list[Record], tmp_path: Path
+) -> None:
+    found = list(records)
+    at = place(found, is_hold, 2)
+    found[at] = with_body(found[at], found[at].body.replace(b'"reason":"', b'"reason":"Not'))
+    other = stored(tmp_path / "o.twlog", found)
+    answer = ask("diff", whole, other)
+    assert answer.code == 1
+    assert "1 differ: 1 changed HoldReplicas." in answer.out
+    assert f"{found[at].seq}  autoscaler" in answer.out
+
+
+def test_a_part_by_time_and_namespace_verifies_alone(
+    ask: Ask, running: tuple[str, ...], whole: Path, tmp_path: Path
+) -> None:
+    part = tmp_path / "part.twlog"
+    assert ask("export", part, "-n", SPACE, "--since", "50s", "--until", "10s", *running).code == 0
+    file, kept = ExportFile(part), records_in(part)
+    (snapshot,) = file.snapshots()
+    assert (snapshot.service, snapshot.slot) == ("autoscaler", SLOT)
+    assert kept[0].seq > snapshot.position
+    assert {record.subject.split(".")[3] for record in kept} == {SLOT}
+    verified = json.loads(ask("verify", "--log", part, "-o", "json").out)
+    assert verified["verified"]
+    assert verified["checkpoints"] >= 3
+    moment = ("wpa/" + APP, "-n", SPACE, "--at", f"seq:{kept[-1].seq - 200}")
+    in_part = json.loads(ask("state", *moment, "--log", part, "-o", "json").out)
+    in_whole = json.loads(ask("state", *moment, "--log", whole, "-o", "json").out)
+    assert in_part["state"] == in_whole["state"]
+    early = ask("state", "wpa/" + APP, "-n", SPACE, "--at", "70s", "--log", part)
+    assert early.code == 2
+    assert "retained are" in early.err
+    # A part of a part, and a part that is imported, are logs like any other.
+    smaller = tmp_path / "smaller.twlog"
+    assert ask("export", smaller, "--since", "20s", "--log", part).code == 0
+    assert ask("verify", "--log", smaller).code == 0
+
+
+def test_an_altered_fact_in_a_part_is_found(ask: Ask, running: tuple[str, ...], tmp_path: Path) -> None:
+    part = tmp_path / "part.twlog"
+    ask("export", part, "--since", "50s", *running)
+    file, found = ExportFile(part), records_in(part)
+    at = place(found, is_sample)
+    found[at] = with_body(found[at], found[at].body + b" ")
+    from tidewright.log.export import write_export
+
+    altered = tmp_path / "altered.twlog"
+    write_export(altered, file.manifest, file.snapshots(), found)
+    assert first(ask("verify", "--log", altered, "-o", "json"))["cause"] == "altered or missing fact"
