@@ -16,6 +16,7 @@ from tidewright.cli.errors import INTERRUPTED
 from tidewright.cli.options import THE_CLUSTER, THE_LOG, ClusterOptions, Level, LogFormat
 from tidewright.cli.services import EVERY
 from tidewright.cli.stack import Stack, StackOptions
+from tidewright.cli.typed import typed
 from tidewright.host.process import configure_logs
 
 DATA = Group("Data", sort_key=0)
@@ -150,13 +151,23 @@ def _welcome(stack: Stack) -> str:
         lines += [
             "  cluster  embedded; point kubectl at it:",
             f"    export KUBECONFIG={stack.kubeconfig}",
-            "    kubectl get nodes,wpa -A",
+            f"    {typed('kubectl')} get nodes,wpa -A",
         ]
     else:
         lines.append(f"  cluster  {options.kubeconfig or 'in-cluster'} {options.context or ''}".rstrip())
+    if push_port := _port_of(stack, "watcher"):
+        lines.append(f"  metrics  push samples with POST http://127.0.0.1:{push_port}/v1/metrics")
     if options.running != tuple(options.services):
         lines.append(
             "  spread   places no pods: --admission-url says how the API server reaches this machine"
         )
     lines.append("Ctrl-C ends it; the next start continues from there, --fresh starts anew.")
     return "\n".join(lines)
+
+
+def _port_of(stack: Stack, program: str) -> int:
+    """The port of a program's probes, at its start; 0 when it has none."""
+    for child in stack.supervisor.children():
+        if child.program.name == program and child.ready.done() and child.ready.exception() is None:
+            return int(child.ready.result().get("health_port", 0))
+    return 0
