@@ -102,6 +102,8 @@ class Follower:
         self._streaming = streaming
         self._diff = Diff(kind)
         self._version = ""
+        self._before_list = 0
+        """Facts said when the list began that is being read."""
         self._turn = asyncio.Lock()
         """Commits of this part: following, renewing and refreshing take turns."""
         self._committed_at = 0.0
@@ -188,7 +190,7 @@ class Follower:
                     for raw in objects:
                         facts += self._seen(raw, at)
                 case ListStarted():
-                    self._version = ""
+                    self._version, self._before_list = "", self.progress.facts
                     self._diff.list_started()
                 case ListDone(resource_version=version):
                     facts += self._diff.list_done()
@@ -209,7 +211,8 @@ class Follower:
             await self._say(facts, at)
         if listed:
             self._synced()
-            _log.info("listed", kind=self.kind.name, objects=len(self._diff.objects), facts=len(facts))
+            said = self.progress.facts - self._before_list
+            _log.info("listed", kind=self.kind.name, objects=len(self._diff.objects), facts=said)
 
     def _seen(self, raw: bytes | msgspec.Raw, at: float) -> list[Fact]:
         try:

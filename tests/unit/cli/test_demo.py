@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +13,7 @@ from tidewright.cli.demo.chart import bars, chart, sampled
 from tidewright.cli.demo.objects import Windows, marks_for
 from tidewright.cli.demo.story import Story
 from tidewright.cli.demo.summary import Run, as_json, as_text
+from tidewright.cli.typed import typed
 from tidewright.events.base import Because, ObjectRef
 from tidewright.events.decisions import HoldReplicas, ScaleWorkload
 from tidewright.events.facts import MetricSampled, PodGone, PodObserved, WorkloadObserved
@@ -135,3 +140,20 @@ def test_marks_are_apart_and_the_peak_needs_about_ten_replicas(values: list[floa
 def test_windows_grow_with_the_speed_from_the_defaults_on() -> None:
     assert Windows.at(1.0) == Windows(up_s=60, down_s=300)
     assert Windows.at(2000.0) == Windows(up_s=500, down_s=1000)
+
+
+def test_a_command_is_printed_as_it_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    beside = tmp_path / "bin"
+    beside.mkdir()
+    (beside / "tidewright").touch(mode=0o755)
+    monkeypatch.setattr(sys, "executable", str(beside / "python"))
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    monkeypatch.chdir(tmp_path)
+    assert typed("tidewright") == "bin/tidewright"
+    monkeypatch.chdir(beside)
+    (beside / "deeper").mkdir()
+    monkeypatch.chdir(beside / "deeper")
+    assert typed("tidewright") == str(beside / "tidewright")
+    assert typed("kubectl") == "kubectl"  # we have none: it is the user's to find
+    monkeypatch.setenv("PATH", str(beside))
+    assert typed("tidewright") == "tidewright"

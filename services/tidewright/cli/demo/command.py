@@ -24,6 +24,7 @@ from tidewright.cli.demo.summary import Run, as_json, as_text
 from tidewright.cli.demo.view import view_for
 from tidewright.cli.errors import INTERRUPTED, BadInput, CommandError, translated
 from tidewright.cli.stack import Stack, StackOptions
+from tidewright.cli.typed import typed
 from tidewright.events import registry
 from tidewright.events.base import Event
 from tidewright.host.process import configure_logs
@@ -117,7 +118,7 @@ async def _run(plan: _Plan, *, json_output: bool) -> int:
     print(
         f"load: {plan.source}, {plan.duration_s / 3600:,.0f} hours at {plan.speed:,.0f} times the speed\n"
         f"logs of the services: {plan.folder / 'services.log'}\n"
-        f"look at it meanwhile: KUBECONFIG={plan.folder / 'kubeconfig'} kubectl get wpa,deployments,pods -n demo",
+        f"look at it meanwhile: KUBECONFIG={plan.folder / 'kubeconfig'} {typed('kubectl')} get wpa,deployments,pods -n demo",
         file=sys.stderr, flush=True,
     )  # fmt: skip
     wall = time.time() + LEAD_S
@@ -128,7 +129,7 @@ async def _run(plan: _Plan, *, json_output: bool) -> int:
                 run = Run(
                     trace=plan.source, marks=plan.marks, start=plan.start, end=plan.start + plan.duration_s,
                     speed=plan.speed, folder=str(plan.folder), cluster=options.cluster,
-                    wall_s=plan.duration_s / plan.speed,
+                    wall_s=plan.duration_s / plan.speed, command=typed("tidewright"),
                 )  # fmt: skip
                 story = await _play(stack, plan, run, json_output=json_output)
     except asyncio.CancelledError:

@@ -25,6 +25,7 @@ class Run:
         speed: log seconds per wall second.
         folder: the data folder, in which the log is kept.
         wall_s: how long the load took.
+        command: how a user types our command here.
     """
 
     trace: str
@@ -35,6 +36,7 @@ class Run:
     folder: str
     cluster: str
     wall_s: float
+    command: str = "tidewright"
 
 
 def as_json(story: Story, run: Run) -> dict[str, Any]:
@@ -103,7 +105,7 @@ def as_text(story: Story, run: Run) -> str:
     lines += [
         "",
         f"The log is kept in {run.folder}; go on from there with",
-        f"  tidewright up --data {run.folder} --cluster {run.cluster}",
+        f"  {run.command} up --data {run.folder} --cluster {run.cluster}",
     ]
     return "\n".join(lines)
 
