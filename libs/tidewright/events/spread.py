@@ -165,11 +165,17 @@ class Foreseen(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ForeseeScaleIn(Decision, frozen=True, kw_only=True, tag="decision.foresee-scale-in.v1"):
-    """Which pods leave when the target shrinks to `replicas`, first one first."""
+    """Which pods leave when the target shrinks to `replicas`, first one first.
+
+    Attributes:
+        pods: the first ones by name; at most as many as one message holds well.
+        count: how many leave in all.
+    """
 
     target: ObjectRef
     replicas: int
     pods: tuple[Foreseen, ...] = ()
+    count: int = 0
 
 
 class RecordSpread(Decision, frozen=True, kw_only=True, tag="decision.record-spread.v1"):

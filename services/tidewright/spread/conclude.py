@@ -10,6 +10,7 @@ are absolute, and none is given that was given before.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from tidewright.events.base import Because, Decision, JsonObject, ObjectRef
@@ -37,10 +38,18 @@ from tidewright.spread.inject import adoption_patch
 from tidewright.spread.matching import group_kind
 from tidewright.spread.reconcile import CLOSED_FOR_S
 from tidewright.spread.spec import COMPONENT, DELETION_COST_ANNOTATION, GROUP, KIND, Spread, Subset
-from tidewright.spread.state import CALLED, Row, SpreadState, State, spread_key, unpack_uid
+from tidewright.spread.state import CALLED, HELD, Row, SpreadState, State, spread_key, unpack_uid
 from tidewright.spread.status import LIMIT_VALID, POD_UNSCHEDULABLE, SCHEDULABLE, SUFFICIENT, rfc3339
 
 RETRY_S = 30.0
+CHANGES_AT_ONCE = 2000
+"""Changes of a ledger in one decision."""
+
+
+@lru_cache(maxsize=256)
+def _cost_patch(text: str) -> JsonObject:
+    """The patch that sets a cost: one object for all pods, which nobody changes."""
+    return {"metadata": {"annotations": {DELETION_COST_ANNOTATION: text}}}
 
 
 class Conclusion:
@@ -84,6 +93,8 @@ class Conclusion:
         self._set_rules(self._current_rules(spread))
         adopted: dict[str, Subset] = {}
         for row in self.s.pods.values():
+            if row.flags & HELD and row.active:
+                continue  # most are as they should be
             self._holding(row)
             if self._adoptable(spread, row) and (best := self._adopt(spread, row)) is not None:
                 adopted[row.name] = best
@@ -352,14 +363,25 @@ class Conclusion:
         """The costs of all pods (3.6)."""
         if not self._costed:
             return
-        groups: dict[tuple[str, str], list[Row]] = {}
+        groups: dict[str, dict[str, list[Row]]] = {}
+        mine, known = self.s.name, {subset.name for subset in spread.subsets}
         for row in self.s.pods.values():
-            if row.active:
-                best = adopted.get(row.name)
-                subset = best.name if best is not None else self._subset_of(spread, row)
-                groups.setdefault((row.version, subset), []).append(row)
-        for (version, subset), rows in groups.items():
-            self._group_costs(spread, version, subset, rows)
+            if not row.active:
+                continue
+            subset = row.subset if row.placed_by == mine and row.subset in known else ""
+            if adopted and row.name in adopted:
+                subset = adopted[row.name].name
+            of_version = groups.get(row.version)
+            if of_version is None:
+                of_version = groups[row.version] = {}
+            rows = of_version.get(subset)
+            if rows is None:
+                of_version[subset] = [row]
+            else:
+                rows.append(row)
+        for version, of_version in groups.items():
+            for subset, rows in of_version.items():
+                self._group_costs(spread, version, subset, rows)
 
     def _subset_of(self, spread: Spread, row: Row) -> str:
         """The subset that a pod counts in; "" when it is in none (any more)."""
@@ -379,26 +401,27 @@ class Conclusion:
         if surplus:
             leaving = {row.name for row in sorted(rows, key=Row.leaving_order)[:surplus]}
         regular, extra = regular_cost(index, count), surplus_cost(index)
+        usual = str(regular)
         for row in rows:
-            if row.name in leaving:
+            if leaving and row.name in leaving:
                 self._ask(row, extra, "Surplus", subset)
-            else:
+            elif (row.asked or row.cost) != usual:
                 self._ask(row, regular, "WithinLimit", subset)
 
     def _ask(self, row: Row, cost: int, rule: str, subset: str) -> None:
         text = str(cost)
-        if (text == row.cost and not row.asked) or text == row.asked:
+        if text == (row.asked or row.cost):
             return
-        patch = {"metadata": {"annotations": {DELETION_COST_ANNOTATION: text}}}
-        self._patch_pod(
-            row, patch, Because(rule=rule, values={"pod": row.name, "subset": subset, "cost": cost})
-        )
+        because = Because(rule=rule, values={"pod": row.name, "subset": subset, "cost": cost})
+        self._patch_pod(row, _cost_patch(text), because)
 
     def _costs_after(
         self, spread: Spread, before: Row | None, after: Row | None, adopted: dict[str, Subset]
     ) -> None:
         """The costs that one pod's change may have changed: its own, and its group's when that is over its limit."""
         if not self._costed:
+            return
+        if before is not None and after is not None and not adopted and self._unmoved(spread, before, after):
             return
         count = len(spread.subsets)
         for row in (before, after):
@@ -427,6 +450,23 @@ class Conclusion:
                     and (r is row or self._subset_of(spread, r) == subset)
                 ]
                 self._group_costs(spread, row.version, subset, rows)
+
+    def _unmoved(self, spread: Spread, before: Row, after: Row) -> bool:
+        """The usual event: an active pod within its subset's limit stays so, and has its cost already."""
+        if not (before.active and after.active and self._same_group(before, after)):
+            return False
+        known = after.asked or after.cost
+        if not known or known.startswith("-") or known != (before.asked or before.cost):
+            return False
+        subset = spread.subset(after.subset) if after.placed_by == self.s.name else None
+        if subset is None:
+            return False
+        limit = self.limit(subset, self.replicas) if subset.limit is not None else None
+        if limit is not None and self.s.active_in(after.version, after.subset) > limit:
+            return False
+        count, position = len(spread.subsets), spread.subsets.index(subset)
+        index = position if after.version == self.s.latest else count - 1 - position
+        return known == str(regular_cost(index, count))
 
     def _same_group(self, before: Row | None, after: Row) -> bool:
         return before is not None and (before.version, before.subset, before.placed_by) == (
@@ -574,16 +614,20 @@ class Conclusion:
         decisions: list[Decision] = []
         counts = self._recount() if self.s.recount else None
         if self.changes or self.rules is not None or counts is not None:
-            decisions.append(
-                ChangeLedger(
-                    at=self.now,
-                    target=self.ref,
-                    rules=self.rules,
-                    changes=tuple(self.changes),
-                    counts=counts,
-                    because=tuple(self.reasons),
+            # Each is one message, which the log's server limits in size.
+            starts = range(0, len(self.changes), CHANGES_AT_ONCE) or range(1)
+            for start in starts:
+                last = start == starts[-1]
+                decisions.append(
+                    ChangeLedger(
+                        at=self.now,
+                        target=self.ref,
+                        rules=self.rules if start == 0 else None,
+                        changes=tuple(self.changes[start : start + CHANGES_AT_ONCE]),
+                        counts=counts if last else None,
+                        because=tuple(self.reasons) if start == 0 else (),
+                    )
                 )
-            )
         decisions.extend(self.pod_decisions)
         decisions.extend(self.object_events)
         status_due: float | None = None

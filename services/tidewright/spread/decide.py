@@ -10,6 +10,7 @@ time look at everything.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from heapq import nsmallest
 
 from tidewright.events.base import Because, Decision, Event, ObjectRef
 from tidewright.events.decisions import PatchObject
@@ -35,6 +36,8 @@ KINDS = frozenset(
         "customworkload",
     }
 )
+NAMED_AT_MOST = 500
+"""Pods that one decision names; a message has a size."""
 FOLLOWS = frozenset({"autoscaler"})
 """Services whose decisions are inputs: who leaves is foreseen when a scale-in is decided."""
 
@@ -141,14 +144,17 @@ def _foresee(state: State, key: str, replicas: int) -> list[Decision]:
     if spread is None or spread.spread is None:
         return []
     active = [row for row in spread.pods.values() if row.active]
-    leaving = sorted(active, key=controllers_order)[: max(0, len(active) - replicas)]
-    if not leaving:
+    count = len(active) - replicas
+    if count <= 0:
         return []
+    named = min(count, NAMED_AT_MOST)
+    leaving = nsmallest(named, active, key=controllers_order)
     return [
         ForeseeScaleIn(
             at=state.now,
             target=_ref(spread),
             replicas=replicas,
+            count=count,
             pods=tuple(Foreseen(row.name, row.subset, row.asked or row.cost) for row in leaving),
             because=(Because(rule="ScaleIn", values={"replicas": replicas, "active": len(active)}),),
         )

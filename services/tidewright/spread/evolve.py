@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -102,7 +103,8 @@ def evolve(state: State, event: Event) -> State:
 
 def _pod(state: State, fact: PodObserved) -> None:
     namespace, name = fact.namespace, fact.name
-    new = row_of(fact, frozenset(state.versioned_kinds), state.shared_labels(fact.labels))
+    placement = placement_of(fact.annotations.get(MATCHED_ANNOTATION))
+    new = row_of(fact, _kinds(state.versioned_kinds), state.shared_labels(fact.labels), placement)
     home, old = _take(state, namespace, name, new.owner)
     if old is None or old.owner != new.owner:
         _imply(state, fact, new.owner)
@@ -123,7 +125,6 @@ def _pod(state: State, fact: PodObserved) -> None:
         _enter(where, new, state.now)
     key = ""
     if (where or home) is not None:
-        placement = placement_of(fact.annotations.get(MATCHED_ANNOTATION))
         key = placement.uid if placement is not None and placement.uid else name
     if home is not None and where is not home:
         # It left one spread and may have entered another: both are looked at as a whole.
@@ -139,6 +140,11 @@ def _pod(state: State, fact: PodObserved) -> None:
         before=old if home is not None else None,
         after=new,
     )
+
+
+@lru_cache(maxsize=8)
+def _kinds(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(names)
 
 
 def _pod_gone(state: State, fact: PodGone) -> None:

@@ -82,10 +82,19 @@ class Pod(msgspec.Struct, frozen=True):
         return self.placement.uid if self.placement is not None and self.placement.uid else self.name
 
 
+_usual = msgspec.json.Decoder(Placement)
+
+
 def placement_of(text: str | None) -> Placement | None:
     """Read the annotation; the case of keys does not matter. None: absent, or it cannot be read."""
     if not text:
         return None
+    if text.startswith('{"name":'):
+        # As everybody writes it; what is not is read with more care below.
+        try:
+            return _usual.decode(text)
+        except msgspec.MsgspecError:
+            pass
     try:
         found = msgspec.json.decode(text.encode())
     except msgspec.DecodeError:

@@ -42,7 +42,8 @@ def _passed(passed: PassedOver) -> str:
 def foreseen(decision: ForeseeScaleIn) -> str:
     """Who leaves, first one first."""
     pods = ", ".join(f"{p.pod} ({p.subset or 'no subset'}, cost {p.cost or 'none'})" for p in decision.pods)
-    return f"At {decision.replicas} replicas these leave, first one first: {pods}."
+    more = decision.count - len(decision.pods)
+    return f"At {decision.replicas} replicas these leave, first one first: {pods}{f', and {more} more' if more > 0 else ''}."
 
 
 def sentences(because: Sequence[Because]) -> list[str]:

@@ -102,7 +102,10 @@ class Spread(msgspec.Struct, frozen=True):
         return len(self.subsets) == 1 and self.subsets[0].limit is None
 
     def subset(self, name: str) -> Subset | None:
-        return next((s for s in self.subsets if s.name == name), None)
+        for subset in self.subsets:  # a generator costs more than the few names
+            if subset.name == name:
+                return subset
+        return None
 
 
 class _Adaptive(msgspec.Struct, rename="camel"):

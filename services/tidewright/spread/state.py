@@ -22,16 +22,16 @@ from tidewright.events.facts import PodObserved
 from tidewright.kube.customworkloads import GroupKind, Whitelist
 from tidewright.spread.ledger import Ledger
 from tidewright.spread.nodeterms import Node
-from tidewright.spread.pods import VERSION_IGNORED, VERSIONED_KINDS, placement_of, pod_version
+from tidewright.spread.pods import VERSION_IGNORED, VERSIONED_KINDS, Placement, pod_version
 from tidewright.spread.pods import Owner as Controller
-from tidewright.spread.spec import DELETION_COST_ANNOTATION, MATCHED_ANNOTATION, Spread
+from tidewright.spread.spec import DELETION_COST_ANNOTATION, Spread
 from tidewright.spread.status import Condition
 
 DELETING, READY, UNSCHEDULABLE, HELD, CALLED = 1, 2, 4, 8, 16
 """Flags of a row. HELD: its place is counted in the ledger. CALLED: its deletion was decided."""
 
 _PHASES = ("Pending", "Unknown", "Running", "Succeeded", "Failed")
-_FINISHED = frozenset({3, 4})
+_FIRST_FINISHED = 3
 _PACKED_BYTES = 16
 _DASHES = (8, 13, 18, 23)
 
@@ -69,7 +69,7 @@ class Row(msgspec.Struct, gc=False, omit_defaults=True):
 
     @property
     def active(self) -> bool:
-        return not self.flags & DELETING and self.phase not in _FINISHED
+        return not self.flags & DELETING and self.phase < _FIRST_FINISHED
 
     @property
     def held(self) -> bool:
@@ -113,10 +113,14 @@ def unpack_uid(packed: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
-def row_of(fact: PodObserved, versioned_kinds: frozenset[str], labels: dict[str, str]) -> Row:
-    """A row of a pod's fact. `labels` is the shared copy of the fact's labels."""
+def row_of(
+    fact: PodObserved,
+    versioned_kinds: frozenset[str],
+    labels: dict[str, str],
+    placement: Placement | None,
+) -> Row:
+    """A row of a pod's fact, and the placement in its annotation. `labels` is the shared copy of its labels."""
     intern = sys.intern
-    placement = placement_of(fact.annotations.get(MATCHED_ANNOTATION))
     controller = next((o for o in fact.owners if o.controller), None)
     owner = (
         None if controller is None else Controller(controller.api_version, controller.kind, controller.name)
