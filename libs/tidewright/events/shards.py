@@ -160,3 +160,38 @@ class ReportShards(Decision, frozen=True, kw_only=True, tag="decision.report-sha
     target: ObjectRef
     reason: str = ""
     message: str = ""
+
+
+class UnlabelledObject(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An object of a set's source whose slot label is missing, or names no slot.
+
+    Attributes:
+        parent, parent_uid: its controller, when that is of the same kind.
+        value: what the label says; None when it is missing.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    parent: str = ""
+    parent_uid: str = ""
+    value: str | None = None
+
+
+class SlotLabelsScanned(ObjectFact, frozen=True, kw_only=True, tag="fact.slot-labels-scanned.v1"):
+    """A page of the objects of a ShardSet that no worker's selector can match. Written by: watcher.
+
+    Said while there are any, and once more when there are none. `namespace` and `name` are the set's.
+
+    Attributes:
+        api_version, kind: of the objects.
+        label: the slot label that was looked for.
+        objects: at most a page of them; those that got their label are not in the next one.
+        remaining: how many more there are, as far as the API server says.
+    """
+
+    api_version: str = ""
+    kind: str = ""
+    label: str = ""
+    objects: tuple[UnlabelledObject, ...] = ()
+    remaining: int = 0

@@ -1,9 +1,9 @@
 """The shard manager: keep a fixed set of workers alive, each with its own part of a keyspace.
 
 Reads   fact.pod-..., fact.pod-template-..., fact.shard-set-..., fact.shard-member-...,
-        fact.workload-... (StatefulSets),
+        fact.workload-... (StatefulSets), fact.slot-labels-scanned,
         config.config-set (`shardmanager`), outcomes of its effects, its timers
-Writes  create-object and delete-object (pods), patch-object (a member's lease),
+Writes  create-object and delete-object (pods), patch-object (a member's lease, a slot label),
         scale-workload, set-status,
         record-pass, change-assignment, size-shards, change-rollout, report-shards, set-timer
 
@@ -26,7 +26,7 @@ from tidewright.shardmanager.shardset import SET_LABEL
 from tidewright.shardmanager.state import Asked, State
 
 SERVICE = "shard-manager"
-KINDS = frozenset({"pod", "podtemplate", "statefulset", "shardset", "shardmember"})
+KINDS = frozenset({"pod", "podtemplate", "statefulset", "shardset", "shardmember", "slotlabels"})
 
 
 class ShardManager:

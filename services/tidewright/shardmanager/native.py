@@ -31,7 +31,7 @@ from tidewright.events.timers import TimerFired
 from tidewright.sharding.document import Document, MemberState, SlotState, apply
 from tidewright.sharding.keyspace import runs
 from tidewright.sharding.lease import LeaseState
-from tidewright.shardmanager import setpods, setscale
+from tidewright.shardmanager import labeller, setpods, setscale
 from tidewright.shardmanager.autosize import SHRINK_PERIOD_S, Demand, exact, known_loads, recommend
 from tidewright.shardmanager.balance import rebalance
 from tidewright.shardmanager.handover import Plan, losses, plan
@@ -100,7 +100,7 @@ def fold(state: State, event: Event) -> None:
         case ChangeAssignment() | SizeShards() | ChangeRollout() | SetStatus() | ReportShards():
             _fold_decision(state, event)
         case _:
-            for key in setscale.fold(state, event):
+            for key in (*setscale.fold(state, event), *labeller.fold(state, event)):
                 _touch(state, key)
 
 
@@ -171,6 +171,7 @@ def _round(state: State, shard_set: ShardSetState) -> Iterator[Decision]:
     pods = setpods.next_pods(state, shard_set, document)
     yield from pods.decisions
     yield from setscale.scale(state, shard_set, document)
+    yield from labeller.patches(state, shard_set)
     rest = [entry for entry in entries if entry.revision >= document.revision]
     document = _after(shard_set, document, rest)
     yield from _publish(state, shard_set, document, planned.overdue)
@@ -404,6 +405,7 @@ def _publish(
         found["UnownedSlots"] = f"slots {runs(free)} have no owner" if free else ""
         found["DoublyClaimedSlots"] = f"slots {runs(twice)} are claimed twice" if twice else ""
         found["PinnedToNobody"] = _pinned_to_nobody(shard_set, document)
+        found.update(labeller.troubles(shard_set))
         found["WorkloadMissing"] = setscale.missing(state, shard_set)
         found.update(setpods.troubles(state, shard_set))
     for reason, message in found.items():

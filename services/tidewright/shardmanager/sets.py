@@ -20,6 +20,8 @@ from tidewright.events.shards import (
     ShardMemberGone,
     ShardMemberObserved,
     ShardSetObserved,
+    SlotLabelsScanned,
+    UnlabelledObject,
 )
 from tidewright.sharding.document import Document, MemberState, Refused, SlotState, apply, member_id
 from tidewright.sharding.keyspace import parse_runs, shard_ranges
@@ -138,6 +140,8 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
         holds: log time until which an effect is not asked for again, by `verb name`: it was refused,
             or it was made and the fact about that is on its way.
         refused: why an effect was refused last, by `verb name`.
+        lacking: what the last look for objects without a slot label found.
+        to_label: those of them that were not asked for yet.
         moved: the spec's moves that were made, so that each is made once.
         cooling: log time until which a slot stays where it is.
         ended: log time at which an incarnation ended, so that it does not come back (R1).
@@ -166,6 +170,8 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
     forced: list[str] = []
     holds: dict[str, float] = {}
     refused: dict[str, str] = {}
+    lacking: SlotLabelsScanned | None = None
+    to_label: list[UnlabelledObject] = []
     moved: dict[int, str] = {}
     cooling: dict[int, float] = {}
     rebalanced_at: float = 0.0

@@ -32,6 +32,7 @@ _CONDITIONS = {
     ),
     "RolloutPaused": ("RolloutPaused",),
     "PinUnmet": ("PinnedToNobody",),
+    "Unlabelled": ("UnlabelledObjects", "IllegalSlotLabels"),
 }
 _NOTICES = frozenset({"PinnedToNobody"})
 """Worth a condition, and no trouble: every slot has its owner all the same."""

@@ -31,6 +31,8 @@ from tidewright.watcher.configuration import CONFIG, Configuration, set_clock
 from tidewright.watcher.custom import CUSTOM, CustomWorkloads
 from tidewright.watcher.follow import Follower
 from tidewright.watcher.intake import PATH, Intake
+from tidewright.watcher.labelscan import KIND as SLOT_LABELS
+from tidewright.watcher.labelscan import LabelScanner
 from tidewright.watcher.nodegroups import INTERVAL_S as CLOUD_INTERVAL_S
 from tidewright.watcher.nodegroups import NODE_GROUP, NodeGroups
 from tidewright.watcher.recommenders import Recommenders
@@ -38,6 +40,8 @@ from tidewright.watcher.sampler import INTERVAL_S, METRIC, Sampler, Sources
 from tidewright.watcher.stamp import Stamp
 from tidewright.watcher.tls import NO_TLS, Tls
 
+OBSERVED_HERE = frozenset({"WatermarkPodAutoscaler", "WorkloadSpread", "ShardSet"})
+"""Kinds whose objects say what else is to be asked for."""
 OTHERS_FIRST_S = 15.0
 """How long a kind that refers to others waits for their lists."""
 START_S = 60.0
@@ -236,6 +240,9 @@ class Watcher:
             else None
         )
         kinds = tuple(BY_NAME[name] for name in options.kinds) or KINDS
+        self.labels = LabelScanner(
+            sources.kube, Discovery(sources.kube), log, appender(SLOT_LABELS), self.stamp
+        )
         self.followers = {kind: self._follower(kind, sources.kube, appender(kind.name)) for kind in kinds}
 
     def _follower(self, kind: WatchedKind, kube: Kube, appender: Appender) -> Follower:
@@ -245,7 +252,7 @@ class Watcher:
             self._log,
             appender,
             self.stamp,
-            on_fact=self._on_fact if kind.kind in ("WatermarkPodAutoscaler", "WorkloadSpread") else None,
+            on_fact=self._on_fact if kind.kind in OBSERVED_HERE else None,
             max_age_s=self.options.max_age_s,
             page_size=self.options.page_size,
             streaming=self.options.streaming_lists,
@@ -254,6 +261,7 @@ class Watcher:
     def _on_fact(self, fact: ObjectFact) -> None:
         self.sampler.observe(fact)
         self.custom.observe(fact)
+        self.labels.observe(fact)
 
     async def run(self, process: Process | None) -> None:
         """Run all parts until told to stop; the failure of one ends all."""
@@ -271,6 +279,7 @@ class Watcher:
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(self._configuration.run()), tasks.create_task(self.sampler.run())]
             running.append(tasks.create_task(self.custom.run()))
+            running.append(tasks.create_task(self.labels.run()))
             if self.node_groups is not None:
                 running.append(tasks.create_task(self.node_groups.run()))
             for kind, follower in self.followers.items():

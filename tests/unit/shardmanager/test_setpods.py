@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.shardmanager.cluster import Cluster, Pod
 from tests.unit.shardmanager.test_native import document, owned, work
-from tidewright.events.decisions import CreateObject, DeleteObject
-from tidewright.events.shards import ChangeRollout
+from tidewright.events.decisions import CreateObject, DeleteObject, PatchObject
+from tidewright.events.shards import ChangeRollout, SlotLabelsScanned, UnlabelledObject
 from tidewright.sharding.keyspace import parse_runs
 from tidewright.shardmanager.shardset import GENERATION_ANNOTATION, SLOTS_ANNOTATION
 from tidewright.shardmanager.worker import parse_args
@@ -283,3 +284,38 @@ def test_a_foreign_pod_with_the_name_of_a_shard_is_said_and_never_deleted() -> N
     cluster.run()
     settle(cluster, 20)
     assert told(cluster.pods.values()) == list(range(32))
+
+
+def test_objects_without_a_slot_label_get_it_and_those_that_a_user_spoiled_too() -> None:
+    order = {"group": "shop.io", "kind": "Order", "key": "{name}"}
+    cluster = Cluster()
+    template(cluster, "1")
+    cluster.shard_set({**spec(1), "source": {"customResource": order}})
+    cluster.run()
+    lacking = [
+        UnlabelledObject(namespace="ns", name="wf_1", uid="u1"),
+        UnlabelledObject(namespace="ns", name="child", uid="u2", parent="wf_1", parent_uid="u1"),
+        UnlabelledObject(namespace="ns", name="a", uid="u3", value="99"),
+    ]
+    scanned = SlotLabelsScanned(
+        at=cluster.now, namespace="ns", name="orders", api_version="shop.io/v1", kind="Order",
+        label="shard-key", objects=tuple(lacking),
+    )  # fmt: skip
+    decided = [d for d in cluster.submit(scanned) if isinstance(d, PatchObject)]
+    assert {d.target.name: d.patch["metadata"]["labels"]["shard-key"] for d in decided} == {
+        "wf_1": "4", "child": "4", "a": "12",
+    }  # fmt: skip
+    assert decided[2].expect == {"/metadata/labels/shard-key": "99"}
+    assert decided[0].expect == {"/metadata/labels/shard-key": None}
+    unlabelled = next(c for c in cluster.status["conditions"] if c["type"] == "Unlabelled")
+    assert unlabelled["status"] == "True"
+    assert "2 without shard-key: ns/wf_1, ns/child" in unlabelled["message"]
+    assert "no slot (99), set by somebody else" in unlabelled["message"]
+    cluster.advance(30.0)
+    assert (
+        len([d for d in cluster.decided if isinstance(d, PatchObject)]) == 3
+    )  # each is asked for once a look
+    cluster.submit(msgspec.structs.replace(scanned, at=cluster.now, objects=()))
+    unlabelled = next(c for c in cluster.status["conditions"] if c["type"] == "Unlabelled")
+    assert unlabelled["status"] == "False"
+    assert cluster.replayed() == cluster.state

@@ -1,0 +1,66 @@
+"""The slot label on objects that missed it, end to end, for workers that go by a label."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import Services
+from tests.e2e.shards.world import maps_path, sets_path, shard_set
+from tests.e2e.sim.world import send, until
+from tidewright.kube.client import Kube
+from tidewright.sharding.keyspace import slot_of
+
+
+@pytest.mark.slow
+async def test_objects_that_missed_their_label_get_it_and_a_legal_one_of_a_user_stays(
+    kube: Kube, namespace: str, services: Services
+) -> None:
+    maps, sets = maps_path(namespace), sets_path(namespace)
+    labels: dict[str, dict[str, str]] = {f"run-{n}": {} for n in range(6)}
+    labels |= {"spoiled": {"shard-key": "99"}, "own": {"shard-key": "5"}}
+    for name, more in labels.items():
+        metadata = {"name": name, "labels": {"example": "run", **more}}
+        await send(kube, "POST", maps, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    stranger = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "stranger"}}
+    await send(kube, "POST", maps, stranger)
+    spec: dict[str, Any] = {
+        "keyspace": {"slots": 32, "hash": "fnv1a32", "slotLabel": "shard-key"},
+        "source": {"customResource": {"kind": "ConfigMap", "key": "{name}", "selector": "example=run"}},
+        "workers": {
+            "driver": "pods", "injector": "propeller", "replicas": 2,
+            "template": {"name": "orders-template", "container": "orders"},
+        },
+        "handover": {"mode": "restart"},
+        "rollout": {"minReady": "0s"},
+    }  # fmt: skip
+    container = {"name": "orders", "image": "pause"}
+    template = {
+        "apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "orders-template"},
+        "template": {"spec": {"containers": [container]}},
+    }  # fmt: skip
+    await send(kube, "POST", f"/api/v1/namespaces/{namespace}/podtemplates", template)
+    await services.start("watcher", "shard-manager", "actuator")
+    await send(kube, "POST", sets, shard_set(**spec))
+
+    def labelled(found: dict[str, dict[str, Any]]) -> bool:
+        return all(
+            found[name]["metadata"]["labels"].get("shard-key") == str(slot_of(name, 32, "fnv1a32"))
+            for name in labels
+            if name != "own"
+        )
+
+    found = await until(kube, maps, labelled, timeout_s=30)
+    assert found["own"]["metadata"]["labels"]["shard-key"] == "5"
+    assert "labels" not in found["stranger"]["metadata"]
+
+    def well(found: dict[str, dict[str, Any]]) -> bool:
+        conditions = found["orders"].get("status", {}).get("conditions", ())
+        return any(c["type"] == "Unlabelled" and c["status"] == "False" for c in conditions)
+
+    await until(kube, sets, well, timeout_s=30)
+    late = {"name": "late", "labels": {"example": "run"}}
+    await send(kube, "POST", maps, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": late})
+    labels["late"] = {}
+    await until(kube, maps, labelled, timeout_s=30)
