@@ -70,7 +70,10 @@ class AutoscalerExplainer:
             if asked.kind == OURS:
                 return event.owner == f"{KIND}/{asked.namespace}/{asked.name}"
             return (event.target.kind.lower(), event.target.name) == (asked.kind, asked.name)
-        return isinstance(event, HoldReplicas | PatchObject)
+        if not isinstance(event, HoldReplicas | PatchObject):
+            return False
+        target = event.target  # of a target asked about, those of its objects are told
+        return asked.kind != OURS or (target.namespace, target.name) == (asked.namespace, asked.name)
 
     def sentences(self, event: Event) -> Sequence[str]:
         """One per rule, in the order of their application."""

@@ -21,7 +21,7 @@ from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.restored import Asked, glimpsed
 from tidewright.cli.asking.similar import unknown
 from tidewright.cli.asking.source import FromFile, Source, opened, slot_in
-from tidewright.cli.errors import BadInput
+from tidewright.cli.errors import BadInput, CommandError
 from tidewright.cli.options import LogOptions, Output
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, Outcome
@@ -244,7 +244,10 @@ async def _look_elsewhere(source: Source, wanted: Wanted, about: Reference) -> N
     """Where else decisions about an object are: an autoscaler's are on its target."""
     _, last = await source.bounds()
     for service, explainer in speakers(about.kind):
-        fold = await glimpsed(source, Asked.about(source, service, about.namespace), last)
+        try:
+            fold = await glimpsed(source, Asked.about(source, service, about.namespace), last)
+        except CommandError:  # something does not decode, which `--parked` shows; what does is listed
+            continue
         if fold is None:
             continue
         told = explainer.told(fold.state, about)

@@ -47,6 +47,9 @@ def line(event: Event | registry.Unknown) -> str:
             values = [*event.series_milli, *event.pods_milli.values()]
             shown = f"{sum(values) / 1000:g}"
             return shown if len(values) == 1 else f"{shown} in {len(values)} values"
+        case facts.ClockJumped(from_at=before, to_at=after):
+            way = "forward" if after > before else "back: log time stands still until it has caught up"
+            return f"the clock went {abs(after - before):.1f} s {way}"
         case ClockSet():
             return f"log time runs {event.speed:g} times as fast as the wall's"
         case ConfigSet():

@@ -20,8 +20,9 @@ from typing import Annotated, Protocol
 import msgspec
 from cyclopts import Parameter
 
-from tidewright.cli.errors import BadInput, translated
+from tidewright.cli.errors import BadInput, CommandError, translated
 from tidewright.cli.options import THE_LOG, LogOptions
+from tidewright.events import registry
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.connection import Log
 from tidewright.log.export import BadExport, ExportFile
@@ -320,6 +321,14 @@ async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[S
             yield exported
         except BadExport as error:
             raise BadInput(str(error)) from error
+        except registry.NotAnEvent as error:
+            # Was the file altered, or was it exported so?
+            try:
+                for _ in exported.file.records():
+                    pass
+            except BadExport as altered:
+                raise BadInput(str(altered)) from error
+            raise CommandError(f"{file}: {_parked(error)}") from error
         return
     on = where or LogOptions()
     if on.nats.startswith(("ws:", "wss:")):
@@ -328,4 +337,11 @@ async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[S
         log = await Log.connect(on.nats, on.cluster, credentials=on.nats_credentials, timeout_s=5.0)
         async with log:
             await log.adopt_slots()
-            yield RunningLog(log)
+            try:
+                yield RunningLog(log)
+            except registry.NotAnEvent as error:
+                raise CommandError(f"stream {log.stream}: {_parked(error)}") from error
+
+
+def _parked(error: Exception) -> str:
+    return f"a message does not decode ({error}); `tidewright events --parked` shows it"
