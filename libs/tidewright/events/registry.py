@@ -7,8 +7,9 @@ this list, and a test walks it.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from types import ModuleType
-from typing import Union
+from typing import Any, Union
 
 import msgspec
 
@@ -66,6 +67,14 @@ def wire_name(event_type: type[Event]) -> str | None:
 ALL: tuple[type[Event], ...] = tuple(t for module in MODULES for t in _types(module))
 BY_NAME: dict[str, type[Event]] = {name: t for t in ALL if (name := wire_name(t)) is not None}
 
+UPCASTS: dict[type[Event], Callable[[Any], Event]] = {}
+"""Types that are written no more, and what each of their events is today. Pure, and kept for ever.
+
+The type of an event changes its tag when a field changes its meaning; the old Struct and its golden
+file stay, and readers see the new one alone: an old type's upcast may lead to one that has itself an
+upcast. What is stored is not touched: digests and comparisons are over the bytes as they were.
+"""
+
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Union[ALL])
 _unknown = msgspec.json.Decoder(Unknown)
 _named = msgspec.json.Decoder(_Named)
@@ -84,7 +93,8 @@ def decode(body: bytes) -> Event | Unknown:
         NotAnEvent: the bytes do not decode; the message names the field and what was expected.
     """
     try:
-        return _decoder.decode(body)
+        event = _decoder.decode(body)
+        return event if type(event) not in UPCASTS else upcast(event)
     except msgspec.ValidationError as error:
         try:
             named = _named.decode(body).type
@@ -95,6 +105,13 @@ def decode(body: bytes) -> Event | Unknown:
         raise NotAnEvent(f"not a {named}: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the latter is what text that is none gives
         raise NotAnEvent(f"not an event: {error}") from error
+
+
+def upcast(event: Event) -> Event:
+    """An event of an old type as today's readers know it."""
+    while (step := UPCASTS.get(type(event))) is not None:
+        event = step(event)
+    return event
 
 
 def stamped(decision: Decision, *, decision_id: str, prev: str) -> None:
