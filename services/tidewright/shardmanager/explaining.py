@@ -1,0 +1,226 @@
+"""What the shard manager knows to say about its sets and fleets, for `tidewright explain`. Pure.
+
+    explain shardset/NAME          its assignment, rollout and conditions, and the decisions about it
+    explain podtemplate/NAME       the propeller fleet that is made from it
+    explain pod/NAME               why a shard's pod was made or deleted
+
+Which slot a key has, and why it is where it is, is told by `tidewright shards explain KEY`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from tidewright.events.base import Because, Decision, Event
+from tidewright.events.decisions import (
+    CreateObject,
+    DeleteObject,
+    PatchObject,
+    ScaleWorkload,
+    SetStatus,
+    SetTimer,
+)
+from tidewright.events.shards import (
+    ChangeAssignment,
+    ChangeRollout,
+    RecordPass,
+    ReportShards,
+    SizeShards,
+)
+from tidewright.host.explainer import Reference, Told
+from tidewright.sharding.document import SlotState
+from tidewright.sharding.keyspace import runs
+from tidewright.shardmanager.fleet import Fleet
+from tidewright.shardmanager.sets import ShardSetState
+from tidewright.shardmanager.setscale import ordinal
+from tidewright.shardmanager.shardset import Driver
+from tidewright.shardmanager.state import State
+from tidewright.shardmanager.tell import sentence
+
+_RULES = {
+    "ShardMissing": "There was no pod for shard {shard}.",
+    "ShardFailed": "Pod {pod} had ended.",
+    "ShardOutdated": "Pod {pod} was made from an earlier template, or told other slots.",
+    "ShardStuck": "Pod {pod} did not go away, and the set allows that it is removed by force.",
+    "MemberOver": "Member {member} is over and does not come back.",
+    "LeaseExpired": "{member} was not seen to renew its lease for {duration_s:g} s and the margin of {skew_margin_s:g} s.",
+    "DrainNotAcknowledged": "{member} did not stop in time when it was asked to, so it loses all its slots.",
+    "ShardCount": "{shards} shards are wanted, the StatefulSet has {replicas}; members up to ordinal {still_holding} still hold slots.",
+    "Demand": "The members are busy {load:g} in total ({missing} do not report); one shard is to carry {target:.0%} of {capacity:g}.",
+    "SlotLabelMissing": "The object had no slot label; its key has slot {slot}.",
+    "SlotLabelIllegal": "The object's slot label was {found!r}, which is no slot; its key has slot {slot}.",
+    "ConfigurationWarning": "The configuration is used with a warning: {message}.",
+}
+
+
+class ShardExplainer:
+    """Sets and fleets in sentences."""
+
+    kinds = frozenset({"shardset", "shardmember", "podtemplate", "pod", "statefulset"})
+
+    def told(self, state: State, asked: Reference) -> Told:
+        """Decisions about a set are on it; those about its pods and members are on these."""
+        shard_set = state.sets.get(f"{asked.namespace}/{asked.name}")
+        if asked.kind != "shardset" or shard_set is None:
+            return Told((asked,))
+        pods = state.pods.get(asked.namespace, {})
+        stem = f"{asked.name}-"
+        found = [Reference("pod", asked.namespace, name) for name in sorted(pods) if name.startswith(stem)]
+        found += [
+            Reference("shardmember", asked.namespace, m.record)
+            for m in shard_set.members.values()
+            if m.record
+        ]
+        if shard_set.spec.driver is Driver.STATEFULSET:
+            found.append(Reference("statefulset", asked.namespace, shard_set.spec.template))
+        return Told((asked, *found))
+
+    def concerns(self, event: Event, asked: Reference) -> bool:
+        """Everything but timers and the writing of the status."""
+        return isinstance(event, Decision) and not isinstance(event, SetTimer | SetStatus)
+
+    def sentences(self, event: Event) -> Sequence[str]:
+        """Why a decision is what it is."""
+        reasons = [text for one in getattr(event, "because", ()) if (text := _reason(one))]
+        match event:
+            case ChangeAssignment(entry=entry):
+                return [sentence(entry)]
+            case SizeShards():
+                size = f"From {event.from_shards} to {event.shards} shards; the load calls for {event.recommended}."
+                return [*reasons, size]
+            case ChangeRollout():
+                about = f" of pod {event.pod}" if event.pod else ""
+                return [f"The rollout{about} is {event.state}: {event.reason}."]
+            case ReportShards():
+                if not event.message:
+                    return [f"{event.reason} is over."]
+                return [f"{event.reason}: {event.message}."]
+            case RecordPass():
+                return [*reasons, *_pass(event)]
+            case CreateObject() | DeleteObject() | PatchObject() | ScaleWorkload():
+                return reasons
+        return []
+
+    def facts(self, state: State, event: Event) -> Sequence[Reference]:
+        """The set itself, the template, and what a member said."""
+        target = getattr(event, "target", None)
+        if target is None:
+            return []
+        if isinstance(event, RecordPass):
+            return [Reference("podtemplate", target.namespace, target.name)]
+        shard_set = state.sets.get(f"{target.namespace}/{target.name}")
+        if shard_set is None:
+            return [Reference(target.kind.lower(), target.namespace, target.name)]
+        found = [Reference("shardset", target.namespace, target.name)]
+        if isinstance(event, ChangeRollout) and shard_set.spec.template:
+            found.append(Reference("podtemplate", target.namespace, shard_set.spec.template))
+        if isinstance(event, ChangeAssignment):
+            member = shard_set.members.get(event.entry.member)
+            if member is not None and member.record:
+                found.append(Reference("shardmember", target.namespace, member.record))
+        return found
+
+    def opposite(self, state: State, event: Event) -> Sequence[str]:
+        """Taking a lease and sizing are decided by thresholds."""
+        for one in getattr(event, "because", ()):
+            values = one.values
+            if one.rule == "LeaseExpired" and "observed_at_s" in values:
+                wait = float(values["duration_s"] or 0) + float(values["skew_margin_s"] or 0)
+                return [f"A renewal within {wait:g} s of the one before would have kept the lease."]
+            if one.rule == "Demand" and isinstance(event, SizeShards):
+                unit = float(values["capacity"] or 0) * float(values["target"] or 0)
+                low, high = unit * event.from_shards * 0.9, unit * event.from_shards * 1.1
+                return [f"A load between {low:g} and {high:g} would have kept {event.from_shards} shards."]
+        return []
+
+    def standing(self, state: State, asked: Reference, now: float) -> Sequence[str]:
+        """How a set or a fleet stands."""
+        if asked.kind == "shardset":
+            shard_set = state.sets.get(f"{asked.namespace}/{asked.name}")
+            return _set(shard_set, now) if shard_set is not None and shard_set.present else []
+        if asked.kind == "podtemplate":
+            key = f"{asked.namespace}/{asked.name}"
+            return [text for f in state.fleets.values() if f.template_key == key for text in _fleet(f)]
+        return []
+
+
+def _reason(one: Because) -> str:
+    text = _RULES.get(one.rule)
+    if text is None:
+        return ""
+    try:
+        return text.format(**one.values)
+    except (KeyError, ValueError, TypeError):
+        return ""  # of another version, with other values
+
+
+def _pass(event: RecordPass) -> list[str]:
+    running = "" if event.running is None else f", {event.running} of them running"
+    said = [
+        f"The pass deleted {event.deleted} pods and made {event.created}; {event.adopted} were as they should be{running}."
+    ]
+    if event.foreign:
+        said.append(
+            f"{', '.join(event.foreign)} carry the application's label, and no manager made them: they are left alone."
+        )
+    return [*said, f"It ended with an error: {event.error}."] if event.error else said
+
+
+def _set(shard_set: ShardSetState, now: float) -> list[str]:
+    document = shard_set.document
+    if shard_set.problems:
+        return [f"Its spec is not acted upon: {'; '.join(map(str, shard_set.problems))}."]
+    shares = Counter(record.owner.partition("#")[0] for record in document.slots if record.owner)
+    held = ", ".join(f"{name} {count}" for name, count in sorted(shares.items()))
+    said = [
+        f"Of {len(document.slots)} slots {sum(shares.values())} have an owner{f': {held}' if held else ''}."
+    ]
+    if free := document.unowned():
+        said.append(f"Slots {runs(free)} have none.")
+    if document.moving:
+        draining = [s for s in document.moving if document.slots[s].state is SlotState.DRAINING]
+        said.append(f"Slots {runs(document.moving)} are moving; {len(draining)} of them are being stopped.")
+    if document.frozen:
+        said.append("It is frozen: no move begins.")
+    for member, seen in sorted(shard_set.members.items()):
+        if seen.record and not seen.lost and not seen.released:
+            left = seen.expires_at(shard_set.spec) - now
+            if left < shard_set.spec.lease.duration_s / 2:
+                said.append(f"The lease of {member} may be taken in {max(0.0, left):.0f} s unless it renews.")
+    if shard_set.spec.driver is Driver.PODS:
+        rollout = shard_set.rollout
+        word = (
+            "paused"
+            if rollout.paused or shard_set.spec.paused
+            else "complete"
+            if rollout.complete
+            else "under way"
+        )
+        said.append(f"{shard_set.size} pods are wanted; the rollout is {word}.")
+    if shard_set.spec.driver is Driver.STATEFULSET:
+        late = sorted(m for m in shares if (n := ordinal(shard_set, m)) is not None and n >= shard_set.size)
+        if late:
+            said.append(f"{', '.join(late)} hand over their slots before the StatefulSet shrinks.")
+    return [
+        *said,
+        *(f"{reason}: {message}." for reason, message in sorted(shard_set.reported.items()) if message),
+    ]
+
+
+def _fleet(fleet: Fleet) -> list[str]:
+    config = fleet.config
+    said = [
+        (
+            f"It is the template of fleet {fleet.key} with {config.shard.pod_count} shards ({config.shard.type.value}); "
+            f"{fleet.passes} passes made {fleet.created_total} pods and deleted {fleet.deleted_total}."
+        )
+    ]
+    if fleet.refused:
+        said.append(f"Its configuration is not acted upon: {fleet.refused}.")
+    if fleet.rival:
+        said.append(f"Nothing is written: another manager with another configuration made pod {fleet.rival}.")
+    return said
+
+
+EXPLAINER = ShardExplainer()
