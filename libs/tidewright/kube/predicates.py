@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -33,6 +33,35 @@ PODS = "pods"
 
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 """Effects that keep a pod away; `PreferNoSchedule` is a preference."""
+
+
+class TaintLike(Protocol):
+    """A taint, whoever decoded it."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def value(self) -> str: ...
+    @property
+    def effect(self) -> str: ...
+
+
+class TolerationLike(TaintLike, Protocol):
+    """A toleration, whoever decoded it."""
+
+    @property
+    def operator(self) -> str: ...
+
+
+def tolerates(toleration: TolerationLike, taint: TaintLike) -> bool:
+    """Whether one toleration covers a taint. Exact and case-sensitive; an empty effect covers every effect."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and toleration.value == taint.value
 
 
 class Taint(msgspec.Struct, frozen=True):
@@ -50,13 +79,7 @@ class Toleration(msgspec.Struct, frozen=True):
     effect: str = ""
 
     def tolerates(self, taint: Taint) -> bool:
-        if self.effect and self.effect != taint.effect:
-            return False
-        if self.key and self.key != taint.key:
-            return False
-        if self.operator == "Exists":
-            return True
-        return bool(self.key) and self.value == taint.value
+        return tolerates(self, taint)
 
 
 class NodeTerm(msgspec.Struct, frozen=True):

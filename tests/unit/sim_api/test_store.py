@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tidewright.sim.api.errors import ApiError
 from tidewright.sim.api.journal import FileJournal, JournalError
-from tidewright.sim.api.store import Store
+from tidewright.sim.api.store import Record, Store
 
 Object = dict[str, Any]
 TABLE = "/configmaps"
@@ -52,6 +54,34 @@ def test_the_past_can_be_read_while_history_reaches() -> None:
     with pytest.raises(ApiError) as refused:
         names(store, then)
     assert refused.value.code == 410
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abcd"), st.sampled_from(["x", "x-y", "z"]), st.booleans()), max_size=30
+    )
+)
+def test_every_moment_of_the_past_is_what_it_was(steps: list[tuple[str, str, bool]]) -> None:
+    store = Store()
+    table = store.table(TABLE)
+    moments: dict[int, dict[str, Record]] = {store.rv: {}}
+    for name, namespace, wanted in steps:
+        known = table.get(namespace, name)
+        if wanted:
+            store.put(table, thing(name, namespace))
+        elif known is not None:
+            store.remove(table, known, thing(name, namespace))
+        moments[store.rv] = dict(table.objects)
+    for rv, then in moments.items():
+        for namespace in ("", "x"):
+            for after in ("", "x/b"):
+                wanted_keys = sorted(
+                    key for key, one in then.items() if key > after and namespace in ("", one.namespace)
+                )
+                found = list(table.scan_at(rv, namespace, after))
+                assert [record.key for record in found] == wanted_keys
+                assert all(record is then[record.key] for record in found)
+                assert table.count_at(rv, namespace, after) == len(wanted_keys)
 
 
 def test_history_is_bounded() -> None:

@@ -111,7 +111,7 @@ def list_page(api: Api, request: Request) -> Page:
     if len(page) <= limit:
         return Page(page, rv)
     page.pop()
-    rest = sum(1 for _ in records) + 1 if selected.everything else None
+    rest = table.count_at(rv, request.namespace, page[-1].key) if selected.everything else None
     return Page(page, rv, _Token("meta.k8s.io/v1", rv, page[-1].key).encode(), rest)
 
 

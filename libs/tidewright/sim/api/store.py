@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterator
+from heapq import merge
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -70,6 +71,10 @@ class Journal(Protocol):
     def append(self, change: Change, table: str, record: Record) -> None: ...
 
 
+def _key(record: Record) -> str:
+    return record.key
+
+
 class Table:
     """The objects of one kind (`group/plural`)."""
 
@@ -106,26 +111,41 @@ class Table:
 
     def scan_at(self, rv: int, namespace: str = "", after: str = "") -> Iterator[Record]:
         """Records as they were at version `rv`. Raises Expired when the history does not reach back."""
-        if rv >= self.changed_rv:
+        undone = self._undone(rv)
+        if not undone:
             return self.scan(namespace, after)
-        if rv < self.floor:
-            raise errors.too_old(rv, self.floor)
+        kept = (record for record in self.scan(namespace, after) if record.key not in undone)
+        back = sorted(self._put_back(undone, namespace, after), key=_key)
+        return merge(kept, back, key=_key)
+
+    def count_at(self, rv: int, namespace: str = "", after: str = "") -> int:
+        """How many records `scan_at` gives, without going through them."""
+        low, high = self._bounds(namespace) if namespace else (0, len(self.keys))
+        if after:
+            low = max(low, bisect_right(self.keys, after))
+        undone = self._undone(rv)
+        present = sum(
+            key in self.objects and key > after and (not namespace or key.startswith(f"{namespace}/"))
+            for key in undone
+        )
+        return max(high - low, 0) - present + len(self._put_back(undone, namespace, after))
+
+    def _undone(self, rv: int) -> dict[str, Record | None]:
+        """What changed after a version, as it was before. Raises Expired."""
+        if rv >= self.changed_rv:
+            return {}
         undone: dict[str, Record | None] = {}
         for event in self.since(rv):
             undone.setdefault(event.record.key, event.previous)
-        return self._merge(self.scan(namespace, after), undone, namespace, after)
+        return undone
 
     @staticmethod
-    def _merge(
-        present: Iterator[Record], undone: dict[str, Record | None], namespace: str, after: str
-    ) -> Iterator[Record]:
-        kept = [record for record in present if record.key not in undone]
-        back = [
+    def _put_back(undone: dict[str, Record | None], namespace: str, after: str) -> list[Record]:
+        return [
             record
             for record in undone.values()
             if record is not None and record.key > after and (not namespace or record.namespace == namespace)
         ]
-        return iter(sorted(kept + back, key=lambda record: record.key))
 
     def since(self, rv: int) -> list[Event]:
         """Changes after version `rv`, oldest first. Raises Expired when they are no longer all there."""

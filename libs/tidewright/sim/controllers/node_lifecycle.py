@@ -15,12 +15,12 @@ from typing import Any, Final
 
 import msgspec
 
+from tidewright.kube.predicates import tolerates
 from tidewright.sim.controllers.cache import Cache
 from tidewright.sim.controllers.objects import LEASE, NODE, POD, Key, Lease, Node, Pod, Taint, stamp
 from tidewright.sim.controllers.plan import Plan
 from tidewright.sim.controllers.writes import STRATEGIC_PATCH, delete, patch
 from tidewright.sim.options import ControllerOptions
-from tidewright.sim.scheduler.matching import tolerates
 
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"

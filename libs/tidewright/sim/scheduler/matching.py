@@ -1,25 +1,18 @@
-"""Node selectors, node affinity, taints and tolerations: what depends on one node alone."""
+"""Node selectors, node affinity, taints and tolerations: what depends on one node alone.
+
+The rules are `tidewright.kube.predicates`; here they meet the objects as controllers and scheduler decode them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tidewright.kube.selectors import SelectorError, requirement
+from tidewright.kube.predicates import HARD_EFFECTS, NodeView, node_term, tolerates
+from tidewright.kube.selectors import SelectorError
 from tidewright.sim.controllers.objects import PodSpec, Taint, Toleration
 
-HARD = frozenset({"NoSchedule", "NoExecute"})
-
-
-def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether one toleration covers a taint."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    return bool(toleration.key) and toleration.value == taint.value
+HARD = HARD_EFFECTS
 
 
 def first_untolerated(
@@ -34,24 +27,10 @@ def first_untolerated(
 
 def matches_term(term: Mapping[str, Any], labels: Mapping[str, str], name: str) -> bool:
     """Whether a node selector term holds; an empty term, or one that cannot be read, never does."""
-    expressions = term.get("matchExpressions") or ()
-    fields = term.get("matchFields") or ()
-    if not expressions and not fields:
-        return False
     try:
-        return all(
-            requirement(one.get("key", ""), one.get("operator", ""), one.get("values") or ()).matches(labels)
-            for one in expressions
-        ) and all(_matches_field(one, name) for one in fields)
+        return node_term(term).matches(NodeView(name=name, labels=dict(labels)))
     except SelectorError:
         return False
-
-
-def _matches_field(expression: Mapping[str, Any], name: str) -> bool:
-    if expression.get("key") != "metadata.name":
-        return False
-    values = expression.get("values") or ()
-    return (name in values) == (expression.get("operator") == "In")
 
 
 def matches_affinity(spec: PodSpec, labels: Mapping[str, str], name: str) -> bool:

@@ -4,24 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidewright.kube import quantities
+from tidewright.kube.predicates import amounts
 from tidewright.sim.controllers.objects import Container, PodSpec
 
 DEFAULT_CPU_MILLIS = 100
 DEFAULT_MEMORY_BYTES = 200 * 2**20
 """What scores (never filters) take a container without a request for."""
-
-
-def amounts(resources: Mapping[str, str | int | float]) -> dict[str, int]:
-    """Quantities as integers: `cpu` in millicores, everything else in units.
-
-    Raises:
-        tidewright.kube.quantities.NotAQuantity: a value is none.
-    """
-    return {
-        name: quantities.milli(value) if name == "cpu" else quantities.whole(value)
-        for name, value in resources.items()
-    }
 
 
 def pod_requests(spec: PodSpec) -> dict[str, int]:

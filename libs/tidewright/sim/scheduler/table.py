@@ -12,8 +12,8 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from tidewright.kube.predicates import amounts
 from tidewright.sim.controllers.objects import Node
-from tidewright.sim.scheduler.requests import amounts
 
 Mask: TypeAlias = NDArray[np.bool_]
 Numbers: TypeAlias = NDArray[np.int64]
