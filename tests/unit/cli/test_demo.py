@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console, RenderableType
 
 from tidewright.cli.demo.chart import bars, chart, sampled
 from tidewright.cli.demo.objects import Windows, marks_for
 from tidewright.cli.demo.story import Story
 from tidewright.cli.demo.summary import Run, as_json, as_text
+from tidewright.cli.demo.view import Screen
 from tidewright.cli.typed import typed
 from tidewright.events.base import Because, ObjectRef
 from tidewright.events.decisions import HoldReplicas, ScaleWorkload
@@ -116,6 +119,18 @@ def test_the_summary_says_how_many_and_why() -> None:
     assert "4 decisions" in text
     assert "Why 2 -> 6 replicas (decision autoscaler.0.10.0)" in text
     assert "No scale-down" in as_text(told(*STORY[:4]), RUN)
+
+
+def test_the_screen_shows_a_reason_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[RenderableType] = []
+    screen = Screen(RUN, stderr=True)
+    monkeypatch.setattr(screen._live, "update", drawn.append)
+    reason = "shop.requests{map[app:shop]} is above its mark"
+    monkeypatch.setattr("tidewright.cli.demo.view.reason", lambda scale: reason)
+    screen.update(told(*STORY))
+    shown = io.StringIO()
+    Console(file=shown, width=160).print(drawn[-1])
+    assert reason in shown.getvalue()
 
 
 def test_a_chart_of_a_step_function() -> None:

@@ -87,7 +87,9 @@ class Screen:
         for scale in story.scales[-SHOWN:]:
             up = scale.replicas > scale.from_replicas
             change = Text(f"{scale.from_replicas} -> {scale.replicas}", style="green" if up else "yellow")
-            table.add_row(clock(scale.at), change, reason(scale), story.applied(scale) or "open")
+            # As text: a metric's selector in brackets would be taken for markup.
+            because = Text(reason(scale))
+            table.add_row(clock(scale.at), change, because, story.applied(scale) or "open")
         self._live.update(Group(head, Text(), *self._curves(story), Text(), table))
 
     def _curves(self, story: Story) -> list[Text]:
