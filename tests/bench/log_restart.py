@@ -53,6 +53,8 @@ async def decide_all(log: Log, count: int) -> None:
         if running.done():
             running.result()
         await asyncio.sleep(0.01)
+    while min(o.read for o in host.owned.values()) < (await log.bounds())[1] - SLOTS:
+        await asyncio.sleep(0.05)  # its own decisions come by, too
     stop.set()
     await running
 

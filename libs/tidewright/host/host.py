@@ -120,8 +120,8 @@ class Host(Generic[State]):
 
     async def run(self, stop: asyncio.Event) -> None:
         """Decide until `stop` is set; then commit, and hand the slots over."""
-        await self._follow_clock()
-        await self._membership.join()
+        if not await self._joined(stop):
+            return
         arriving: asyncio.Task[_Arrival[State]] | None = None
         try:
             while not stop.is_set():
@@ -146,6 +146,21 @@ class Host(Generic[State]):
             await self._membership.leave()
 
     # -- which slots ---------------------------------------------------------------------------
+
+    async def _joined(self, stop: asyncio.Event) -> bool:
+        """Take part, once the log answers; False when told to stop before."""
+        while not stop.is_set():
+            self.health.tick()
+            try:
+                await self._follow_clock()
+                await self._membership.join()
+            except errors.LogUnavailable as error:
+                self.health.not_ready = str(error)
+                logger.warning("log unavailable, joining when it is back", error=str(error))
+                await asyncio.sleep(OUTAGE_PAUSE_S)
+            else:
+                return True
+        return False
 
     async def _settle(
         self, arriving: asyncio.Task[_Arrival[State]] | None

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from hashlib import blake2b
 from typing import Any, Protocol
 
@@ -68,7 +68,11 @@ class Alone:
 class BucketMembership:
     """Members of one service, by their entries in the membership bucket."""
 
-    def __init__(self, log: Log, service: str, member: str) -> None:
+    def __init__(
+        self, log: Log, service: str, member: str, *, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`monotonic` is this process's clock, seconds."""
+        self._monotonic = monotonic
         self._log, self._service, self._member = log, service, member
         self._stream = f"KV_{log.stream}_members"
         self._root = f"$KV.{log.stream}_members"
@@ -139,11 +143,7 @@ class BucketMembership:
                 ) as reader:
                     while True:
                         for record in await reader.fetch(timeout_s=HEARTBEAT_S):
-                            name = record.subject[prefix:]
-                            if record.body:
-                                self._heard[name] = time.monotonic()
-                            else:  # left, or expired: the marker has no body either
-                                self._heard.pop(name, None)
+                            self._hear(record.subject[prefix:], there=bool(record.body))
                         self._judge()
                         if self._member in self._members:
                             seen.set()
@@ -151,8 +151,15 @@ class BucketMembership:
                 logger.debug("membership not readable", error=str(error))
                 await asyncio.sleep(HEARTBEAT_S)
 
+    def _hear(self, name: str, *, there: bool) -> None:
+        """An entry was written; or it was taken back, or expired: the marker of both has no body."""
+        if there:
+            self._heard[name] = self._monotonic()
+        else:
+            self._heard.pop(name, None)
+
     def _judge(self) -> None:
-        now = time.monotonic()
+        now = self._monotonic()
         mine = self._heard.get(escape(self._member))
         if mine is None or now - mine > STALE_S:
             return  # what is not heard of may be our own deafness: keep the last view
