@@ -128,7 +128,7 @@ class Wild(Cluster):
             assert held <= group.template.allocatable["cpu"]
         assert loaded == ordered
         placed = sum(load.nodes * sum(load.pods.values()) for load in plan.loads)
-        assert placed == plan.placed
+        assert placed <= plan.placed  # some found room that the new nodes leave to others
         if plan.request:
             self.look_at_gang(plan, placed)
 

@@ -20,7 +20,7 @@ from tidewright.cloud.errors import (
     NotFound,
     NotImplementedByCloud,
 )
-from tidewright.cloud.provider import Group, InstanceState, Provider, Taint
+from tidewright.cloud.provider import Group, InstanceState, NodeTemplate, Provider, Taint
 from tidewright.events.decisions import Effect
 from tidewright.events.provisioning import (
     CreateNodeGroup,
@@ -143,9 +143,12 @@ class CloudApplier:
                     f"target size of {group.id} is {size}, not {effect.from_size} as the decision saw",
                 )
             await allowance.take()
-            creating = sum(one.state is InstanceState.CREATING for one in await group.nodes())
-            wanted = max(effect.size, size - creating)
-            if wanted == size:
+            come = sum(
+                one.state in (InstanceState.RUNNING, None) and one.error is None
+                for one in await group.nodes()
+            )
+            wanted = max(effect.size, come)
+            if wanted >= size:
                 return Done(found=True, result={"size": size})
             await allowance.take()
             try:
@@ -189,13 +192,17 @@ class CloudApplier:
                     )
                 continue
             await allowance.take()
+            machine = next(
+                (one for one in await self._provider.machine_types() if one.name == effect.machine_type), None
+            )
+            own = machine.template if machine is not None else NodeTemplate(capacity={})
             wanted = await self._provider.new_node_group(
                 effect.machine_type,
                 group_id=name,
                 zone=effect.zone,
                 max_size=effect.max_size,
-                labels=effect.template.labels,
-                taints=_taints(effect.template),
+                labels={k: v for k, v in effect.template.labels.items() if own.labels.get(k) != v},
+                taints=tuple(taint for taint in _taints(effect.template) if taint not in own.taints),
             )
             await allowance.take()
             await wanted.create(key=f"{effect.id}/{name}")

@@ -20,11 +20,15 @@ from collections.abc import Iterable
 from tidewright.events.base import Decision, Event
 from tidewright.events.decisions import SetTimer
 from tidewright.events.outcomes import Applied, Failed, Rejected, Superseded
-from tidewright.events.provisioning import NodeGroupGone, ProvisioningRequestGone
+from tidewright.events.provisioning import (
+    NodeGroupGone,
+    ProvisioningRequestGone,
+    ProvisioningRequestObserved,
+)
 from tidewright.events.timers import TimerFired
 from tidewright.provisioning import fold
 from tidewright.provisioning.evaluate import Evaluation
-from tidewright.provisioning.followup import answered, cancelled
+from tidewright.provisioning.followup import answered, cancelled, respecified
 from tidewright.provisioning.state import State, index_of
 
 SERVICE = "provisioning"
@@ -51,7 +55,7 @@ class ProvisioningDecider:
         )
     )
 
-    def initial(self, shared: State | None) -> State:
+    def initial(self) -> State:
         """The empty state. There is one partition, so `shared` is that state where it is given."""
         return shared if shared is not None else State()
 
@@ -73,6 +77,8 @@ class ProvisioningDecider:
                 found = answered(state, index, event.decision)
             case NodeGroupGone():
                 found = answered(state, index, "")
+            case ProvisioningRequestObserved() if state.touched:
+                found = respecified(state, state.touched[0])
             case ProvisioningRequestGone():
                 found = cancelled(state, index, fold.key_of(event))
         due = _wake_at(state, index.settings.quiet_s)

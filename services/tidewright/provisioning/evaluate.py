@@ -14,11 +14,13 @@ from tidewright.events.base import Because, Decision
 from tidewright.events.decisions import CancelTimer, RecordObjectEvent, SetTimer
 from tidewright.events.provisioning import CloseScaleUp, DeclineScaleUp
 from tidewright.provisioning import helped
-from tidewright.provisioning.fold import EVALUATE, signature
+from tidewright.provisioning.fold import CONFIGURATION_IGNORED, EVALUATE, signature
 from tidewright.provisioning.orders import (
+    MAX_MESSAGE,
     Orders,
     ordered_plan,
     pod_event,
+    status_event,
     verdicts_of,
 )
 from tidewright.provisioning.pack.classes import Demand, Item
@@ -53,6 +55,7 @@ class Evaluation:
         late = upkeep(self.state, self.index, self.view, self.now)
         self.decisions += late.decisions
         self.dues += late.dues
+        self._warn()
         waiting, young = self._waiting()
         self.dues += young
         work = RequestWork(self.state, self.index, self.now, settings)
@@ -81,6 +84,12 @@ class Evaluation:
         self.dues += idle.dues + work.dues
         self._next(any(demand.count for demand in pool.values()))
         return self.decisions
+
+    def _warn(self) -> None:
+        """Settings that could not be read are told once."""
+        message = "; ".join(self.index.warnings)
+        if message and self.state.said.get(CONFIGURATION_IGNORED) != message[:MAX_MESSAGE]:
+            self.decisions.append(status_event(self.now, CONFIGURATION_IGNORED, message, "Warning"))
 
     # --- Pending pods ---
 

@@ -41,6 +41,7 @@ from tidewright.provisioning.state import (
 )
 
 EVALUATE = "evaluate"
+CONFIGURATION_IGNORED = "ConfigurationIgnored"
 REQUEST_KIND = "ProvisioningRequest"
 
 
@@ -192,6 +193,14 @@ def _group(state: State, event: p.NodeGroupObserved) -> None:
                 node.group = event.name
         group.since = {i.id: group.since.get(i.id, event.at) for i in event.instances if i.id not in machines}
         group.deleting = {name: at for name, at in group.deleting.items() if name in there}
+        registered = sum(name in machines for name in there)
+        if registered < event.target_size - len(group.since):
+            before_ = group.wrong
+            same = before_ is not None and before_[:2] == (registered, event.target_size)
+            since = before_[2] if same and before_ is not None else event.at
+            group.wrong = (registered, event.target_size, since)
+        else:
+            group.wrong = None
     if before != (group.target, group.instances, group.max_size, group.min_size, group.error):
         wake(state)
 
@@ -202,7 +211,7 @@ def _group_gone(state: State, event: p.NodeGroupGone) -> None:
     for instance in group.instances if group is not None else ():
         if owner.get(instance.id) == event.name:
             del owner[instance.id]
-    state.open.pop(event.name, None)
+    # Its open increase is closed by the next evaluation, which tells the requests that it was for.
     for execution in state.executions.values():
         saga.answered(
             execution, event.name, applied=False, error=f"group {event.name} is gone", reason="NotFound"
@@ -229,6 +238,9 @@ def _request(state: State, event: p.ProvisioningRequestObserved) -> None:
         state.requests[key] = request
         wake(state)
     else:
+        if event.spec != request.spec and not request.respecified:
+            request.respecified = True
+            state.touched = (key,)
         ours = {c.type for c in request.conditions}
         theirs = tuple(c for c in found if c.type not in ours)
         foreign = cond.find(found, cond.PROVISIONED)
@@ -475,7 +487,12 @@ def _delete(state: State, event: p.DeleteInstances) -> None:
         group.wanted = max(0, group.target - len(event.instances))
         group.answered_at = None
     state.orders[event.id] = ("delete", event.target.name)
-    shrink_open(state, event.target.name, sum(not name for name in event.nodes))
+    unborn = sum(not name for name in event.nodes)
+    opened = state.open.get(event.target.name)
+    for plan in opened.plans if opened is not None and unborn else ():
+        if plan in state.executions:
+            state.executions[plan].short += unborn
+    shrink_open(state, event.target.name, unborn)
     for node in event.nodes:
         state.idle.pop(node, None)
 
@@ -539,6 +556,8 @@ def signature(verdicts: tuple[p.GroupVerdict, ...]) -> str:
 
 
 def _said(state: State, event: RecordObjectEvent) -> None:
+    if event.reason == CONFIGURATION_IGNORED:
+        state.said[CONFIGURATION_IGNORED] = event.message
     if event.target.kind == "Pod":
         state.said[f"{event.target.namespace}/{event.target.name}"] = event.reason
 

@@ -8,10 +8,18 @@ only it asked for is taken back.
 from __future__ import annotations
 
 from tidewright.events.base import Because, Decision
+from tidewright.events.decisions import RecordObjectEvent
 from tidewright.events.provisioning import BookCapacity, ReleaseCapacity
 from tidewright.provisioning import saga
 from tidewright.provisioning.clusterstate import OTHER, OUT_OF_RESOURCES
-from tidewright.provisioning.orders import increases, pod_event, status_event, taken_back
+from tidewright.provisioning.orders import (
+    COMPONENT,
+    increases,
+    pod_event,
+    request_ref,
+    status_event,
+    taken_back,
+)
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.requestwork import status_of
@@ -24,7 +32,7 @@ from tidewright.provisioning.view import View, look
 BLAMELESS = frozenset({"Conflict", "Superseded", "DryRun"})
 """Reasons that say nothing against the group: the cloud was only seen late."""
 
-__all__ = ["answered", "cancelled", "pod_event"]
+__all__ = ["answered", "cancelled", "pod_event", "respecified"]
 
 
 def answered(state: State, index: Index, decision: str) -> list[Decision]:
@@ -128,6 +136,23 @@ def _told(
             conditions, cond.available(condition), state.now, refresh=True, generation=request.generation
         )
     return status_of(state.now, key, request, conditions, details, (why,))
+
+
+def respecified(state: State, key: str) -> list[Decision]:
+    """The spec of a request was changed: the one that was seen first stays in force. Spec 1.2."""
+    request = state.requests[key]
+    namespace, name = key.split("/", 1)
+    return [
+        RecordObjectEvent(
+            at=state.now,
+            target=request_ref(namespace, name, request.uid),
+            event_type="Warning",
+            reason="SpecChangeIgnored",
+            message="the spec was changed after the request was seen: the first one stays in force;"
+            " delete the request and make another one",
+            component=COMPONENT,
+        )
+    ]
 
 
 def cancelled(state: State, index: Index, key: str) -> list[Decision]:

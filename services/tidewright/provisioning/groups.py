@@ -76,6 +76,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
         capacity: of one node, for limits and waste; the template's allocatable when empty.
         nodes: of the group that exist or are upcoming.
         also: groups that come into being with this one (one per further zone).
+        zones: of a group that does not exist yet: its own, then those of `also`.
     """
 
     id: str
@@ -95,6 +96,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     price_micro: int | None = None
     machine_type: str = ""
     also: tuple[str, ...] = ()
+    zones: tuple[str, ...] = ()
 
     @property
     def room(self) -> int:
@@ -197,6 +199,8 @@ def cannot_grow(group: Group, limits: Limits, current_nodes: int, max_nodes_tota
             return IN_BACKOFF
     elif group.template is None:
         return NOT_READY
+    if group.min > group.max:
+        return f"its minimum {group.min} is above its maximum {group.max}"
     if group.target >= group.max:
         return MAX_SIZE
     wanted = group.room if group.zero_or_max else 1
@@ -317,6 +321,7 @@ def candidates(
                 price_micro=machine.price_micro,
                 machine_type=machine.name,
                 also=tuple(f"{name}-{i}" for i in range(1, len(machine.zones))),
+                zones=machine.zones,
             )
         )
     return found

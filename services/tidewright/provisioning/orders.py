@@ -17,7 +17,7 @@ from tidewright.events.provisioning import (
     TemplateNode,
 )
 from tidewright.provisioning import expander, saga
-from tidewright.provisioning.groups import Group
+from tidewright.provisioning.groups import TEMPLATE_LABEL, Group
 from tidewright.provisioning.scaleup import NOT_CHOSEN, Plan, World
 from tidewright.provisioning.sentences import because
 from tidewright.provisioning.state import State
@@ -27,6 +27,7 @@ STATUS_MAP = ObjectRef(
     api_version="v1", kind="ConfigMap", namespace="kube-system", name="cluster-autoscaler-status"
 )
 NAMED_PODS = 100
+ZONE_LABEL = "topology.kubernetes.io/zone"
 MAX_MESSAGE = 1024
 """The API server refuses longer messages of object events."""
 
@@ -145,7 +146,12 @@ def ordered_plan(
     ]
     refused = [because("GroupOut", group=g, reason=r) for g, r in sorted(made.out().items())[:20]]
     parallel = world.settings.parallel
-    found: list[Decision] = [_creation(at, groups[created]) for created in made.created if created in groups]
+    found: list[Decision] = [
+        creation
+        for created in made.created
+        if created in groups
+        for creation in _creations(at, groups[created])
+    ]
     found.append(
         PlanScaleUp(
             at=at,
@@ -176,22 +182,34 @@ def ordered_plan(
     return found
 
 
-def _creation(at: float, group: Group) -> CreateNodeGroup:
+def _creations(at: float, group: Group) -> list[CreateNodeGroup]:
+    """A group that is to be made, and those that belong to it: one decision each, so that every increase
+    follows the creation of its own group.
+    """
     view = group.template.view if group.template is not None else None
-    return CreateNodeGroup(
-        at=at,
-        target=group_ref(group.id),
-        machine_type=group.machine_type,
-        max_size=group.max,
-        also=group.also,
-        template=TemplateNode(
-            labels=dict(view.labels) if view is not None else {},
-            taints=tuple({"key": t.key, "value": t.value, "effect": t.effect} for t in view.taints)
-            if view is not None
-            else (),
-            allocatable=dict(view.allocatable) if view is not None else {},
-        ),
-    )
+    labels = dict(view.labels) if view is not None else {}
+    labels.pop(TEMPLATE_LABEL, None)
+    zones = group.zones or ("",)
+    found = []
+    for name, zone in zip((group.id, *group.also), zones, strict=True):
+        zoned = {**labels, ZONE_LABEL: zone} if zone else labels
+        found.append(
+            CreateNodeGroup(
+                at=at,
+                target=group_ref(name),
+                machine_type=group.machine_type,
+                max_size=group.max,
+                zone=zone,
+                template=TemplateNode(
+                    labels=zoned,
+                    taints=tuple({"key": t.key, "value": t.value, "effect": t.effect} for t in view.taints)
+                    if view is not None
+                    else (),
+                    allocatable=dict(view.allocatable) if view is not None else {},
+                ),
+            )
+        )
+    return found
 
 
 def increases(

@@ -201,7 +201,7 @@ class RequestWork:
                 for name, other in self.state.open.items()
                 if name != closed.group and plan in other.plans
             ]
-            if closed.result != "Finished":
+            if closed.result != "Finished" or execution.short:
                 self._set(key, cond.NODES_MISSING, *closed.because)
                 found.append(self._event(key, "CapacityNotReady", cond.NODES_MISSING.message, "Warning"))
                 if self.settings.hold:

@@ -40,6 +40,7 @@ class Execution(msgspec.Struct, kw_only=True):
         request: `namespace/name`, empty for pending pods.
         all_or_nothing: one failure takes back what the others ordered.
         reverted: what was ordered has been taken back.
+        short: instances of its groups that could not be created, or never came.
     """
 
     plan: str
@@ -50,6 +51,7 @@ class Execution(msgspec.Struct, kw_only=True):
     parallel: bool = False
     ordered_at: float = 0.0
     reverted: bool = False
+    short: int = 0
 
     @property
     def over(self) -> bool:

@@ -232,4 +232,6 @@ def _scalar(name: str, kind: Any, found: Any) -> Any:
 
 def _range(found: Any) -> tuple[int, int]:
     low, high = str(found).split(":")
+    if not 0 <= int(low) <= int(high):
+        raise ValueError("expected MIN:MAX with 0 <= MIN <= MAX")
     return int(low), int(high)

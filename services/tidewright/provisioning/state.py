@@ -154,6 +154,7 @@ class Request(msgspec.Struct):
         plan: of the increase under way on its behalf.
         booked: room is kept since Provisioned turned True.
         rewrite: the last status did not reach the object.
+        respecified: its spec was changed after it was seen, which is told once and ignored.
     """
 
     uid: str
@@ -177,6 +178,7 @@ class Request(msgspec.Struct):
     ordered: bool = False
     booked: bool = False
     rewrite: bool = False
+    respecified: bool = False
 
 
 class State(msgspec.Struct, dict=True):

@@ -80,10 +80,28 @@ def upkeep(state: State, index: Index, view: View, now: float) -> Found:
             _open(state, index.settings, name, group, now, found)
         if group.counts.backed_off:
             found.dues.append(group.group.backoff_until + 0.001)
+        if name not in state.open:
+            _wrong_size(state, name, group, now, found)
         since = [at for instance, at in state.groups[name].since.items() if instance not in group.long]
         if since:
             found.dues.append(min(since) + group.provision_s + 0.001)
+    for name in sorted(set(state.open) - set(state.groups)):
+        found.decisions.append(
+            CloseScaleUp(at=now, group=name, result="Failed", because=(because("GroupGone", group=name),))
+        )
     return found
+
+
+def _wrong_size(state: State, name: str, view: GroupView, now: float, found: Found) -> None:
+    """A cloud that says it ordered more than ever comes is taken at what came. Spec 3.9, "Wrong size"."""
+    group = state.groups[name]
+    if group.wrong is None or group.wanted is not None or group.target != group.wrong[1]:
+        return
+    registered, target, since = group.wrong
+    if since + view.provision_s >= now:
+        found.dues.append(since + view.provision_s + 0.001)
+        return
+    found.decisions += taken_back(now, name, size=max(registered, group.min_size), from_size=target)
 
 
 def _open(state: State, settings: Settings, name: str, view: GroupView, now: float, found: Found) -> None:

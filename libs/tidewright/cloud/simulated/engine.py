@@ -168,14 +168,16 @@ class Engine:
             if delta >= 0:
                 raise Invalid(f"{group_id}: decrease by {delta}; the delta must be < 0")
             open_orders = [one for one in group.machines.values() if one.state is InstanceState.CREATING]
-            if len(open_orders) < -delta:
+            alive = sum(one.state is not InstanceState.DELETING for one in group.machines.values())
+            never_made = max(0, group.target - alive)
+            if len(open_orders) + never_made < -delta:
                 raise Invalid(
-                    f"{group_id}: decrease by {-delta}, but only {len(open_orders)} orders are unfulfilled;"
+                    f"{group_id}: decrease by {-delta}, but only {len(open_orders) + never_made} orders are unfulfilled;"
                     " existing instances are deleted by id"
                 )
             # Failed ones first, then those that are furthest from being there.
             open_orders.sort(key=lambda one: (one.error is None, -(one.due or now), one.id))
-            for machine in open_orders[:-delta]:
+            for machine in open_orders[: max(0, -delta - never_made)]:
                 del group.machines[machine.id]
             group.target += delta
         except CloudError as error:
