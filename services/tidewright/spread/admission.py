@@ -212,12 +212,13 @@ class Endpoint:
         await self._in_force(namespace)
         if not self.books.in_namespace(namespace):
             return answer(review)
-        spread = await self._spread_for(pod_of(obj), namespace)
+        pod = pod_of(obj)
+        spread = await self._spread_for(pod, namespace)
         book = None if spread is None else self.books.find(namespace, spread.name)
         if book is None:
             return answer(review)
-        await self._replicas_known(book, obj)
-        placed = await self._place(book, obj, review)
+        await self._replicas_known(book, pod)
+        placed = await self._place(book, obj, pod, review)
         return answer(review, patch=json_patch(obj, placed.pod) if placed.pod is not obj else ())
 
     async def _in_force(self, namespace: str) -> None:
@@ -255,34 +256,32 @@ class Endpoint:
                     async with asyncio.timeout(left):
                         await self.books.changed.wait()
 
-    async def _replicas_known(self, book: Book, obj: JsonObject) -> None:
+    async def _replicas_known(self, book: Book, pod: Pod) -> None:
         """Let percentages follow the workload that was just scaled.
 
         A revision holds as many pods as its workload wants, and here comes one more: then it wants more
         than we know of, and the fact about it is under way. (Or the pod is a surge, and waits in vain.)
         """
+        if book.spread is None or not limits.needs_replicas(s.limit for s in book.spread.subsets):
+            return
         loop = asyncio.get_running_loop()
         deadline = loop.time() + REPLICAS_WAIT_S
-        pod = pod_of(obj)
         version = pod_version(pod.owner, pod.labels, self.books.versioned_kinds)
         while (rules := book.ledger.rules) is not None and rules.replicas > -1:
-            percentages = book.spread is not None and limits.needs_replicas(
-                s.limit for s in book.spread.subsets
-            )
             held = sum(book.ledger.counts.get(version, {}).values())
-            if not percentages or held < rules.replicas or loop.time() >= deadline:
+            if held < rules.replicas or loop.time() >= deadline:
                 return
             book.arrived.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(deadline):
                     await book.arrived.wait()
 
-    async def _place(self, book: Book, obj: JsonObject, review: Review) -> Placed:
+    async def _place(self, book: Book, obj: JsonObject, pod: Pod, review: Review) -> Placed:
         kinds = self.books.versioned_kinds
 
         def choose(current: Book) -> tuple[Placed, PodPlaced | None]:
             request = Request(review.uid, self.books.clock.now())
-            placed = placing.created(current.ledger, current.spread, obj, request, kinds)
+            placed = placing.created(current.ledger, current.spread, obj, request, kinds, pod)
             return placed, placed.entry
 
         try:

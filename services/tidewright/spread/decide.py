@@ -52,7 +52,7 @@ class SpreadDecider:
     ledgers = True
     """It reads its own ledgers: the admission endpoint writes there too."""
 
-    def initial(self, shared: State | None) -> State:
+    def initial(self) -> State:
         """The empty state of a slot."""
         if shared is None:
             return State()

@@ -49,7 +49,7 @@ def with_rules(pod: JsonObject, subset: Subset) -> JsonObject:
 
 def patched(pod: JsonObject, patch: Mapping[str, Any]) -> JsonObject:
     """The pod with a strategic merge patch applied, read back as a pod. Raises InvalidPatch."""
-    return read_back(merge(pod, patch))
+    return read_back(merge(pod, patch), before=pod)
 
 
 def _annotated(pod: JsonObject, placement: Placement) -> JsonObject:

@@ -63,15 +63,16 @@ def created(
     obj: JsonObject,
     request: Request,
     versioned_kinds: frozenset[str] = VERSIONED_KINDS,
+    pod: Pod | None = None,
 ) -> Placed:
-    """Place a new pod. `spread` is what `spread_on` gives for this ledger.
+    """Place a new pod. `spread` is what `spread_on` gives for this ledger; `pod` is `obj` read, if it was.
 
     Raises:
         Refused: the chosen subset's patch does not apply to the pod; no place is taken then.
     """
     if spread is None or spread.target is None:
         return Placed(obj)
-    pod = pod_of(obj)
+    pod = pod or pod_of(obj)
     version = pod_version(pod.owner, pod.labels, versioned_kinds)
     if spread.trivial:
         return Placed(_injected(spread, spread.subsets[0].name, obj, ""), spread.subsets[0].name)

@@ -196,8 +196,10 @@ def _directs(value: Any) -> bool:
     return isinstance(value, Mapping) and PATCH in value
 
 
-def read_back(value: Any, type_name: str = "Pod") -> JsonObject:
+def read_back(value: Any, type_name: str = "Pod", *, before: Any = None) -> JsonObject:
     """The object as the API's types see it.
+
+    What is the very same in `before` was read by the API server already, and is taken as it is.
 
     Unknown keys vanish; `null`, empty text, empty lists and empty maps vanish, because the API
     does not tell them from absent ones; empty objects stay, because some of them mean something
@@ -206,13 +208,13 @@ def read_back(value: Any, type_name: str = "Pod") -> JsonObject:
     Raises:
         InvalidPatch: a value is of another type than its field; the message names the path.
     """
-    read = _read(value, type_name, type_name)
+    read = _read(value, type_name, type_name, before)
     return read if isinstance(read, dict) else {}
 
 
-def _read(value: Json, code: str, path: str) -> Any:
-    if value is None:
-        return None
+def _read(value: Json, code: str, path: str, before: Any = None) -> Any:
+    if value is None or (value is before and isinstance(value, dict | list)):
+        return value
     if code[0] == "[":
         if not isinstance(value, list):
             raise _wrong(value, f"list of {code.strip('[]')}", path)
@@ -238,23 +240,24 @@ def _read(value: Json, code: str, path: str) -> Any:
         case "t" | "x":
             valid = True
         case _:
-            return _read_object(value, code, path)
+            return _read_object(value, code, path, before)
     if not valid:
         names = {"s": "text", "b": "boolean", "i": "integer", "n": "number", "q": "quantity"}
         raise _wrong(value, names.get(code, "integer or text"), path)
     return value
 
 
-def _read_object(value: Json, code: str, path: str) -> JsonObject:
+def _read_object(value: Json, code: str, path: str, before: Any = None) -> JsonObject:
     if not isinstance(value, dict):
         raise _wrong(value, code, path)
     fields = types()[code]
+    known = before if isinstance(before, dict) else {}
     read: JsonObject = {}
     for key, item in value.items():
         field = fields.get(key)
         if field is None:
             continue
-        found = _read(item, field.code, f"{path}.{key}")
+        found = _read(item, field.code, f"{path}.{key}", known.get(key))
         if found is None or found == "" or found == [] or (found == {} and field.code[0] == "{"):
             continue
         read[key] = found

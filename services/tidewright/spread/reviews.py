@@ -134,12 +134,14 @@ def json_patch(before: Mapping[str, Any], after: Mapping[str, Any], path: str = 
         if key not in after:
             operations.append({"op": "remove", "path": f"{path}/{_token(key)}"})
     for key, value in after.items():
+        if value is before.get(key):
+            continue
         at = f"{path}/{_token(key)}"
         if key not in before:
             operations.append({"op": "add", "path": at, "value": value})
         elif isinstance(value, dict) and isinstance(before[key], dict):
             operations.extend(json_patch(before[key], value, at))
-        elif value is not before[key] and value != before[key]:
+        elif value != before[key]:
             operations.append({"op": "replace", "path": at, "value": value})
     return operations
 
