@@ -162,7 +162,8 @@ class Worker:
             except (KubeError, ValueError) as error:
                 _log.warning("cannot join yet", shard_set=self.shard_set, error=str(error))
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), RETRY_S)
+                    async with asyncio.timeout(RETRY_S):
+                        await self._stopping.wait()
                 continue
             member.renewed_at = sent_at
             _log.info("joined", member=member.id, shard_set=self.shard_set)
@@ -237,8 +238,10 @@ class Worker:
         """On the interval, and at once when there is something to say."""
         leave_by: float | None = None
         while not member.fenced:
+            # Not `wait_for`: in Python 3.11 it can swallow a cancellation that comes with the event.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), member.times.renew_interval_s)
+                async with asyncio.timeout(member.times.renew_interval_s):
+                    await self._changed.wait()
             self._changed.clear()
             leaving = self._stopping.is_set()
             if leaving and leave_by is None:
