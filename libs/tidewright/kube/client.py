@@ -84,21 +84,22 @@ class Kube:
         content_type: str = "application/json",
         accept: str = "application/json",
         timeout_s: float = 30.0,
+        limit_bytes: int | None = None,
     ) -> Response:
         """One request, answered whole. An expired login is renewed once.
 
         `path` is absolute and already quoted (`/api/v1/namespaces/default/pods/a`); `timeout_s` is
-        for the whole request, in wall seconds.
+        for the whole request, in wall seconds. An answer longer than `limit_bytes` is none.
 
         Raises:
             KubeError: an answer >= 400, or none (`status` 0).
         """
         try:
-            return await self._once(method, path, query, body, content_type, accept, timeout_s)
+            return await self._once(method, path, query, body, content_type, accept, timeout_s, limit_bytes)
         except KubeError as error:
             if error.status != 401 or self._auth is None or not await self._auth.renew():
                 raise
-        return await self._once(method, path, query, body, content_type, accept, timeout_s)
+        return await self._once(method, path, query, body, content_type, accept, timeout_s, limit_bytes)
 
     async def _once(
         self,
@@ -109,6 +110,7 @@ class Kube:
         content_type: str,
         accept: str,
         timeout_s: float,
+        limit_bytes: int | None,
     ) -> Response:
         headers = await self._headers(accept)
         if body is not None:
@@ -123,7 +125,7 @@ class Kube:
                 allow_redirects=False,
                 **self._request_args,
             ) as answer:
-                content = await answer.read()
+                content = await answer.read() if limit_bytes is None else await _up_to(answer, limit_bytes)
                 if answer.status >= 400:
                     raise error_of(answer.status, content, answer.headers.get("Retry-After"))
                 names = {name.lower(): value for name, value in answer.headers.items()}
@@ -189,6 +191,20 @@ class Kube:
 
         text = f"{self.url}{path}" + (f"?{urlencode(query)}" if query else "")
         return URL(text, encoded=True)
+
+
+async def _up_to(answer: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
+    """The body of an answer, as long as it is not too long.
+
+    Raises:
+        KubeError: it is; reason `TooLong`.
+    """
+    content = bytearray()
+    async for chunk in answer.content.iter_any():
+        content += chunk
+        if len(content) > limit_bytes:
+            raise KubeError(0, "TooLong", f"{answer.method} {answer.url}: more than {limit_bytes} bytes")
+    return bytes(content)
 
 
 class Authentication:

@@ -37,6 +37,8 @@ INTERVAL_S = 15.0
 """Log time between two samples of a query (watermark-autoscaler.md, 2.1)."""
 TIMEOUT_S = 10.0
 CONCURRENCY = 32
+MAX_ANSWER_BYTES = 32 * 2**20
+"""Of a metrics API; tens of thousands of pods fit."""
 GROUP = 500
 METRIC, WORKLOAD, RECOMMENDATION = "metric", "workload", "recommendation"
 PUSHED_WAITING = 20_000
@@ -226,7 +228,13 @@ class Sampler:
         body, refusal = b"", None
         try:
             async with self._limits["external" if external else "resource"]:
-                answer = await source.request("GET", request.path, query=request.params, timeout_s=TIMEOUT_S)
+                answer = await source.request(
+                    "GET",
+                    request.path,
+                    query=request.params,
+                    timeout_s=TIMEOUT_S,
+                    limit_bytes=MAX_ANSWER_BYTES,
+                )
             body = answer.body
         except KubeError as error:
             refusal = error

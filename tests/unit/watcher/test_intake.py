@@ -13,20 +13,29 @@ import pytest
 
 from tests.unit.watcher.cluster import Cluster
 from tests.unit.watcher.remotewrite import compressed, series
-from tests.unit.watcher.test_service import WPAS, Tail, cluster, tail, wpa_spec
+from tests.unit.watcher.test_service import WPAS, Tail, cluster, wpa_spec
 from tidewright.events.base import Event
 from tidewright.events.facts import MetricSampled, WatermarkPodAutoscalerObserved
 from tidewright.host.health import Health
 from tidewright.host.process import Process, ProcessOptions
+from tidewright.log.connection import Log
 from tidewright.log.server import EmbeddedServer
 from tidewright.watcher import service
 from tidewright.watcher.intake import MAX_BODY_BYTES
 from tidewright.watcher.service import Options
 
-__all__ = ["cluster", "tail"]
+__all__ = ["cluster"]
 
 KINDS = ("watermarkpodautoscaler",)
 SAMPLE = {"metric": "requests", "namespace": "shop", "labels": {"app": "web"}, "value": 2.5}
+
+
+@pytest.fixture
+async def tail(log: Log) -> AsyncIterator[Tail]:
+    """The facts; its consumer is made before the watcher writes, and has one filter (decision record 0003)."""
+    async with log.reader([f"{log.subjects.root}.fact.>"]) as reader:
+        await reader.fetch(1, timeout_s=0.01)
+        yield Tail(reader)
 
 
 @asynccontextmanager

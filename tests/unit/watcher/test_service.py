@@ -28,7 +28,7 @@ from tidewright.log.connection import Log
 from tidewright.log.reader import Reader
 from tidewright.log.server import EmbeddedServer
 from tidewright.log.subjects import ALL
-from tidewright.watcher import service
+from tidewright.watcher import sampler, service
 from tidewright.watcher.service import Options
 
 PODS = "/api/v1/pods"
@@ -226,6 +226,47 @@ async def test_the_metrics_of_an_autoscaler_are_sampled_on_the_interval(
     assert missing.error_class == "not-found"
     kinds = [type(event) for event in tail.events]
     assert kinds.index(WatermarkPodAutoscalerObserved) < kinds.index(MetricSampled)
+
+
+async def test_an_answer_without_end_is_given_up(
+    cluster: Cluster,
+    nats: EmbeddedServer,
+    tail: Tail,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sampler, "MAX_ANSWER_BYTES", 1000)
+    path = "/apis/external.metrics.k8s.io/v1beta1/namespaces/shop/requests"
+    cluster.answers[path] = {"items": [{"value": "1"}] * 1000}
+    await cluster.put(WPAS, "shop", "w", spec=wpa_spec("requests"))
+    async with watching(cluster, nats, tmp_path):
+        fact = await tail.until(lambda e: isinstance(e, MetricSampled))
+    assert isinstance(fact, MetricSampled)
+    assert (fact.error_class, "more than 1000 bytes" in fact.error) == ("unavailable", True)
+
+
+async def test_queries_with_the_same_request_share_it(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    path = "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods"
+    usage = {"cpu": "250m", "memory": "1Mi"}
+    cluster.answers[path] = {"items": [{"metadata": {"name": "a"}, "containers": [{"usage": usage}]}]}
+    spec = wpa_spec("requests")
+    selector = {"matchLabels": {"app": "web"}}
+    spec["metrics"] = [
+        {"type": "Resource", "resource": {"name": name, "metricSelector": selector}}
+        for name in ("cpu", "memory")
+    ]
+    await cluster.put(WPAS, "shop", "w", spec=spec)
+    async with watching(cluster, nats, tmp_path):
+        names: set[str] = set()
+        while len(names) < 2:
+            fact = await tail.until(lambda e: isinstance(e, MetricSampled))
+            assert isinstance(fact, MetricSampled)
+            names.add(fact.name)
+    # Both were wanted anew, or the first tick came in between.
+    assert cluster.requests.count(path) <= 2
+    assert names == {"resource/cpu/app=web", "resource/memory/app=web"}
 
 
 async def test_metrics_may_come_from_elsewhere(
