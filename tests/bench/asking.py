@@ -80,7 +80,7 @@ def measured_in_child(what: str, path: Path) -> str:
             inputs = Inputs(decider.service, decider.kinds, source.subjects, source.slots)
             restorer = SlotRestorer(inputs, {slot: Fold(decider, slot) for slot in inputs.every})
             with seldom_collecting():
-                for record in file.records():
+                for record in file.bodies():
                     restorer.take(record)
             events = sum(fold.folded for fold in restorer.folds.values())
         case "read":

@@ -57,6 +57,7 @@ class Fold(Generic[State]):
         digest: rolling digest over (sequence, body) of these.
         chain: digest of the last decision.
         timers: key to due time of the timers that are set.
+        digesting: keep the rolling digest. Who takes it from checkpoints instead may leave it out.
     """
 
     def __init__(self, decider: Decider[State], slot: Slot) -> None:
@@ -69,6 +70,7 @@ class Fold(Generic[State]):
         self.digest = b""
         self.chain = ""
         self.timers: dict[str, float] = {}
+        self.digesting = True
 
     @classmethod
     def resumed(cls, decider: Decider[State], snapshot: Snapshot) -> Fold[State]:
@@ -142,8 +144,11 @@ class Fold(Generic[State]):
         """Count the event in; None when it is not for the decider."""
         self.position = seq
         self.folded += 1
-        self.digest = rolled(self.digest, seq, body)
-        self.at = max(self.at, event.at)
+        if self.digesting:
+            self.digest = rolled(self.digest, seq, body)
+        at = event.at
+        if at > self.at:
+            self.at = at
         if isinstance(event, registry.Unknown) or isinstance(event, TimerStepped):  # noqa: SIM101  # no union is built
             return None
         if isinstance(event, TimerFired):

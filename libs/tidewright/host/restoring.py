@@ -27,6 +27,8 @@ class SlotRestorer(Generic[State]):
     def __init__(self, inputs: Inputs, folds: Mapping[Slot, Fold[State]]) -> None:
         self.inputs = inputs
         self.restores = {slot: Restore(fold) for slot, fold in folds.items()}
+        for fold in folds.values():
+            fold.digesting = False  # each checkpoint brings it, and nothing is compared here
         self._routes = Routes(inputs, self.restores)
 
     @property

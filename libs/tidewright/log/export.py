@@ -8,7 +8,7 @@ the count and a digest over all frames before it. Cut off or altered, it does no
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from types import TracebackType
@@ -72,8 +72,21 @@ class _Snapshot(msgspec.Struct, frozen=True, array_like=True, tag="snapshot"):
     data: bytes
 
 
+class _Headless(msgspec.Struct, frozen=True, array_like=True, tag="record"):
+    """A record of which the headers are not read."""
+
+    seq: int
+    subject: str
+    body: bytes
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {}
+
+
 _encoder = msgspec.msgpack.Encoder()
 _frames = msgspec.msgpack.Decoder(Record | _Snapshot | _Trailer)
+_headless = msgspec.msgpack.Decoder(_Headless | _Snapshot | _Trailer)
 _manifest = msgspec.msgpack.Decoder(Manifest)
 
 
@@ -135,7 +148,7 @@ class ExportFile:
             if not chunk:
                 raise BadExport(f"{path} is empty, or cut off within its beginning")
             self.manifest = _manifest.decode(next(_frames_in(chunk))[1])
-        except (msgspec.MsgspecError, OSError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, OSError) as error:
             raise BadExport(f"{path} is not an export of a log: {error}") from error
         if self.manifest.format != FORMAT:
             raise BadExport(f"{path} has format {self.manifest.format!r}; this version reads {FORMAT!r}")
@@ -147,6 +160,16 @@ class ExportFile:
                 return
             yield msgspec.json.decode(frame.data, type=Snapshot)
 
+    def bodies(self) -> Iterator[Record]:
+        """All records in stream order without their headers, which takes less time.
+
+        Raises:
+            BadExport: as `records`.
+        """
+        for frame in self._decoded(_headless.decode):
+            if type(frame) is _Headless:
+                yield frame  # type: ignore[misc]  # a record in all that is asked of one here
+
     def records(self) -> Iterator[Record]:
         """All records in stream order.
 
@@ -157,8 +180,11 @@ class ExportFile:
             if type(frame) is Record:
                 yield frame
 
-    def _decoded(self) -> Iterator[Record | _Snapshot]:
-        digest, count, decode, manifest = blake2b(digest_size=16), 0, _frames.decode, True
+    def _decoded(
+        self, decode: Callable[[memoryview], Record | _Headless | _Snapshot | _Trailer] | None = None
+    ) -> Iterator[Record | _Headless | _Snapshot]:
+        digest, count, manifest = blake2b(digest_size=16), 0, True
+        decode = decode or _frames.decode
         with self.path.open("rb") as file:
             chunks = _whole_frames(file, self.path)
             for chunk in chunks:
@@ -168,11 +194,11 @@ class ExportFile:
                         continue
                     try:
                         frame = decode(raw)
-                    except msgspec.MsgspecError as error:
+                    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                         raise BadExport(
                             f"{self.path} was altered: the frame after record {count} does not decode ({error})"
                         ) from error
-                    if type(frame) is _Trailer:
+                    if isinstance(frame, _Trailer):
                         digest.update(memoryview(chunk)[:start])
                         whole = start + _PREFIX + len(raw) == len(chunk) and next(chunks, None) is None
                         if not whole or frame.records != count or frame.digest != digest.digest():
@@ -180,7 +206,7 @@ class ExportFile:
                                 f"{self.path} was altered: it does not match the digest at its end"
                             )
                         return
-                    count += type(frame) is Record
+                    count += type(frame) is not _Snapshot
                     yield frame
                 digest.update(chunk)
         raise BadExport(f"{self.path} is cut off after {count} records: it has no end")
