@@ -117,6 +117,7 @@ def _configure(state: State, event: ConfigSet) -> None:
             config=read.config,
             namespace=read.namespace,
             manager_pod=read.manager_pod,
+            metrics_prefix=read.metrics_prefix,
             refused=read.refused,
             warnings=list(read.warnings),
         )
@@ -141,6 +142,7 @@ def _configure(state: State, event: ConfigSet) -> None:
         old.config, old.manager_pod, old.refused = read.config, read.manager_pod, ""
         old.rival = old.rival if not changed else ""
         old.warnings = list(read.warnings)
+        old.metrics_prefix = read.metrics_prefix
         old.local = old.local or old.template_key in state.templates
         if changed:
             if old.current is not None:
@@ -161,6 +163,8 @@ def _version(state: State, fleet: Fleet) -> str:
 
 def _begin(state: State, fleet: Fleet) -> None:
     if fleet.local:
+        if fleet.current is None:
+            fleet.begun_at = state.now
         fleet.begin(state.templates.get(fleet.template_key), state.pods.get(fleet.namespace, {}))
         _follow_up(state, fleet)
 
@@ -172,8 +176,9 @@ def _follow_up(state: State, fleet: Fleet) -> None:
         template = state.templates.get(fleet.template_key)
         if current is not None and current.stage is Stage.CREATING and template is not None:
             _refuse_impossible(fleet, current, template)
-        if not fleet.finish():
+        if not fleet.finish(state.now):
             return
+        fleet.begun_at = state.now
         fleet.begin(template, state.pods.get(fleet.namespace, {}))
 
 

@@ -19,7 +19,7 @@ from tidewright.events.base import Decision, Event, ObjectRef, Outcome
 from tidewright.events.decisions import CreateObject, DeleteObject, PatchObject, ScaleWorkload
 from tidewright.events.facts import PodGone, PodObserved
 from tidewright.events.provisioning import PodTemplateGone, PodTemplateObserved
-from tidewright.shardmanager import compat, native
+from tidewright.shardmanager import compat, exposition, native
 from tidewright.shardmanager.fleet import KnownPod, Template
 from tidewright.shardmanager.pods import APP_LABEL, CONFIG_HASH
 from tidewright.shardmanager.shardset import SET_LABEL
@@ -36,8 +36,13 @@ class ShardManager:
     state_version = 2
     state_type = State
     kinds = KINDS
+    series_help = exposition.help_of_fleets()
 
-    def initial(self, shared: State | None) -> State:
+    def series(self, state: State) -> Iterable[exposition.Sample]:
+        """What a state tells on /metrics."""
+        return exposition.series(state)
+
+    def initial(self) -> State:
         """The empty state; nothing of slot `all` is needed but the configuration, which all slots get."""
         return State()
 

@@ -22,6 +22,8 @@ from tidewright.shardmanager.scan import Fidelity, Pass, SeenPod, is_stale
 
 DECISION = "tidewright.dev/decision"
 """The annotation that the actuator puts on what it makes for us."""
+ROUNDS_KEPT = 100
+"""Passes whose durations make the quantiles."""
 RIVAL_QUIET_INTERVALS = 6
 """Scan intervals without a new pod of another manager after which that one is taken for stopped."""
 
@@ -77,6 +79,9 @@ class Fleet(msgspec.Struct, kw_only=True):
         unreported: a pass has ended, or the configuration has changed, since the last record.
         rearm: the timer for the next pass is to be set anew: a pass has ended.
         local: the fleet's namespace belongs to this slot, because its template was seen here.
+        metrics_prefix: of the original's series.
+        begun_at: log time at which the last pass began, seconds.
+        round_ms: how long the last passes took; round_ms_total: all of them.
         rival: pod that another manager with another configuration has made while this one runs; while
             that goes on nothing is written, or the two would undo each other for ever.
         rival_at: log time at which the last of them was seen, seconds.
@@ -96,6 +101,10 @@ class Fleet(msgspec.Struct, kw_only=True):
     unreported: bool = False
     rearm: bool = False
     local: bool = False
+    metrics_prefix: str = "kozmo"
+    begun_at: float = 0.0
+    round_ms: list[float] = []
+    round_ms_total: float = 0.0
     rival: str = ""
     rival_at: float = 0.0
     passes: int = 0
@@ -140,12 +149,15 @@ class Fleet(msgspec.Struct, kw_only=True):
             leaving = {pod.name for pod in mine if self._leaving(pod, template.version)}
             self._hold_names(leaving | set(self.current.deletions))
 
-    def finish(self) -> bool:
+    def finish(self, now: float) -> bool:
         """Close a pass that is done. True when another one must follow."""
         if self.current is None or not self.current.done:
             return False
         self.last, self.current = self.current, None
         self.passes += 1
+        took_ms = 1000 * max(0.0, now - self.begun_at)
+        self.round_ms = [*self.round_ms[-(ROUNDS_KEPT - 1) :], took_ms]
+        self.round_ms_total += took_ms
         self.rearm = self.unreported = True
         self.created_total += self.last.created
         self.deleted_total += self.last.deleted

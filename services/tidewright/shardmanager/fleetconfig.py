@@ -36,6 +36,7 @@ class FleetConfig(msgspec.Struct, frozen=True, kw_only=True):
     config: ManagerConfig
     namespace: str
     manager_pod: str = ""
+    metrics_prefix: str = KOZMO.metrics_prefix
     refused: str = ""
     warnings: tuple[str, ...] = ()
 
@@ -86,9 +87,17 @@ def _read_fleet(entry: Mapping[str, Any]) -> FleetConfig:
         config=reading.config,
         namespace=where,
         manager_pod=pod,
+        metrics_prefix=_metrics_prefix(entry, brand or KOZMO),
         refused=refused[0] if refused else "",
         warnings=tuple(f.message for f in reading.warnings(native=False)),
     )
+
+
+def _metrics_prefix(entry: Mapping[str, Any], brand: Brand) -> str:
+    """Of the original's series: `propeller.metrics-prefix`, else the brand's."""
+    section = (entry.get("config") or {}).get("propeller") or {}
+    given = section.get("metrics-prefix") if isinstance(section, Mapping) else None
+    return given if isinstance(given, str) and given else brand.metrics_prefix
 
 
 def _brands(brands: Sequence[Brand]) -> str:

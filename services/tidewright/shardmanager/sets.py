@@ -142,6 +142,7 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
         refused: why an effect was refused last, by `verb name`.
         lacking: what the last look for objects without a slot label found.
         to_label: those of them that were not asked for yet.
+        moves_made: slots given an owner, by cause; forced_slots: slots taken from lost members.
         moved: the spec's moves that were made, so that each is made once.
         cooling: log time until which a slot stays where it is.
         ended: log time at which an incarnation ended, so that it does not come back (R1).
@@ -172,6 +173,8 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
     refused: dict[str, str] = {}
     lacking: SlotLabelsScanned | None = None
     to_label: list[UnlabelledObject] = []
+    moves_made: dict[str, int] = {}
+    forced_slots: int = 0
     moved: dict[int, str] = {}
     cooling: dict[int, float] = {}
     rebalanced_at: float = 0.0
@@ -321,6 +324,11 @@ def fold_entry(shard_set: ShardSetState, entry: AssignmentEntry) -> None:
             seen = shard_set.members.get(entry.member)
             if seen is not None and (seen.gone or not seen.record):
                 del shard_set.members[entry.member]
+        case "grant":
+            count = len(parse_runs(entry.slots))
+            shard_set.moves_made[entry.cause] = shard_set.moves_made.get(entry.cause, 0) + count
+        case "force":
+            shard_set.forced_slots += len(parse_runs(entry.slots))
         case "offer" if entry.cause in ("load", "operator"):
             for slot in parse_runs(entry.slots):
                 shard_set.target[slot] = entry.member
