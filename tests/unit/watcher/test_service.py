@@ -67,6 +67,8 @@ class Tail:
 async def tail(log: Log) -> AsyncIterator[Tail]:
     filters = [f"{log.subjects.root}.fact.>", log.subjects.configs]
     async with log.reader(filters) as reader:
+        # Its consumer is made before anybody writes: with two filters it is slow otherwise (decision record 0003).
+        await reader.fetch(1, timeout_s=0.01)
         yield Tail(reader)
 
 
