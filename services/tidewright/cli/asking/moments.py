@@ -77,6 +77,8 @@ async def moment_of(source: Source, text: str, option: str = "--at") -> Moment:
             raise BadInput(f"{option} {text}: {retained}")
         return Moment(seq, await _reached(source, seq), end=seq == last)
     at = moment(text, now)
+    if at < oldest and option == "--since" and first <= 1 and source.since is None:
+        return Moment(0, at)  # nothing was ever removed: all there is since then is there
     if at < oldest:
         raise BadInput(f"{option} {shown(at)}: {retained}")
     if at >= now:
