@@ -6,7 +6,17 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.api.client import JSON_PATCH, MERGE, Client, Object, causes, config_map, deployment, pod
+from tests.e2e.api.client import (
+    JSON_PATCH,
+    MERGE,
+    STRATEGIC,
+    Client,
+    Object,
+    causes,
+    config_map,
+    deployment,
+    pod,
+)
 from tidewright.kube.errors import KubeError
 
 
@@ -255,3 +265,67 @@ async def test_a_limit_that_is_no_number(client: Client) -> None:
 async def test_a_broken_continue_token(client: Client) -> None:
     error = await refusal(client, "GET", client.path("configmaps"), **{"continue": "broken"})
     assert (error.status, error.reason) == (400, "BadRequest")
+
+
+async def test_a_field_that_is_said_twice(client: Client) -> None:
+    body = b'{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","name":"b"}}'
+    path = client.path("configmaps")
+    error = await refusal(client, "POST", path, body, fieldValidation="Strict")
+    assert (error.status, error.reason) == (400, "BadRequest")
+    assert 'strict decoding error: duplicate field "metadata.name"' in error.message
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b'{"metadata": x}', "invalid character 'x' looking for beginning of value"),
+        (b'{"metadata" {}}', "invalid character '{' after object key"),
+        (b'{"a": 1 "b": 2}', "invalid character '\"' after object key:value pair"),
+        (b'{"a": [1 2]}', "invalid character '2' after array element"),
+        (b"{b: 1}", "invalid character 'b' looking for beginning of object key string"),
+        (b'{"metadata": {', "unexpected end of JSON input"),
+        (b"[]", "json: cannot unmarshal array into Go value of type struct"),
+    ],
+)
+async def test_a_body_that_does_not_parse(client: Client, body: bytes, why: str) -> None:
+    error = await refusal(client, "POST", client.path("configmaps"), body)
+    assert (error.status, error.reason) == (400, "BadRequest")
+    assert error.message.startswith("the object provided is unrecognized (must be of type ConfigMap): ")
+    assert why in error.message
+
+
+async def test_a_patch_that_makes_a_field_another_type(client: Client) -> None:
+    await client.create(client.path("deployments", group="apps"), deployment("d"))
+    path = client.path("deployments", "d", group="apps")
+    change = {"spec": {"replicas": "x"}}
+    error = await refusal(client, "PATCH", path, change, content_type=STRATEGIC)
+    assert (error.status, error.reason) == (422, "Invalid")
+    assert 'patch: Invalid value: "map[spec:map[replicas:x]]": unrecognized type: int32' in error.message
+    error = await refusal(client, "PATCH", path, change, content_type=MERGE)
+    assert (error.status, error.reason) == (422, "Invalid")
+    assert (
+        "cannot unmarshal string into Go struct field DeploymentSpec.spec.replicas of type int32"
+        in error.message
+    )
+
+
+async def test_what_cannot_be_selected_by(client: Client) -> None:
+    error = await refusal(client, "GET", client.path("pods"), fieldSelector="spec.x=1")
+    assert (error.status, error.message) == (400, "field label not supported: spec.x")
+    error = await refusal(client, "GET", client.path("configmaps"), fieldSelector="data.a=1")
+    told = '"data.a" is not a known field selector: only "metadata.name", "metadata.namespace"'
+    assert (error.status, error.message) == (400, told)
+    error = await refusal(client, "GET", client.path("pods"), labelSelector="a b")
+    assert error.status == 400
+    assert "unable to parse requirement: found 'b', expected: in, notin, =, ==, !=, >, <" in error.message
+
+
+async def test_an_account_that_is_not_there(client: Client) -> None:
+    sent = pod("p")
+    sent["spec"]["serviceAccountName"] = "nobody"
+    error = await refusal(client, "POST", client.path("pods"), sent)
+    assert (error.status, error.reason) == (403, "Forbidden")
+    assert error.message == (
+        f'pods "p" is forbidden: error looking up service account {client.namespace}/nobody: '
+        'serviceaccount "nobody" not found'
+    )

@@ -310,3 +310,136 @@ async def test_custom_resources_are_printed_and_scaled(
 async def test_everything_is_allowed(kubectl: Kubectl) -> None:
     assert (await kubectl.run("auth", "can-i", "delete", "pods")).strip() == "yes"
     assert "Username" in await kubectl.run("auth", "whoami")
+
+
+async def test_what_kubectl_cannot_send_it_says(client: Client, kubectl: Kubectl) -> None:
+    text = yaml.safe_dump({"apiVersion": "v1", "kind": "Podd", "metadata": {"name": "a"}})
+    told = await kubectl.run("create", "-f", "-", given=text, code=1)
+    assert 'no matches for kind "Podd" in version "v1"' in told
+    told = await kubectl.run("get", "pods", "--field-selector", "spec.x=1", code=1)
+    assert told.count("field label not supported: spec.x") == 1
+    assert "found 'b', expected: in, notin" in await kubectl.run("get", "pods", "-l", "a b", code=1)
+    assert 'resource type "nonsense"' in await kubectl.run("get", "nonsense", code=1)
+    sent = pod("a")
+    sent["spec"]["serviceAccountName"] = "nobody"
+    told = await kubectl.run("create", "-f", "-", given=yaml.safe_dump(sent), code=1)
+    where = f"{client.namespace}/nobody"
+    assert (
+        f'pods "a" is forbidden: error looking up service account {where}: serviceaccount "nobody" not found'
+        in told
+    )
+
+
+async def test_a_rollout_is_undone(client: Client, kubectl: Kubectl) -> None:
+    path = client.path("deployments", "d", group="apps")
+    await client.create(client.path("deployments", group="apps"), deployment("d"))
+
+    async def revision(wanted: str) -> bool:
+        found = (await client.get(path))["metadata"].get("annotations") or {}
+        return bool(found.get("deployment.kubernetes.io/revision") == wanted)
+
+    await client.until(lambda: revision("1"))
+    await kubectl.run("set", "image", "deploy/d", "main=registry.example/pause:2")
+    await client.until(lambda: revision("2"))
+    history = rows(await kubectl.run("rollout", "history", "deploy/d"))
+    assert [row[0] for row in history if row][1:] == ["REVISION", "1", "2"]
+    assert "registry.example/pause:1" in await kubectl.run("rollout", "history", "deploy/d", "--revision=1")
+    await kubectl.run("rollout", "undo", "deploy/d")
+    await client.until(lambda: revision("3"))
+    found = await client.get(path)
+    assert found["spec"]["template"]["spec"]["containers"][0]["image"] == "registry.example/pause:1"
+    await kubectl.run("rollout", "restart", "deploy/d")
+    await client.until(lambda: revision("4"))
+    await kubectl.run("rollout", "pause", "deploy/d")
+    assert (await client.get(path))["spec"]["paused"] is True
+    await kubectl.run("rollout", "resume", "deploy/d")
+    told = await kubectl.run("describe", "deploy", "d")
+    assert "RollingUpdateStrategy:  25% max unavailable, 25% max surge" in told
+
+
+async def test_deletes_cascade_as_they_are_told(client: Client, kubectl: Kubectl) -> None:
+    for name in ("kept", "cut"):
+        await client.create(client.path("deployments", group="apps"), deployment(name, replicas=1))
+
+    async def pods() -> dict[str, str]:
+        items = (await client.get(client.path("pods")))["items"]
+        return {item["metadata"]["labels"]["app"]: item["metadata"]["name"] for item in items}
+
+    async def both() -> bool:
+        return set(await pods()) == {"kept", "cut"}
+
+    await client.until(both)
+    await kubectl.run("delete", "deploy", "kept", "--cascade=orphan")
+    await kubectl.run("delete", "deploy", "cut", "--cascade=foreground")
+    assert set(await pods()) == {"kept"}
+    (left,) = (await client.get(client.path("replicasets", group="apps")))["items"]
+    assert "ownerReferences" not in left["metadata"]
+
+
+async def test_drain_waits_for_a_disruption_budget(client: Client, kubectl: Kubectl) -> None:
+    name = f"{client.namespace}-node"
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    await client.create("/api/v1/nodes", {"metadata": {"name": name}, "status": ready})
+    try:
+        await client.create(client.path("pods"), pod("a", app="a"))
+        binding = {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": name}}
+        await client.create(client.path("pods", "a", "binding"), binding)
+        running = {"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}
+        await client.merge(client.path("pods", "a", "status"), running)
+        await kubectl.run("create", "pdb", "b", "--selector=app=a", "--min-available=1")
+        path = client.path("poddisruptionbudgets", "b", group="policy")
+
+        async def seen() -> bool:
+            status = (await client.get(path)).get("status") or {}
+            return bool(status.get("currentHealthy") == 1 and status.get("observedGeneration") == 1)
+
+        await client.until(seen)
+        told = await kubectl.run("drain", name, "--force", "--timeout=2s", code=1)
+        assert "Cannot evict pod as it would violate the pod's disruption budget." in told
+        await client.merge(path, {"spec": {"minAvailable": 0}})
+
+        async def allowed() -> bool:
+            return bool((await client.get(path))["status"]["disruptionsAllowed"] == 1)
+
+        await client.until(allowed)
+        await kubectl.run("delete", "pod", "a", "--now", "--wait=false")
+        await client.delete(client.path("pods", "a"), {"gracePeriodSeconds": 0})  # as its kubelet would
+        assert "drained" in await kubectl.run("drain", name, "--force", "--timeout=15s")
+    finally:
+        await client.delete(f"/api/v1/nodes/{name}")
+
+
+async def test_events_are_told_as_they_come(client: Client, kubectl: Kubectl) -> None:
+    await client.create(client.path("deployments", group="apps"), deployment("d", replicas=1))
+
+    async def told() -> bool:
+        return "ScalingReplicaSet" in await kubectl.run("events", "--for", "deploy/d")
+
+    await client.until(told)
+    found = rows(await kubectl.run("get", "events"))
+    assert found[0] == ["LAST", "SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
+    assert "ScalingReplicaSet" in await kubectl.run("describe", "deploy", "d")
+
+
+async def test_waits_for_a_value_and_replaces(client: Client, kubectl: Kubectl) -> None:
+    await client.create(client.path("configmaps"), config_map("a", k="1"))
+    waiting = asyncio.create_task(kubectl.run("wait", "cm/a", "--for=jsonpath={.data.k}=2", "--timeout=20s"))
+    text = yaml.safe_dump(config_map("a", k="2"))
+    assert "configmap/a replaced" in await kubectl.run("replace", "-f", "-", given=text)
+    assert "condition met" in await waiting
+    assert "unchanged" not in await kubectl.run("apply", "-f", "-", "--dry-run=server", given=text)
+    assert (await client.get(client.path("configmaps", "a")))["data"] == {"k": "2"}
+    changed = yaml.safe_dump(config_map("a", k="3"))
+    assert '+  k: "3"' in await kubectl.run("diff", "-f", "-", given=changed, code=1)
+
+
+async def test_scale_refuses_what_is_not_so(client: Client, kubectl: Kubectl) -> None:
+    await client.create(client.path("deployments", group="apps"), deployment("d"))
+    told = await kubectl.run("scale", "deploy", "d", "--current-replicas=5", "--replicas=1", code=1)
+    assert "Expected replicas to be 5, was 0" in told
+    shown = yaml.safe_load(await kubectl.run("get", "deploy", "d", "--subresource=scale", "-o", "yaml"))
+    assert (shown["kind"], shown["apiVersion"], shown["status"]["selector"]) == (
+        "Scale",
+        "autoscaling/v1",
+        "app=d",
+    )
