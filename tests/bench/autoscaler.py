@@ -63,7 +63,7 @@ def feed(state: State, event: Event) -> State:
 
 def filled(autoscalers: int, *, pods: bool) -> State:
     """A fold that holds so many objects, decoded as a host does."""
-    state: State = DECIDER.initial(None)
+    state: State = DECIDER.initial()
     for kind, fact in objects(autoscalers):
         if pods or kind != "pod":
             state = feed(state, _decoded(fact))
@@ -116,7 +116,7 @@ def memory(size: Size) -> list[Figure]:
     gc.collect()
     process = psutil.Process()
     before = process.memory_info().rss
-    state: State = DECIDER.initial(None)
+    state: State = DECIDER.initial()
     for body in facts:
         fact = registry.decode(body)
         assert isinstance(fact, Event)

@@ -50,7 +50,7 @@ class Counting:
     def __init__(self, service: str, one_in: int) -> None:
         self.service, self._one_in = service, one_in
 
-    def initial(self, shared: State | None) -> State:
+    def initial(self) -> State:
         return State()
 
     def evolve(self, state: State, event: Event) -> State:

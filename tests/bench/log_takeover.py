@@ -55,7 +55,7 @@ class Each:
     state_type = State
     kinds = frozenset({"pod"})
 
-    def initial(self, shared: State | None) -> State:
+    def initial(self) -> State:
         return State()
 
     def evolve(self, state: State, event: Event) -> State:

@@ -49,7 +49,7 @@ class Story:
     def __init__(self, case: Case) -> None:
         self.case = case
         self.now = START
-        self.state = DECIDER.initial(None)
+        self.state = DECIDER.initial()
         self.object: JsonObject = dict(case["spread"])
         self.generation = 1
         self.pods: dict[str, JsonObject] = {}

@@ -33,12 +33,8 @@ class Decider(Protocol[State]):
     @property
     def kinds(self) -> frozenset[str]: ...
 
-    def initial(self, shared: State | None) -> State:
-        """The empty state of a slot.
-
-        `shared` is the state of slot `all` (configuration, cluster-scoped objects), folded once per
-        process; a slot's state may hold on to it but changes nothing in it. None: this *is* it.
-        """
+    def initial(self) -> State:
+        """The empty state of a slot. What slot `all` brings is folded into every slot's state."""
         ...
 
     def evolve(self, state: State, event: Event) -> State:

@@ -63,7 +63,7 @@ class Fold(Generic[State]):
     def __init__(self, decider: Decider[State], slot: Slot) -> None:
         self.decider = decider
         self.slot = slot
-        self.state = decider.initial(None)
+        self.state = decider.initial()
         self.at = 0.0
         self.position = 0
         self.folded = 0

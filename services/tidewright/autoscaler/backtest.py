@@ -156,7 +156,7 @@ class _Run:
         self.model = model
         self.policy = {"status_interval_s": 1e18, **policy}
         self.report = Report()
-        self.state: State = DECIDER.initial(None)
+        self.state: State = DECIDER.initial()
         self.chart = _Chart(span)
         self.at = -math.inf
         self.replicas = 0

@@ -54,15 +54,9 @@ class AutoscalerDecider:
         )
     )
 
-    def initial(self, shared: State | None) -> State:
-        """The empty state of a slot; `shared` is the state of slot `all`, which brings the policy."""
-        return self.attach(State(), shared)
-
-    def attach(self, state: State, shared: State | None) -> State:
-        """Give a slot's state, read from a snapshot, the state of slot `all` to look at."""
-        if shared is not None:
-            state.__dict__["shared"] = shared
-        return state
+    def initial(self) -> State:
+        """The empty state of a slot."""
+        return State()
 
     series_help = {f"{exposition.PREFIX}{name}": text for name, text in exposition.HELP.items()}
 

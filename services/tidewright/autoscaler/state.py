@@ -143,11 +143,6 @@ class State(msgspec.Struct, kw_only=True, dict=True, omit_defaults=True):
     awaited: dict[str, str] = {}
 
     @cached_property
-    def shared(self) -> State | None:
-        """The state of slot `all`, when the host gives one."""
-        return None
-
-    @cached_property
     def refreshing(self) -> bool:
         """The event at hand only says again what was said before: nothing is to come of it."""
         return False
@@ -165,10 +160,7 @@ class State(msgspec.Struct, kw_only=True, dict=True, omit_defaults=True):
     @property
     def in_force(self) -> Policy:
         """The policy that holds for this slot."""
-        if self.policy is not None:
-            return self.policy
-        shared = self.shared
-        return DEFAULT if shared is None else shared.in_force
+        return DEFAULT if self.policy is None else self.policy
 
     def namespace(self, name: str) -> tuple[Namespace, NamespaceIndex]:
         """A namespace with its look-ups; both are made when it is new."""

@@ -56,8 +56,8 @@ class ProvisioningDecider:
     )
 
     def initial(self) -> State:
-        """The empty state. There is one partition, so `shared` is that state where it is given."""
-        return shared if shared is not None else State()
+        """The empty state of the one partition."""
+        return State()
 
     def evolve(self, state: State, event: Event) -> State:
         """Fold one event."""

@@ -54,9 +54,7 @@ class SpreadDecider:
 
     def initial(self) -> State:
         """The empty state of a slot."""
-        if shared is None:
-            return State()
-        return State(settings=shared.settings, whitelist=shared.whitelist, nodes=shared.nodes)
+        return State()
 
     def evolve(self, state: State, event: Event) -> State:
         """Fold one event, in place."""

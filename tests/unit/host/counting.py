@@ -27,7 +27,7 @@ class Counting:
     state_type = State
     kinds = frozenset({"pod"})
 
-    def initial(self, shared: State | None) -> State:
+    def initial(self) -> State:
         return State()
 
     def evolve(self, state: State, event: Event) -> State:
