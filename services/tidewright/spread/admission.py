@@ -359,7 +359,10 @@ def _unfenced(entry: PodPlaced) -> PodPlaced:
 
 
 def _unread(api_version: str, kind: str, name: str) -> JsonObject:
-    """Templates are on no fact, so a patch is tried on the pod itself, when one is admitted (V12)."""
+    """Templates are on no fact: of V12 only what no template makes good is found here.
+
+    The rest is found on the pod itself, which is refused with the reason, and takes no place.
+    """
     raise NotFound(f"{api_version} {kind} {name}")
 
 

@@ -45,6 +45,10 @@ class TargetRef(msgspec.Struct, frozen=True, rename="camel"):
     kind: str = ""
     name: str = ""
 
+    def __repr__(self) -> str:
+        """As people write it: errors show it."""
+        return f"{self.api_version} {self.kind} {self.name}".strip()
+
 
 class TargetFilter(msgspec.Struct, frozen=True, rename="camel"):
     """Which of the target's pods, and where its replicas stand. `selector` None: not given."""

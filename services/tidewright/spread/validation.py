@@ -141,6 +141,8 @@ def _subset_errors(spread: Spread, around: Surroundings, profile: Profile) -> It
         yield from toleration_errors(subset.tolerations, f"{at}.tolerations")
         if subset.patch is not None and template is not None:
             yield from template.patch_errors(subset.patch, f"{at}.patch")
+        elif subset.patch is not None and profile is Profile.BETTER:
+            yield from _shape_errors(subset.patch, f"{at}.patch")
         limit = subset.limit
         if limit is None:
             continue
@@ -179,6 +181,14 @@ def _limit_fault(limit: limits.Limit, profile: Profile) -> str | None:
     except limits.NotALimit as error:
         return str(error)
     return "must not be negative" if value < 0 else None
+
+
+def _shape_errors(patch: JsonObject, path: str) -> Iterator[FieldError]:
+    """What no pod template makes good: a directive that is none, a value of another type than its field."""
+    try:
+        read_back(merge({}, patch))
+    except InvalidPatch as error:
+        yield invalid(path, patch, f"applies to no pod: {error}")
 
 
 class _Template(msgspec.Struct):

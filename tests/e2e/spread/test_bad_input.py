@@ -116,7 +116,10 @@ async def test_what_has_no_effect_is_warned_about(
 async def test_a_patch_that_does_not_apply_refuses_the_pod_and_takes_no_place(
     world: World, spreading: Services
 ) -> None:
-    broken = {"spec": {"containers": "main"}}
+    nowhere = {"spec": {"containers": "main"}}  # no template could make it good
+    with pytest.raises(KubeError, match=r"spec\.subsets\[0\]\.patch.*no list"):
+        await world.make(world.spreads, spread("web", WEB, subset("a", 1, patch=nowhere), subset("b")))
+    broken = {"spec": {"containers": [{"image": "which"}]}}  # of which container?
     await world.make(world.spreads, spread("web", WEB, subset("a", 1, patch=broken), subset("b")))
     await world.until(f"{world.spreads}/web", lambda ws: "status" in ws)
     await world.make(world.deployments, deployment("web", 2))
@@ -129,7 +132,7 @@ async def test_a_patch_that_does_not_apply_refuses_the_pod_and_takes_no_place(
     }  # fmt: skip
     pod = {"apiVersion": "v1", "kind": "Pod", **template({"app": "web"})}
     pod["metadata"] |= {"generateName": "web-", "ownerReferences": [reference]}
-    with pytest.raises(KubeError, match=r"subset 'a': patch: .*containers"):
+    with pytest.raises(KubeError, match=r"subset 'a': patch: .*name"):
         await world.make(world.pods, pod)
     assert places((await until(world.kube, world.pods, lambda _: True)).values()) == {}
     repaired = [subset("a", 1), subset("b")]
