@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.e2e.autoscaler.world import LABELS, Object, World, condition, says, wants
+from tests.e2e.autoscaler.world import LABELS, PATIENCE_S, Object, World, condition, says, wants
 from tests.e2e.conftest import Services
 from tidewright.events import registry
 from tidewright.events.decisions import ScaleWorkload
@@ -77,7 +77,7 @@ async def push(running: Services, world: World, value: float) -> None:
     """Push the metric to the watcher."""
     port: int = running.push_port  # type: ignore[attr-defined]  # of these tests
     sample: Object = {"metric": world.metric, "namespace": world.namespace, "labels": LABELS, "value": value}
-    async with aiohttp.ClientSession() as session, asyncio.timeout(20):
+    async with aiohttp.ClientSession() as session, asyncio.timeout(PATIENCE_S):
         while True:
             async with session.post(f"http://127.0.0.1:{port}/v1/metrics", json=[sample]) as answer:
                 found = await answer.json()
@@ -208,3 +208,24 @@ async def test_the_series_of_the_reference_are_served(world: World, running: Ser
     assert found["wpa_controller_high_watermak"] == found["wpa_controller_high_watermark"] == 10_000
     assert found["wpa_controller_scaling_active"] == 1
     assert found["wpa_controller_min_replicas"] == 1
+
+
+async def test_a_resource_metric_is_summed_over_the_pods_of_its_selector(world: World) -> None:
+    target = await world.deployment()
+    cpu: Object = {
+        "name": "cpu", "value": 4.0, "namespace": world.namespace, "selector": "app=web", "resource": True
+    }  # fmt: skip
+    world.cluster.push(cpu)
+    body = {
+        "name": "cpu",
+        "metricSelector": {"matchLabels": LABELS},
+        "highWatermark": "1",
+        "lowWatermark": "500m",
+    }
+    wpa = await world.autoscaler(metrics=[{"type": "Resource", "resource": body}])
+    await world.until(target, wants(4))  # 4 cores, one each
+    found = await world.until(wpa, lambda w: w.get("status", {}).get("currentReplicas") == 4)
+    metric = found["status"]["currentMetrics"][0]
+    assert (metric["type"], metric["resource"]["name"]) == ("Resource", "cpu")
+    world.cluster.push({**cpu, "value": 1.0})
+    await world.until(target, lambda d: d["spec"]["replicas"] < 4)

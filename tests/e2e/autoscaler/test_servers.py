@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from tests.e2e.autoscaler.world import World, condition, says, shell, wants
+from tests.e2e.autoscaler.world import PATIENCE_S, World, condition, says, shell, wants
 from tests.e2e.conftest import Cluster, Services, tidewright
 from tidewright.log.server import EmbeddedServer
 
@@ -84,7 +84,7 @@ async def test_a_metrics_server_that_misbehaves_is_said_and_never_scales(world: 
         assert (await world.get(target))["spec"]["replicas"] == 4
         # While it hangs nothing is decided, and nothing is stuck: the next answer counts.
         bad.mode, bad.value = "hang", "60"
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             await bad.hanging.wait()
         bad.mode = "good"
         assert (await world.get(target))["spec"]["replicas"] == 4
@@ -119,7 +119,7 @@ async def test_in_shadow_mode_nothing_is_written_and_the_incumbent_is_compared(
     await world.patch(f"{target}/scale", {"spec": {"replicas": 11}})  # and as we would not
     await world.until(target, lambda d: d.get("status", {}).get("readyReplicas") == 11)
     where = ("--nats", own.nats_url, "--cluster", own.name, "-n", world.namespace)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:  # until the watcher has seen it
             code, out, error = await shell(*tidewright("compare", "wpa", "web", *where))
             if "6 -> 11" in out:
@@ -132,7 +132,7 @@ async def test_in_shadow_mode_nothing_is_written_and_the_incumbent_is_compared(
 
 async def _subject(reader: Any, kind: str) -> None:
     """Read on until a decision about this kind of object comes by."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             for record in await reader.fetch(1, timeout_s=5):
                 if f".autoscaler.{kind}." in record.subject:

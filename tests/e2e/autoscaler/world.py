@@ -14,6 +14,8 @@ from tidewright.kube.client import Kube
 
 LABELS = {"app": "web"}
 GROUP = "wpa-e2e.tidewright.dev"
+PATIENCE_S = 60.0
+"""A busy machine takes its time; what is awaited is an event, so patience costs nothing."""
 Object = dict[str, Any]
 Holds = Callable[[Object], bool]
 
@@ -135,13 +137,15 @@ class World:
     async def until(self, path: str, holds: Holds) -> Object:
         """Watch an object until it is as wanted."""
         collection, _, name = path.rpartition("/")
-        found = await until(self.kube, collection, lambda objects: name in objects and holds(objects[name]))
+        found = await until(
+            self.kube, collection, lambda objects: name in objects and holds(objects[name]), PATIENCE_S
+        )
         return found[name]
 
     async def gone(self, path: str) -> None:
         """Watch until an object is no longer there."""
         collection, _, name = path.rpartition("/")
-        await until(self.kube, collection, lambda objects: name not in objects)
+        await until(self.kube, collection, lambda objects: name not in objects, PATIENCE_S)
 
     async def deployment(self, replicas: int = 2, name: str = "web") -> str:
         """A Deployment with ready pods; its path."""
@@ -213,7 +217,7 @@ class World:
             ]
             return bool(found)
 
-        await until(self.kube, self.events, there)
+        await until(self.kube, self.events, there, PATIENCE_S)
         return found[0]
 
     async def reasons(self) -> set[str]:
