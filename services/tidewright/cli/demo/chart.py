@@ -6,6 +6,8 @@ import bisect
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+LONG_S = 90 * 86_400
+"""Of a longer time than this, the year says more than the minute."""
 BLOCKS = " ▁▂▃▄▅▆▇█"
 
 
@@ -45,7 +47,7 @@ def chart(
     for index, bar in enumerate(bars(values, height)):
         scale = f"{top:g}" if index == 0 else ("0" if index == height - 1 else "")
         lines.append(f"{scale:>{label}} |{bar}")
-    first, last = clock(start), clock(end)
+    first, last = (day(start), day(end)) if end - start > LONG_S else (clock(start), clock(end))
     lines.append(f"{'':>{label}}  {first}{last:>{max(1, width - len(first))}}")
     return lines
 
@@ -53,3 +55,8 @@ def chart(
 def clock(at: float) -> str:
     """Log time for people: UTC, to the minute."""
     return datetime.fromtimestamp(at, UTC).strftime("%m-%d %H:%M")
+
+
+def day(at: float) -> str:
+    """Log time for people: UTC, to the day."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d")
