@@ -55,7 +55,7 @@ def write(path: Path, made: MadeUp, last: int) -> None:
 
 def measured_in_child(what: str, path: Path) -> str:
     """One figure from a process of its own: events, processor seconds, wall seconds, peak memory in MiB."""
-    from tidewright.cli.asking.source import ExportedLog
+    from tidewright.cli.asking.exported import ExportedLog
     from tidewright.cli.asking.verify import seldom_collecting, verified
     from tidewright.cli.services import BY_NAME, load
     from tidewright.host.fold import Fold

@@ -1,8 +1,12 @@
 """Asking the log: what happened, why, whether it is true. Nothing here writes to the cluster.
 
 source     the log that is asked: a running one, or a file that was exported
+exported   a file, with an index made when it is first needed
+quick      what libraries import only in case, left out
 objects    KIND/NAME as people write it, and times
 moments    everything up to a time or a sequence, found without reading the log
+beginnings the states that a part of a log starts from
+replaying  a log decided once more
 restored   a service's state as of a moment
 lookups    what belongs to an object or a decision: decisions, causes, outcomes
 similar    an object that nobody knows: what may have been meant

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from tidewright.cli.asking.explain import speakers
+from tidewright.cli.asking.exported import matches
 from tidewright.cli.asking.lines import as_json, line, object_of, subject_object, title
 from tidewright.cli.asking.lookups import decided_about, ledger_of
 from tidewright.cli.asking.moments import INTERLEAVED, Moment, is_past, moment_of
@@ -147,7 +148,7 @@ async def found(
                     advance(EVERY_N)
                 if end is not None and record.seq > end:
                     return
-                if follow and len(patterns) > 1 and not _matches(patterns, record.subject):
+                if follow and len(patterns) > 1 and not any(matches(p, record.subject) for p in patterns):
                     continue
                 if not is_past(source, record):
                     continue
@@ -159,12 +160,6 @@ async def found(
                     continue
                 if not wanted.parked and wanted.takes(record, event):
                     yield record, event
-
-
-def _matches(patterns: list[str], subject: str) -> bool:
-    from tidewright.cli.asking.source import matches
-
-    return any(matches(pattern, subject) for pattern in patterns)
 
 
 def events(

@@ -8,9 +8,7 @@ from __future__ import annotations
 from tidewright.cli.asking import quick  # isort: skip  # before whoever imports what it leaves
 
 import asyncio
-from bisect import bisect_right
-from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from heapq import heapify, heappop, heapreplace
@@ -20,6 +18,7 @@ from typing import Annotated, Protocol
 import msgspec
 from cyclopts import Parameter
 
+from tidewright.cli.asking.exported import ExportedLog
 from tidewright.cli.errors import BadInput, CommandError, translated
 from tidewright.cli.options import THE_LOG, LogOptions
 from tidewright.events import registry
@@ -100,19 +99,6 @@ class Source(Protocol):
 def slot_in(source: Source, namespace: str) -> Slot:
     """The slot of a namespace in this log."""
     return slot_of(namespace, source.slots)
-
-
-def matches(pattern: str, subject: str) -> bool:
-    """Whether a subject matches a filter, by the bus's rules (`*` one token, `>` the rest)."""
-    if not pattern:
-        return True
-    wanted, tokens = pattern.split("."), subject.split(".")
-    for i, want in enumerate(wanted):
-        if want == ">":
-            return len(tokens) > i
-        if i >= len(tokens) or want not in ("*", tokens[i]):
-            return False
-    return len(wanted) == len(tokens)
 
 
 @dataclass
@@ -206,99 +192,6 @@ async def ends_of(source: Source, up_to: int) -> dict[str, int]:
         except msgspec.MsgspecError:
             continue  # a watcher's are of another form
     return found
-
-
-KEPT_BYTES = 64 << 20
-"""Bodies of a file that are kept in memory, so that several questions read it once; a longer one is
-read again for each."""
-
-
-class ExportedLog:
-    """A log in a file."""
-
-    def __init__(self, file: ExportFile) -> None:
-        self.file = file
-        self.subjects = Subjects(file.manifest.cluster)
-        self.slots = file.manifest.slots
-        self.name = str(file.path)
-        self.stream = file.manifest.stream
-        self.since = file.manifest.since
-        self._kept: list[Record] | None = None
-        self._too_long = False
-
-    async def cluster_id(self) -> str:
-        return self.file.manifest.cluster_id
-
-    def _records(self, after: int) -> Iterator[Record]:
-        if self._kept is not None:
-            kept = self._kept
-            return iter(kept[bisect_right(kept, after, key=lambda record: record.seq) :])
-        return (record for record in self._reading() if record.seq > after)
-
-    def _reading(self) -> Iterator[Record]:
-        """The file from its beginning; what a whole reading brought is kept, when it is not too much."""
-        kept, size = list[Record](), 0
-        for record in self.file.records():
-            if not self._too_long:
-                kept.append(record)
-                size += len(record.body)
-                if size > KEPT_BYTES:
-                    self._too_long = True
-                    kept.clear()
-            yield record
-        if not self._too_long:
-            self._kept = kept
-
-    async def records(self, pattern: str = "", after: int = 0) -> AsyncGenerator[Record, None]:
-        if not pattern and not after and self._kept is None:  # once through: nothing is worth keeping
-            for record in self.file.records():
-                yield record
-            return
-        for record in self._records(after):
-            if not pattern or matches(pattern, record.subject):
-                yield record
-
-    async def merged(self, patterns: Sequence[str], after: int = 0) -> AsyncGenerator[Record, None]:
-        for record in self._records(after):
-            if any(matches(pattern, record.subject) for pattern in patterns):
-                yield record
-
-    async def follow(self, pattern: str = "", after: int = 0) -> AsyncGenerator[Record, None]:
-        async for record in self.records(pattern, after):
-            yield record
-
-    async def last(self, patterns: Sequence[str], up_to: int = 0) -> list[Record]:
-        found: dict[str, Record] = {}
-        for record in self._records(0):
-            if up_to and record.seq > up_to:
-                break
-            if any(matches(pattern, record.subject) for pattern in patterns):
-                found[record.subject] = record
-        return sorted(found.values(), key=lambda record: record.seq)
-
-    async def at(self, seq: int) -> Record | None:
-        record = next(self._records(seq - 1), None)
-        return record if record is not None and record.seq == seq else None
-
-    async def first_of(self, pattern: str, seq: int) -> Record | None:
-        return next((r for r in self._records(seq - 1) if matches(pattern, r.subject)), None)
-
-    async def tail(self, count: int) -> list[Record]:
-        return list(deque(self._records(0), maxlen=count))
-
-    async def bounds(self) -> tuple[int, int]:
-        return self.file.manifest.first_seq, self.file.manifest.last_seq
-
-    async def start(self, service: str, slots: tuple[Slot, ...], state_version: int) -> list[Snapshot]:
-        return [s for s in self.file.snapshots() if s.service == service and s.slot in slots]
-
-    async def ends(self) -> dict[str, int] | None:
-        return self.file.manifest.ends
-
-    async def snapshot(self, service: str, slot: Slot, state_version: int, position: int) -> Snapshot | None:
-        kept = await self.start(service, (slot,), state_version)
-        fitting = [s for s in kept if s.position <= position and s.state_version == state_version]
-        return max(fitting, key=lambda s: s.position, default=None)
 
 
 @asynccontextmanager

@@ -1,0 +1,188 @@
+"""A log in a file, asked like a running one.
+
+A file is one compressed stream without an index. The first question that needs one reads it once,
+into a temporary file with an index of subjects and sequences; from then on answers are looked up
+there. What goes through the whole log (verify, export) reads the file itself.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import AsyncGenerator, Iterator, Sequence
+
+import msgspec
+
+from tidewright.cli.asking.progress import progress
+from tidewright.log.export import ExportFile
+from tidewright.log.reader import Record
+from tidewright.log.snapshots import Snapshot
+from tidewright.log.subjects import Slot, Subjects
+
+IN_MEMORY_BYTES = 64 << 20
+"""A file whose records take more is kept on disk while it is asked."""
+EVERY_N = 5_000
+
+
+def matches(pattern: str, subject: str) -> bool:
+    """Whether a subject matches a filter, by the bus's rules (`*` one token, `>` the rest)."""
+    if not pattern:
+        return True
+    wanted, tokens = pattern.split("."), subject.split(".")
+    for i, want in enumerate(wanted):
+        if want == ">":
+            return len(tokens) > i
+        if i >= len(tokens) or want not in ("*", tokens[i]):
+            return False
+    return len(wanted) == len(tokens)
+
+
+class Indexed:
+    """The records of a file, by place, by sequence and by subject."""
+
+    def __init__(self, file: ExportFile) -> None:
+        """Read the file once.
+
+        Raises:
+            BadExport: it was cut off or altered.
+        """
+        self._stored = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY_BYTES)  # noqa: SIM115  # lives as long as this
+        self._offsets, self._sizes = array("Q"), array("L")
+        self._by_subject: dict[str, array[int]] = {}
+        self._chosen: dict[tuple[str, ...], Sequence[int]] = {}
+        self._decode = msgspec.msgpack.Decoder(Record).decode
+        self.seqs = array("Q")
+        encode, offset = msgspec.msgpack.Encoder().encode, 0
+        with progress(
+            f"reading {file.path}", file.manifest.last_seq - file.manifest.first_seq + 1
+        ) as advance:
+            for place, record in enumerate(file.records()):
+                data = encode(record)
+                self._stored.write(data)
+                self._offsets.append(offset)
+                self._sizes.append(len(data))
+                self.seqs.append(record.seq)
+                offset += len(data)
+                places = self._by_subject.get(record.subject)
+                if places is None:
+                    places = self._by_subject[record.subject] = array("L")
+                places.append(place)
+                if place % EVERY_N == 0:
+                    advance(EVERY_N)
+
+    def read(self, place: int) -> Record:
+        """The record at a place."""
+        self._stored.seek(self._offsets[place])
+        return self._decode(self._stored.read(self._sizes[place]))
+
+    def behind(self, seq: int) -> int:
+        """The first place whose sequence is greater."""
+        return bisect_right(self.seqs, seq)
+
+    def chosen(self, patterns: Sequence[str]) -> Sequence[int]:
+        """The places of all records that match any filter, in order."""
+        key = tuple(patterns)
+        found = self._chosen.get(key)
+        if found is None:
+            if any(pattern in ("", ">") for pattern in patterns):
+                found = range(len(self.seqs))
+            else:
+                found = sorted(
+                    place for subject in self.matching(patterns) for place in self._by_subject[subject]
+                )
+            self._chosen[key] = found
+        return found
+
+    def matching(self, patterns: Sequence[str]) -> list[str]:
+        """The subjects that match any filter."""
+        literal = [p for p in patterns if not {"*", ">"} & set(p.split("."))]
+        wild = [p for p in patterns if p not in literal]
+        found = [p for p in dict.fromkeys(literal) if p in self._by_subject]
+        if wild:
+            found += [s for s in self._by_subject if s not in found and any(matches(p, s) for p in wild)]
+        return found
+
+    def last_of(self, subject: str, up_to: int) -> int | None:
+        """The place of a subject's last record at or before a sequence (0: at all)."""
+        places = self._by_subject[subject]
+        if not up_to:
+            return places[-1]
+        at = bisect_left(places, self.behind(up_to))
+        return places[at - 1] if at else None
+
+
+class ExportedLog:
+    """A log in a file."""
+
+    def __init__(self, file: ExportFile) -> None:
+        self.file = file
+        self.subjects = Subjects(file.manifest.cluster)
+        self.slots = file.manifest.slots
+        self.name = str(file.path)
+        self.stream = file.manifest.stream
+        self.since = file.manifest.since
+        self._indexed: Indexed | None = None
+
+    @property
+    def indexed(self) -> Indexed:
+        """The records by place; the file is read when this is first asked for."""
+        if self._indexed is None:
+            self._indexed = Indexed(self.file)
+        return self._indexed
+
+    async def cluster_id(self) -> str:
+        return self.file.manifest.cluster_id
+
+    def _chosen(self, patterns: Sequence[str], after: int) -> Iterator[Record]:
+        indexed = self.indexed
+        places = indexed.chosen(patterns)
+        for i in range(bisect_left(places, indexed.behind(after)), len(places)):
+            yield indexed.read(places[i])
+
+    async def records(self, pattern: str = "", after: int = 0) -> AsyncGenerator[Record, None]:
+        if not pattern and not after and self._indexed is None:  # once through: no index is worth it
+            for record in self.file.records():
+                yield record
+            return
+        for record in self._chosen([pattern], after):
+            yield record
+
+    async def merged(self, patterns: Sequence[str], after: int = 0) -> AsyncGenerator[Record, None]:
+        for record in self._chosen(patterns, after):
+            yield record
+
+    async def follow(self, pattern: str = "", after: int = 0) -> AsyncGenerator[Record, None]:
+        async for record in self.records(pattern, after):
+            yield record
+
+    async def last(self, patterns: Sequence[str], up_to: int = 0) -> list[Record]:
+        indexed = self.indexed
+        places = [indexed.last_of(subject, up_to) for subject in indexed.matching(patterns)]
+        return [indexed.read(place) for place in sorted(place for place in places if place is not None)]
+
+    async def at(self, seq: int) -> Record | None:
+        indexed = self.indexed
+        place = indexed.behind(seq - 1)
+        return indexed.read(place) if place < len(indexed.seqs) and indexed.seqs[place] == seq else None
+
+    async def first_of(self, pattern: str, seq: int) -> Record | None:
+        return next(self._chosen([pattern], seq - 1), None)
+
+    async def tail(self, count: int) -> list[Record]:
+        indexed = self.indexed
+        return [indexed.read(place) for place in range(max(0, len(indexed.seqs) - count), len(indexed.seqs))]
+
+    async def bounds(self) -> tuple[int, int]:
+        return self.file.manifest.first_seq, self.file.manifest.last_seq
+
+    async def start(self, service: str, slots: tuple[Slot, ...], state_version: int) -> list[Snapshot]:
+        return [s for s in self.file.snapshots() if s.service == service and s.slot in slots]
+
+    async def ends(self) -> dict[str, int] | None:
+        return self.file.manifest.ends
+
+    async def snapshot(self, service: str, slot: Slot, state_version: int, position: int) -> Snapshot | None:
+        kept = await self.start(service, (slot,), state_version)
+        fitting = [s for s in kept if s.position <= position and s.state_version == state_version]
+        return max(fitting, key=lambda s: s.position, default=None)
