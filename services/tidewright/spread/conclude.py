@@ -39,7 +39,7 @@ from tidewright.spread.matching import group_kind
 from tidewright.spread.reconcile import CLOSED_FOR_S
 from tidewright.spread.spec import COMPONENT, DELETION_COST_ANNOTATION, GROUP, KIND, Spread, Subset
 from tidewright.spread.state import CALLED, HELD, Row, SpreadState, State, spread_key, unpack_uid
-from tidewright.spread.status import LIMIT_VALID, POD_UNSCHEDULABLE, SCHEDULABLE, SUFFICIENT, rfc3339
+from tidewright.spread.status import EXACT, LIMIT_VALID, POD_UNSCHEDULABLE, SCHEDULABLE, SUFFICIENT, rfc3339
 
 RETRY_S = 30.0
 CHANGES_AT_ONCE = 2000
@@ -84,7 +84,7 @@ class Conclusion:
     def whole(self) -> list[Decision]:
         """Look at the spread, all its pods, and the time."""
         spread = self.s.spread
-        if spread is None or spread.target is None or spread.deleting:
+        if spread is None or spread.target is None or spread.deleting or self.s.invalid:
             self._set_rules(LedgerRules(spec=self.s.spec, generation=self.s.generation, gone=True))
             return [*self._finish(), *self._record()]
         self._in_flight()
@@ -138,6 +138,10 @@ class Conclusion:
     def _record(self) -> Iterator[Decision]:
         """Say once why a stored spread cannot be followed."""
         if self.s.invalid != self.s.recorded:
+            if self.s.invalid:
+                self.object_events.clear()
+                self._event("Warning", "Invalid", self.s.invalid)
+                yield from self.object_events
             reason = "Invalid" if self.s.invalid else "Valid"
             yield RecordSpread(at=self.now, target=self.ref, reason=reason, message=self.s.invalid)
 
@@ -756,6 +760,8 @@ class Conclusion:
                     "lastTransitionTime": rfc3339(since),
                 }
             )
+        if self.s.fail_open:
+            conditions.append(self._inexact())
         if (fault := self._limit_fault(subset)) is not None:
             conditions.append(
                 {
@@ -769,6 +775,19 @@ class Conclusion:
         if conditions:
             entry["conditions"] = conditions
         return entry
+
+    def _inexact(self) -> JsonObject:
+        """A spread that fails open is exempt from exactness, and its status says so."""
+        happened = self.s.unfenced_at > 0
+        return {
+            "type": EXACT,
+            "status": "False",
+            "reason": "AdmittedUnfenced" if happened else "FailOpen",
+            "message": "pods were placed while the log was away: limits may be exceeded"
+            if happened
+            else "while the log is away pods are placed by the last known state",
+            "lastTransitionTime": rfc3339(self.s.unfenced_at or self.s.fail_open_since),
+        }
 
     def _limit_fault(self, subset: Subset) -> str | None:
         """Why a stored limit is no number: it slipped past validation, and offers no slot [Q-2]."""

@@ -371,6 +371,7 @@ def _spread(state: State, fact: WorkloadSpreadObserved) -> None:
     _untarget(state, key)
     spread.uid, spread.generation, spread.spec = fact.uid, fact.generation, fact.spec
     spread.fail_open = fact.annotations.get(FAIL_OPEN_ANNOTATION, "").lower() == "true"
+    spread.fail_open_since = (spread.fail_open_since or state.now) if spread.fail_open else 0.0
     try:
         spread.spread = parse_spec(
             fact.spec,
@@ -400,8 +401,12 @@ def _retarget(state: State, key: str, spread: SpreadState) -> None:
         try:
             group, _ = group_version(parsed.target.api_version)
             kind = GroupKind(group, parsed.target.kind)
-            # The first spread of a target has it; a second one is refused by validation.
-            if state.targets.setdefault(target_key(spread.namespace, kind, parsed.target.name), key) == key:
+            # The first spread of a target has it; a second one is refused by validation, unless both came at once.
+            holder = state.targets.setdefault(target_key(spread.namespace, kind, parsed.target.name), key)
+            if holder != key:
+                name = holder.partition("/")[2]
+                spread.invalid = f"spec.targetRef: the target is taken by WorkloadSpread {name}"
+            else:
                 spread.target_uid = next(
                     (
                         w.uid
@@ -430,6 +435,24 @@ def _forget_spread(state: State, key: str) -> None:
     _untarget(state, key)
     _scatter(state, spread, all_of_them=True)
     del state.spreads[key]
+    _inherit(state, spread)
+
+
+def _inherit(state: State, gone: SpreadState) -> None:
+    """Another spread that waits for the target has it now."""
+    for key in sorted(state.spreads):
+        heir = state.spreads[key]
+        waits = heir.spread is not None and bool(heir.invalid) and heir.namespace == gone.namespace
+        if waits and gone.spread is not None and _targets_same(heir, gone):
+            heir.invalid = ""
+            _retarget(state, key, heir)
+            state.touched.spreads.append(key)
+
+
+def _targets_same(one: SpreadState, other: SpreadState) -> bool:
+    mine = one.spread.target if one.spread is not None else None
+    its = other.spread.target if other.spread is not None else None
+    return mine is not None and its is not None and (mine.kind, mine.name) == (its.kind, its.name)
 
 
 def _target_replicas(state: State, fact: TargetReplicasObserved) -> None:
@@ -536,6 +559,8 @@ def _entry(state: State, event: PodPlaced | PodLeaving) -> None:
         elif row is not None and fresh:
             # Its place was not counted, so it cannot be given back: count it, and then free it.
             ledger.count(spread.ledger, event.version, event.subset, 1)
+    if isinstance(event, PodPlaced) and event.unfenced:
+        spread.unfenced_at = event.at
     ledger.fold(spread.ledger, event)
     state.touched.home = key
 

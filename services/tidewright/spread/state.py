@@ -191,6 +191,8 @@ class SpreadState(msgspec.Struct):
         brought_back_at: when a pod was last evicted to go to an earlier subset.
         recorded: what was last recorded about it that changes nothing outside.
         fault_since: subset to the time since when its stored limit is known to be no number.
+        fail_open_since: since when it fails open; 0 while it does not.
+        unfenced_at: when a pod was last placed without the log; 0 for never.
         foreseen: replicas of the scale-in that was foreseen last; -1 since the target wants more again.
     """
 
@@ -220,6 +222,8 @@ class SpreadState(msgspec.Struct):
     recorded: str = ""
     fault_since: dict[str, float] = {}
     foreseen: int = -1
+    fail_open_since: float = 0.0
+    unfenced_at: float = 0.0
 
     def count(self, row: Row, by: int) -> None:
         """Count an active pod in or out; another spread's annotation puts it in no subset."""

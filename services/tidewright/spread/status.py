@@ -22,6 +22,8 @@ from tidewright.spread.spec import Profile, Spread, Subset
 SCHEDULABLE = "Schedulable"
 LIMIT_VALID = "LimitValid"
 """A condition of ours: False where a stored limit is no number, and offers no slot [Q-2]."""
+EXACT = "Exact"
+"""Condition of a subset whose spread is placed by the last known state while the log is away."""
 SUFFICIENT = "Sufficient"
 POD_UNSCHEDULABLE = "PodUnschedulable"
 UNLIMITED_MISSING = -1

@@ -211,3 +211,35 @@ def test_every_rule_has_a_sentence() -> None:
 )
 def test_a_uid_survives_packing(uid: str) -> None:
     assert unpack_uid(pack_uid(uid)) == uid
+
+
+def test_of_two_spreads_of_one_workload_the_first_has_it_until_it_goes() -> None:
+    fold = Fold(spread_fact(spec(2, None)), *deployment(3))
+    second = msgspec.structs.replace(spread_fact(spec(1, None)), name="later", uid="ws-2")
+    decisions = fold.see(second)
+    (change,) = [d for d in decisions if isinstance(d, ChangeLedger)]
+    assert change.rules is not None
+    assert change.rules.gone  # admission leaves it alone
+    (told,) = [d for d in decisions if isinstance(d, RecordObjectEvent)]
+    assert told.message == f"spec.targetRef: the target is taken by WorkloadSpread {SPREAD}"
+    freed = fold.see(WorkloadSpreadGone(at=0, namespace=NAMESPACE, name=SPREAD, uid="ws"))
+    rules = {d.target.name: d.rules for d in freed if isinstance(d, ChangeLedger) and d.rules is not None}
+    assert rules[SPREAD].gone
+    assert [r.limit for r in rules["later"].subsets] == [1, None]
+    assert not rules["later"].gone
+
+
+def test_a_spread_that_fails_open_says_in_its_status_that_it_is_not_exact() -> None:
+    annotations = {"tidewright.dev/spread-fail-open": "true"}
+    fold = Fold(spread_fact(spec(1, None), annotations=annotations), *deployment(2))
+    status = fold.state.spreads[KEY].status
+    assert status is not None
+    assert [c["reason"] for c in status["subsetStatuses"][0]["conditions"]] == ["FailOpen"]
+    entry = PodPlaced(
+        at=0, namespace=NAMESPACE, name=SPREAD, key="web-1", request="r", version=HASH, subset="a", pod="web-1",
+        unfenced=True,
+    )  # fmt: skip
+    fold.see(entry, START + 60)
+    status = fold.state.spreads[KEY].status
+    assert status is not None
+    assert [c["reason"] for c in status["subsetStatuses"][0]["conditions"]] == ["AdmittedUnfenced"]
