@@ -1,12 +1,14 @@
 """Pods per second through the scheduler: from a list of waiting pods to the last binding.
 
-The API server is a process of its own, and holds nodes and waiting pods of several shapes when the scheduler
-starts. Beside it, in the same run: as many bindings sent by raw clients, without anybody choosing a node.
+API server and scheduler share a process, as in the embedded cluster; it holds nodes and waiting pods of several
+shapes when the scheduler starts. Beside it, in the same run: as many bindings sent by raw clients, without anybody choosing a node.
 """
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 
 import aiohttp
@@ -16,13 +18,14 @@ import uvloop
 from tests.bench.figures import Bench, Figure, Size, figure
 from tests.bench.sim_clients import Clients, request
 from tests.bench.sim_size import nodes
-from tests.bench.sim_writes import CLIENTS, NAMESPACES, namespaces, pod, rate, serving
+from tests.bench.sim_writes import CLIENTS, NAMESPACES, namespaces, pod, rate
 from tidewright.host.process import configure_logs
-from tidewright.kube.client import Kube
 from tidewright.log.clock import Clock
+from tidewright.sim.api.server import ApiServer
 from tidewright.sim.controllers.cache import Cache
 from tidewright.sim.controllers.recorder import Recorder
 from tidewright.sim.controllers.writes import Writer
+from tidewright.sim.direct import DirectKube
 from tidewright.sim.scheduler.loop import Scheduler
 
 RATE_TARGET = 1_000.0
@@ -57,11 +60,10 @@ def bindings(first: int, count: int, machines: int) -> list[bytes]:
     ]  # fmt: skip
 
 
-async def scheduled(url: str, count: int) -> float:
+async def scheduled(server: ApiServer, count: int) -> float:
     """Seconds until all pods are bound, from when they and the nodes are known."""
-    # as in the embedded cluster: no proxy lies between, and looking for one costs a thread per request
     session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), read_bufsize=2**20)
-    async with Kube(session, url) as kube:
+    async with DirectKube(session, server) as kube:
         cache, clock = Cache(), Clock()
         writer = Writer(kube, cache)
         recorder = Recorder(writer, clock)
@@ -82,16 +84,30 @@ async def scheduled(url: str, count: int) -> float:
         return seconds
 
 
-def run(size: Size) -> list[Figure]:
+async def serve() -> None:
+    """The child: an API server; told a number of pods, it schedules them and says how long it took."""
     configure_logs("error", "console")
+    async with ApiServer() as server:
+        print(server.url, flush=True)
+        count = int(await asyncio.to_thread(sys.stdin.readline))
+        print(await scheduled(server, count), flush=True)
+
+
+def run(size: Size) -> list[Figure]:
     count, machines = (10_000, 1_000) if size == "full" else (1_000, 50)
-    with serving("api") as (url, _):
+    command = [sys.executable, "-m", "tests.bench.sim_schedule"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        url = process.stdout.readline().decode().strip()
         namespaces(url)
         Clients(url, [nodes(machines)]).run()
         made = waiting(2 * count)
         Clients(url, [made[part::CLIENTS] for part in range(CLIENTS)]).run()
         plain = rate(url, bindings(count, count, machines))
-        seconds = uvloop.run(scheduled(url, count))
+        process.stdin.write(b"%d\n" % count)
+        process.stdin.flush()
+        seconds = float(process.stdout.readline())
     return [
         figure(f"sim_schedule/{count}_pods_on_{machines}_nodes", count / seconds, "pods/s", "higher", RATE_TARGET,
                baseline="bindings by raw clients, nobody choosing", baseline_value=plain),
@@ -99,3 +115,6 @@ def run(size: Size) -> list[Figure]:
 
 
 BENCHES = (Bench("sim_schedule", run),)
+
+if __name__ == "__main__":
+    uvloop.run(serve())

@@ -6,7 +6,8 @@
 Embedded: an API server of ours, workload controllers, scheduler, kubelets and metrics. Attached
 (`SimOptions.kubeconfig`): nodes, kubelets and metrics beside somebody else's API server, touching
 only nodes that carry our label and the pods bound to them, and removing the nodes at the end.
-Either way everything but the API server is a client over HTTP.
+Either way everything but the API server is a client; beside a server of this process its requests skip the
+socket (`direct.py`), its watches do not.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from tidewright.sim.controllers.manager import Manager, controllers
 from tidewright.sim.controllers.objects import LEASE, NODE, POD
 from tidewright.sim.controllers.recorder import Recorder
 from tidewright.sim.controllers.writes import Writer, create, delete
+from tidewright.sim.direct import DirectKube
 from tidewright.sim.kubelets.kubelets import Kubelets
 from tidewright.sim.kubelets.nodes import LEASE_NAMESPACE, pool_nodes
 from tidewright.sim.metrics.server import RESOURCES, VERSION, MetricsApi, SideServer
@@ -135,7 +137,7 @@ class SimCluster:
             await self.server.start()
             # No proxy lies between us and our own server; looking for one costs a thread per request.
             session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), read_bufsize=2**20)
-            self._kube = Kube(session, self.server.url)
+            self._kube = DirectKube(session, self.server)
         work = self._components(self._kube)
         await self.side.start()
         self._running = asyncio.create_task(self._run(work), name="simulated cluster")

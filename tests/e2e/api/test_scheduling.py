@@ -1,7 +1,7 @@
 """Where the scheduler puts pods, on nodes that are nothing but objects: each test has nodes of its own.
 
 A node that says it is ready and what it has is a node to the scheduler; no machine is needed to see where
-pods are bound. Pods keep to the test's nodes by a node selector.
+pods are bound. Pods keep to the test's nodes by a node selector, and a taint keeps everybody else's away.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import pytest
 
 from tests.e2e.api.client import Client, Object, pod
 
+POOL = "tidewright.test/pool"
 Make = Callable[..., Awaitable[str]]
 
 
@@ -23,6 +24,7 @@ async def node(client: Client) -> AsyncIterator[Make]:
 
     async def make(name: str, *, cpu: str = "2", taints: tuple[Object, ...] = (), **labels: str) -> str:
         full = f"{client.namespace}-{name}"
+        kept = ({"key": POOL, "value": client.namespace, "effect": "NoSchedule"}, *taints)
         capacity = {"cpu": cpu, "memory": "4Gi", "pods": "10"}
         conditions = [
             {"type": kind, "status": "True" if kind == "Ready" else "False", "reason": "Test"}
@@ -35,7 +37,7 @@ async def node(client: Client) -> AsyncIterator[Make]:
                     "name": full,
                     "labels": {"pool": client.namespace, "kubernetes.io/hostname": full, **labels},
                 },
-                "spec": {"taints": list(taints)},
+                "spec": {"taints": list(kept)},
                 "status": {"capacity": capacity, "allocatable": capacity, "conditions": conditions},
             },
         )
@@ -46,7 +48,7 @@ async def node(client: Client) -> AsyncIterator[Make]:
                 taint["key"]
                 for taint in (await client.get(f"/api/v1/nodes/{full}"))["spec"].get("taints") or ()
             }
-            return keys == {taint["key"] for taint in taints}
+            return keys == {taint["key"] for taint in kept}
 
         await client.until(clean)  # a real API server taints every new node until it is seen to be ready
         return full
@@ -61,7 +63,8 @@ def wanting(client: Client, name: str, cpu: str = "1", **spec: Any) -> Object:
     """A pod that keeps to the test's nodes."""
     made = pod(name, app="a")
     made["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
-    made["spec"] |= {"nodeSelector": {"pool": client.namespace}, **spec}
+    tolerations = [{"key": POOL, "operator": "Exists"}, *spec.pop("tolerations", ())]
+    made["spec"] |= {"nodeSelector": {"pool": client.namespace}, "tolerations": tolerations, **spec}
     return made
 
 

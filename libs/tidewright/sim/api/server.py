@@ -21,6 +21,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tidewright.sim.api.answers import Answer, Headers
 from tidewright.sim.api.api import Api
 from tidewright.sim.api.discovery import MountedGroup
 from tidewright.sim.api.front import Front
@@ -142,6 +143,23 @@ class ApiServer:
 
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
+
+    # -- without a socket -------------------------------------------------------------------------
+
+    def answers(self, method: str, target: str) -> bool:
+        """Whether a request (no watch) can be handed to `answer`."""
+        return self._frontend.simple(method, target) and "watch" not in target
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether nothing keeps an answer waiting: no fault is in force, nobody else is asked."""
+        return not self._frontend.faults.rules and not self.api.admission.asks()
+
+    async def answer(self, method: str, target: str, headers: Headers, body: bytes) -> Answer | None:
+        """Answer a request of somebody in this process; None while nobody can connect."""
+        if self._listener is None:
+            return None
+        return await self._frontend.answer(method, target, headers, body)
 
     def mount(self, group: str, version: str, resources: list[dict[str, Any]], handler: Handler) -> None:
         """Serve a group from another handler, as an aggregated API is.
