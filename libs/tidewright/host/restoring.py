@@ -6,7 +6,7 @@ taken anew.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Generic
 
 from tidewright.events import registry
@@ -19,6 +19,8 @@ from tidewright.log import checkpoint as checkpoints
 from tidewright.log.checkpoint import Checkpoint
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot
+
+_NONE: Sequence[tuple[Slot, Checkpoint]] = ()
 
 
 class SlotRestorer(Generic[State]):
@@ -36,7 +38,7 @@ class SlotRestorer(Generic[State]):
         """The folds as they stand."""
         return {slot: restore.fold for slot, restore in self.restores.items()}
 
-    def take(self, record: Record) -> list[tuple[Slot, Checkpoint]]:
+    def take(self, record: Record) -> Sequence[tuple[Slot, Checkpoint]]:
         """One record; returns the slots that a checkpoint has just brought up to its position.
 
         Raises:
@@ -44,13 +46,13 @@ class SlotRestorer(Generic[State]):
         """
         route = self._routes.of(record.subject)
         if route is None:
-            return []
+            return _NONE
         role, slot = route
         if role is Role.INPUT and slot is not None:  # nearly all that there is
             event = registry.decode(record.body)
             if self.inputs.concerns(event):
                 self.restores[slot].event(record.seq, record.body, event)
-            return []
+            return _NONE
         slots = list(self.restores) if slot is None else [slot]
         if role is Role.CHECKPOINT:
             found = checkpoints.decode(record.body)

@@ -131,15 +131,20 @@ def _pod(state: State, event: PodObserved) -> None:
 
 def project(event: PodObserved, known: Pod | None) -> Pod:
     """The part of a pod that counts. Owners rarely change: the known ones are kept when they do not."""
-    owners = tuple([effective_owner(owner.kind, owner.name) for owner in event.owners])
+    listed, ready = event.owners, event.ready
+    owners: tuple[str, ...]
+    if len(listed) == 1:  # nearly always; this is done for every change of a pod
+        owners = (effective_owner(listed[0].kind, listed[0].name),)
+    else:
+        owners = tuple([effective_owner(owner.kind, owner.name) for owner in listed])
     return Pod(
-        name=event.name if known is None else known.name,
-        owners=known.owners if known is not None and known.owners == owners else owners,
-        phase=event.phase,
-        ready="" if event.ready is None else "True" if event.ready else "False",
-        ready_changed_at=event.ready_changed_at or 0.0,
-        started_at=event.started_at,
-        deleting=event.deleting_at is not None,
+        event.name if known is None else known.name,
+        known.owners if known is not None and known.owners == owners else owners,
+        event.phase,
+        "" if ready is None else "True" if ready else "False",
+        event.ready_changed_at or 0.0,
+        event.started_at,
+        event.deleting_at is not None,
     )
 
 
