@@ -6,6 +6,7 @@
         kind: Order
         key: "{namespace}/{name}"   # also {uid}; the default is this one
         selector: app=shop       # only objects with these labels; all by default
+        resource: orders         # its name in paths; that of the kind in the plural by default
         allNamespaces: false     # objects of the set's own namespace alone by default
 
 An object that is controlled by another one of the same kind takes that one's key, so that parent and
@@ -33,6 +34,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     group: str = ""
     kind: str = ""
+    resource: str = ""
     key: str = DEFAULT_KEY
     selector: str = ""
     all_namespaces: bool = False
@@ -67,10 +69,19 @@ def source_of(spec: Mapping[str, Any]) -> Source:
     return Source(
         group=text("group"),
         kind=text("kind"),
+        resource=text("resource") or plural(text("kind")),
         key=text("key", DEFAULT_KEY) or DEFAULT_KEY,
         selector=text("selector"),
         all_namespaces=found.get("allNamespaces") is True,
     )
+
+
+def plural(kind: str) -> str:
+    """The name of a kind in paths, by the rule that most definitions follow."""
+    name = kind.lower()
+    if name.endswith("y") and name[-2:-1] not in "aeiou":
+        return f"{name[:-1]}ies"
+    return f"{name}es" if name.endswith(("s", "x", "ch", "sh")) else f"{name}s" if name else ""
 
 
 def unknown_fields(key: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""`tidewright run spread-admission`: the endpoint that the API server calls for pods of spreads."""
+"""`tidewright run spread-admission` and `shard-labels`: the endpoints that the API server calls."""
 
 from __future__ import annotations
 
@@ -48,6 +48,39 @@ def spread_admission(
         nats_url=on.nats, cluster=on.cluster, nats_credentials=on.nats_credentials,
         host=host, port=port, url=url, service=service,
         failure_policy=failure_policy, drain_s=drain, enabled=enabled,
+    )  # fmt: skip
+    try:
+        options.address(port or 1)
+    except ValueError as error:
+        raise BadInput(f"--url or --service: {error}") from error
+    return execute(ENDPOINT, process or ProcessFlags(), lambda it: run(options, it))
+
+
+def shard_labels(
+    *,
+    log: LogOptions | None = None,
+    process: ProcessFlags | None = None,
+    host: Annotated[str, Parameter(help="Address to listen on.", group=THE_ENDPOINT)] = "127.0.0.1",
+    port: Annotated[int, Parameter(help="Port to listen on; 0 takes a free one.", group=THE_ENDPOINT)] = 0,
+    url: Annotated[
+        str,
+        Parameter(
+            help="https:// URL under which the API server reaches it; 127.0.0.1 by default.",
+            group=THE_ENDPOINT,
+        ),
+    ] = "",
+    service: Annotated[
+        str, Parameter(help="NAMESPACE/NAME:PORT of the service before it, instead.", group=THE_ENDPOINT)
+    ] = "",
+) -> int:
+    """Label objects of ShardSets with their slot as they are created."""
+    from tidewright.cli.run import execute
+    from tidewright.shardmanager.labelling import ENDPOINT, Options, run
+
+    on = log or LogOptions()
+    options = Options(
+        nats_url=on.nats, cluster=on.cluster, nats_credentials=on.nats_credentials,
+        host=host, port=port, url=url, service=service,
     )  # fmt: skip
     try:
         options.address(port or 1)

@@ -182,6 +182,7 @@ def _decider(service: Service) -> Callable[..., int]:
     return command
 
 
+app.command(endpoint.shard_labels, name="shard-labels", help=BY_NAME["shard-labels"].summary)
 app.command(endpoint.spread_admission, name="spread-admission", help=BY_NAME["spread-admission"].summary)
 
 for _service in SERVICES:

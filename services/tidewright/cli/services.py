@@ -66,6 +66,8 @@ SERVICES: tuple[Service, ...] = (
     Service("actuator", Role.ACTUATOR, "tidewright.actuator.service:run", "Decisions made true, as outcomes."),
     Service("spread-admission", Role.ENDPOINT, "tidewright.spread.admission:run",
             "Pods of WorkloadSpreads, as they are created.", of="spread"),
+    Service("shard-labels", Role.ENDPOINT, "tidewright.shardmanager.labelling:run",
+            "The slot label on objects of ShardSets, as they are created.", of="shard-manager"),
 )  # fmt: skip
 
 BY_NAME: dict[str, Service] = {service.name: service for service in SERVICES}

@@ -302,8 +302,9 @@ class Stack:
         command += ["--log-level", options.log_level, "--log-format", "json", "--health-port", "0"]
         env: dict[str, str | None] = {}
         if service.role is Role.ENDPOINT:
-            command += ["--port", str(self.folder.port("admission", None))]
-            command += ["--url", options.admission_url] if options.admission_url else []
+            spread = service.name == "spread-admission"
+            command += ["--port", str(self.folder.port("admission" if spread else service.name, None))]
+            command += ["--url", options.admission_url] if options.admission_url and spread else []
         if service.role in (Role.DECIDER, Role.ENDPOINT):
             env["KUBECONFIG"] = None  # they hold no cluster credentials
         else:

@@ -279,7 +279,7 @@ def _together(reader: _Reader, spec: SetSpec, source: Mapping[str, Any]) -> None
             f"has {{{unknown[0]}}}: expected fields of {', '.join(f'{{{name}}}' for name in FIELDS)}",
         )
     if isinstance(source.get("customResource"), Mapping):
-        names = ("group", "kind", "key", "selector", "allNamespaces")
+        names = ("group", "kind", "resource", "key", "selector", "allNamespaces")
         reader.known(source["customResource"], "source.customResource.", names)
         if not spec.objects.kind:
             reader.refuse("source.customResource.kind", "is missing: expected the kind of the objects")

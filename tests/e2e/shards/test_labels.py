@@ -8,7 +8,7 @@ import pytest
 
 from tests.e2e.conftest import Services
 from tests.e2e.shards.world import maps_path, sets_path, shard_set
-from tests.e2e.sim.world import send, until
+from tests.e2e.sim.world import merge, send, until
 from tidewright.kube.client import Kube
 from tidewright.sharding.keyspace import slot_of
 
@@ -63,4 +63,22 @@ async def test_objects_that_missed_their_label_get_it_and_a_legal_one_of_a_user_
     late = {"name": "late", "labels": {"example": "run"}}
     await send(kube, "POST", maps, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": late})
     labels["late"] = {}
+    await until(kube, maps, labelled, timeout_s=30)
+
+    # New ones have it from the start, once the API server asks us.
+    await services.start("shard-labels")
+
+    async def made(**metadata: Any) -> dict[str, Any]:
+        metadata["labels"] = {"example": "run", **metadata.get("labels", {})}
+        return await send(kube, "POST", maps, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})  # type: ignore[no-any-return]  # JSON
+
+    fresh = await made(name="fresh")
+    assert fresh["metadata"]["labels"]["shard-key"] == str(slot_of("fresh", 32, "fnv1a32"))
+    assert (await made(name="mine", labels={"shard-key": "7"}))["metadata"]["labels"]["shard-key"] == "7"
+    wrong = await made(name="wrong", labels={"shard-key": "all"})
+    assert wrong["metadata"]["labels"]["shard-key"] == str(slot_of("wrong", 32, "fnv1a32"))
+    moved = await merge(kube, f"{maps}/fresh", {"metadata": {"labels": {"shard-key": "1"}}})
+    assert moved["metadata"]["labels"]["shard-key"] == fresh["metadata"]["labels"]["shard-key"]
+    generated = await made(generateName="gen-")
+    labels[generated["metadata"]["name"]] = {}
     await until(kube, maps, labelled, timeout_s=30)

@@ -1,0 +1,189 @@
+"""The slot label at admission: which sets have it, what the API server is told, and one review's answer. Pure.
+
+On create the label of the key is written; a legal one that the creator has set is respected, with a
+warning, and one that names no slot is replaced. On update a legal label stays what it was: changing
+it would move the object to another worker without a hand-over. An object whose name the API server is
+still to generate goes in without the label, and gets it from the labeller.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from tidewright.events.base import JsonObject
+from tidewright.events.shards import ShardSetObserved
+from tidewright.host.announce import Address, Announcement
+from tidewright.kube.selectors import LabelSelector, SelectorError
+from tidewright.sharding.source import identity, legal_slot, slot_label_value
+from tidewright.shardmanager.shardset import SetSpec, read_spec
+
+NAME = "tidewright-shard-labels"
+PATH = "/label"
+TIMEOUT_S = 5
+VERSIONS = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
+
+
+class BadReview(ValueError):
+    """The body is no review that can be answered; the HTTP status is 400."""
+
+
+class Labelled(msgspec.Struct, frozen=True):
+    """A set whose objects carry a label."""
+
+    namespace: str
+    name: str
+    spec: SetSpec
+
+    @property
+    def path(self) -> str:
+        return f"{PATH}/{self.namespace}/{self.name}"
+
+
+class Review(msgspec.Struct, frozen=True):
+    """One admission request, as far as labels go."""
+
+    api_version: str
+    uid: str
+    operation: str
+    namespace: str
+    obj: JsonObject
+    old: JsonObject
+
+
+def labelled(fact: ShardSetObserved) -> Labelled | None:
+    """The set of a fact, None when its objects need no label or its spec is wrong."""
+    spec, problems = read_spec(fact.spec)
+    if problems or not spec.labels_objects:
+        return None
+    return Labelled(fact.namespace, fact.name, spec)
+
+
+def announcement(address: Address, sets: Iterable[Labelled]) -> Announcement:
+    """What the API server has to know to call the endpoint for the objects of these sets."""
+    hooks = [_hook(address, one) for one in sets]
+    configuration: JsonObject = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": NAME, "labels": {"app.kubernetes.io/managed-by": "tidewright"}},
+        "webhooks": hooks,
+    }
+    return Announcement((configuration,), {})
+
+
+def _hook(address: Address, one: Labelled) -> JsonObject:
+    source = one.spec.objects
+    rule = {
+        "apiGroups": [source.group],
+        "apiVersions": ["*"],
+        "resources": [source.resource],
+        "operations": ["CREATE", "UPDATE"],
+        "scope": "*",
+    }
+    hook: JsonObject = {
+        "name": f"{one.name}.{one.namespace}.shards.tidewright.dev",
+        "clientConfig": address.client_config(one.path),
+        "rules": [rule],
+        # An object that goes in without its label gets it from the labeller: no reason to refuse it.
+        "failurePolicy": "Ignore",
+        "matchPolicy": "Equivalent",
+        "sideEffects": "None",
+        "timeoutSeconds": TIMEOUT_S,
+        "admissionReviewVersions": ["v1", "v1beta1"],
+    }
+    if not source.all_namespaces:
+        hook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": one.namespace}}
+    return hook
+
+
+def read_review(body: bytes) -> Review:
+    """Read an AdmissionReview.
+
+    Raises:
+        BadReview: not JSON, another kind or version, or without a request.
+    """
+    try:
+        read: Any = msgspec.json.decode(body)
+    except msgspec.DecodeError as error:
+        raise BadReview(f"not an AdmissionReview: {error}") from error
+    request = read.get("request") if isinstance(read, Mapping) else None
+    if not isinstance(request, Mapping) or read.get("kind") != "AdmissionReview":
+        raise BadReview("not an AdmissionReview with a request")
+    if read.get("apiVersion") not in VERSIONS:
+        raise BadReview(f"version {read.get('apiVersion')!r}: expected one of {', '.join(VERSIONS)}")
+    return Review(
+        api_version=read["apiVersion"],
+        uid=str(request.get("uid") or ""),
+        operation=str(request.get("operation") or ""),
+        namespace=str(request.get("namespace") or ""),
+        obj=request.get("object") or {},
+        old=request.get("oldObject") or {},
+    )
+
+
+def answer(review: Review, one: Labelled | None) -> bytes:
+    """The review answered: always allowed, with a patch where the label is not as it should be."""
+    wanted, warning = (None, "") if one is None else _wanted(review, one)
+    response: JsonObject = {"uid": review.uid, "allowed": True}
+    if one is not None and wanted is not None:
+        operations = _patch(review.obj, one.spec.slot_label, wanted)
+        response["patchType"] = "JSONPatch"
+        response["patch"] = base64.b64encode(msgspec.json.encode(operations)).decode()
+    if warning:
+        response["warnings"] = [warning]
+    whole = {"apiVersion": review.api_version, "kind": "AdmissionReview", "response": response}
+    return msgspec.json.encode(whole)
+
+
+def _wanted(review: Review, one: Labelled) -> tuple[str | None, str]:
+    """The value to write (None: leave it, empty: remove it), and a warning for the user."""
+    spec, label = one.spec, one.spec.slot_label
+    meta = review.obj.get("metadata") or {}
+    labels: Mapping[str, str] = meta.get("labels") or {}
+    if not _selected(spec.objects.selector, labels):
+        return None, ""
+    value = labels.get(label)
+    before = ((review.old.get("metadata") or {}).get("labels") or {}).get(label)
+    if review.operation == "UPDATE" and before is not None and legal_slot(before, spec.slots):
+        if value == before:
+            return None, ""
+        return before, (
+            f"label {label} stays {before!r}: to change it would give the object to another worker of shardset "
+            f"{one.namespace}/{one.name} without a hand-over"
+        )
+    of_key = slot_label_value(
+        spec.objects, identity(meta, spec.objects.kind, review.namespace), spec.slots, spec.hash
+    )
+    if value is None:
+        return of_key, ""
+    if legal_slot(value, spec.slots):
+        if of_key is None or value == of_key:
+            return None, ""
+        return (
+            None,
+            f"label {label} is {value!r}, set by its creator and respected; its key has slot {of_key}",
+        )
+    return of_key or "", (
+        f"label {label} was {value!r}: expected a slot from 0 to {spec.slots - 1}, it is written by shardset "
+        f"{one.namespace}/{one.name}"
+    )
+
+
+def _selected(selector: str, labels: Mapping[str, str]) -> bool:
+    try:
+        return LabelSelector.parse(selector).matches(labels)
+    except SelectorError:
+        return False
+
+
+def _patch(obj: JsonObject, label: str, value: str) -> list[JsonObject]:
+    meta = obj.get("metadata") or {}
+    path = f"/metadata/labels/{label.replace('~', '~0').replace('/', '~1')}"
+    if not value:
+        return [{"op": "remove", "path": path}]
+    if not meta.get("labels"):
+        return [{"op": "add", "path": "/metadata/labels", "value": {label: value}}]
+    return [{"op": "add", "path": path, "value": value}]

@@ -1,0 +1,242 @@
+"""The HTTPS endpoint that labels new objects with their slot: `tidewright run shard-labels`.
+
+It holds no credentials: the ShardSets come from the log, and the API server is told of the endpoint
+by a decision on the log, which the actuator carries out. While no set needs labels nothing is told.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+import structlog
+from aiohttp import web
+from prometheus_client import Counter
+
+from tidewright.events import registry
+from tidewright.events.config import ClockSet
+from tidewright.events.shards import ShardSetGone, ShardSetObserved
+from tidewright.host import certificates
+from tidewright.host.announce import Address, Announcer
+from tidewright.host.process import Process
+from tidewright.host.service import LogOptions, connect, find_stream
+from tidewright.log.clock import Clock
+from tidewright.log.connection import Log
+from tidewright.log.envelope import Writer
+from tidewright.log.reader import Record
+from tidewright.shardmanager.labelhook import (
+    PATH,
+    BadReview,
+    Labelled,
+    announcement,
+    answer,
+    labelled,
+    read_review,
+)
+
+ENDPOINT = "shard-labels"
+"""Its name on the bus."""
+MAX_BODY_BYTES = 8 << 20
+CHECK_S = 60.0
+ANNOUNCE_EVERY_S = 300.0
+"""The API server is told of a replica this often, in case somebody took its configuration away."""
+FORGET_WITHIN_S = 3.0
+
+_log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the endpoint takes.
+
+    Attributes:
+        host, port: where it listens; port 0 takes a free one.
+        url: under which the API server reaches it; empty for `https://127.0.0.1:<port>`.
+        service: `namespace/name:port` of the service before it, instead.
+    """
+
+    nats_url: str
+    cluster: str
+    nats_credentials: Path | None = None
+    host: str = "127.0.0.1"
+    port: int = 0
+    url: str = ""
+    service: str = ""
+
+    def address(self, port: int) -> Address:
+        """Where the API server finds an endpoint that listens on this port. Raises ValueError."""
+        if self.service:
+            return Address(self.url, self.service)
+        return Address(self.url or f"https://127.0.0.1:{port}")
+
+
+class Sets:
+    """The ShardSets whose objects carry a label, followed on the log."""
+
+    def __init__(self, log: Log, changed: Callable[[], None]) -> None:
+        self._log, self._changed = log, changed
+        self.clock = Clock()
+        self.by_path: dict[str, Labelled] = {}
+        self.current = asyncio.Event()
+
+    async def follow(self) -> None:
+        """Read the last word on each set, then on and on."""
+        subjects = self._log.subjects
+        record = await self._log.last(subjects.config("clock"))
+        event = registry.decode(record.body) if record else None
+        if isinstance(event, ClockSet):
+            self.clock.set(event)
+        after, pattern = 0, subjects.facts("*", "shardset")
+        async for found in self._log.last_per_subject([pattern]):
+            after = max(after, found.seq)
+            self._take(found)
+        self.current.set()
+        async with self._log.reader([pattern], after=after) as reader:
+            while True:
+                for found in await reader.fetch(100, timeout_s=5.0):
+                    self._take(found)
+
+    def _take(self, record: Record) -> None:
+        event = registry.decode(record.body)
+        if not isinstance(event, ShardSetObserved | ShardSetGone):
+            return
+        path = f"{PATH}/{event.namespace}/{event.name}"
+        found = labelled(event) if isinstance(event, ShardSetObserved) else None
+        if found == self.by_path.get(path):
+            return
+        if found is None:
+            self.by_path.pop(path, None)
+        else:
+            self.by_path[path] = found
+        self._changed()
+
+
+class Endpoint:
+    """One replica."""
+
+    def __init__(self, log: Log, options: Options, process: Process) -> None:
+        self._log, self._options, self._process = log, options, process
+        self.news = asyncio.Event()
+        self.sets = Sets(log, self.news.set)
+        self.port = 0
+        self._certificate = certificates.make(options.address(options.port or 1).hosts)
+        self._context: ssl.SSLContext = certificates.server_context(self._certificate)
+        self._told = False
+        self._requests = Counter(
+            "tidewright_shard_labels_requests_total", "Admission requests, by answer.", ["answer"],
+            registry=process.health.metrics.registry,
+        )  # fmt: skip
+
+    async def serve(self) -> None:
+        """Answer until the process is told to stop."""
+        await self.sets.current.wait()
+        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        app.router.add_post(f"{PATH}/{{namespace}}/{{name}}", self._label)
+        runner = web.AppRunner(app, access_log=None)
+        await runner.setup()
+        site = web.TCPSite(runner, self._options.host, self._options.port, ssl_context=self._context)
+        await site.start()
+        self.port = int(runner.addresses[0][1])
+        _log.info("admission endpoint listens", host=self._options.host, port=self.port)
+        staying = asyncio.create_task(self._stay_known())
+        stop = asyncio.create_task(self._process.stop.wait())
+        try:
+            await asyncio.wait([staying, stop], return_when=asyncio.FIRST_COMPLETED)
+            if staying.done():
+                staying.result()
+        finally:
+            staying.cancel()
+            stop.cancel()
+            if self._told:
+                await self._announcer().forget(
+                    self._certificate.ca_pem,
+                    remove_last=not self._options.service,
+                    within_s=FORGET_WITHIN_S,
+                )
+            await runner.cleanup()
+
+    async def _label(self, request: web.Request) -> web.Response:
+        try:
+            review = read_review(await request.read())
+        except BadReview as error:
+            self._requests.labels("unreadable").inc()
+            return web.Response(status=400, text=str(error))
+        answered = answer(review, self.sets.by_path.get(request.path))
+        self._requests.labels("patched" if b'"patch"' in answered else "left").inc()
+        return web.Response(body=answered, content_type="application/json")
+
+    def _announcer(self) -> Announcer:
+        sets = [one for _path, one in sorted(self.sets.by_path.items())]
+        wanted = announcement(self._options.address(self.port), sets)
+        return Announcer(self._log, Writer(ENDPOINT), self.sets.clock, wanted)
+
+    async def _stay_known(self) -> None:
+        """Tell the API server of this replica whenever the sets change, and now and then."""
+        loop = asyncio.get_running_loop()
+        told_at = float("-inf")
+        while True:
+            changed = self.news.is_set()
+            self.news.clear()
+            renew = datetime.now(UTC) >= self._certificate.renew_at()
+            due = loop.time() >= told_at + ANNOUNCE_EVERY_S
+            if (self.sets.by_path or self._told) and (changed or renew or due):
+                await self._tell(renew=renew)
+                told_at = loop.time()
+            self._process.health.not_ready = ""
+            try:
+                async with asyncio.timeout(CHECK_S):
+                    await self.news.wait()
+            except TimeoutError:
+                continue
+
+    async def _tell(self, *, renew: bool) -> None:
+        """Have our certificate trusted for the hooks of the present sets; a new one serves only then."""
+        old = self._certificate
+        new = certificates.make(self._options.address(self.port).hosts) if renew else old
+        announcer = self._announcer()
+        telling = asyncio.create_task(announcer.trust(new.ca_pem))
+        try:
+            while not telling.done():
+                self._process.health.not_ready = announcer.problem
+                await asyncio.wait([telling], timeout=0.2)
+            telling.result()
+        finally:
+            telling.cancel()
+        self._told = True
+        if renew:
+            self._certificate = new
+            new.load_into(self._context)
+            await announcer.trust(new.ca_pem, retired=(old.ca_pem,))
+        _log.info("the API server calls us for objects of shard sets", sets=sorted(self.sets.by_path))
+
+
+async def run(options: Options, process: Process) -> None:
+    """Run until `process.stop` is set.
+
+    Raises:
+        LogError: the log cannot be used at the start; see its classes.
+        ValueError: neither a URL nor a service that could be called.
+    """
+    on = LogOptions(options.nats_url, options.cluster, options.nats_credentials)
+    async with await connect(on, process) as log:
+        await find_stream(log, process)
+        if process.stop.is_set():
+            return
+        endpoint = Endpoint(log, options, process)
+        process.health.not_ready = "reading the shard sets"
+        following = asyncio.create_task(endpoint.sets.follow())
+        serving = asyncio.create_task(endpoint.serve())
+        try:
+            while not process.stop.is_set() and not serving.done() and not following.done():
+                process.health.tick()
+                await asyncio.wait([serving, following], timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+            if following.done():
+                following.result()
+            await serving
+        finally:
+            following.cancel()
+            serving.cancel()
