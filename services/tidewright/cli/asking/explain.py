@@ -89,6 +89,14 @@ def speakers(kind: str) -> list[tuple[Service, Explainer[Any]]]:
     return [(service, explainer) for service, explainer in found if explainer is not None]
 
 
+async def speakers_on(source: Source, kind: str) -> list[tuple[Service, Explainer[Any]]]:
+    """Those of them that have run on a log: what the others would think of it, nobody has decided by."""
+    found = speakers(kind)
+    patterns = [f"{source.subjects.root}.checkpoint.*.{service.name}" for service, _ in found]
+    ran = {source.subjects.parse(r.subject).rest[0] for r in await source.last(patterns)} if found else set()
+    return [(service, explainer) for service, explainer in found if service.name in ran]
+
+
 async def explained(source: Source, asked: Reference, moment: Moment) -> Explanation:
     """Explain an object as of a moment.
 
@@ -96,7 +104,7 @@ async def explained(source: Source, asked: Reference, moment: Moment) -> Explana
         BadInput: nothing on the log is about such an object.
     """
     found = Explanation(source.name, asked, moment)
-    speaking = speakers(asked.kind)
+    speaking = await speakers_on(source, asked.kind)
     others = await _others(source, asked, moment, {service.name for service, _ in speaking})
     words = await lookups.last_facts(source, [asked], moment.bound)
     parts = await asyncio.gather(

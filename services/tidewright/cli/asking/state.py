@@ -10,7 +10,7 @@ import msgspec
 from cyclopts import Parameter
 
 from tidewright.cli.asking import lookups
-from tidewright.cli.asking.explain import speakers
+from tidewright.cli.asking.explain import speakers_on
 from tidewright.cli.asking.lines import line, title
 from tidewright.cli.asking.lookups import Found
 from tidewright.cli.asking.moments import Moment, moment_of
@@ -47,7 +47,7 @@ async def state_of(source: Source, asked: Reference, moment: Moment) -> StateOf:
     found = StateOf(source.name, asked, moment)
     words = await lookups.last_facts(source, [asked], moment.bound)
     found.last_word = words[0] if words else None
-    for service, explainer in speakers(asked.kind):
+    for service, explainer in await speakers_on(source, asked.kind):
         fold = await restored(source, Asked.about(source, service, asked.namespace), moment.seq)
         aggregate = explainer.aggregate(fold.state, asked)
         if aggregate is not None:
