@@ -46,6 +46,8 @@ COMMIT_AFTER_S = 1.0
 COMMIT_PENDING = MAX_BATCH // 2
 """Decisions pending, over all slots, that are not let grow further within a fetch."""
 OUTAGE_PAUSE_S = 0.2
+WARM_S = 0.25
+"""How often a standby follows its slot's owner."""
 SNAPSHOT_AT_STOP = 200
 """Sequences: who takes over waits for what it has to read, so that little is left to read."""
 SNAPSHOTS_AT_ONCE = 8
@@ -116,6 +118,8 @@ class Host(Generic[State]):
         self._committer = Committer(log, writer, health)
         self._reader: Reader | None = None
         self._snapshots = snapshots.Snapshots(log)
+        self.warm: frozenset[Slot] = frozenset()
+        """Slots of another owner that are folded here as well, to be taken over at once."""
         self._pending = 0  # decisions not committed yet, over all slots
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -174,18 +178,24 @@ class Host(Generic[State]):
             await self._release([o.slot for o in leaving])
         if arriving is not None and arriving.done():
             arriving = await self._claim(arriving.result(), wanted)
-        missing = wanted - self.owned.keys()
+        missing = (wanted | self._standby) - self.owned.keys()
         if missing and arriving is None:
             slots = sorted(missing, key=str)
             arrival = _Arrival({slot: Restore(Fold(self.decider, slot)) for slot in slots})
             arriving = asyncio.create_task(self._advance(arrival))
         return arriving
 
-    async def _advance(self, arrival: _Arrival[State]) -> _Arrival[State]:
+    @property
+    def _standby(self) -> frozenset[Slot]:
+        """Slots that are kept ready to take over from their owner, folded up to its last checkpoint."""
+        return frozenset(self.inputs.every) if self.settings.partition == "cluster" else frozenset()
+
+    async def _advance(self, arrival: _Arrival[State], pause_s: float = 0.0) -> _Arrival[State]:
         """Fold up to the last checkpoint of each arriving slot; the slots already owned go on meanwhile.
 
         What lies behind a slot's last checkpoint is not decided yet, and comes by once more later.
         """
+        await asyncio.sleep(pause_s)
         while True:
             try:
                 if arrival.reader is None:
@@ -247,14 +257,17 @@ class Host(Generic[State]):
                 claimed.append(owned)
                 if self.settings.renew_s is not None:
                     self._reschedule(owned)  # while nobody had the slot, retention went on
+            elif slot in self._standby:
+                continue
             del arrival.restores[slot]
+        self.warm = frozenset(arrival.restores.keys() - wanted)
         if claimed:
             logger.info(
                 "slots claimed", slots=[o.slot for o in claimed], position=min(o.read for o in claimed)
             )
             await self._rearranged()
         if arrival.restores:
-            return asyncio.create_task(self._advance(arrival))
+            return asyncio.create_task(self._advance(arrival, WARM_S if self.warm else 0.0))
         if arrival.reader is not None:
             await arrival.reader.close()
         return None
@@ -279,7 +292,7 @@ class Host(Generic[State]):
 
     async def _idle(self, stop: asyncio.Event, arriving: asyncio.Task[_Arrival[State]] | None) -> None:
         """Nothing owned: wait for membership, for slots to arrive, or for the end."""
-        if arriving is None:
+        if arriving is None or self.warm:
             self.health.not_ready = ""  # a standby is ready too
         waits = [asyncio.ensure_future(self._membership.changed.wait()), asyncio.ensure_future(stop.wait())]
         await asyncio.wait(

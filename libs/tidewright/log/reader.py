@@ -8,6 +8,7 @@ that the server forgot look alike to the caller: records go on where they ended.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import deque
 from collections.abc import AsyncIterator
@@ -125,7 +126,9 @@ class Reader:
             records = [arrived.popleft() for _ in range(limit)]
         self.position = records[-1].seq
         if self._credit <= WINDOW // 2:
-            await self._keep_asking()
+            # These records are the caller's now: what fails here must not take them along.
+            with contextlib.suppress(errors.LogUnavailable):
+                await self._keep_asking()
         return records
 
     async def until_current(self, limit: int = 500) -> AsyncIterator[Record]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
+from typing import Any
 
+import nats.errors
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -98,6 +100,28 @@ async def test_reading_goes_on_over_a_killed_server(nats: EmbeddedServer) -> Non
                     except errors.LogUnavailable:
                         await asyncio.sleep(0.05)
             assert set(got) == {b"2"}
+
+
+async def test_records_that_arrived_are_not_lost_with_the_connection(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await log.commit([Message(log.subjects.config(f"c{i}"), b"") for i in range(900)])
+    publish = log.client.publish
+
+    async def cut(*args: Any, **kwargs: Any) -> None:
+        raise nats.errors.ConnectionClosedError
+
+    seen: list[int] = []
+    async with asyncio.timeout(10), log.reader([log.subjects.configs]) as reader:
+        while len(seen) < 900:
+            try:
+                seen += [record.seq for record in await reader.fetch(100)]
+            except errors.LogUnavailable:
+                monkeypatch.setattr(log.client, "publish", publish)
+                continue
+            # From here on the reader asks for more, in vain, while records wait that have arrived.
+            monkeypatch.setattr(log.client, "publish", cut)
+    assert seen == list(range(1, 901))
 
 
 async def test_a_timer_fires_is_replaced_and_is_cancelled(log: Log) -> None:

@@ -1,0 +1,85 @@
+"""A service with one partition: one active owner, and a standby that is warm and takes over."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.bench.log_takeover import World
+from tests.unit.host.counting import Counting, State
+from tests.unit.host.test_host import decisions, pod, until
+from tidewright.host.health import Health
+from tidewright.host.host import Host, Settings
+from tidewright.host.membership import BucketMembership
+from tidewright.log.connection import Log
+from tidewright.log.envelope import Writer
+from tidewright.log.server import EmbeddedServer
+from tidewright.log.subjects import ALL
+
+
+@asynccontextmanager
+async def replica(log: Log) -> AsyncIterator[Host[State]]:
+    writer, stop = Writer("counting"), asyncio.Event()
+    membership = BucketMembership(log, "counting", writer.incarnation)
+    settings = Settings(partition="cluster")
+    host = Host(Counting(), log, membership, Health("counting"), writer=writer, settings=settings)
+    running = asyncio.create_task(host.run(stop))
+    try:
+        yield host
+    finally:
+        stop.set()
+        async with asyncio.timeout(10):
+            await running
+
+
+async def test_the_standby_follows_and_decides_on_when_the_owner_stops(log: Log) -> None:
+    async with replica(log) as first, replica(log) as second:
+        hosts = (first, second)
+        await until(lambda: any(h.owned for h in hosts) and any(h.warm for h in hosts))
+        owner, standby = (first, second) if first.owned else (second, first)
+        await until(lambda: not standby.owned and standby.warm == {ALL})
+        assert standby.health.not_ready == ""
+        await log.commit([pod(log, "shop", i) for i in range(6)])
+        async with asyncio.timeout(10):
+            while len(await decisions(log)) < 4:  # noqa: ASYNC110  # the owner decides
+                await asyncio.sleep(0.02)
+        assert (await log.last(log.subjects.checkpoint(ALL, "counting"))) is not None
+        assert not standby.owned
+        assert owner.owned
+        await owner._membership.leave()  # what a stopping one says first
+        await until(lambda: bool(standby.owned))
+        assert standby.owned[ALL].fold.state.pods == {"shop": 6}
+        await log.commit([pod(log, "shop", i) for i in range(6, 12)])
+        async with asyncio.timeout(10):
+            while len(await decisions(log)) < 8:  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+        found = await decisions(log)
+        assert len({d.id for d in found}) == len(found) == 8
+
+
+async def test_a_killed_owner_is_replaced_by_the_standby_process(nats: EmbeddedServer) -> None:
+    async with await Log.connect(nats.url, "bench") as log:
+        await log.ensure(slots=4)
+        world = World(log, nats.url, "cluster")
+        await world.start(1)
+        try:
+            await until(lambda: bool(world.owner))
+            alone = world.owner[ALL]
+            await world.add()
+            async with asyncio.timeout(15):
+                while await members(log) < 2:  # noqa: ASYNC110  # the bucket tells its members only
+                    await asyncio.sleep(0.05)
+            await world.settled()
+            before = world.owner[ALL]
+            owner = world.replicas[0 if before == alone else 1]
+            owner.kill()
+            await until(lambda: world.owner[ALL] != before)
+        finally:
+            await world.stop()
+
+
+async def members(log: Log) -> int:
+    """Entries in the membership bucket."""
+    answer = await log.api(f"STREAM.INFO.KV_{log.stream}_members", {})
+    return int(answer["state"]["num_subjects"])
