@@ -19,7 +19,16 @@ from tidewright.log.reader import Record
 
 AT_ONCE = 1000
 """Subjects in one request; the server refuses to find more than 1,024."""
-_ADDED = frozenset(("Nats-Stream", "Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp", "Nats-Num-Pending"))
+_ADDED = frozenset(
+    (
+        "Nats-Stream",
+        "Nats-Subject",
+        "Nats-Sequence",
+        "Nats-Time-Stamp",
+        "Nats-Num-Pending",
+        "Nats-Last-Sequence",
+    )
+)
 
 
 class TooMany(errors.LogError):
