@@ -28,6 +28,7 @@ from tidewright.provisioning.state import (
     Load,
     Node,
     Open,
+    Pod,
     Request,
     ShapeFields,
     State,
@@ -96,6 +97,8 @@ def _pod(state: State, event: f.PodObserved) -> None:
         remove_pod(state, index, key, old)
     if event.phase in ("Succeeded", "Failed"):
         state.said.pop(key, None)
+        if old is not None:
+            _left(state, old)
         return
     pod = pod_of(event)
     state.pods[key] = pod
@@ -114,8 +117,17 @@ def _pod_gone(state: State, event: f.PodGone) -> None:
     state.said.pop(key, None)
     if old is not None:
         remove_pod(state, index_of(state), key, old)
-        if old.node and (not old.daemon) and _someone_waits(state):
-            wake(state)
+        _left(state, old)
+
+
+def _left(state: State, pod: Pod) -> None:
+    """A pod is no longer there: its room may help somebody, or its node may be empty now."""
+    if not pod.node or pod.daemon:
+        return
+    node = state.nodes.get(pod.node)
+    emptied = node is not None and bool(node.group) and pod.node not in index_of(state).busy
+    if emptied or _someone_waits(state):
+        wake(state)
 
 
 def _someone_waits(state: State) -> bool:

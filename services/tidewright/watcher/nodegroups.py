@@ -43,6 +43,8 @@ FLOOR_WALL_S = 0.2
 """No two polls are closer than this on the wall, however fast log time runs."""
 FAILURES_BEFORE_SAID = 3
 """Polls in a row that a group cannot be read before that is a fact: clouds stumble."""
+READS = 3
+"""Attempts to read a group within one poll."""
 CONCURRENCY = 8
 
 _log = structlog.get_logger(__name__)
@@ -225,10 +227,13 @@ class NodeGroups:
 
     async def _ask(self, group: Group) -> NodeGroupObserved | CloudError:
         async with self._limit:
-            try:
-                return await read(group)
-            except CloudError as error:
-                return error
+            for left in reversed(range(READS)):
+                try:
+                    return await read(group)
+                except CloudError as error:
+                    if not error.retriable or not left:
+                        return error
+        raise AssertionError("the last attempt returns")
 
     def _unreadable(self, names: list[str], error: CloudError) -> list[ObjectFact]:
         self.failures += 1

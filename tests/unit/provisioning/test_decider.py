@@ -530,3 +530,25 @@ def test_a_snapshot_in_the_middle_changes_no_decision() -> None:
 def test_the_decider_names_one_partition_and_its_kinds() -> None:
     assert DECIDER.service == "provisioning"
     assert {"pod", "node", "nodegroup", "provisioningrequest", "podtemplate"} <= DECIDER.kinds
+
+
+@pytest.mark.parametrize("finished", [True, False])
+def test_a_node_that_its_last_pod_leaves_goes_without_any_other_event(finished: bool) -> None:
+    cluster = Cluster({"scale-down-unneeded-time": "60s", "scale-down-delay-after-add": "0s"})
+    cluster.add_group("workers")
+    shape = cluster.shape({"cpu": 3000})
+    cluster.pod("p", shape)
+    cluster.settle()
+    (node,) = cluster.state.nodes
+    cluster.pod("p", shape, node=node)
+    cluster.advance(300)
+    assert cluster.groups["workers"].target == 1
+    if finished:
+        done = f.PodObserved(
+            at=cluster.now, namespace="ns", name="p", uid="uid-p", shape=shape, phase="Succeeded", node=node
+        )
+        cluster.tell(done)
+    else:
+        cluster.tell(f.PodGone(at=cluster.now, namespace="ns", name="p"))
+    cluster.advance(70)
+    assert cluster.groups["workers"].target == 0
