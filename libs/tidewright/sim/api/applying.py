@@ -50,7 +50,7 @@ async def server_side_apply(api: Api, request: Request, applied: Any) -> Outcome
         )
     typing = api.typing(kind, request.version)
     fields = managed.object_fields(
-        applied, typing, without_status=kind.status and request.subresource != "status"
+        applied, typing, without_status=kind.status and request.subresource != "status", applied=True
     )
     if api.store.table(kind.table_name).get(request.namespace, request.name) is None:
         if request.subresource:

@@ -70,8 +70,11 @@ def fields_of(value: Any, typing: Typing) -> FieldSet:
     return _LEAF
 
 
-def object_fields(obj: Object, typing: Typing, *, without_status: bool) -> FieldSet:
-    """The set of fields of a whole object, without what the server itself owns."""
+def object_fields(obj: Object, typing: Typing, *, without_status: bool, applied: bool = False) -> FieldSet:
+    """The set of fields of a whole object, without what the server itself owns.
+
+    Who applies labels owns these labels; who writes them otherwise owns the map besides.
+    """
     found: FieldSet = {}
     for key, value in obj.items():
         if key in _IDENTITY or (without_status and key == "status"):
@@ -80,7 +83,7 @@ def object_fields(obj: Object, typing: Typing, *, without_status: bool) -> Field
             tracked = {name: item for name, item in value.items() if name not in _UNTRACKED_METADATA}
             below = fields_of(tracked, typing.field(key))
             for name in ("f:labels", "f:annotations"):
-                if name in below:
+                if name in below and not applied:
                     below[name] = {".": {}, **below[name]}
             if below:
                 found["f:metadata"] = below
