@@ -111,6 +111,7 @@ async def restored(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
         CommandError: an input of the service does not decode.
     """
     restore = Restore(await _begun(source, asked, up_to))
+    restore.fold.digesting = False  # of a namespace alone they would be of nothing
     owned = frozenset((asked.slot,))
     async with aclosing(source.merged(asked.patterns(), restore.fold.position)) as records:
         async for record in records:
