@@ -74,6 +74,8 @@ async def test_a_custom_resource_with_a_scale_is_scaled(world: World) -> None:
         "uid": made["metadata"]["uid"],
         "controller": True,
     }
+    # Where service accounts are made for a namespace, a pod has to wait for its own.
+    await world.until(f"/api/v1/namespaces/{world.namespace}/serviceaccounts/default", lambda _: True)
     for n in range(2):
         pod = template()
         pod["metadata"] |= {"name": f"web-{n}", "ownerReferences": [owner]}
