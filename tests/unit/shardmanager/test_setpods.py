@@ -319,3 +319,62 @@ def test_objects_without_a_slot_label_get_it_and_those_that_a_user_spoiled_too()
     unlabelled = next(c for c in cluster.status["conditions"] if c["type"] == "Unlabelled")
     assert unlabelled["status"] == "False"
     assert cluster.replayed() == cluster.state
+
+
+def test_a_template_that_does_not_schedule_is_paused_and_the_others_keep_their_slots() -> None:
+    cluster = started(3, progressDeadline="60s")
+    template(cluster, "2", image="too-big")
+    for _second in range(90):
+        for name in [n for n, p in cluster.pods.items() if p.deleting_at is not None]:
+            cluster.vanish(name)
+        cluster.advance(1.0)  # the new pod stays Pending
+    pending = [n for n, p in cluster.pods.items() if p.phase == "Pending"]
+    assert len(pending) <= 1  # one at a time: the others were not touched
+    conditions = {c["type"]: c for c in cluster.status["conditions"]}
+    assert conditions["RolloutPaused"]["status"] == "True"
+    running = {n for n, p in cluster.pods.items() if p.phase == "Running"}
+    owners = {r.owner.partition("#")[0] for r in document(cluster).slots if r.owner}
+    assert running <= owners
+    seen = told(cluster.pods.values())
+    assert len(seen) == len(set(seen))
+
+
+def test_a_first_template_that_does_not_schedule_leaves_no_silent_orphans() -> None:
+    cluster = Cluster()
+    template(cluster, "1", image="too-big")
+    cluster.shard_set(spec(2, progressDeadline="60s"))
+    cluster.advance(120.0)
+    conditions = {c["type"]: c for c in cluster.status["conditions"]}
+    assert conditions["Ready"]["status"] == "False"
+    assert conditions["RolloutPaused"]["status"] == "True"
+
+
+def test_a_paused_rollout_goes_on_when_it_is_asked_to() -> None:
+    cluster = started(2, progressDeadline="60s")
+    template(cluster, "2", image="slow")
+    cluster.vanish()
+    cluster.advance(70.0)
+    conditions = {c["type"]: c for c in cluster.status["conditions"]}
+    assert conditions["RolloutPaused"]["status"] == "True"
+    assert cluster.status["rollout"]["state"] == "Paused"
+    cluster.shard_set(spec(2, progressDeadline="60s", resumes=1), generation=2)
+    settle(cluster, 60)
+    assert cluster.status["rollout"]["state"] == "Complete"
+    assert cluster.status["rollout"]["template"] == "2"
+
+
+def test_a_stuck_pod_is_said_and_removed_by_force_only_where_that_is_allowed() -> None:
+    for allowed in (False, True):
+        cluster = Cluster()
+        template(cluster, "1")
+        wanted = spec(2, injector="dynamic", strategy="sticky")
+        wanted["handover"] |= {"fenceAfter": "30s", "allowForceDelete": allowed}
+        cluster.shard_set(wanted)
+        cluster.run()
+        cluster.pods["orders-1"].deleting_at = cluster.now
+        cluster.submit(cluster.fact("orders-1"))
+        cluster.advance(40.0)
+        stuck = next(c for c in cluster.status["conditions"] if c["type"] == "Stuck")
+        assert stuck["reason"] == "ShardStuck"
+        forced = [d for d in cluster.decided if isinstance(d, DeleteObject) and d.grace_period_s == 0]
+        assert [d.target.name for d in forced] == (["orders-1"] if allowed else [])
