@@ -33,6 +33,19 @@ from tidewright.kube.errors import KubeError
 from tidewright.log.connection import Log
 from tidewright.log.server import EmbeddedServer
 
+CLOUD = {
+    "groups": [],
+    "machines": [
+        {
+            "name": "e2e",
+            "boot": "0.1",
+            "delete": "0.05",
+            "zones": ["zone-a", "zone-b"],
+            "template": {"capacity": {"cpu": "8", "memory": "32Gi", "pods": "110"}},
+        }
+    ],
+}
+"""The simulated cloud: a machine type to make groups of; tests define groups of their own."""
 READY_WITHIN_S = 60.0
 GONE_WITHIN_S = 60.0
 
@@ -112,7 +125,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     given = request.config.getoption("--kubeconfig") or os.environ.get("KUBECONFIG")
     side = free_port()
     cloud = folder / "cloud.yaml"
-    cloud.write_text("groups: []\n")
+    cloud.write_text(yaml.safe_dump(CLOUD))
     common = [
         "--cloud",
         str(cloud),
