@@ -9,14 +9,15 @@ anew is asked for at once; what is pushed to us is not asked for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, TypeAlias
+from urllib.parse import quote
 
 import msgspec
 import structlog
 
 from tidewright.events import registry
-from tidewright.events.facts import ObjectFact, WorkloadGone, WorkloadObserved
+from tidewright.events.facts import DatadogMonitorGone, ObjectFact, WorkloadGone, WorkloadObserved
 from tidewright.host.fenced import RENEW_S, Fenced, fenced_in
 from tidewright.kube import projection
 from tidewright.kube.client import Kube
@@ -31,7 +32,7 @@ from tidewright.watcher.follow import FactLog
 from tidewright.watcher.pushed import Pushed, Sample, Taken
 from tidewright.watcher.recommenders import Recommenders
 from tidewright.watcher.stamp import Stamp
-from tidewright.watcher.wanted import Query, Recommendation, Target, Wanted, Wish
+from tidewright.watcher.wanted import Gate, Query, Recommendation, Target, Wanted, Wish
 
 INTERVAL_S = 15.0
 """Log time between two samples of a query (watermark-autoscaler.md, 2.1)."""
@@ -41,11 +42,12 @@ MAX_ANSWER_BYTES = 32 * 2**20
 """Of a metrics API; tens of thousands of pods fit."""
 GROUP = 500
 METRIC, WORKLOAD, RECOMMENDATION = "metric", "workload", "recommendation"
+MONITOR = "datadogmonitor"
 PUSHED_WAITING = 20_000
 """Pushed facts that wait for the log; more are refused."""
 
 Answer: TypeAlias = tuple[str, ObjectFact, "asyncio.Future[None] | None"]
-Asked: TypeAlias = answers.Request | Target | Recommendation
+Asked: TypeAlias = answers.Request | Target | Recommendation | Gate
 """What makes one request: queries with the same one share it."""
 
 _log = structlog.get_logger(__name__)
@@ -85,6 +87,8 @@ class Sampler:
         self.failures = 0
         self.recommenders: Recommenders | None = None
         """Without them no recommender is asked."""
+        self.monitors_unread: Callable[[], bool] = lambda: False
+        """Whether monitors cannot be followed: then each one that gates an object is asked for, to say why."""
         self._sources = sources
         self._discovery = discovery
         self._log = log
@@ -99,6 +103,7 @@ class Sampler:
         self._in_flight: set[Asked] = set()
         self._fresh: set[Wish] = set()
         self._scales: dict[Target, bytes] = {}
+        self._gates: dict[Gate, str] = {}
         self._owns = False
 
     def observe(self, fact: ObjectFact) -> None:
@@ -109,6 +114,8 @@ class Sampler:
                 self.pushed.forget(wish)
             elif isinstance(wish, Target):
                 self._scales.pop(wish, None)
+            elif isinstance(wish, Gate):
+                self._gates.pop(wish, None)
         for wish in new:
             if isinstance(wish, Query):
                 self.pushed.want(wish)
@@ -154,6 +161,7 @@ class Sampler:
         position = await self._appender.claim()
         self._stamp.raise_to(position.at)
         self._scales.clear()
+        self._gates.clear()
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._append())
@@ -202,6 +210,9 @@ class Sampler:
             match wish:
                 case Target():
                     self._start(tasks, wish, self._scale(wish))
+                case Gate():
+                    if self.monitors_unread():
+                        self._start(tasks, wish, self._gate(wish))
                 case Recommendation():
                     if self.recommenders is not None:
                         self._start(tasks, wish, self._recommendation(wish, self.recommenders))
@@ -258,6 +269,21 @@ class Sampler:
             self.failures += 1
         if wish in self.wanted:
             self._say(RECOMMENDATION, fact, wish.name)
+
+    async def _gate(self, wish: Gate) -> None:
+        """Why a monitor cannot be read; one that can be is its follower's to tell."""
+        namespace, name = quote(wish.namespace, safe=""), quote(wish.name, safe="")
+        path = f"/apis/datadoghq.com/v1alpha1/namespaces/{namespace}/datadogmonitors/{name}"
+        try:
+            async with self._limits["scale"]:
+                await self._sources.kube.request("GET", path, timeout_s=TIMEOUT_S)
+            return
+        except KubeError as error:
+            reason = error.message
+        if self._gates.get(wish) != reason and wish in self.wanted:
+            self._gates[wish] = reason
+            fact = DatadogMonitorGone(at=0.0, namespace=wish.namespace, name=wish.name, reason=reason)
+            self._say(MONITOR, fact, wish.name)
 
     async def _scale(self, target: Target) -> None:
         async with self._limits["scale"]:

@@ -244,6 +244,7 @@ class Watcher:
             sources.kube, Discovery(sources.kube), log, appender(SLOT_LABELS), self.stamp
         )
         self.followers = {kind: self._follower(kind, sources.kube, appender(kind.name)) for kind in kinds}
+        self.sampler.monitors_unread = self._monitors_unread
 
     def _follower(self, kind: WatchedKind, kube: Kube, appender: Appender) -> Follower:
         return Follower(
@@ -257,6 +258,10 @@ class Watcher:
             page_size=self.options.page_size,
             streaming=self.options.streaming_lists,
         )
+
+    def _monitors_unread(self) -> bool:
+        follower = self.followers.get(BY_NAME["datadogmonitor"])
+        return follower is not None and follower.progress.error_class in ("forbidden", "gone", "invalid")
 
     def _on_fact(self, fact: ObjectFact) -> None:
         self.sampler.observe(fact)

@@ -57,7 +57,15 @@ class Recommendation(msgspec.Struct, frozen=True, order=True):
     skip_owner_check: bool = False
 
 
-Wish: TypeAlias = Query | Target | Recommendation
+class Gate(msgspec.Struct, frozen=True, order=True):
+    """The DatadogMonitor that gates an object of its name; asked for only while monitors cannot be followed."""
+
+    namespace: str
+    name: str
+
+
+Wish: TypeAlias = Query | Target | Recommendation | Gate
+GATED = "wpa.datadoghq.com/lifecycle-control.enabled"
 
 
 class Wanted:
@@ -122,6 +130,8 @@ def _wishes(fact: WatermarkPodAutoscalerObserved) -> Iterator[Wish]:
         yield Query(fact.namespace, name)
     if (target := custom_target(fact.namespace, spec)) is not None:
         yield target
+    if fact.annotations.get(GATED):
+        yield Gate(fact.namespace, fact.name)
     if isinstance(spec.get("recommender"), dict) and not spec.get("metrics"):
         yield Recommendation(
             fact.namespace, fact.name, msgspec.json.encode(spec), skips_owner_check(fact.annotations)

@@ -15,6 +15,7 @@ from tidewright.events import registry
 from tidewright.events.base import Event
 from tidewright.events.config import ClockSet, ConfigSet
 from tidewright.events.facts import (
+    DatadogMonitorGone,
     MetricSampled,
     NodeObserved,
     PodGone,
@@ -269,6 +270,21 @@ async def test_queries_with_the_same_request_share_it(
     # Both were wanted anew, or the first tick came in between.
     assert cluster.requests.count(path) <= 2
     assert names == {"resource/cpu/app=web", "resource/memory/app=web"}
+
+
+async def test_why_a_gate_cannot_be_read_is_said_while_monitors_cannot_be_followed(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    root = "/apis/datadoghq.com/v1alpha1"
+    refused = refusal(403, "Forbidden", "datadogmonitors is forbidden: the watcher may not list them")
+    cluster.answers[f"{root}/datadogmonitors"] = refused
+    cluster.answers[f"{root}/namespaces/shop/datadogmonitors/w"] = refusal(403, "Forbidden", "not this one")
+    annotations = {"wpa.datadoghq.com/lifecycle-control.enabled": "true"}
+    await cluster.put(WPAS, "shop", "w", metadata={"annotations": annotations}, spec=wpa_spec("requests"))
+    async with watching(cluster, nats, tmp_path, speed=150.0):
+        fact = await tail.until(lambda e: isinstance(e, DatadogMonitorGone))
+    assert isinstance(fact, DatadogMonitorGone)
+    assert (fact.namespace, fact.name, fact.reason) == ("shop", "w", "not this one")
 
 
 async def test_metrics_may_come_from_elsewhere(
