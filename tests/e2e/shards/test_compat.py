@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import msgspec.yaml
 
-from tests.e2e.conftest import Services
+from tests.e2e.conftest import Cluster, Services
 from tests.e2e.sim.world import merge, send, until
+from tidewright.cli.main import run
 from tidewright.events import registry
 from tidewright.events.shards import RecordPass
 from tidewright.kube.client import Kube
@@ -193,3 +198,60 @@ async def test_an_existing_fleet_is_adopted_without_a_restart_and_strangers_are_
             for i in range(3)
         )
     )
+
+
+async def test_a_fleet_is_taken_over_by_a_command_that_says_first_what_happens_to_each_pod(
+    kube: Kube, namespace: str, cluster: Cluster, tmp_path: Path
+) -> None:
+    core, stem = f"/api/v1/namespaces/{namespace}", "kozmopropeller"
+    made = await send(kube, "POST", f"{core}/podtemplates", template())
+    version, shard = made["metadata"]["resourceVersion"], ShardConfig(shard_count=3)
+    config = msgspec.structs.replace(defaults(KOZMO), shard=shard, pod_template_namespace=namespace)
+    for index in range(2):
+        manifest = pod_manifest(config, template()["template"], version, index, namespace=namespace)
+        if index == 1:
+            manifest["metadata"]["annotations"][CONFIG_HASH] = "7"
+        await send(kube, "POST", f"{core}/pods", manifest)
+    lock = {"name": "propeller-manager", "namespace": namespace}
+    tree = {
+        "manager": {"pod-template-namespace": namespace, "shard": {"type": "Hash", "shard-count": 3}},
+        "propeller": {"leader-election": {"enabled": True, "lock-config-map": lock}},
+    }
+    file = tmp_path / "config.yaml"
+    file.write_bytes(msgspec.yaml.encode(tree))
+
+    async def adopt(*more: str, code: int = 0) -> str:
+        out = io.StringIO()
+        line = ["shards", "adopt", *more, "-n", namespace, "--brand", "kozmo"]
+        line += ["--config-map", f"{namespace}/tidewright", "--kubeconfig", str(cluster.kubeconfig)]
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out):
+            got = await asyncio.to_thread(run, line)
+        assert got == code, out.getvalue()
+        return out.getvalue()
+
+    lease = {
+        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "propeller-manager"},
+        "spec": {
+            "holderIdentity": "the-original", "leaseDurationSeconds": 15,
+            "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+        },
+    }  # fmt: skip
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+    await send(kube, "POST", leases, lease)
+    assert "the-original holds the manager's lock" in await adopt(str(file), "--yes", code=1)
+    await send(kube, "DELETE", f"{leases}/propeller-manager")
+    said = await adopt(str(file), code=2)  # nobody can be asked
+    assert f"adopted   1: {stem}-0, without a restart" in said
+    assert f"restarts  1: {stem}-1" in said
+    assert f"starts    1: {stem}-2" in said
+    assert "nothing was changed" in said
+    await adopt(str(file), "--yes")
+    stored = await send(kube, "GET", f"{core}/configmaps/tidewright")
+    (entry,) = msgspec.yaml.decode(stored["data"]["shardmanager.yaml"])["managers"]
+    assert entry["namespace"] == namespace
+    assert entry["config"]["manager"]["shard"]["shard-count"] == 3
+    await adopt(str(file), "--yes")  # again: it is there once
+    await adopt("--undo", "--yes")
+    stored = await send(kube, "GET", f"{core}/configmaps/tidewright")
+    assert msgspec.yaml.decode(stored["data"]["shardmanager.yaml"])["managers"] == []
+    assert "has no kozmo fleet" in await adopt("--undo", "--yes", code=2)
