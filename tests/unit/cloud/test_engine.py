@@ -148,3 +148,27 @@ def test_a_configuration_that_cannot_be_is_refused_by_name(text: str, message: s
         parse(text, "cloud.yaml")
     assert message in str(refused.value)
     assert "cloud.yaml" in str(refused.value)
+
+
+def test_orders_survive_a_restart_and_names_are_never_given_twice() -> None:
+    import msgspec
+
+    from tidewright.cloud.simulated.engine import Books
+
+    config = CloudConfig(
+        groups=(GroupConfig(id="g", boot="10", template=NodeTemplate(capacity={"cpu": "4"})),)
+    )
+    before = Engine(config, 0.0)
+    before.increase("g", 2, 0.0, key="first")
+    before.due(20.0)
+    before.increase("g", 1, 20.0, key="second")
+    kept = msgspec.json.decode(msgspec.json.encode(before.books()), type=Books)
+    after = Engine(config, 100.0)
+    after.restore(kept)
+    after.increase("g", 1, 100.0, key="second")
+    assert after.group("g").target == 3
+    assert [step.machine.node for step in after.due(100.0)] == ["g-00003"]
+    fresh = Engine(config, 200.0)  # its books are lost, the nodes are not
+    fresh.adopt("sim://zone/g-00003", "g-00003", "g", "")
+    fresh.increase("g", 1, 200.0, key="third")
+    assert sorted(m.node for m in fresh.group("g").machines.values()) == ["g-00003", "g-00004"]
