@@ -13,14 +13,12 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 
 from tidewright.cli.asking.explain import speakers
-from tidewright.cli.asking.exported import matches
 from tidewright.cli.asking.lines import as_json, line, object_of, subject_object, title
 from tidewright.cli.asking.lookups import decided_about, ledger_of
 from tidewright.cli.asking.moments import INTERLEAVED, Moment, is_past, moment_of
 from tidewright.cli.asking.objects import named, shown
 from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.restored import Asked, glimpsed
-from tidewright.cli.asking.similar import unknown
 from tidewright.cli.asking.source import FromFile, Source, opened, slot_in
 from tidewright.cli.errors import BadInput, CommandError
 from tidewright.cli.options import LogOptions, Output
@@ -136,6 +134,8 @@ async def found(
     after = max(0, wanted.since.seq - INTERLEAVED) if wanted.since is not None else 0
     end = wanted.until.seq + INTERLEAVED if wanted.until is not None and not wanted.until.end else None
     if follow:
+        from tidewright.cli.asking.exported import matches
+
         records = source.follow(patterns[0] if len(patterns) == 1 else source.subjects.everything, after)
     else:
         records = source.merged(patterns, after)
@@ -198,6 +198,8 @@ def events(
                     _print(record, event, output)
                     count += 1
             if not count and wanted.about is not None and not (since or until):
+                from tidewright.cli.asking.similar import unknown
+
                 raise await unknown(source, wanted.about, await moment_of(source, ""))
             return count
 

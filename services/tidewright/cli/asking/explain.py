@@ -19,7 +19,6 @@ from tidewright.cli.asking.lookups import Found, reference_of
 from tidewright.cli.asking.moments import Moment, moment_of
 from tidewright.cli.asking.objects import named
 from tidewright.cli.asking.restored import Asked, restored, seen_by
-from tidewright.cli.asking.similar import unknown
 from tidewright.cli.asking.source import FromFile, Source, opened
 from tidewright.cli.errors import BadInput
 from tidewright.cli.options import LogOptions, Output, emit
@@ -120,6 +119,8 @@ async def explained(source: Source, asked: Reference, moment: Moment) -> Explana
             found.standing[part.service] = part.standing
     found.earlier.sort(key=lambda one: one.seq, reverse=True)
     if found.last_word is None and not found.why and not found.standing:
+        from tidewright.cli.asking.similar import unknown
+
         raise await unknown(source, asked, moment)
     return found
 

@@ -18,13 +18,11 @@ from typing import Annotated, Protocol
 import msgspec
 from cyclopts import Parameter
 
-from tidewright.cli.asking.exported import ExportedLog
 from tidewright.cli.errors import BadInput, CommandError, translated
 from tidewright.cli.options import THE_LOG, LogOptions
 from tidewright.events import registry
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.connection import Log
-from tidewright.log.export import BadExport, ExportFile
 from tidewright.log.lastwords import last_words
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot, Snapshots
@@ -204,6 +202,9 @@ async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[S
     """
     quick.warn_only()
     if file is not None:
+        from tidewright.cli.asking.exported import ExportedLog
+        from tidewright.log.export import BadExport, ExportFile
+
         if not file.is_file():  # noqa: ASYNC240  # once, before anything else runs
             raise BadInput(f"--log {file}: there is no such file; `tidewright export` writes one")
         try:

@@ -16,7 +16,6 @@ from tidewright.cli.asking.lookups import Found
 from tidewright.cli.asking.moments import Moment, moment_of
 from tidewright.cli.asking.objects import named, shown
 from tidewright.cli.asking.restored import Asked, restored
-from tidewright.cli.asking.similar import unknown
 from tidewright.cli.asking.source import FromFile, Source, opened
 from tidewright.cli.options import LogOptions, Output, emit
 from tidewright.host.explainer import Reference
@@ -57,6 +56,8 @@ async def state_of(source: Source, asked: Reference, moment: Moment) -> StateOf:
                 if part is not None
             }
     if found.last_word is None and not found.held:
+        from tidewright.cli.asking.similar import unknown
+
         raise await unknown(source, asked, moment)
     return found
 
