@@ -91,7 +91,8 @@ def look(state: State, index: Index, now: float) -> View:
             limits.consume(group_name, kind.labels, capacity, count)
     current = len(state.nodes)
     for view in found.values():
-        coming = max(0, view.upcoming - view.counts.not_started)
+        # Limits count whatever the cloud may still bring, also what no open increase waits for.
+        coming = max(0, view.upcoming - view.counts.not_started, view.group.target - len(view.members))
         current += coming
         limits.consume(view.group.id, view.group.labels, view.group.node_capacity, coming)
     for group in candidates(settings.machine_types, _existing(state), daemons):
