@@ -1,7 +1,8 @@
 """What the spread service sees, records and decides beyond the shared vocabulary.
 
 Facts      WorkloadSpreadObserved/Gone, TargetReplicasObserved
-Ledger     PodPlaced, PodLeaving (written by the admission endpoint), ChangeLedger (by the decider)
+Ledger     PodPlaced, PodLeaving, EntriesAppended (written by the admission endpoint), ChangeLedger (by the
+           decider)
 Records    RecordSpread (why a spread is as it is), ForeseeScaleIn (who goes when a workload shrinks)
 
 A spread's ledger is one subject of the log. Everything that a choice of a subset depends on is there:
@@ -115,6 +116,14 @@ class PodLeaving(LedgerEntry, frozen=True, kw_only=True, tag="ledger.pod-leaving
     """The delete of a pod was admitted: its place is offered again at once."""
 
     pod: str
+
+
+class EntriesAppended(Event, frozen=True, kw_only=True, tag="ledger.entries-appended.v1"):
+    """Entries of requests that waited at the same time, in their order, as one message: all of them or none."""
+
+    namespace: str
+    name: str
+    entries: tuple[PodPlaced | PodLeaving, ...]
 
 
 ChangeKind = Literal["Seen", "Held", "Released", "Gone"]

@@ -35,6 +35,7 @@ from tidewright.events.facts import (
 from tidewright.events.outcomes import Applied, Failed, Rejected, Superseded
 from tidewright.events.spread import (
     ChangeLedger,
+    EntriesAppended,
     ForeseeScaleIn,
     PodLeaving,
     PodPlaced,
@@ -565,6 +566,11 @@ def _entry(state: State, event: PodPlaced | PodLeaving) -> None:
     state.touched.home = key
 
 
+def _entries(state: State, event: EntriesAppended) -> None:
+    for entry in event.entries:
+        _entry(state, entry)
+
+
 def _changed(state: State, decision: ChangeLedger) -> None:
     spread = state.spreads.get(spread_key(decision.target.namespace, decision.target.name))
     if spread is None:
@@ -704,6 +710,7 @@ _FOLDS: dict[type[Event], Callable[[State, Any], None]] = {
     TimerFired: _timer,
     PodPlaced: _entry,
     PodLeaving: _entry,
+    EntriesAppended: _entries,
     ChangeLedger: _changed,
     PatchObject: _patched,
     DeleteObject: _called,

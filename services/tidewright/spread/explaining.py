@@ -12,6 +12,7 @@ from tidewright.events.base import Decision, Event, ObjectRef
 from tidewright.events.decisions import DeleteObject, EvictPod, PatchObject, RecordObjectEvent
 from tidewright.events.spread import (
     ChangeLedger,
+    EntriesAppended,
     ForeseeScaleIn,
     LedgerChange,
     LedgerEntry,
@@ -65,6 +66,8 @@ class SpreadExplainer:
                 return bool(event.message)
             case PodPlaced():
                 return not event.subset or event.unfenced
+            case EntriesAppended():
+                return any(self.concerns(entry, asked) for entry in event.entries)
             case ForeseeScaleIn():
                 return True
         return False
@@ -107,6 +110,8 @@ class SpreadExplainer:
         """For a placement: which limit would have had to be larger for an earlier subset."""
         if isinstance(event, PodPlaced):
             return [text for text in map(_turned, event.passed) if text]
+        if isinstance(event, EntriesAppended):
+            return [text for entry in event.entries for text in self.opposite(state, entry)]
         if isinstance(event, ChangeLedger):
             return [text for change in event.changes for text in map(_turned, change.passed) if text]
         return ()
@@ -139,6 +144,8 @@ def _about_pod(event: Event, name: str) -> bool:
     match event:
         case PodPlaced() | PodLeaving():
             return event.pod == name
+        case EntriesAppended():
+            return any(entry.pod == name for entry in event.entries)
         case ChangeLedger():
             return any(change.pod == name and _change(change) for change in event.changes)
         case PatchObject() | DeleteObject() | EvictPod():
@@ -169,7 +176,7 @@ def _change(change: LedgerChange) -> str:
 
 
 def _subject(event: Event) -> ObjectRef | None:
-    if isinstance(event, LedgerEntry):
+    if isinstance(event, LedgerEntry | EntriesAppended):
         return ObjectRef(api_version="", kind=KIND, namespace=event.namespace, name=event.name)
     target = getattr(event, "target", None)
     return target if isinstance(target, ObjectRef) else None

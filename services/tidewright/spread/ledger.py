@@ -18,6 +18,7 @@ import msgspec
 from tidewright.events.base import Event
 from tidewright.events.spread import (
     ChangeLedger,
+    EntriesAppended,
     LedgerChange,
     LedgerRules,
     PassedOver,
@@ -87,6 +88,9 @@ class Place(msgspec.Struct, frozen=True):
 def fold(ledger: Ledger, event: Event) -> Ledger:
     """Fold one entry, in place. Other events change nothing."""
     match event:
+        case EntriesAppended():
+            for entry in event.entries:
+                fold(ledger, entry)
         case PodPlaced():
             if event.subset and event.key not in ledger.placed:
                 ledger.placed[event.key] = Held(

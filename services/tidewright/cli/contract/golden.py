@@ -59,8 +59,10 @@ def _value(described: types.Type, name: str, default: Any = None) -> Any:
             return [_value(item, name) for item in items]
         case types.DictType(value_type=value):
             return {"some-key": _value(value, name)}
-        case types.StructType(fields=fields):
-            return {f.encode_name: _value(f.type, f.encode_name, f.default) for f in fields}
+        case types.StructType(fields=fields, tag_field=tag_field, tag=tag):
+            # One of several types within an event says which one it is.
+            said = {} if tag_field is None else {tag_field: tag}
+            return {**said, **{f.encode_name: _value(f.type, f.encode_name, f.default) for f in fields}}
         case types.AnyType():
             return {"nested": [1, "two", None]}
         case _:
