@@ -3,7 +3,8 @@
 The way of a request, and the room of each step:
 
     server        socket, kubeconfig, journal, background work: what is started and stopped
-    http          from HTTP to verbs and back; watch streams, lists, discovery, errors
+    front         connections, and the simple requests on them; `answers` goes back, `streams` are watches on their way
+    http          from requests to verbs and back; lists, discovery, errors; and what aiohttp has to read
     request       the path taken apart, options, media types; `match` reads its selectors
     reading       get, list, watch: resourceVersion semantics, pages
     writing       create, update, patch, deletecollection; `deletion` has the rules of going
@@ -13,9 +14,10 @@ The way of a request, and the room of each step:
     store         objects as bytes, one counter of versions, bounded history; `journal` keeps them
     watch         a change becomes lines of streams
 
-Beside requests: `gc` (owners, namespaces), `definitions` and `custom` (CustomResourceDefinitions), `faults`.
+Beside requests: `gc` (owners, namespaces), `residents` (what every namespace has), `definitions` and `custom`
+(CustomResourceDefinitions), `admission` (webhooks), `quota`, `faults`.
 What is described rather than done: `resources` and `builtin` (the kinds), `discovery`, `openapi`, `table` and
-`columns` (what kubectl prints), `reviews`.
+`columns` (what kubectl prints), `reviews`, `go_text` (the words of Go's JSON decoder).
 
 Not here: controllers, scheduler, kubelets. They are clients.
 """
