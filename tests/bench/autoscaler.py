@@ -372,7 +372,7 @@ def sampled(size: Size) -> list[Figure]:
 BENCHES = (
     Bench("autoscaler_decide", decide),
     Bench("autoscaler_memory", memory),
-    Bench("autoscaler_backtest", year),
-    Bench("autoscaler_interval", held),
+    Bench("autoscaler_backtest", year, within_s=900.0),
+    Bench("autoscaler_interval", held, within_s=600.0),
     Bench("autoscaler_sampling", sampled),
 )
