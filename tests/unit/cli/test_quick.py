@@ -1,0 +1,43 @@
+"""An answer imports only what it needs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+HEAVY = (
+    "aiohttp",
+    "rich",
+    "numpy",
+    "yaml",
+    "difflib",
+    "tidewright.sim",
+    "tidewright.kube.client",
+    "tidewright.provisioning",
+)
+
+
+def imported(source: str) -> list[str]:
+    """Which of the heavy modules are there after some code, in a process of its own."""
+    code = f"{source}\nimport json, sys\nprint(json.dumps([m for m in {HEAVY!r} if sys.modules.get(m) is not None]))"
+    done = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, check=True, timeout=60)
+    found: list[str] = json.loads(done.stdout)
+    return found
+
+
+def test_explaining_an_autoscaler_imports_nothing_of_the_others() -> None:
+    source = "from tidewright.cli.asking.explain import speakers\nspeakers('watermarkpodautoscaler')"
+    assert imported(source) == []
+
+
+def test_what_was_left_out_can_be_imported_afterwards() -> None:
+    source = (
+        "from tidewright.cli.asking import quick\n"
+        "from nats.aio import transport\n"
+        "assert transport.aiohttp is None\n"
+        "quick.allow_websockets()\n"
+        "assert transport.aiohttp.ClientSession\n"
+        "import rich"
+    )
+    assert imported(source) == ["aiohttp", "rich"]
