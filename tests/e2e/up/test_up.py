@@ -133,7 +133,7 @@ async def test_it_brings_everything_up_restarts_what_dies_and_ends_clean(start: 
     assert b"Ready" in answer
 
     before = up.children()
-    assert len(before) == 9  # nats-server, the cluster, seven services
+    assert len(before) == 10  # nats-server, the cluster, its cloud, seven services
     victim = next(p for p in before if "autoscaler" in p.cmdline())
     victim.kill()
     await up.until(lambda: up.count("autoscaler", "started") == 2)
