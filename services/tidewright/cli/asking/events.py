@@ -133,12 +133,7 @@ async def found(
     first, last = await source.bounds()
     after = max(0, wanted.since.seq - INTERLEAVED) if wanted.since is not None else 0
     end = wanted.until.seq + INTERLEAVED if wanted.until is not None and not wanted.until.end else None
-    if follow:
-        from tidewright.cli.asking.exported import matches
-
-        records = source.follow(patterns[0] if len(patterns) == 1 else source.subjects.everything, after)
-    else:
-        records = source.merged(patterns, after)
+    records = _on_and_on(source, patterns, after, last) if follow else source.merged(patterns, after)
     with progress("looking", last - max(first, after)) as advance:
         count = 0
         async with aclosing(records):
@@ -148,8 +143,6 @@ async def found(
                     advance(EVERY_N)
                 if end is not None and record.seq > end:
                     return
-                if follow and len(patterns) > 1 and not any(matches(p, record.subject) for p in patterns):
-                    continue
                 if not is_past(source, record):
                     continue
                 try:
@@ -160,6 +153,24 @@ async def found(
                     continue
                 if not wanted.parked and wanted.takes(record, event):
                     yield record, event
+
+
+async def _on_and_on(
+    source: Source, patterns: list[str], after: int, last: int
+) -> AsyncGenerator[Record, None]:
+    """What is there, found by the index; then what comes, by one filter."""
+    from tidewright.cli.asking.exported import matches
+
+    async with aclosing(source.merged(patterns, after)) as there:
+        async for record in there:
+            if record.seq > last:
+                break
+            yield record
+    one = patterns[0] if len(patterns) == 1 else source.subjects.everything
+    async with aclosing(source.follow(one, max(after, last))) as coming:
+        async for record in coming:
+            if len(patterns) == 1 or any(matches(pattern, record.subject) for pattern in patterns):
+                yield record
 
 
 def events(
