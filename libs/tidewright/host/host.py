@@ -140,6 +140,7 @@ class Host(Generic[State]):
                     self.health.not_ready = str(error)
                     self.health.metrics.errors.labels(error.reason).inc()
                     logger.warning("log unavailable, going on when it is back", error=str(error))
+                    await self._drop_reader()  # what it had handed out is read again by who has not folded it
                     await asyncio.sleep(OUTAGE_PAUSE_S)
             await self._commit(self.owned.values())
             await self._snapshot(min(SNAPSHOT_AT_STOP, self.settings.snapshot_distance))

@@ -20,9 +20,14 @@ NEXT = "Nats-Schedule-Next"
 PURGE = "purge"
 
 
+LATEST = 7_258_118_400.0
+"""The year 2200: a schedule for later is set for then, and never fires while anybody waits. One for
+before 1970 is overdue as well in 1970."""
+
+
 def rfc3339(wall: float) -> str:
     """A wall time in the form that schedules take, to the microsecond."""
-    return datetime.fromtimestamp(wall, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return datetime.fromtimestamp(max(0.0, min(wall, LATEST)), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def set_message(

@@ -193,3 +193,9 @@ def test_a_writer_stamps_fresh_headers() -> None:
     assert first is not second
     assert first[envelope.CAUSE_SEQ] == "4"
     assert subjects.slot_of("", 8) == ALL
+
+
+def test_a_timer_beyond_all_calendars_can_be_set() -> None:
+    assert timers.rfc3339(1e15) == "2200-01-01T00:00:00.000000Z"
+    assert timers.rfc3339(-1e15) == "1970-01-01T00:00:00.000000Z"
+    assert timers.rfc3339(0.5) == "1970-01-01T00:00:00.500000Z"
