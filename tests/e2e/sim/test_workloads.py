@@ -98,7 +98,7 @@ async def test_pods_that_fit_nowhere_say_why_and_start_when_a_node_comes(cluster
     )
     condition = next(iter(stuck.values()))["status"]["conditions"][0]
     assert condition["message"] == (
-        "0/3 nodes are available: 3 Insufficient cpu. preemption: 0/3 nodes are available: "
+        "0/3 nodes are available: 3 Insufficient cpu. no new claims to deallocate, preemption: 0/3 nodes are available: "
         "3 Preemption is not helpful for scheduling."
     )
     await until(

@@ -89,7 +89,7 @@ def test_each_short_resource_is_counted_and_reasons_are_sorted() -> None:
     )
     assert world.refusal(pod("big", cpu="2")) == (
         "0/3 nodes are available: 1 Too many pods, 1 node(s) were unschedulable, 2 Insufficient cpu. "
-        "preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
+        "no new claims to deallocate, preemption: 0/3 nodes are available: 3 Preemption is not helpful for scheduling."
     )
 
 
@@ -97,7 +97,7 @@ def test_a_node_that_is_only_full_now_could_be_helped_by_preemption() -> None:
     world = World(node("n1", cpu="1"))
     world.put(pod("first"))
     assert world.refusal(pod("second")) == (
-        "0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: "
+        "0/1 nodes are available: 1 Insufficient cpu. no new claims to deallocate, preemption: 0/1 nodes are available: "
         "1 No preemption victims found for incoming pod."
     )
 

@@ -285,3 +285,26 @@ async def test_hundreds_of_watches_and_slow_ones(server: ApiServer) -> None:
             assert found.startswith(b"HTTP/1.1 200")
     for _, writer in open_:
         writer.close()
+
+
+@pytest.mark.parametrize("depth", [200, 450, 900, 20_000])
+async def test_what_is_nested_too_deeply_is_refused(server: ApiServer, depth: int) -> None:
+    answers = server._frontend.answer
+    nested = b'{"a":' * depth + b"1" + b"}" * depth
+    body = b'{"metadata":{"name":"deep"},"spec":%s}' % nested
+    for path in (f"/apis/{GROUP}/v1/namespaces/default/crontabs", "/api/v1/namespaces/default/pods"):
+        found = await answers("POST", path, Headers({"content-type": "application/json"}), body)
+        assert found.code in {400, 422}
+    merge = Headers({"content-type": "application/merge-patch+json"})
+    found = await answers("PATCH", "/api/v1/namespaces/default/configmaps/p", merge, b'{"data":%s}' % nested)
+    assert found.code in {400, 422}
+
+
+async def test_aliases_are_not_written_out_without_end(server: ApiServer) -> None:
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 12)]
+    body = "\n".join(["metadata: {name: bomb}", *lines]).encode()
+    yaml = Headers({"content-type": "application/yaml"})
+    found = await server._frontend.answer("POST", "/api/v1/namespaces/default/configmaps", yaml, body)
+    assert found.code == 400
+    assert b"excessive aliasing" in found.body

@@ -92,6 +92,8 @@ class Frontend:
             answer = refusal(error)
         except Dropped:
             answer = Answer(b"", 503, dropped=True)
+        except RecursionError:
+            answer = refusal(errors.bad_request("the object is nested too deeply: exceeded max depth"))
         except Exception as error:  # noqa: BLE001  # a bug here must not look like a dead server
             answer = failure(error)
         self._note(method, target, agent, answer.code, body, rv)

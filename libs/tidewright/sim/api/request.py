@@ -240,9 +240,28 @@ def decode_yaml(body: bytes) -> Any:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     try:
-        return msgspec.json.decode(msgspec.json.encode(yaml.load(body, loader)))  # noqa: S506  # a safe loader
+        loaded = yaml.load(body, loader)  # noqa: S506  # a safe loader
+        if b"&" in body and _values(loaded, {}) > _MAX_YAML_VALUES:
+            raise errors.bad_request(
+                "error converting YAML to JSON: yaml: document contains excessive aliasing"
+            )
+        return msgspec.json.decode(msgspec.json.encode(loaded))
     except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
         raise errors.bad_request(f"error converting YAML to JSON: yaml: {error}") from None
+
+
+_MAX_YAML_VALUES = 1_000_000
+
+
+def _values(item: Any, known: dict[int, int]) -> int:
+    """How many values an item has when every alias is written out; each is counted once."""
+    if not isinstance(item, dict | list):
+        return 1
+    if id(item) not in known:
+        known[id(item)] = _MAX_YAML_VALUES  # an item within itself never ends
+        below = item.values() if isinstance(item, dict) else item
+        known[id(item)] = 1 + sum(_values(one, known) for one in below)
+    return known[id(item)]
 
 
 def json_type(value: Any) -> str:

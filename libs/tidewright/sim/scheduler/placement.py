@@ -74,7 +74,9 @@ class Refusal(msgspec.Struct, frozen=True):
             }
             said = ", ".join(sorted(f"{count} {reason}" for reason, count in rest.items() if count))
             tail = f"0/{self.nodes} nodes are available: {said}."
-        return f"0/{self.nodes} nodes are available: {reasons}. preemption: {tail}"
+        return (
+            f"0/{self.nodes} nodes are available: {reasons}. no new claims to deallocate, preemption: {tail}"
+        )
 
 
 _shape_part = msgspec.json.Encoder(order="deterministic")
