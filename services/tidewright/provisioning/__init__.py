@@ -15,6 +15,9 @@ saga            a plan's increases carried out, and taken back
 helped          which pending pods may cause an increase
 idle            empty nodes that nobody needs any more
 kueue           what Kueue makes of a request's conditions
+exposition      series on /metrics
+explaining      what `tidewright explain` says
+whatif          what would be done about a request
 settings        the configuration, with the reference's names and defaults
 sentences       decisions in words
 """

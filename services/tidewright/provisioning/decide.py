@@ -15,7 +15,7 @@ it through one timer, after a short quiet window, so that a burst of pods is dec
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 
 from tidewright.events.base import Decision, Event
 from tidewright.events.decisions import SetTimer
@@ -26,7 +26,7 @@ from tidewright.events.provisioning import (
     ProvisioningRequestObserved,
 )
 from tidewright.events.timers import TimerFired
-from tidewright.provisioning import fold
+from tidewright.provisioning import exposition, fold
 from tidewright.provisioning.evaluate import Evaluation
 from tidewright.provisioning.followup import answered, cancelled, respecified
 from tidewright.provisioning.state import State, index_of
@@ -58,6 +58,15 @@ class ProvisioningDecider:
     def initial(self) -> State:
         """The empty state of the one partition."""
         return State()
+
+    @property
+    def series_help(self) -> Mapping[str, str]:
+        """What the series on `/metrics` mean, by name."""
+        return exposition.HELP
+
+    def series(self, state: State) -> Iterator[exposition.Series]:
+        """The series on `/metrics`."""
+        return exposition.series(state)
 
     def evolve(self, state: State, event: Event) -> State:
         """Fold one event."""

@@ -7,6 +7,7 @@ import msgspec
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
 from tidewright.host.explainer import Reference
+from tidewright.provisioning.decide import DECIDER
 from tidewright.provisioning.explaining import EXPLAINER
 from tidewright.provisioning.state import State
 from tidewright.provisioning.whatif import NOT_OURS, Answer, preview
@@ -153,3 +154,20 @@ def test_every_decision_has_sentences_and_tells_whom_it_concerns() -> None:
     assert not any(
         EXPLAINER.concerns(d, Reference("provisioningrequest", "ns", "other")) for d in cluster.said
     )
+
+
+def test_the_series_are_those_that_dashboards_use_and_follow_the_state() -> None:
+    cluster = Cluster()
+    cluster.add_group("a", cpu=4000, maximum=3)
+    cluster.template("t", "3500m")
+    cluster.request("r", ATOMIC, [("t", 2)])
+    cluster.pod("p", cluster.shape({"cpu": 64_000}))
+    cluster.settle()
+    found = {(s.name, *s.labels.values()): s.value for s in DECIDER.series(cluster.state)}
+    assert found["cluster_autoscaler_unschedulable_pods_count", "unschedulable"] == 1
+    assert found["cluster_autoscaler_nodes_count", "ready"] == 2
+    assert found["cluster_autoscaler_node_groups_count", "autoscaled"] == 1
+    assert found["cluster_autoscaler_cluster_safe_to_autoscale",] == 1
+    assert found["tidewright_provisioning_requests", ATOMIC, "provisioned"] == 1
+    assert found["tidewright_provisioning_booked", "cpu"] == 7000
+    assert {name for name, *_ in found} <= set(DECIDER.series_help)
