@@ -158,6 +158,8 @@ def _round(state: State, shard_set: ShardSetState) -> Iterator[Decision]:
     target = shard_set.target
     if not shard_set.spec.dynamic:
         target = setpods.owners_by_pods(state, shard_set, document)
+    elif any(entry.kind == "double" for entry in entries):
+        target = [*target, *target]  # as folding the entry leaves it: a doubling alone moves nothing
     elif (made := target_of(shard_set, document)) is not None:
         target = made[0]
     planned = plan(document, target, reports, shard_set.spec.times, now, freed)

@@ -253,6 +253,9 @@ def keyspace_problems(slots: int, before: SetSpec, spec: SetSpec) -> list[Proble
     if spec.slots not in (slots, 2 * slots):
         message = f"is {spec.slots}: the keyspace has {slots} and can only be doubled"
         return [Problem("spec.keyspace.slots", message)]
+    if spec.slots == 2 * slots and spec.strategy is Strategy.RANGES:
+        message = f"is {spec.slots}: with the strategy ranges a doubling would move keys, expected sticky"
+        return [Problem("spec.keyspace.slots", message)]
     if spec.hash != before.hash:
         return [Problem("spec.keyspace.hash", f"is {spec.hash}: it cannot change from {before.hash}")]
     return []
@@ -317,6 +320,8 @@ def fold_entry(shard_set: ShardSetState, entry: AssignmentEntry) -> None:
             shard_set.target = [None] * entry.keyspace
         case "double":
             shard_set.target = [*shard_set.target, *shard_set.target]
+            shard_set.index_table = [*shard_set.index_table, *shard_set.index_table]
+            _keep_target(shard_set)
         case "leave":
             kept = {m: at for m, at in shard_set.ended.items() if at > entry.at - REMEMBERED_S}
             shard_set.ended = {**kept, entry.member: entry.at}
@@ -354,13 +359,26 @@ def target_of(shard_set: ShardSetState, document: Document) -> tuple[list[str | 
     weights = weights_of(shard_set, document)
     ids = {document.members[m].name: m for m in weights}
     pins = {slot: ids[name] for slot, name in spec.pins.items() if name in ids}
-    basis = f"{slots} {spec.strategy} {sorted(weights.items())} {sorted(pins.items())}"
+    basis = _basis(slots, spec, weights, pins)
     if basis == shard_set.basis and len(shard_set.target) == slots:
         return None
     if spec.strategy is Strategy.RANGES:
         return _ranges(slots, sorted(weights)), basis
     previous = [r.incoming or r.owner or None for r in document.slots]
     return list(assign(slots, previous, weights, pins).table), basis
+
+
+def _basis(slots: int, spec: SetSpec, weights: Mapping[str, int], pins: Mapping[int, str]) -> str:
+    return f"{slots} {spec.strategy} {sorted(weights.items())} {sorted(pins.items())}"
+
+
+def _keep_target(shard_set: ShardSetState) -> None:
+    """Take the doubled target for the one that a doubled keyspace asks for: no key moves for a rounded quota."""
+    document, spec = shard_set.document, shard_set.spec
+    weights = weights_of(shard_set, document)
+    ids = {document.members[m].name: m for m in weights}
+    pins = {slot: ids[name] for slot, name in spec.pins.items() if name in ids}
+    shard_set.basis = _basis(len(document.slots), spec, weights, pins)
 
 
 def weights_of(shard_set: ShardSetState, document: Document) -> dict[str, int]:

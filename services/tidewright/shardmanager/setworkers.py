@@ -30,10 +30,15 @@ def tables(shard_set: ShardSetState) -> list[list[int]]:
         return [list(part) for part in shard_ranges(spec.slots, size)]
     width = len(str(size))
     names = [f"{index:0{width}d}" for index in range(size)]
-    previous = [
-        names[index] if 0 <= index < size else None for index in (shard_set.index_table or [-1] * spec.slots)
-    ]
-    table = assign(spec.slots, previous, dict.fromkeys(names, 1)).table
+    known = shard_set.index_table or [-1] * spec.slots
+    if len(known) * 2 == spec.slots:
+        known = [*known, *known]  # a doubling that the document is about to make
+    previous = [names[index] if 0 <= index < size else None for index in known]
+    if None not in previous and len(set(previous)) == size:
+        # The same shards as before: nothing moves, not even for a quota that a doubling has rounded anew.
+        table: Sequence[str | None] = previous
+    else:
+        table = assign(spec.slots, previous, dict.fromkeys(names, 1)).table
     found: list[list[int]] = [[] for _index in range(size)]
     for slot, name in enumerate(table):
         found[int(name or 0)].append(slot)

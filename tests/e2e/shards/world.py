@@ -24,8 +24,8 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "sharded_controller.py"
 SHARDS = "shards.tidewright.dev"
 LEASE_S = 4.0
 MEMBERSHIP = {"leaseDuration": "4s", "renewInterval": "1.3s", "safetyMargin": "1s", "skewMargin": "0.5s"}
-PLANNED_GAP_S = 3.0
-"""The bound of a planned hand-over is 2 s; the rest is the round of the worker, on a shared machine."""
+PLANNED_GAP_S = 4.0
+"""The bound of a planned hand-over is 2 s; the rest is the worker's own round, on a machine that others share."""
 CRASH_GAP_S = LEASE_S + 0.5 + 4.5
 """Lease, skew margin, and what polling, activation and a shared machine take."""
 

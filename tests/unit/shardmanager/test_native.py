@@ -251,6 +251,10 @@ def test_doubling_the_keyspace_changes_no_owner() -> None:
     before = [(r.owner, r.epoch) for r in document(cluster).slots]
     cluster.shard_set({"keyspace": {"slots": 64}}, generation=2)
     assert [(r.owner, r.epoch) for r in document(cluster).slots] == before + before
+    while work(cluster):
+        pass
+    assert [(r.owner, r.epoch) for r in document(cluster).slots] == before + before  # and it stays so
+    assert cluster.replayed() == cluster.state
 
 
 def test_other_changes_of_the_keyspace_are_refused_with_the_reason() -> None:

@@ -378,3 +378,25 @@ def test_a_stuck_pod_is_said_and_removed_by_force_only_where_that_is_allowed() -
         assert stuck["reason"] == "ShardStuck"
         forced = [d for d in cluster.decided if isinstance(d, DeleteObject) and d.grace_period_s == 0]
         assert [d.target.name for d in forced] == (["orders-1"] if allowed else [])
+
+
+def test_doubling_leaves_every_key_with_its_worker_also_where_workers_are_told() -> None:
+    cluster = started(3, injector="slots-env", strategy="sticky")
+    before = {name: slots(pod) for name, pod in cluster.pods.items()}
+    wanted = spec(3, injector="slots-env", strategy="sticky")
+    cluster.shard_set({**wanted, "keyspace": {**wanted["keyspace"], "slots": 64}}, generation=2)
+    settle(cluster, 120)
+    assert told(cluster.pods.values()) == list(range(64))
+    for name, pod in cluster.pods.items():
+        assert {slot % 32 for slot in slots(pod)} == before[name]
+        assert slots(pod) == before[name] | {slot + 32 for slot in before[name]}
+    assert cluster.replayed() == cluster.state
+
+
+def test_a_keyspace_in_ranges_is_not_doubled_because_that_would_move_keys() -> None:
+    cluster = started(3)
+    wanted = spec(3)
+    cluster.shard_set({**wanted, "keyspace": {**wanted["keyspace"], "slots": 64}}, generation=2)
+    said = next(c["message"] for c in cluster.status["conditions"] if c["type"] == "InvalidSpec")
+    assert "with the strategy ranges a doubling would move keys, expected sticky" in said
+    assert told(cluster.pods.values()) == list(range(32))
