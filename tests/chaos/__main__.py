@@ -8,14 +8,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.chaos import live
+from tests.chaos import live, scripted
 from tests.chaos.findings import differences
 from tests.chaos.live import Ended
 from tests.chaos.scenario import Scenario
+from tests.chaos.scripted import Played
 from tidewright.host.process import configure_logs
 
 START = 1_770_000_000.0
 CALM_LOAD_S = 15.0
+STEPS = 8
+"""Of the script: each waits until everything is decided, answered and fired."""
 
 
 def told(calm: Ended, shaken: Ended) -> tuple[list[str], int, int]:
@@ -65,9 +68,39 @@ async def compare(folder: Path, *, kills: int, seed: int, workloads: int, every_
         every_s=every_s,
     )
     lines, lost, doubled = told(calm, shaken)
+    print("\n".join(lines), flush=True)
+    script = scripted.script_of(calm.facts)
+    script = script[:: max(1, len(script) // STEPS)][:STEPS]
+    for name in ("still", "killed"):
+        (folder / name).mkdir(parents=True)
+    still = await scripted.play(script, folder / "still", kills=0, seed=seed)
+    killed = await scripted.play(script, folder / "killed", kills=min(kills, 2 * STEPS), seed=seed)
+    lines, more_lost, more_doubled = told_scripted(still, killed)
     print("\n".join(lines))
-    print(f"{shaken.kills} kills, {len(shaken.ledger.decisions)} decisions, {lost} lost, {doubled} doubled")
+    count = len(shaken.ledger.decisions) + len(killed.ledger.decisions)
+    lost, doubled = lost + more_lost, doubled + more_doubled
+    print(f"{shaken.kills + killed.kills.total()} kills, {count} decisions, {lost} lost, {doubled} doubled")
     return 1 if lost or doubled else 0
+
+
+def told_scripted(still: Played, killed: Played) -> tuple[list[str], int, int]:
+    """The same for the run under scripted facts."""
+    apart = [
+        name
+        for name in sorted(still.decisions.keys() | killed.decisions.keys())
+        if still.decisions.get(name) != killed.decisions.get(name)
+    ]
+    ledger = killed.ledger
+    lines = [
+        "under scripted facts, killed: " + ", ".join(f"{n} {name}" for name, n in sorted(killed.kills.items())),
+        (
+            f"the stream of decisions beside an undisturbed run: {len(ledger.decisions)} decisions about "
+            f"{len(still.decisions)} things, {len(apart)} differ"
+        ),
+        *(f"  {name}: {len(killed.decisions.get(name, []))} decisions, undisturbed {len(still.decisions.get(name, []))}" for name in apart[:5]),
+        f"outcomes: {len(ledger.effects)} effects, {len(ledger.unanswered)} without one, {len(ledger.answered_twice)} with more than one",
+    ]  # fmt: skip
+    return lines, len(apart) + len(ledger.unanswered), len(ledger.twice) + len(ledger.answered_twice)
 
 
 def main() -> int:

@@ -63,6 +63,8 @@ class Ended:
     kills: int = 0
     told: list[str] = field(default_factory=list)
     wall_s: float = 0.0
+    facts: list[tuple[str, bytes]] = field(default_factory=list)
+    """Subjects and bodies of the facts, in the order of the log."""
 
 
 async def run(
@@ -101,10 +103,11 @@ async def run(
                 async with _kube(stack) as kube:
                     state = await final_state(kube)
                 source = RunningLog(log)
+                facts = await _facts(log)
                 report = (await verified(source, tuple(s for s in SERVICES if s.role is Role.DECIDER))).report
     return Ended(
         state, ledger, report, findings.effects(ledger, findings.requests(requests)),
-        killer.kills.total(), killer.told(), time.monotonic() - began,
+        killer.kills.total(), killer.told(), time.monotonic() - began, facts,
     )  # fmt: skip
 
 
@@ -218,6 +221,11 @@ async def final_state(kube: Kube) -> dict[str, Any]:
         for w in await listed("/apis/datadoghq.com/v1alpha1/watermarkpodautoscalers")
     }
     return {"workloads": workloads, "autoscalers": autoscalers}
+
+
+async def _facts(log: Log) -> list[tuple[str, bytes]]:
+    async with log.reader([f"{log.subjects.root}.fact.>"]) as reader:
+        return [(record.subject, record.body) async for record in reader.until_current()]
 
 
 async def _answered(log: Log) -> Ledger:

@@ -1,0 +1,244 @@
+"""Deciders, the actuator and nats-server killed under scripted facts: the same decisions as undisturbed.
+
+The facts are those that the calm live run recorded, in steps of log time. Between two steps the clock stands
+still, so that timers, outcomes and decisions have the same stamps in every run; the next step begins
+when everything of this one is decided, answered and fired. What is killed, is killed in between.
+The actuator runs as a shadow: each effect has its outcome, and no cluster is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tests.chaos.findings import Ledger
+from tidewright.cli.asking.restored import inputs_of
+from tidewright.cli.asking.source import RunningLog
+from tidewright.cli.console import Printer
+from tidewright.cli.services import BY_NAME, load
+from tidewright.cli.stack import HOST
+from tidewright.cli.supervisor import Backoff, Program, Supervisor
+from tidewright.events import registry
+from tidewright.events.config import ClockSet
+from tidewright.events.decisions import CancelTimer, SetTimer
+from tidewright.events.facts import ObjectFact
+from tidewright.events.timers import TimerFired
+from tidewright.host.inputs import Inputs
+from tidewright.log import checkpoint as checkpoints
+from tidewright.log import errors
+from tidewright.log.connection import MAX_BATCH, Log, Message
+from tidewright.log.reader import Record
+from tidewright.log.server import configuration, find_binary
+
+CLUSTER, SLOTS = "chaos", 8
+DECIDERS = ("autoscaler", "spread", "provisioning", "shard-manager")
+RUNNING = ("autoscaler", "autoscaler", "spread", "provisioning", "shard-manager", "actuator")
+STILL = 1e-9
+"""Log seconds per wall second: a step takes less than the least difference between two stamps."""
+STEP_S = 60.0
+WITHIN_S = 60.0
+NOWHERE = """{"apiVersion": "v1", "kind": "Config", "current-context": "none",
+"contexts": [{"name": "none", "context": {"cluster": "none", "user": "none"}}],
+"clusters": [{"name": "none", "cluster": {"server": "http://127.0.0.1:9"}}], "users": [{"name": "none", "user": {}}]}"""
+
+Script = Sequence[tuple[float, Sequence[tuple[str, ObjectFact]]]]
+"""Steps: their log time, and the facts with their subjects."""
+
+
+def script_of(facts: Iterable[tuple[str, bytes]]) -> Script:
+    """Recorded facts in steps; each fact is stamped with its step's time."""
+    steps: dict[float, list[tuple[str, ObjectFact]]] = defaultdict(list)
+    last = 0.0
+    for subject, body in facts:
+        event = registry.decode(body)
+        if isinstance(event, ObjectFact) and not event.refresh:
+            last = max(last, (event.at // STEP_S + 1) * STEP_S)
+            steps[last].append((subject, msgspec.structs.replace(event, at=last)))
+    return sorted(steps.items())
+
+
+@dataclass
+class Followed:
+    """The log as it has been read so far, and what is still to come of it."""
+
+    inputs: Sequence[Inputs]
+    ledger: Ledger = field(default_factory=Ledger)
+    wanted: dict[tuple[str, str], int] = field(default_factory=dict)
+    decided: dict[tuple[str, str], int] = field(default_factory=dict)
+    timers: dict[tuple[str, str, str], float] = field(default_factory=dict)
+
+    def take(self, record: Record) -> None:
+        _, _, cls, slot, *rest = record.subject.split(".")
+        if cls == "checkpoint":
+            if rest[0] in DECIDERS:
+                self.decided[rest[0], slot] = checkpoints.decode(record.body).position
+            return
+        if cls == "schedule":
+            return
+        event = registry.decode(record.body)
+        self.ledger.take(record)
+        for inputs in self.inputs:
+            if inputs.reads(record.subject, inputs.every, recorded=False) and inputs.concerns(event):
+                found = inputs.slot(record.subject)
+                for one in inputs.every if found is None else (found,):
+                    self.wanted[inputs.service, one] = record.seq
+        match event:
+            case SetTimer(key=key, due=due):
+                self.timers[rest[0], slot, key] = due
+            case CancelTimer(key=key):
+                self.timers.pop((rest[0], slot, key), None)
+            case TimerFired(key=key, at=at) if self.timers.get((rest[0], slot, key)) == at:
+                del self.timers[rest[0], slot, key]
+
+    def open(self, now: float) -> list[str]:
+        """What is to come of what was said up to `now`."""
+        behind = [f"{s} slot {n}" for (s, n), seq in self.wanted.items() if self.decided.get((s, n), 0) < seq]
+        due = [f"timer {key}" for key, at in self.timers.items() if at <= now]
+        return behind + due + self.ledger.unanswered
+
+
+@dataclass
+class Played:
+    """What one run decided.
+
+    Attributes:
+        decisions: by service, slot and target, the decisions in their order, without what names a place
+            on the log (id, and the digest of the one before).
+    """
+
+    decisions: dict[str, list[dict[str, Any]]]
+    ledger: Ledger
+    kills: Counter[str]
+
+
+async def play(script: Script, folder: Path, *, kills: int, seed: int) -> Played:
+    """Play the script in an empty folder that exists; kill `kills` times, evenly over its steps."""
+    draw, killed = random.Random(seed), Counter[str]()
+    with (folder / "services.log").open("w") as lines:
+        sink = Printer(lines, as_json=True)
+        supervisor = Supervisor(sink, backoff=Backoff(most_s=0.5, healthy_s=2.0), stop_within_s=5.0)
+        try:
+            url = await _start(supervisor, folder)
+            async with await Log.connect(url, CLUSTER, name="script") as log:
+                await log.ensure(SLOTS)
+                await _clock(log, script[0][0])
+                await supervisor.start(*(_service(name, url, folder) for name in RUNNING))
+                source = RunningLog(log)
+                inputs = [inputs_of(BY_NAME[name], load(BY_NAME[name]), source) for name in DECIDERS]
+                followed = Followed(inputs)
+                async with log.reader([log.subjects.everything]) as reader:
+                    for n, (at, facts) in enumerate(script):
+                        said = await _clock(log, at)
+                        await _quiet(followed, reader, at, said)
+                        for start in range(0, len(facts), MAX_BATCH // 2):
+                            part = facts[start : start + MAX_BATCH // 2]
+                            said = await _say(log, [Message(s, registry.encode(f)) for s, f in part])
+                            if killed.total() < kills * (n + 1) / len(script):
+                                await asyncio.sleep(draw.uniform(0.0, 0.3))
+                                _kill(supervisor, draw, killed)
+                        while killed.total() < kills * (n + 1) // len(script):
+                            await asyncio.sleep(draw.uniform(0.0, 0.5))
+                            _kill(supervisor, draw, killed)
+                        await _quiet(followed, reader, at, said)
+        finally:
+            await supervisor.stop()
+    return Played(_canonical(followed.ledger), followed.ledger, killed)
+
+
+def _canonical(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for id_, decision in ledger.decisions.items():
+        service, slot, _, _ = id_.rsplit(".", 3)
+        body: dict[str, Any] = msgspec.json.decode(registry.encode(decision))
+        target = getattr(decision, "target", None)
+        name = f"{target.kind}/{target.namespace}/{target.name}" if target else getattr(decision, "key", "")
+        for place in ("id", "prev"):
+            body.pop(place, None)
+        found[f"{service} slot {slot} {name}"].append(body)
+    return dict(found)
+
+
+async def _start(supervisor: Supervisor, folder: Path) -> str:
+    port = random.randrange(32_100, 39_000)
+    store = folder / "nats"
+    store.mkdir(exist_ok=True)
+    config = store / "nats-server.conf"
+    config.write_text(configuration(store, HOST, port, sync_always=False, max_store_bytes=None))
+    await supervisor.start(
+        Program(
+            "nats",
+            (str(find_binary()), "-c", str(config)),
+            started=lambda line: {} if "Server is ready" in line else None,
+        )
+    )
+    (folder / "kubeconfig").write_text(NOWHERE)
+    return f"nats://{HOST}:{port}"
+
+
+def _service(name: str, url: str, folder: Path) -> Program:
+    command = [sys.executable, "-m", "tidewright.cli.main", "run", name, "--nats", url, "--cluster", CLUSTER]
+    command += ["--log-format", "json", "--health-port", "0"]
+    if name == "actuator":
+        command += ["--mode", "shadow", "--kubeconfig", str(folder / "kubeconfig")]
+    return Program(name, tuple(command))
+
+
+def _kill(supervisor: Supervisor, draw: random.Random, killed: Counter[str]) -> None:
+    alive = [child for child in supervisor.children() if child.pid is not None]
+    chosen = draw.choice(alive)
+    if chosen.pid is not None:
+        os.kill(chosen.pid, signal.SIGKILL)
+        killed[chosen.program.name] += 1
+
+
+async def _clock(log: Log, at: float) -> int:
+    setting = ClockSet(at=at, wall=time.time(), log=at, speed=STILL)
+    return await _say(log, [Message(log.subjects.config("clock"), registry.encode(setting))])
+
+
+async def _say(log: Log, messages: Sequence[Message]) -> int:
+    """Append once, and return the last one's sequence, whatever the server does meanwhile: what lies on the last subject tells whether it is there."""
+    before = await _last(log, messages[-1].subject)
+    while True:
+        try:
+            return (await log.commit(messages)).last_seq
+        except errors.LogUnavailable:
+            await asyncio.sleep(0.2)
+            found = await _last(log, messages[-1].subject)
+            if found is not None and (before is None or found.seq > before.seq):
+                return found.seq
+
+
+async def _last(log: Log, subject: str) -> Record | None:
+    while True:
+        try:
+            return await log.last(subject)
+        except errors.LogUnavailable:
+            await asyncio.sleep(0.2)
+
+
+async def _quiet(followed: Followed, reader: Any, now: float, said: int) -> None:
+    """Return when everything that was said, up to the sequence `said`, is decided, answered and fired."""
+    deadline = time.monotonic() + WITHIN_S
+    while True:
+        try:
+            for record in await reader.fetch(timeout_s=0.1):
+                followed.take(record)
+        except errors.LogUnavailable:
+            continue
+        waiting = followed.open(now)
+        if reader.position >= said and reader.pending == 0 and not waiting:
+            return
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"still open after {WITHIN_S:g} s: {waiting[:5]} of {len(waiting)}")
