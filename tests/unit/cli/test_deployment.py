@@ -142,3 +142,9 @@ def test_the_images_are_names_and_the_base_can_be_chosen() -> None:
     ]
     for found in COMPOSE.values():
         assert "/" not in found["image"]
+
+
+def test_the_instructions_make_a_password_for_every_user_of_the_bus() -> None:
+    text = " ".join((ROOT / "deploy" / "README.md").read_text().replace("\\\n", " ").split())
+    users = text.partition("for user in ")[2].partition(";")[0].split()
+    assert set(users) == {*EVERY, permissions.READER}
