@@ -176,7 +176,7 @@ def plan(
     log: LogOptions | None = None,
     output: Output = "table",
 ) -> int:
-    """What a change would do, or without one what is about to happen: moves, restarts, the bound of the gap."""
+    """What a change would do, or without one what is in motion: moves, restarts, the bound of the gap."""
     if ours.is_ours(set_):
         return _run(_plan_ours(set_ or "", log))
 
