@@ -120,6 +120,11 @@ class StackOptions:
         return tuple(n for n in self.services if reachable or BY_NAME[n].role is not Role.ENDPOINT)
 
     @property
+    def programs_log_level(self) -> str:
+        """Of the programs: at least `info`, at which they say that they have started; what is shown is less."""
+        return "debug" if self.log_level == "debug" else "info"
+
+    @property
     def embedded_cluster(self) -> bool:
         """Whether the cluster is ours to run."""
         return self.kubeconfig is None and not self.in_cluster and self.context is None
@@ -252,7 +257,7 @@ class Stack:
             command = [
                 *("sim", "up", "--port", str(folder.port("api", options.api_port))),
                 *("--data", str(folder.path / "cluster"), "--write-kubeconfig", str(folder.kubeconfig)),
-                *("--log-level", options.log_level, "--log-format", "json", "--health-port", "0"),
+                *("--log-level", options.programs_log_level, "--log-format", "json", "--health-port", "0"),
                 *("--side-port", str(side_port)),
                 *self._cloud_file(),
                 *self._clock_flags(),
@@ -277,7 +282,7 @@ class Stack:
         command = [
             *("sim", "attach", "--kubeconfig", str(self.kubeconfig.resolve()), "--nodes", "0"),
             *("--cloud", str(node_groups), "--side-port", str(side_port)),
-            *("--log-level", self.options.log_level, "--log-format", "json", "--health-port", "0"),
+            *("--log-level", self.options.programs_log_level, "--log-format", "json", "--health-port", "0"),
             *self._clock_flags(),
         ]
         await self.supervisor.start(Program("cloud", _tidewright(*command)))
@@ -299,7 +304,7 @@ class Stack:
         command = ["run", service.name, "--nats", self.nats_url, "--cluster", options.cluster]
         if options.nats_credentials is not None:
             command += ["--nats-credentials", str(options.nats_credentials.resolve())]
-        command += ["--log-level", options.log_level, "--log-format", "json", "--health-port", "0"]
+        command += ["--log-level", options.programs_log_level, "--log-format", "json", "--health-port", "0"]
         env: dict[str, str | None] = {}
         if service.role is Role.ENDPOINT:
             spread = service.name == "spread-admission"

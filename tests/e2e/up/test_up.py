@@ -259,7 +259,8 @@ async def test_the_store_of_another_cluster_is_one_clear_message(
     server = EmbeddedServer(tmp_path / "shared")
     await server.start()
     try:
-        first = await start("--nats", server.url, "--services", "watcher")
+        # Quiet, and ready all the same: what a program says of its start is read, and not shown.
+        first = await start("--nats", server.url, "--services", "watcher", "--log-level", "error")
         await first.ready()
         assert await first.end() == 0
         other = await start("--nats", server.url, "--services", "watcher", data=tmp_path / "other")
