@@ -128,6 +128,7 @@ async def test_a_workload_that_waits_as_under_kueue_runs_when_its_request_is_pro
         world.kube,
         world.pods,
         lambda pods: sum(bool(pod["spec"].get("nodeName")) for pod in pods.values()) == 4,
+        timeout_s=60,
     )
     assert {pod["metadata"]["annotations"][CONSUME] for pod in pods.values()} == {"job-train-check-1"}
     found = await world.request("job-train-check-1", true("BookingExpired", "CapacityBookingConsumed"))
