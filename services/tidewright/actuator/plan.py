@@ -144,11 +144,11 @@ class Plan:
         return len(self._running)
 
     @property
-    def ready(self) -> bool:
-        """Whether some head may run."""
+    def first(self) -> tuple[Rank, int] | None:
+        """Rank and sequence of the job that would run next; None when none may."""
         while self._heads and not self._current(self._heads[0]):
             heappop(self._heads)
-        return bool(self._heads)
+        return self._heads[0][:2] if self._heads else None
 
     def add(self, job: Job) -> list[tuple[Job, Job]]:
         """Take a job in; the waiting jobs that it supersedes, each with it, are out of the plan."""
@@ -164,7 +164,7 @@ class Plan:
 
     def next(self) -> Job | None:
         """The job to start now; it runs until `done`."""
-        if not self.ready:
+        if self.first is None:
             return None
         _, _, lane = heappop(self._heads)
         queue = self._lanes[lane]

@@ -12,6 +12,8 @@ import asyncio
 import random
 import time
 from dataclasses import dataclass
+from functools import partial
+from heapq import heappop, heappush
 from pathlib import Path
 from typing import Literal
 
@@ -27,7 +29,7 @@ from tidewright.actuator.apply import Allowance, Applier, without_writing
 from tidewright.actuator.cloud import API_VERSION as CLOUD
 from tidewright.actuator.cloud import CloudApplier
 from tidewright.actuator.ledger import ActPosition, Ledger
-from tidewright.actuator.plan import Job, Plan
+from tidewright.actuator.plan import Job, Plan, Rank, rank
 from tidewright.actuator.verdict import Again, Refused, Result
 from tidewright.cloud.providers import provider_of
 from tidewright.events import registry
@@ -196,6 +198,8 @@ class Actuator:
         self._wake = asyncio.Event()
         self._room = asyncio.Event()
         self._room.set()
+        self._spending: list[tuple[Rank, int, asyncio.Future[None]]] = []
+        """A heap of running jobs that wait for one more request."""
         self._outcomes: asyncio.Queue[tuple[Job, Outcome]] = asyncio.Queue()
         self._read_at: dict[int, float] = {}
 
@@ -288,26 +292,41 @@ class Actuator:
 
     # -- acting ----------------------------------------------------------------------------------
 
-    async def _spend(self) -> None:
-        await self._limiter.acquire()
+    async def _spend(self, job: Job) -> None:
+        """Wait for one more request of a running job: in the order of the plan, with those that wait to start."""
+        granted = asyncio.get_running_loop().create_future()
+        heappush(self._spending, (rank(job.effect), job.seq, granted))
+        self._wake.set()
+        await granted
 
     async def _dispatch(self, tasks: asyncio.TaskGroup) -> None:
-        """Start what may run: a place in the budget first, then the best that waits by then."""
+        """Give the budget out: a place in it first, then to the best that waits by then."""
         while True:
-            if not self._plan.ready or self._plan.running >= CONCURRENCY:
+            if self._best() is None:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
             await self._limiter.acquire()
-            job = self._plan.next()
-            if job is not None:
-                tasks.create_task(self._apply(job))
+            match self._best():
+                case "running":
+                    heappop(self._spending)[2].set_result(None)
+                case "waiting" if (job := self._plan.next()) is not None:
+                    tasks.create_task(self._apply(job))
+
+    def _best(self) -> Literal["running", "waiting"] | None:
+        """Whether a running job's next request or a waiting job's first is more urgent."""
+        while self._spending and self._spending[0][2].done():  # cancelled meanwhile
+            heappop(self._spending)
+        first = self._plan.first if self._plan.running < CONCURRENCY else None
+        if self._spending and (first is None or self._spending[0][:2] <= first):
+            return "running"
+        return None if first is None else "waiting"
 
     async def _apply(self, job: Job) -> None:
         """One effect to its outcome."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._options.retry_for_s
-        allowance = Allowance(self._spend, prepaid=1)
+        allowance = Allowance(partial(self._spend, job), prepaid=1)
         attempt = 0
         while True:
             attempt += 1

@@ -437,6 +437,23 @@ async def test_requests_stay_within_the_budget(bench: Bench) -> None:
     assert loop.time() - begun >= 9 / 20.0  # ten requests, the first at once
 
 
+async def test_a_scale_up_gets_the_budget_before_reports_under_way(bench: Bench) -> None:
+    for n in range(12):
+        await make_deployment(bench.kube, f"d{n}")
+    reports = [
+        SetStatus(
+            at=1.0, id=f"s{n}", target=msgspec.structs.replace(WEB, name=f"d{n}"), status={"replicas": n + 1}
+        )
+        for n in range(12)
+    ]
+    await bench.decide(*reports)
+    async with bench.acting(qps=20.0, burst=1):
+        await bench.outcomes(1)  # all others have begun, or wait to begin
+        await bench.decide(scale(5, decision="up"))
+        order = [outcome.decision for outcome in await bench.outcomes(12)]
+    assert order.index("up") < 5
+
+
 async def test_a_defect_costs_one_decision_and_no_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*_: object) -> None:
         raise RuntimeError("a defect")
