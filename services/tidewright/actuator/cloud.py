@@ -12,6 +12,7 @@ from typing import Final
 
 from tidewright.actuator import verdict
 from tidewright.actuator.apply import Allowance
+from tidewright.actuator.identity import unique
 from tidewright.actuator.verdict import Again, Done, Refused, Result
 from tidewright.cloud.errors import (
     CloudError,
@@ -101,12 +102,12 @@ class CloudApplier:
         delta = effect.size - effect.from_size
         if effect.atomic and group.atomic:
             try:
-                await group.atomic_increase_size(delta, key=effect.id, expect=effect.from_size)
+                await group.atomic_increase_size(delta, key=unique(effect), expect=effect.from_size)
             except NotImplementedByCloud:
                 pass  # it said that it could; the ordinary increase will do
             else:
                 return
-        await group.increase_size(delta, key=effect.id, expect=effect.from_size)
+        await group.increase_size(delta, key=unique(effect), expect=effect.from_size)
 
     async def _refused(
         self, group: Group, effect: IncreaseNodeGroup, error: CloudError, allowance: Allowance
@@ -117,7 +118,9 @@ class CloudApplier:
             return of_error(error)
         await allowance.take()
         try:
-            await group.decrease_target_size(effect.from_size - size, key=f"{effect.id}/back", expect=size)
+            await group.decrease_target_size(
+                effect.from_size - size, key=f"{unique(effect)}/back", expect=size
+            )
         except CloudError as second:
             if second.retriable:
                 raise
@@ -152,7 +155,7 @@ class CloudApplier:
                 return Done(found=True, result={"size": size})
             await allowance.take()
             try:
-                await group.decrease_target_size(wanted - size, key=f"{effect.id}/{wanted}", expect=size)
+                await group.decrease_target_size(wanted - size, key=f"{unique(effect)}/{wanted}", expect=size)
             except (Conflict, Invalid):
                 continue  # an instance came up since the look, or the size changed
             return Done(result={"size": wanted})
@@ -170,11 +173,11 @@ class CloudApplier:
         await allowance.take()
         if effect.force:
             try:
-                await group.force_delete_nodes(chosen, key=effect.id)
+                await group.force_delete_nodes(chosen, key=unique(effect))
             except NotImplementedByCloud:
-                await group.delete_nodes(chosen, key=effect.id)
+                await group.delete_nodes(chosen, key=unique(effect))
         else:
-            await group.delete_nodes(chosen, key=effect.id)
+            await group.delete_nodes(chosen, key=unique(effect))
         return Done(result={"size": await group.target_size(), "deleted": len(chosen)})
 
     async def _create(self, effect: CreateNodeGroup, allowance: Allowance) -> Result:
@@ -205,7 +208,7 @@ class CloudApplier:
                 taints=tuple(taint for taint in _taints(effect.template) if taint not in own.taints),
             )
             await allowance.take()
-            await wanted.create(key=f"{effect.id}/{name}")
+            await wanted.create(key=f"{unique(effect)}/{name}")
         return Done()
 
     async def _remove(self, effect: DeleteNodeGroup, allowance: Allowance) -> Result:
@@ -214,7 +217,7 @@ class CloudApplier:
         except NotFound:
             return Done(found=True)
         await allowance.take()
-        await group.delete(key=effect.id)
+        await group.delete(key=unique(effect))
         return Done()
 
 

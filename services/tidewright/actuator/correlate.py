@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from tidewright.actuator.identity import unique
 from tidewright.events.base import JsonObject
 from tidewright.events.decisions import RecordObjectEvent
 from tidewright.kube.times import rfc3339
@@ -146,8 +147,8 @@ def _forget(
 
 
 def event_name(effect: RecordObjectEvent) -> str:
-    """`<object>.<digest of the decision's id>`: the same for every attempt."""
-    digest = blake2b(effect.id.encode(), digest_size=8).hexdigest()
+    """`<object>.<digest of the decision's name over all logs>`: the same for every attempt."""
+    digest = blake2b(unique(effect).encode(), digest_size=8).hexdigest()
     return f"{effect.target.name[:200].rstrip('.-')}.{digest}"
 
 

@@ -8,11 +8,12 @@ from hypothesis import strategies as st
 from tests.unit.actuator.effects import deployment, patch, said, scale
 from tidewright.actuator import correlate, requests, verdict
 from tidewright.actuator.correlate import COMBINED, Correlator, Count, Drop, Write
+from tidewright.actuator.identity import unique
 from tidewright.actuator.ledger import Ledger
 from tidewright.actuator.requests import Mismatch
 from tidewright.actuator.verdict import Again, Done, Refused
 from tidewright.events.base import ObjectRef
-from tidewright.events.decisions import CreateObject, DeleteObject, EvictPod
+from tidewright.events.decisions import CreateObject, DeleteObject, EvictPod, ScaleWorkload
 from tidewright.events.outcomes import Applied, Failed, Rejected
 from tidewright.kube.errors import KubeError
 
@@ -207,3 +208,17 @@ def test_an_object_gets_no_more_than_a_burst_and_a_trickle() -> None:
     assert isinstance(results[-1], Drop)
     assert not isinstance(correlator.correlate(said("x", "other"), 1000.0), Drop)
     assert not isinstance(correlator.correlate(said("y"), 1000.0 + correlate.REFILL_S), Drop)
+
+
+def test_a_decision_of_another_log_is_another_though_its_id_is_the_same() -> None:
+    one = ScaleWorkload(
+        at=1.0,
+        id="autoscaler.0.7.0",
+        prev="ab",
+        target=ObjectRef(api_version="apps/v1", kind="Deployment", namespace="shop", name="web"),
+        replicas=2,
+        from_replicas=1,
+    )
+    assert unique(one) == unique(msgspec.structs.replace(one))
+    later, after_other = msgspec.structs.replace(one, at=2.0), msgspec.structs.replace(one, prev="cd")
+    assert len({unique(one), unique(later), unique(after_other)}) == 3
