@@ -206,7 +206,7 @@ class PodProcesses:
                     if "deletionTimestamp" in meta:
                         if meta["name"] not in self.stuck and meta["uid"] not in self._ending:
                             self._ending.add(meta["uid"])
-                            tasks.create_task(self._end(meta["name"], signal.SIGTERM))
+                            tasks.create_task(self._end(meta["name"], meta["uid"]))
                     elif pod["status"].get("phase") == "Running" and meta["uid"] not in self._begun:
                         self._begun.add(meta["uid"])
                         await self.workers.start(meta["name"])
@@ -218,11 +218,13 @@ class PodProcesses:
 
     async def let_go(self, name: str) -> None:
         """A stuck pod ends after all."""
+        uid = (await send(self.kube, "GET", f"{self.path}/{name}"))["metadata"]["uid"]
+        self._ending.add(uid)
         self.stuck.discard(name)
-        await self._end(name, signal.SIGTERM)
+        await self._end(name, uid)
 
-    async def _end(self, name: str, how: signal.Signals) -> None:
+    async def _end(self, name: str, uid: str) -> None:
         if name in self.workers.processes:
-            await self.workers.stop(name, how)
-        with contextlib.suppress(KubeError):
-            await merge(self.kube, f"{self.path}/{name}", {"metadata": {"finalizers": None}})
+            await self.workers.stop(name, signal.SIGTERM)
+        with contextlib.suppress(KubeError):  # under its uid: the next pod of the name keeps its finalizer
+            await merge(self.kube, f"{self.path}/{name}", {"metadata": {"uid": uid, "finalizers": None}})
