@@ -319,33 +319,37 @@ class Log:
 
     async def _batch(self, messages: Sequence[Message]) -> Committed:
         batch, last = uuid4().hex, len(messages)
-        for n, message in enumerate(messages, 1):
-            headers = dict(message.headers or {})
-            headers[_BATCH_ID] = batch
-            headers[_BATCH_SEQ] = str(n)
-            if message.expect_last is not None:
-                headers[_EXPECTED_SEQ] = str(message.expect_last)
-            if n == last:
-                headers[_BATCH_COMMIT] = "1"
-            if n in (1, last):
+        in_doubt = False
+        try:
+            for n, message in enumerate(messages, 1):
+                headers = dict(message.headers or {})
+                headers[_BATCH_ID] = batch
+                headers[_BATCH_SEQ] = str(n)
+                if message.expect_last is not None:
+                    headers[_EXPECTED_SEQ] = str(message.expect_last)
                 if n == last:
-                    self._torn.unanswered(batch, messages)
-                answer = await self._request(message.subject, message.body, headers)
-                if answer:
-                    ack = msgspec.json.decode(answer)
-                    if "error" in ack:
-                        if ack["error"].get("err_code") not in _FULL:
-                            self._torn.answered()
-                        for one in messages:  # a message that was refused on its way is missing in the batch
-                            self._check_allowed(one.subject)
-                        raise self._error(
-                            ack["error"], f"append of {last} messages, the first on {messages[0].subject}"
-                        )
-                    if n == last:
-                        self._torn.answered()
-                        return Committed(int(ack["seq"]), last)
-            else:
-                await self._publish(message.subject, message.body, headers)
+                    headers[_BATCH_COMMIT] = "1"
+                if n in (1, last):
+                    in_doubt = n == last
+                    answer = await self._request(message.subject, message.body, headers)
+                    if answer:
+                        ack = msgspec.json.decode(answer)
+                        if "error" in ack:
+                            in_doubt = in_doubt and ack["error"].get("err_code") in _FULL
+                            for one in messages:  # one that was refused on its way is missing in the batch
+                                self._check_allowed(one.subject)
+                            raise self._error(
+                                ack["error"], f"append of {last} messages, the first on {messages[0].subject}"
+                            )
+                        if n == last:
+                            in_doubt = False
+                            return Committed(int(ack["seq"]), last)
+                else:
+                    await self._publish(message.subject, message.body, headers)
+        finally:
+            # Not before: others of this process may append while an answer is waited for.
+            if in_doubt:
+                self._torn.unanswered(batch, messages)
         raise errors.LogUnavailable(
             f"stream {self.stream} did not say what became of a batch of {last} messages"
         )

@@ -23,7 +23,7 @@ BATCH_ID = "Nats-Batch-Id"
 
 
 class Torn:
-    """What one process knows of its unanswered batch. One is in flight at a time."""
+    """What one process knows of its unanswered batches: those that it waits for no longer."""
 
     def __init__(
         self,
@@ -32,33 +32,27 @@ class Torn:
     ) -> None:
         """`last` and `at` look a message up by its subject or its sequence."""
         self._last, self._at = last, at
-        self._doubt: tuple[str, Sequence[Message]] | None = None
+        self._doubts: dict[str, Sequence[Message]] = {}
 
     def unanswered(self, batch: str, messages: Sequence[Message]) -> None:
-        """A batch is about to be committed: without an answer, what became of it is open."""
-        self._doubt = batch, messages
-
-    def answered(self) -> None:
-        """The server said what became of the batch."""
-        self._doubt = None
+        """The wait for an answer has ended without one: what became of the batch is open."""
+        self._doubts[batch] = messages
 
     async def check(self) -> None:
-        """Return when the unanswered batch is on the log as a whole, or not at all.
+        """Return when every unanswered batch is on the log as a whole, or not at all.
 
         Raises:
-            StoreFull: it is stored in part.
-            LogUnavailable: it cannot be looked up.
+            StoreFull: one is stored in part.
+            LogUnavailable: one cannot be looked up.
         """
-        if self._doubt is None:
-            return
-        batch, messages = self._doubt
-        stored = await self._stored_of(batch, messages)
-        if 0 < stored < len(messages):
-            raise StoreFull(
-                f"the store became full within a batch: {stored} of its {len(messages)} messages are stored, the rest "
-                "follows when nats-server is started again with a larger store; nothing was dropped"
-            )
-        self._doubt = None
+        for batch, messages in list(self._doubts.items()):
+            stored = await self._stored_of(batch, messages)
+            if 0 < stored < len(messages):
+                raise StoreFull(
+                    f"the store became full within a batch: {stored} of its {len(messages)} messages are stored, the "
+                    "rest follows when nats-server is started again with a larger store; nothing was dropped"
+                )
+            self._doubts.pop(batch, None)
 
     async def _stored_of(self, batch: str, messages: Sequence[Message]) -> int:
         """How many messages of a batch are stored; they lie in consecutive sequences."""

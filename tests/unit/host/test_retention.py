@@ -162,7 +162,7 @@ async def test_a_full_store_refuses_visibly_and_drops_nothing(tmp_path: Path) ->
             with capture_logs() as lines:
                 await fill(log)
                 # What is decided now does not fit any more.
-                await until(lambda: "is full" in host.health.not_ready, 20)
+                await until(lambda: "full" in host.health.not_ready, 20)
                 assert host.health.metrics.commits.labels("full")._value.get() > 0
                 assert any(line["event"].startswith("store full") for line in lines)
                 assert (await log.bounds())[0] == first  # nothing was dropped to make room
