@@ -4,6 +4,6 @@ Shell: client (Kube: authenticated requests and watch streams as raw bytes), lis
 an endless stream), discovery (group and kind to path).
 Pure: errors (what was refused, classified), kinds (the table of watched kinds), projection and
 shapes (object bytes to facts), metricquery (names of metric queries), quantities (exact amounts),
-readiness (which pods count as ready), recommendation (the protocol of recommenders).
+readiness (which pods count as ready), recommendation (the protocol of recommenders), mergepatch (RFC 7386).
 crds/ holds the CustomResourceDefinitions.
 """

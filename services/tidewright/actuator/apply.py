@@ -33,6 +33,7 @@ from tidewright.kube.client import Kube
 from tidewright.kube.discovery import Discovery, Resource
 from tidewright.kube.errors import KubeError
 from tidewright.kube.kinds import BY_KIND
+from tidewright.kube.mergepatch import merged
 
 LOOKS = 5
 """How often a write that lost a race is made again on what the winner left, within one attempt."""
@@ -172,7 +173,7 @@ class Applier:
                 return None
             if replicas != effect.from_replicas:
                 raise Mismatch(f"replicas is {replicas}, not {effect.from_replicas} as the decision saw")
-            wanted = requests.merged(scale, {"spec": {"replicas": effect.replicas}})
+            wanted = merged(scale, {"spec": {"replicas": effect.replicas}})
             return msgspec.json.encode(wanted)
 
         path = place.item(effect.target.namespace, effect.target.name, "scale")

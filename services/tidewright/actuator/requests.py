@@ -8,6 +8,7 @@ import msgspec
 
 from tidewright.events.base import JsonObject, ObjectRef
 from tidewright.events.decisions import CreateObject, DeleteObject, EvictPod, PatchObject
+from tidewright.kube.mergepatch import merged
 
 DECISION = "tidewright.dev/decision"
 """Annotation that carries the id of the decision that an object, or its last patch, comes from."""
@@ -15,19 +16,6 @@ DECISION = "tidewright.dev/decision"
 
 class Mismatch(ValueError):
     """The object is not as the decider saw it; says which value was found and which expected."""
-
-
-def merged(target: Any, patch: Any) -> Any:
-    """The result of a merge patch (RFC 7386); neither argument is changed."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = merged(result.get(name), value)
-    return result
 
 
 def holds(obj: JsonObject, patch: JsonObject) -> bool:

@@ -16,13 +16,14 @@ from tidewright.events.base import ObjectRef
 from tidewright.events.decisions import CreateObject, DeleteObject, EvictPod, ScaleWorkload
 from tidewright.events.outcomes import Applied, Failed, Rejected
 from tidewright.kube.errors import KubeError
+from tidewright.kube.mergepatch import merged
 
 # -- requests ------------------------------------------------------------------------------------
 
 
 def test_a_merge_patch_follows_the_rfc() -> None:
     target = {"a": {"b": 1, "c": 2}, "d": [1]}
-    assert requests.merged(target, {"a": {"b": None, "e": {"f": None, "g": 1}}, "d": [2]}) == {
+    assert merged(target, {"a": {"b": None, "e": {"f": None, "g": 1}}, "d": [2]}) == {
         "a": {"c": 2, "e": {"g": 1}},
         "d": [2],
     }

@@ -15,6 +15,7 @@ from tidewright.cli.options import ClusterOptions, LogOptions, Output, emit
 from tidewright.cli.shards import changing, ours, showing
 from tidewright.cli.shards.changing import change
 from tidewright.cli.shards.reading import ReadSet, connected, sets, the_set
+from tidewright.kube.mergepatch import merged
 
 app = App(name="shards", help_format="plaintext", help_epilogue=COMMANDS["shards"].epilogue)
 rollout = App(name="rollout", help="A rolling update of the pods of a set.", help_format="plaintext")
@@ -185,18 +186,18 @@ def plan(
             found = await the_set(kube, namespace, set_)
         patch: dict[str, Any] = _from_file(file, found) if file is not None else {}
         if resize_to is not None:
-            patch = changing.merged(patch, resized(found, resize_to)[1])
+            patch = merged(patch, resized(found, resize_to)[1])
         for text, key in ((move, "moves"), (pin, "pins")):
             for one in text:
                 number, member = _slot_and_member(one)
-                patch = changing.merged(patch, {"assignment": {key: {number: member}}})
+                patch = merged(patch, {"assignment": {key: {number: member}}})
         if drain_:
             for member in drain_:
                 found.check_member(member)
             already = found.section("workers").get("drain") or []
-            patch = changing.merged(patch, {"workers": {"drain": sorted({*already, *drain_})}})
+            patch = merged(patch, {"workers": {"drain": sorted({*already, *drain_})}})
         if double_:
-            patch = changing.merged(patch, doubled(found)[1])
+            patch = merged(patch, doubled(found)[1])
         changing.emit_plan(found, changing.planned(found, patch), output)
         return 0
 

@@ -14,22 +14,10 @@ from tidewright.cli.shards import showing
 from tidewright.cli.shards.reading import ReadSet
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
+from tidewright.kube.mergepatch import merged
 from tidewright.shardmanager.preview import Preview, preview
 
 MERGE_PATCH = "application/merge-patch+json"
-
-
-def merged(spec: Any, patch: Any) -> Any:
-    """A spec after a merge patch (RFC 7386)."""
-    if not isinstance(patch, Mapping):
-        return patch
-    result = dict(spec) if isinstance(spec, Mapping) else {}
-    for name, value in patch.items():
-        if value is None:
-            result.pop(name, None)
-        else:
-            result[name] = merged(result.get(name), value)
-    return result
 
 
 def planned(found: ReadSet, patch: Mapping[str, Any]) -> Preview:
