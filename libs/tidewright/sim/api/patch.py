@@ -46,21 +46,6 @@ STRATEGIC_KEYS: dict[str, str] = {
 PRIMITIVE_SETS = frozenset({"finalizers", "podCIDRs"})
 
 
-def merge(target: Any, patch: Any) -> Any:
-    """RFC 7386."""
-    if not isinstance(patch, dict):
-        return patch
-    result = dict(target) if isinstance(target, dict) else {}
-    for key, value in patch.items():
-        if value is None:
-            result.pop(key, None)
-        elif isinstance(value, dict):
-            result[key] = merge(result.get(key), value)
-        else:
-            result[key] = value
-    return result
-
-
 def json_patch(target: dict[str, Any], operations: Any) -> Any:
     """RFC 6902. Raises 400 for what is no patch, 422 for a patch that does not apply."""
     import jsonpatch

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tidewright.kube import mergepatch
 from tidewright.kube.selectors import LabelSelector, SelectorError
 from tidewright.sim.api import errors, patch, writing
 from tidewright.sim.api.deletion import DeleteOptions, Preconditions
@@ -151,10 +152,10 @@ def _scale_change(request: Request) -> Callable[[Object], Any]:
         return lambda scale: patch.json_patch(scale, operations)
     if media in {patch.MERGE, patch.STRATEGIC}:
         merged = patch.decode_patch(request.body)
-        return lambda scale: patch.merge(scale, merged)
+        return lambda scale: mergepatch.merged(scale, merged)
     if media == patch.APPLY:
         applied = decode_yaml(request.body)
-        return lambda scale: patch.merge(scale, applied)
+        return lambda scale: mergepatch.merged(scale, applied)
     raise errors.unsupported_media_type((patch.JSON_PATCH, patch.MERGE, patch.APPLY))
 
 

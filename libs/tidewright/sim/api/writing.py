@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from tidewright.kube import mergepatch
 from tidewright.sim.api import errors, metadata, patch
 from tidewright.sim.api.deletion import DeleteOptions
 from tidewright.sim.api.match import matcher
@@ -151,7 +152,7 @@ async def apply_patch(api: Api, request: Request) -> Outcome:
         touched = frozenset(body)
 
         def change(target: Object) -> Object:
-            return patch.merge(target, body)  # type: ignore[no-any-return]  # an object into an object
+            return mergepatch.merged(target, body)  # type: ignore[no-any-return]  # an object into an object
 
     elif media == patch.JSON_PATCH:
         operations = patch.decode_patch(request.body)
