@@ -168,6 +168,7 @@ class Log:
 
     async def close(self) -> None:
         """Close the connection. What was not answered is not waited for."""
+        await self._room.close()
         await self.client.close()
 
     async def __aenter__(self) -> Self:

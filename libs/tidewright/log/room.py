@@ -7,14 +7,17 @@ a margin before. A limit of the server as a whole is not told to its clients.
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from tidewright.log.errors import LogForbidden
+from tidewright.log.errors import LogError, LogForbidden
 
 CHECK_S = 1.0
-"""How old what is known of the store may be."""
+"""How old what is known of the store may be before it is asked for again, beside the appends."""
+WAIT_FROM_S = 2.0
+"""What is older is not relied on: an append waits for the answer, which may take as long as it itself."""
 MARGIN_BYTES = 64 << 20
 """More than all writers together append between two checks."""
 MARGIN_SHARE = 0.1
@@ -24,11 +27,17 @@ MARGIN_SHARE = 0.1
 class Room:
     """What one process knows of the room in the store of its account."""
 
-    def __init__(self, ask: Callable[[], Awaitable[Mapping[str, Any]]]) -> None:
+    def __init__(
+        self,
+        ask: Callable[[], Awaitable[Mapping[str, Any]]],
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         """`ask` returns the account's JetStream information."""
         self._ask = ask
+        self._monotonic_s = monotonic_s
         self._known_at = float("-inf")
         self._full = ""
+        self._asking: asyncio.Task[None] | None = None
 
     async def full(self) -> str:
         """Why nothing more may be appended; empty while there is room.
@@ -36,13 +45,31 @@ class Room:
         Raises:
             LogUnavailable: the server does not say.
         """
-        if time.monotonic() - self._known_at > CHECK_S:
-            try:
-                self._full = _full(await self._ask())
-            except LogForbidden:
-                self._full = ""  # these credentials may not know
-            self._known_at = time.monotonic()
+        age_s = self._monotonic_s() - self._known_at
+        if age_s > WAIT_FROM_S or (self._full and age_s > CHECK_S):
+            await self._look()
+        elif age_s > CHECK_S and (self._asking is None or self._asking.done()):
+            self._asking = asyncio.create_task(self._look_beside())
         return self._full
+
+    async def _look(self) -> None:
+        try:
+            self._full = _full(await self._ask())
+        except LogForbidden:
+            self._full = ""  # these credentials may not know
+        self._known_at = self._monotonic_s()
+
+    async def _look_beside(self) -> None:
+        try:
+            await self._look()
+        except LogError:
+            return  # whoever appends next finds out
+
+    async def close(self) -> None:
+        """Ask no more."""
+        if self._asking is not None:
+            self._asking.cancel()
+            await asyncio.wait([self._asking])
 
 
 def _full(info: Mapping[str, Any]) -> str:

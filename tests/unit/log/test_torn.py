@@ -81,7 +81,7 @@ async def test_an_account_with_a_limit_is_never_filled_to_the_last_byte(
 ) -> None:
     plain = server_module.configuration
     monkeypatch.setattr(server_module, "configuration", lambda *a, **k: plain(*a, **k) + ACCOUNT % LIMIT)
-    monkeypatch.setattr(room, "CHECK_S", 0.0)
+    monkeypatch.setattr(room, "WAIT_FROM_S", 0.0)
     server = EmbeddedServer(tmp_path)
     url = await server.start()
     try:
