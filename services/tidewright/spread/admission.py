@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ from tidewright.spread.reviews import BadReview, Review, answer, converted, json
 from tidewright.spread.spec import BadSpread, Profile, Spread, parse
 
 MAX_BODY_BYTES = 8 << 20
+KEEP_ALIVE_S = 120.0
+"""Longer than an API server keeps an idle connection (90 s): it ends it, not we in the midst of a request."""
 OWNER_WAIT_S = 3.0
 """How long a pod waits for an owner that has not been seen yet, before it is refused [Q-5]."""
 REPLICAS_WAIT_S = 0.5
@@ -124,7 +127,7 @@ class Endpoint:
         ):
             app.router.add_post(path, self._reviewed(path, handler))
         app.router.add_post(hooks.CONVERT, self._convert)
-        self._runner = web.AppRunner(app, access_log=None)
+        self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=KEEP_ALIVE_S)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self.options.host, self.options.port, ssl_context=self._context)
         await site.start()
@@ -404,6 +407,8 @@ async def _serve(endpoint: Endpoint, log: Log, process: Process) -> None:
         reading.cancel()
         if process.stop.is_set():
             return
+        gc.collect()
+        gc.freeze()  # the ledgers stay: no collection of garbage needs to look at them again
         await endpoint.start()
         announcement = hooks.announcement(options.address(endpoint.port), options.failure_policy)
         announcer = Announcer(log, Writer(ENDPOINT), endpoint.books.clock, announcement)

@@ -33,7 +33,7 @@ REQUEST_LIFETIME_S = 30.0
 """The longest time that an API server waits for a webhook: an attempt of a request is no older."""
 
 
-class Held(msgspec.Struct, frozen=True):
+class Held(msgspec.Struct, frozen=True, gc=False):
     """A place that is in flight: of a pod not seen yet, or of one whose delete was admitted."""
 
     version: str
