@@ -74,6 +74,7 @@ EntryKind = Literal[
     "grant",
     "force",
     "double",
+    "reshape",
     "freeze",
     "unfreeze",
 ]
@@ -91,7 +92,7 @@ class AssignmentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         weight: of a member that joins.
         version: of its software.
         checkpoints: by slot, with a release.
-        keyspace: number of slots, with `create`.
+        keyspace: number of slots, with `create` and `reshape` (sets with one slot per shard).
         cause: why: `crash`, `exit`, `planned`, `rebalance`, ...
     """
 

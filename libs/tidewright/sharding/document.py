@@ -307,6 +307,12 @@ def _double(document: Document, _: Entry, __: Sequence[int]) -> None:
     )
 
 
+def _reshape(document: Document, entry: Entry, _: Sequence[int]) -> None:
+    """Another number of slots, for sets in which a slot is a shard: new ones are free, those at the end go."""
+    fresh = range(len(document.slots), entry.keyspace)
+    document.slots = [*document.slots[: entry.keyspace], *(SlotRecord(since=entry.at) for _slot in fresh)]
+
+
 def _freeze(document: Document, entry: Entry, _: Sequence[int]) -> None:
     document.frozen = entry.kind == "freeze"
 
@@ -314,6 +320,12 @@ def _freeze(document: Document, entry: Entry, _: Sequence[int]) -> None:
 def _still(document: Document, entry: Entry, _: Sequence[int]) -> None:
     if document.moving:
         raise Refused("InMotion", f"{entry.kind}: slots {runs(document.moving)} are changing their owner")
+
+
+def _tail_is_free(document: Document, entry: Entry, _: Sequence[int]) -> None:
+    held = [s for s in range(entry.keyspace, len(document.slots)) if document.slots[s].owner]
+    if held or entry.keyspace < 1:
+        raise Refused("HoldsSlots", f"reshape: slots {runs(held)} still have an owner, or none would be left")
 
 
 def _fresh(document: Document, entry: Entry, _: Sequence[int]) -> None:
@@ -342,6 +354,7 @@ _CHECKS: dict[EntryKind, tuple[_Rule, ...]] = {
     "grant": (_ready, _states(SlotState.FREE)),
     "force": (_known, _lost, _states(SlotState.OWNED, SlotState.DRAINING), _owner),
     "double": (_still,),
+    "reshape": (_still, _tail_is_free),
 }
 
 _CHANGES: dict[EntryKind, _Rule] = {
@@ -360,6 +373,7 @@ _CHANGES: dict[EntryKind, _Rule] = {
     "grant": _grant,
     "force": _force,
     "double": _double,
+    "reshape": _reshape,
     "freeze": _freeze,
     "unfreeze": _freeze,
 }

@@ -54,6 +54,19 @@ def selector_flag(
     return Injected(args=(f"{flag}={label} {'notin' if excluded else 'in'} ({values})",))
 
 
+def mapped(
+    profile: Injector, label: str, values: Sequence[str], *, rest: bool, lock: str = "", flag: str = ""
+) -> Injected:
+    """Values of a label instead of slots. `rest`: all objects but those with these values, unlabelled too."""
+    if profile is Injector.PROPELLER:
+        name = f"--propeller.{'exclude' if rest else 'include'}-{label}-label"
+        return Injected(args=(*(part for value in values for part in (name, value)), f"{LOCK_NAME}={lock}"))
+    if not values:
+        return Injected()  # the only shard takes everything: it needs no filter
+    operator = "notin" if rest else "in"
+    return Injected(args=(f"{flag or SELECTOR_FLAG}={label} {operator} ({','.join(values)})",))
+
+
 def ordinal_flags(index: int, shards: int) -> Injected:
     """Its number and the number of shards, as flags."""
     return Injected(args=(f"--shard={index}", f"--total-shards={shards}"))

@@ -35,6 +35,7 @@ from tidewright.shardmanager import labeller, setpods, setscale
 from tidewright.shardmanager.autosize import SHRINK_PERIOD_S, Demand, exact, known_loads, recommend
 from tidewright.shardmanager.balance import rebalance
 from tidewright.shardmanager.handover import Plan, losses, plan
+from tidewright.shardmanager.podsof import index_of, set_ref
 from tidewright.shardmanager.sets import (
     MemberSeen,
     ShardSetState,
@@ -87,10 +88,7 @@ def fold(state: State, event: Event) -> None:
                 timed.timer_due = due
         case DeleteObject(target=target, grace_period_s=0) if target.kind == "Pod":
             for shard_set in state.sets.values():
-                if (
-                    shard_set.namespace == target.namespace
-                    and setpods.index_of(shard_set, target.name) is not None
-                ):
+                if shard_set.namespace == target.namespace and index_of(shard_set, target.name) is not None:
                     shard_set.forced = [*shard_set.forced[-63:], f"{target.name}#{target.uid}"]
         case DeleteObject(target=target) if target.kind == MEMBER_KIND:
             for shard_set in state.sets.values():
@@ -130,7 +128,7 @@ def owner_of(state: State, target: ObjectRef) -> str:
             return key
         if target.kind == setscale.WORKLOAD and setscale.runs_on(shard_set, target.name):
             return key
-        if target.kind == "Pod" and setpods.index_of(shard_set, target.name) is not None:
+        if target.kind == "Pod" and index_of(shard_set, target.name) is not None:
             return key
     return ""
 
@@ -179,7 +177,12 @@ def _round(state: State, shard_set: ShardSetState) -> Iterator[Decision]:
     yield from _publish(state, shard_set, document, planned.overdue)
     yield from _clear(shard_set, document, now)
     # What these change is acted upon in a round of its own, which no other event need bring about.
-    follows = sized is not None or any(isinstance(d, ChangeRollout) for d in pods.decisions)
+    shrinks = shard_set.spec.mapped and shard_set.spec.slots < len(document.slots)
+    follows = (
+        sized is not None
+        or (shrinks and bool(lost))
+        or any(isinstance(d, ChangeRollout) for d in pods.decisions)
+    )
     yield from _timer(shard_set, planned, now if follows else pods.wake_at, now)
 
 
@@ -203,6 +206,9 @@ def _membership(state: State, shard_set: ShardSetState) -> list[AssignmentEntry]
 
     if not document.slots:
         add("create", keyspace=spec.slots)
+    elif spec.mapped and spec.slots != len(document.slots):
+        if not any(record.owner for record in document.slots[spec.slots :]):
+            add("reshape", keyspace=spec.slots, cause="spec")
     elif spec.slots == 2 * len(document.slots) and not document.moving:
         add("double", cause="spec")
     if spec.frozen != document.frozen:
@@ -407,6 +413,7 @@ def _publish(
         found["UnownedSlots"] = f"slots {runs(free)} have no owner" if free else ""
         found["DoublyClaimedSlots"] = f"slots {runs(twice)} are claimed twice" if twice else ""
         found["PinnedToNobody"] = _pinned_to_nobody(shard_set, document)
+        found["NotExhaustive"] = "; ".join(shard_set.spec.notices)
         found.update(labeller.troubles(shard_set))
         found["WorkloadMissing"] = setscale.missing(state, shard_set)
         found.update(setpods.troubles(state, shard_set))
@@ -506,13 +513,3 @@ def _set(state: State, namespace: str, name: str) -> ShardSetState:
 def _touch(state: State, key: str) -> None:
     if key not in state.touched:
         state.touched.append(key)
-
-
-def set_ref(shard_set: ShardSetState) -> ObjectRef:
-    return ObjectRef(
-        api_version=API_VERSION,
-        kind=KIND,
-        namespace=shard_set.namespace,
-        name=shard_set.name,
-        uid=shard_set.uid,
-    )

@@ -14,10 +14,12 @@ import msgspec
 from tidewright.events.base import JsonObject
 from tidewright.sharding.document import Document, MemberState
 from tidewright.sharding.keyspace import runs, shard_ranges
-from tidewright.shardmanager import setworkers
+from tidewright.shardmanager import mapping, setworkers
 from tidewright.shardmanager.assign import assign
+from tidewright.shardmanager.config import WILDCARD
 from tidewright.shardmanager.sets import ShardSetState, keyspace_problems
-from tidewright.shardmanager.shardset import Driver, Problem, SetSpec, Strategy, read_spec
+from tidewright.shardmanager.shardset import Driver, SetSpec, Strategy, read_spec
+from tidewright.shardmanager.specreader import Problem
 
 PLANNED_GAP_S = 2.0
 """Hard target of a planned hand-over between two warm workers (section 3.5); 1 s at p99."""
@@ -92,9 +94,14 @@ def preview(
         note = "the set has no assignment yet: is the shard manager running?"
         return Preview(slots=new.slots, notes=(note,), gap_s=None, gap="none stated: nothing is assigned yet")
     crash_gap_s = new.lease.worst_gap(activation_s=ACTIVATION_S, poll_s=POLL_S)
-    made = _dynamic(name, document, old, new) if new.dynamic else _told(name, old, new, told or {}, grace_s)
+    if new.mapped:
+        made = _mapped(name, old, new, told or {}, grace_s)
+    elif new.dynamic:
+        made = _dynamic(name, document, old, new)
+    else:
+        made = _told(name, old, new, told or {}, grace_s)
     notes = list(made.notes)
-    if new.slots == 2 * len(document.slots):
+    if new.slots == 2 * len(document.slots) and not new.mapped:
         notes.append(
             f"slot s becomes s and s + {len(document.slots)}, with the same owner: no key changes its owner"
         )
@@ -207,13 +214,59 @@ def _told(
         stops=tuple(f"{name}-{i}" for i in stops),
         restarts=tuple(f"{name}-{i}" for i in restarts),
         gap_s=None if touched else 0.0,
-        gap=(
-            f"from the stop of the old pod (grace {grace_s:g} s at most) until the new one has started: "
-            "these workers cannot hand over, and a new pod starts only when no old one can still run its slots"
-            if touched
-            else "none: no pod is told anything else"
-        ),
+        gap=_told_gap(grace_s) if touched else "none: no pod is told anything else",
         notes=(f"at most {new.max_unavailable} pod(s) are out of service at a time",) if restarts else (),
+    )
+
+
+def _mapped(
+    name: str, old: SetSpec, new: SetSpec, told: Mapping[int, Sequence[int]], grace_s: float
+) -> Preview:
+    """Workers that are told values of a label: whoever is told others starts anew."""
+    present = sorted(told) if told else list(range(len(old.per_shard)))
+    restarts = [
+        index
+        for index in present
+        if index < len(new.per_shard)
+        and (
+            index >= len(old.per_shard)
+            or (old.label, mapping.included(old.per_shard, index))
+            != (new.label, mapping.included(new.per_shard, index))
+        )
+    ]
+    values = sorted({v for spec in (old, new) for shard in spec.per_shard for v in shard.ids} - {WILDCARD})
+    owner = [_shard(name, mapping.shard_of(old.per_shard, value)) for value in values]
+    target = [_shard(name, mapping.shard_of(new.per_shard, value)) for value in values]
+    moved = [
+        f"{v}: {a or 'nobody'} -> {b or 'nobody'}"
+        for v, a, b in zip(values, owner, target, strict=True)
+        if a != b
+    ]
+    starts = [i for i in range(len(new.per_shard)) if i not in present]
+    stops = [i for i in present if i >= len(new.per_shard)]
+    notes = [f"{old.label or new.label} {one}" for one in moved]
+    if restarts:
+        notes.append(f"at most {new.max_unavailable} pod(s) are out of service at a time")
+    touched = bool(restarts or stops or moved)
+    return Preview(
+        moved=len(moved),
+        starts=tuple(f"{name}-{i}" for i in starts),
+        stops=tuple(f"{name}-{i}" for i in stops),
+        restarts=tuple(f"{name}-{i}" for i in restarts),
+        gap_s=None if touched else 0.0,
+        gap=_told_gap(grace_s) if touched else "none: no pod is told anything else",
+        notes=(*notes, *new.notices),
+    )
+
+
+def _shard(name: str, index: int | None) -> str:
+    return "" if index is None else f"{name}-{index}"
+
+
+def _told_gap(grace_s: float) -> str:
+    return (
+        f"from the stop of the old pod (grace {grace_s:g} s at most) until the new one has started: "
+        "these workers cannot hand over, and a new pod starts only when no old one can still do its work"
     )
 
 

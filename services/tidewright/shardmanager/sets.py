@@ -31,7 +31,8 @@ from tidewright.shardmanager.assign import assign
 from tidewright.shardmanager.autosize import Follower
 from tidewright.shardmanager.fleet import Template
 from tidewright.shardmanager.handover import Report
-from tidewright.shardmanager.shardset import Problem, SetSpec, Strategy, read_spec
+from tidewright.shardmanager.shardset import SetSpec, Strategy, read_spec
+from tidewright.shardmanager.specreader import Problem
 
 RETRY_S = 10.0
 """Pause before an effect that was refused is asked for again."""
@@ -250,6 +251,13 @@ def observe_set(shard_set: ShardSetState, event: ShardSetObserved) -> None:
 
 def keyspace_problems(slots: int, before: SetSpec, spec: SetSpec) -> list[Problem]:
     """What of a keyspace of `slots` slots a new spec may not change."""
+    if spec.mapped is not before.mapped:
+        message = (
+            f"is {spec.strategy.value}: it cannot change from {before.strategy.value}, make another ShardSet"
+        )
+        return [Problem("spec.assignment.strategy", message)]
+    if spec.mapped:
+        return []
     if spec.slots not in (slots, 2 * slots):
         message = f"is {spec.slots}: the keyspace has {slots} and can only be doubled"
         return [Problem("spec.keyspace.slots", message)]
@@ -318,13 +326,16 @@ def fold_entry(shard_set: ShardSetState, entry: AssignmentEntry) -> None:
     match entry.kind:
         case "create":
             shard_set.target = [None] * entry.keyspace
+        case "reshape":
+            kept = shard_set.target[: entry.keyspace]
+            shard_set.target = [*kept, *[None] * (entry.keyspace - len(kept))]
         case "double":
             shard_set.target = [*shard_set.target, *shard_set.target]
             shard_set.index_table = [*shard_set.index_table, *shard_set.index_table]
             _keep_target(shard_set)
         case "leave":
-            kept = {m: at for m, at in shard_set.ended.items() if at > entry.at - REMEMBERED_S}
-            shard_set.ended = {**kept, entry.member: entry.at}
+            fresh = {m: at for m, at in shard_set.ended.items() if at > entry.at - REMEMBERED_S}
+            shard_set.ended = {**fresh, entry.member: entry.at}
             shard_set.taking = [m for m in shard_set.taking if m != entry.member]
             seen = shard_set.members.get(entry.member)
             if seen is not None and (seen.gone or not seen.record):

@@ -32,9 +32,10 @@ _CONDITIONS = {
     ),
     "RolloutPaused": ("RolloutPaused",),
     "PinUnmet": ("PinnedToNobody",),
+    "NotExhaustive": ("NotExhaustive",),
     "Unlabelled": ("UnlabelledObjects", "IllegalSlotLabels"),
 }
-_NOTICES = frozenset({"PinnedToNobody"})
+_NOTICES = frozenset({"PinnedToNobody", "NotExhaustive"})
 """Worth a condition, and no trouble: every slot has its owner all the same."""
 
 

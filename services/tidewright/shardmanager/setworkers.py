@@ -6,13 +6,21 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 
 from tidewright.events.base import JsonObject
-from tidewright.sharding.keyspace import shard_ranges
-from tidewright.shardmanager import inject
+from tidewright.sharding.keyspace import runs, shard_ranges
+from tidewright.shardmanager import inject, mapping
 from tidewright.shardmanager.assign import assign
+from tidewright.shardmanager.claims import Claim
 from tidewright.shardmanager.inject import Injected, Injector
 from tidewright.shardmanager.pods import find_container, pod_metadata
 from tidewright.shardmanager.sets import ShardSetState
-from tidewright.shardmanager.shardset import API_VERSION, KIND, SetSpec, Strategy
+from tidewright.shardmanager.shardset import (
+    API_VERSION,
+    KIND,
+    SLOTS_ANNOTATION,
+    VALUES_ANNOTATION,
+    SetSpec,
+    Strategy,
+)
 from tidewright.shardmanager.strategy import native_lock_name
 from tidewright.shardmanager.worker import names_shard_flag
 
@@ -26,6 +34,8 @@ def tables(shard_set: ShardSetState) -> list[list[int]]:
     spec, size = shard_set.spec, shard_set.size
     if spec.dynamic or not size:
         return [[] for _index in range(size)]
+    if spec.mapped:
+        return [[index] for index in range(size)]
     if spec.strategy is Strategy.RANGES:
         return [list(part) for part in shard_ranges(spec.slots, size)]
     width = len(str(size))
@@ -57,6 +67,16 @@ def index_of_slot(table: Sequence[Sequence[int]], slots: int) -> list[int]:
 def injected(shard_set: ShardSetState, index: int, table: Sequence[Sequence[int]]) -> Injected:
     """What the container of a shard gets."""
     spec, size, slots = shard_set.spec, shard_set.size, table[index] if index < len(table) else ()
+    if spec.mapped:
+        values, rest = mapping.included(spec.per_shard, index)
+        return inject.mapped(
+            spec.injector,
+            spec.label,
+            values,
+            rest=rest,
+            lock=native_lock_name(shard_set.name, index),
+            flag=spec.flag,
+        )
     match spec.injector:
         case Injector.PROPELLER:
             return inject.propeller(slots, index, native_lock_name(shard_set.name, index))
@@ -70,6 +90,20 @@ def injected(shard_set: ShardSetState, index: int, table: Sequence[Sequence[int]
             return inject.slots_env(slots)
         case Injector.DYNAMIC:
             return Injected()
+
+
+def claim(shard_set: ShardSetState, index: int, table: Sequence[Sequence[int]]) -> Claim:
+    """What a shard's pod may act on."""
+    if shard_set.spec.mapped:
+        values, rest = mapping.included(shard_set.spec.per_shard, index)
+        return Claim(values=frozenset(values), mapped=True, rest=rest)
+    return Claim(slots=frozenset(table[index]))
+
+
+def said(shard_set: ShardSetState, index: int, table: Sequence[Sequence[int]]) -> dict[str, str]:
+    """The annotations that say what a pod was told."""
+    values = claim(shard_set, index, table).annotation
+    return {SLOTS_ANNOTATION: runs(table[index])} | ({VALUES_ANNOTATION: values} if values else {})
 
 
 def pod_parts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from fractions import Fraction
 from typing import Any
@@ -10,13 +10,15 @@ from typing import Any
 import msgspec
 
 from tidewright.events.base import JsonObject
-from tidewright.sharding.durations import parse_duration
 from tidewright.sharding.keyspace import HASHES, HashName, useful_counts, valid_slots
 from tidewright.sharding.lease import LeaseTimes
 from tidewright.sharding.source import FIELDS, Source, source_of, unknown_fields
+from tidewright.shardmanager import mapping
 from tidewright.shardmanager.autosize import Limits, exact
+from tidewright.shardmanager.config import ShardMapping
 from tidewright.shardmanager.handover import HandoverTimes
 from tidewright.shardmanager.inject import MAX_SELECTOR_SLOTS, ORDINAL_DRIVEN, SELECTOR_DRIVEN, Injector
+from tidewright.shardmanager.specreader import Problem, SpecReader
 
 GROUP = "shards.tidewright.dev"
 API_VERSION = f"{GROUP}/v1alpha1"
@@ -25,6 +27,7 @@ MEMBER_KIND = "ShardMember"
 SET_LABEL = f"{GROUP}/set"
 INDEX_LABEL = f"{GROUP}/index"
 SLOTS_ANNOTATION = f"{GROUP}/slots"
+VALUES_ANNOTATION = f"{GROUP}/values"
 GENERATION_ANNOTATION = f"{GROUP}/generation"
 DEFAULT_SLOT_LABEL = f"{GROUP}/slot"
 
@@ -53,16 +56,6 @@ class Mode(StrEnum):
     RESTART = "restart"
 
 
-class Problem(msgspec.Struct, frozen=True):
-    """One thing that is wrong with a spec: the field's path, and the value found and what would be valid."""
-
-    path: str
-    message: str
-
-    def __str__(self) -> str:
-        return f"{self.path} {self.message}"
-
-
 class AutosizeSpec(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds and target of auto-sizing; `capacity` in busy seconds per 100 seconds of a shard by default."""
 
@@ -72,7 +65,10 @@ class AutosizeSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SetSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A ShardSet's spec as the manager works with it. Times in seconds."""
+    """A ShardSet's spec as the manager works with it. Times in seconds.
+
+    With the strategy `mapping` a slot is a shard: `slots` and `replicas` are the number of `per_shard`.
+    """
 
     slots: int = 1024
     hash: HashName = "blake2b64"
@@ -88,6 +84,9 @@ class SetSpec(msgspec.Struct, frozen=True, kw_only=True):
     replicas: int = 1
     weights: dict[str, int] = {}
     strategy: Strategy = Strategy.STICKY
+    label: str = ""
+    per_shard: tuple[ShardMapping, ...] = ()
+    notices: tuple[str, ...] = ()
     pins: dict[int, str] = {}
     moves: dict[int, str] = {}
     leaving: frozenset[str] = frozenset()
@@ -117,6 +116,11 @@ class SetSpec(msgspec.Struct, frozen=True, kw_only=True):
         return exact(self.theta_percent) / 100
 
     @property
+    def mapped(self) -> bool:
+        """Whether shards have values of a label that objects carry anyway, and no slots of a hash."""
+        return self.strategy is Strategy.MAPPING
+
+    @property
     def labels_objects(self) -> bool:
         """Whether workers go by a label on the objects, which is then ours to write."""
         return self.injector in SELECTOR_DRIVEN and bool(self.objects.kind)
@@ -129,7 +133,7 @@ class SetSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
     """A stored spec; with problems nothing of it is acted upon."""
-    reader = _Reader()
+    reader = SpecReader()
     keyspace = reader.section(spec, "keyspace", ("slots", "hash", "slotLabel"))
     source = reader.section(spec, "source", ("customResource", "eventStream", "labels"))
     workers = reader.section(
@@ -138,6 +142,8 @@ def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
         ("driver", "template", "injector", "flag", "names", "replicas", "weights", "drain"),
     )
     template = reader.section(workers, "template", ("name", "container"), "workers.")
+    if "labels" in source:
+        reader.section(source, "labels", ("label",), "source.")
     assignment = reader.section(spec, "assignment", ("strategy", "pins", "moves", "perShard", "frozen"))
     handover = reader.section(
         spec,
@@ -172,8 +178,11 @@ def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
         ),
     )
     default = SetSpec()
-    slots = reader.integer(keyspace, "keyspace.slots", default.slots)
-    replicas = reader.integer(workers, "workers.replicas", default.replicas, least=0)
+    strategy = Strategy(reader.choice(assignment, "assignment.strategy", Strategy.STICKY, tuple(Strategy)))
+    label, per_shard, notices = mapping.read(reader, source, assignment, used=strategy is Strategy.MAPPING)
+    shards = {"slots": len(per_shard), "replicas": len(per_shard)} if per_shard else {}
+    slots = shards.get("slots") or reader.integer(keyspace, "keyspace.slots", default.slots)
+    replicas = reader.integer(workers, "workers.replicas", shards.get("replicas", default.replicas), least=0)
     everything = rollout.get("maxUnavailable") == "all"
     result = SetSpec(
         slots=slots,
@@ -189,7 +198,10 @@ def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
         names=tuple(reader.texts(workers, "workers.names")),
         replicas=replicas,
         weights=reader.weights(workers, "workers.weights"),
-        strategy=Strategy(reader.choice(assignment, "assignment.strategy", Strategy.STICKY, tuple(Strategy))),
+        strategy=strategy,
+        label=label,
+        per_shard=per_shard,
+        notices=notices,
         pins=reader.pins(assignment, "assignment.pins", slots),
         moves=reader.pins(assignment, "assignment.moves", slots),
         leaving=frozenset(reader.texts(workers, "workers.drain")),
@@ -245,7 +257,7 @@ def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
     return result, reader.problems
 
 
-def _autosize(reader: _Reader, spec: JsonObject, slots: int) -> AutosizeSpec | None:
+def _autosize(reader: SpecReader, spec: JsonObject, slots: int) -> AutosizeSpec | None:
     if spec.get("autosize") is None:
         return None
     section = reader.section(spec, "autosize", ("min", "max", "signal", "capacity", "target"))
@@ -263,9 +275,11 @@ def _autosize(reader: _Reader, spec: JsonObject, slots: int) -> AutosizeSpec | N
     )
 
 
-def _together(reader: _Reader, spec: SetSpec, source: Mapping[str, Any]) -> None:
+def _together(reader: SpecReader, spec: SetSpec, source: Mapping[str, Any]) -> None:
     """Rules over several fields."""
-    if not valid_slots(spec.slots):
+    if spec.mapped:
+        mapping.judge(reader, spec)
+    elif not valid_slots(spec.slots):
         reader.refuse("keyspace.slots", f"is {spec.slots}: expected a power of two from 32 to 32768")
     if spec.injector in SELECTOR_DRIVEN and spec.slots > MAX_SELECTOR_SLOTS:
         reader.refuse(
@@ -307,11 +321,10 @@ def _together(reader: _Reader, spec: SetSpec, source: Mapping[str, Any]) -> None
         )
     if spec.injector is Injector.ORDINAL_ENV and len(spec.names) not in (0, 2):
         reader.refuse("workers.names", f"has {len(spec.names)} names: expected two, the number and the total")
-    if spec.strategy is Strategy.MAPPING:
+    if "labels" in source and not spec.mapped:
         reader.refuse(
             "assignment.strategy",
-            "is mapping: objects are mapped by their labels in a fleet of the propeller manager, "
-            "expected sticky or ranges",
+            f"is {spec.strategy.value} with source.labels: expected mapping, which gives values of a label to shards",
         )
     if spec.mode is Mode.DRAIN and not spec.dynamic:
         reader.refuse(
@@ -330,115 +343,3 @@ def _together(reader: _Reader, spec: SetSpec, source: Mapping[str, Any]) -> None
         )
     if spec.times.drain_hard_timeout_s < spec.times.drain_timeout_s:
         reader.refuse("handover.drainHardTimeout", "is shorter than handover.drainTimeout")
-
-
-class _Reader:
-    def __init__(self) -> None:
-        self.problems: list[Problem] = []
-
-    def refuse(self, path: str, message: str) -> None:
-        self.problems.append(Problem(f"spec.{path}".rstrip("."), message))
-
-    def known(self, section: Mapping[str, Any], path: str, keys: Sequence[str]) -> None:
-        for key in section:
-            if key not in keys:
-                self.refuse(f"{path}{key}", f"is not a field: expected one of {', '.join(keys)}")
-
-    def section(
-        self, parent: Mapping[str, Any], key: str, keys: Sequence[str], prefix: str = ""
-    ) -> Mapping[str, Any]:
-        value = parent.get(key)
-        if value is None:
-            return {}
-        if not isinstance(value, Mapping):
-            self.refuse(f"{prefix}{key}", f"is {value!r}: expected an object")
-            return {}
-        self.known(value, f"{prefix}{key}.", keys)
-        return value
-
-    def _value(self, section: Mapping[str, Any], path: str) -> Any:
-        return section.get(path.rpartition(".")[2])
-
-    def integer(self, section: Mapping[str, Any], path: str, default: int, least: int = 1) -> int:
-        value = self._value(section, path)
-        if value is None:
-            return default
-        if isinstance(value, int) and not isinstance(value, bool) and value >= least:
-            return value
-        self.refuse(path, f"is {value!r}: expected a whole number of at least {least}")
-        return default
-
-    def number(self, section: Mapping[str, Any], path: str, default: float) -> float:
-        value = self._value(section, path)
-        if value is None:
-            return default
-        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf"):
-            return value
-        self.refuse(path, f"is {value!r}: expected a number above 0")
-        return default
-
-    def seconds(self, section: Mapping[str, Any], path: str, default: float) -> float:
-        value = self._value(section, path)
-        if value is None:
-            return default
-        try:
-            seconds = parse_duration(value if isinstance(value, str) else repr(value))
-        except ValueError as error:
-            self.refuse(path, f"cannot be read: {error}")
-            return default
-        if seconds < 0:
-            self.refuse(path, f"is {value!r}: expected a duration that is not negative")
-            return default
-        return seconds
-
-    def boolean(self, section: Mapping[str, Any], path: str) -> bool:
-        value = self._value(section, path)
-        if value is None or isinstance(value, bool):
-            return bool(value)
-        self.refuse(path, f"is {value!r}: expected true or false")
-        return False
-
-    def text(self, section: Mapping[str, Any], path: str, default: str) -> str:
-        value = self._value(section, path)
-        if value is None:
-            return default
-        if isinstance(value, str):
-            return value
-        self.refuse(path, f"is {value!r}: expected text")
-        return default
-
-    def texts(self, section: Mapping[str, Any], path: str) -> list[str]:
-        value = self._value(section, path)
-        if value is None:
-            return []
-        if isinstance(value, list) and all(isinstance(v, str) for v in value):
-            return value
-        self.refuse(path, f"is {value!r}: expected a list of texts")
-        return []
-
-    def choice(self, section: Mapping[str, Any], path: str, default: Any, choices: Sequence[str]) -> Any:
-        value = self._value(section, path)
-        if value is None:
-            return default
-        if value in choices:
-            return value
-        self.refuse(path, f"is {value!r}: expected one of {', '.join(map(str, choices))}")
-        return default
-
-    def weights(self, section: Mapping[str, Any], path: str) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for member, weight in (self._value(section, path) or {}).items():
-            if isinstance(weight, int) and not isinstance(weight, bool) and weight >= 1:
-                found[str(member)] = weight
-            else:
-                self.refuse(f"{path}.{member}", f"is {weight!r}: expected a whole number of at least 1")
-        return found
-
-    def pins(self, section: Mapping[str, Any], path: str, slots: int) -> dict[int, str]:
-        found: dict[int, str] = {}
-        for slot, member in (self._value(section, path) or {}).items():
-            if str(slot).isdecimal() and int(slot) < slots and isinstance(member, str) and member:
-                found[int(slot)] = member
-            else:
-                self.refuse(f"{path}.{slot}", f"is {member!r}: expected a member for a slot below {slots}")
-        return found

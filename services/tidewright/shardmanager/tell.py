@@ -26,6 +26,8 @@ def sentence(entry: AssignmentEntry, slot: int | None = None) -> str:
     match entry.kind:
         case "create":
             return f"The keyspace of {entry.keyspace} slots was made."
+        case "reshape":
+            return f"The set has {entry.keyspace} shards from now on."
         case "double":
             return "The keyspace was doubled: every slot became two, with the same owner."
         case "join":

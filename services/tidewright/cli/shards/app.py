@@ -407,6 +407,10 @@ def resized(found: ReadSet, count: int) -> tuple[str, dict[str, Any]]:
     if autosize:
         bounds = f"{autosize.get('min', 1)} to {autosize.get('max', 16)}"
         raise BadInput(f"{who} is sized by its load, from {bounds}: change autosize.min or autosize.max")
+    if found.mapped:
+        raise BadInput(
+            f"{who} has a shard for each of assignment.perShard: change that list, with `shards plan -f` first"
+        )
     before = workers.get("replicas", 1)
     return f"Resize from {before} to {count} shards.", {"workers": {"replicas": count}}
 
@@ -414,6 +418,10 @@ def resized(found: ReadSet, count: int) -> tuple[str, dict[str, Any]]:
 def doubled(found: ReadSet) -> tuple[str, dict[str, Any]]:
     """Twice the slots, as a change."""
     slots = len(found.document.slots)
+    if found.mapped:
+        raise BadInput(
+            f"shardset {found.namespace}/{found.name} has values of a label (strategy mapping) and no keyspace to double"
+        )
     return f"Double the keyspace from {slots} to {2 * slots} slots.", {"keyspace": {"slots": 2 * slots}}
 
 

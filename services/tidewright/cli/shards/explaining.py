@@ -14,6 +14,8 @@ from tidewright.log.subjects import ALL, Slot
 from tidewright.log.subjects import slot_of as log_slot_of
 from tidewright.sharding.document import SlotState
 from tidewright.sharding.keyspace import slot_of
+from tidewright.shardmanager.mapping import shard_of
+from tidewright.shardmanager.shardset import read_spec
 
 
 async def explain(found: ReadSet, key: str, log: LogOptions | None, output: Output, *, is_slot: bool) -> int:
@@ -23,14 +25,15 @@ async def explain(found: ReadSet, key: str, log: LogOptions | None, output: Outp
     if not slots:
         raise CommandError(f"{who} has no assignment yet: is the shard manager running?")
     name = found.section("keyspace").get("hash", "blake2b64")
-    slot = _number(key) if is_slot else slot_of(key, slots, name)
+    slot = _number(key) if is_slot else _mapped(found, key) if found.mapped else slot_of(key, slots, name)
     found.check_slot(slot)
     record = found.document.slots[slot]
     made: dict[str, Any] = {
         "key": None if is_slot else key,
         "slot": slot,
         "keyspace": slots,
-        "hash": name,
+        "hash": None if found.mapped else name,
+        "label": (found.section("source").get("labels") or {}).get("label") if found.mapped else None,
         "state": record.state.value,
         "owner": record.owner or None,
         "epoch": record.epoch,
@@ -55,10 +58,24 @@ async def explain(found: ReadSet, key: str, log: LogOptions | None, output: Outp
     return 0
 
 
+def _mapped(found: ReadSet, value: str) -> int:
+    """The shard, which is the slot, of a value of the label."""
+    spec, _problems = read_spec(found.spec)
+    shard = shard_of(spec.per_shard, value)
+    if shard is None:
+        raise CommandError(
+            f"{spec.label}={value} has no owner: no shard of {found.namespace}/{found.name} names it, and none has '*'"
+        )
+    return shard
+
+
 def _text(made: dict[str, Any], lines: list[str]) -> str:
     head = f"slot {made['slot']} of {made['keyspace']}"
     if made["key"] is not None:
-        head = f"{made['key']!r} -> {head} ({made['hash']}({made['key']!r}) mod {made['keyspace']})"
+        how = f"{made['hash']}({made['key']!r}) mod {made['keyspace']}"
+        if made["label"]:
+            how = f"the shard that assignment.perShard gives {made['label']}={made['key']} to"
+        head = f"{made['key']!r} -> {head} ({how})"
     said = [head]
     if made["owner"] is None:
         said.append(f"owner: nobody (it is {made['state']})")

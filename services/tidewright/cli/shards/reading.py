@@ -60,6 +60,11 @@ class ReadSet:
         return found
 
     @property
+    def mapped(self) -> bool:
+        """Whether its shards have values of a label and no slots of a hash."""
+        return bool(self.section("assignment").get("strategy") == "mapping")
+
+    @property
     def told(self) -> dict[int, list[int]]:
         """By shard index, the slots that the running pods were told; empty for workers that follow by themselves."""
         found: dict[int, list[int]] = {}

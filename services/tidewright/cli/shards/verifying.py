@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
@@ -19,7 +20,10 @@ from tidewright.kube.discovery import Discovery
 from tidewright.sharding.document import SlotState
 from tidewright.sharding.keyspace import parse_runs, runs
 from tidewright.sharding.source import identity, legal_slot, slot_label_value, source_of
+from tidewright.shardmanager.inject import mapped
+from tidewright.shardmanager.mapping import included
 from tidewright.shardmanager.shardset import SetSpec, read_spec
+from tidewright.shardmanager.strategy import native_lock_name
 from tidewright.shardmanager.worker import names_shard_flag, parse_args
 
 
@@ -93,17 +97,24 @@ def _told(found: ReadSet, spec: SetSpec) -> Iterator[Check]:
         if slots
     )
     yield Check("pods are told every slot once", not message, message)
-    if spec.injector.value == "propeller":
-        wrong = []
-        for pod in found.pods:
-            index = int(pod["metadata"]["name"].rpartition("-")[2])
-            args = next(
-                (c.get("args") or [] for c in pod["spec"]["containers"] if c["name"] == spec.container), []
-            )
-            values = {int(v) for r in parse_args(args).requirements for v in r.values if v.isdecimal()}
-            if not names_shard_flag(args) or values != set(found.told.get(index, ())):
-                wrong.append(pod["metadata"]["name"])
+    if spec.injector.value == "propeller" or spec.mapped:
+        wrong = [pod["metadata"]["name"] for pod in found.pods if not _as_told(found, spec, pod)]
         yield Check("arguments say what pods were told", not wrong, ", ".join(wrong))
+
+
+def _as_told(found: ReadSet, spec: SetSpec, pod: dict[str, Any]) -> bool:
+    """Whether the container's own arguments are those of its slots, or of its values of the label."""
+    index = int(pod["metadata"]["name"].rpartition("-")[2])
+    args = next((c.get("args") or [] for c in pod["spec"]["containers"] if c["name"] == spec.container), [])
+    if spec.mapped:
+        if index >= len(spec.per_shard):
+            return False
+        values, rest = included(spec.per_shard, index)
+        lock = native_lock_name(found.name, index)
+        wanted = mapped(spec.injector, spec.label, values, rest=rest, lock=lock, flag=spec.flag).args
+        return bool(args[len(args) - len(wanted) :] == list(wanted))
+    told = {int(v) for r in parse_args(args).requirements for v in r.values if v.isdecimal()}
+    return bool(names_shard_flag(args)) and told == set(found.told.get(index, ()))
 
 
 async def _ledger(found: ReadSet, log: LogOptions | None) -> Check:
