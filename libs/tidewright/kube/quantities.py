@@ -7,7 +7,8 @@ from zero again, as the API machinery does: `1u` is 1 milli, `500m` is 1 whole.
 parse      text or JSON number to `Quantity`
 milli      straight to milli units: millicores, milli of a metric value
 whole      straight to whole units: bytes, counts
-canonical  the text that the API machinery prints
+canonical  the text that the API machinery prints for an amount
+printed    the text that it prints for one that it has read
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ def of_milli(value: int) -> Quantity:
 def canonical(quantity: Quantity) -> str:
     """The text that the API machinery prints: no fraction, the largest suffix that allows it."""
     nanos, notation = quantity.nanos, quantity.notation
-    if notation is Notation.BINARY_SI and abs(nanos) < 1024 * NANOS_PER_UNIT:
+    if notation is Notation.BINARY_SI and (abs(nanos) < 1024 * NANOS_PER_UNIT or nanos % NANOS_PER_UNIT):
         notation = Notation.DECIMAL_SI
     if nanos == 0:
         return "0"
@@ -151,6 +152,36 @@ def canonical(quantity: Quantity) -> str:
     if notation is Notation.DECIMAL_EXPONENT:
         return f"{value}e{exponent}" if exponent else str(value)
     return f"{value}{_DECIMAL_SUFFIX[exponent]}"
+
+
+_KEPT_DIGITS = 18
+_KEPT_BINARY_DIGITS = 14
+
+
+def printed(text: QuantityText) -> str:
+    """The text that the API machinery prints for a quantity that it has read.
+
+    It keeps the spelling that it read where that looks canonical to it (`1.234`, `+5`), and makes
+    a canonical one otherwise (`1.5` is `1500m`).
+
+    Raises:
+        NotAQuantity: it is none.
+    """
+    quantity, spelling = parse(text), str(text)
+    match = _PATTERN.fullmatch(spelling)
+    if match is None or not quantity.nanos:
+        return canonical(quantity)
+    integer, fraction, suffix = match[2].lstrip("0") or "0", match[3] or "", match[4] or ""
+    if suffix in _BINARY:
+        digits = len(integer) + _BINARY[suffix] * 3 // 10
+        kept = not fraction and digits <= _KEPT_BINARY_DIGITS and int(integer) % 8 != 0
+    else:
+        digits = len(integer) + len(fraction)
+        scale = _DECIMAL[suffix] if suffix in _DECIMAL else int(suffix[1:])
+        scale -= len(fraction)
+        kept = digits <= _KEPT_DIGITS and scale >= _DECIMAL["n"] and scale % 3 == 0
+        kept = kept and integer != "0" and not (integer + fraction).endswith("000")
+    return spelling if kept else canonical(quantity)
 
 
 def format_milli(value: int) -> str:

@@ -383,7 +383,6 @@ def calculate_recommender(rules: Rules, policy: Policy, scene: Scene) -> Calcula
         "listed": count.listed,
         "ready": ready,
         "ready_percent": percent,
-        "details": answer.details,
         "reference_fault": fault,
         "changes_at": count.changes_at,
     }
@@ -402,6 +401,7 @@ def calculate_recommender(rules: Rules, policy: Policy, scene: Scene) -> Calcula
     return msgspec.structs.replace(
         _EMPTY,
         **common,
+        details=answer.details,
         replicas=proposal.replicas,
         usage=usage,
         utilization=int64(usage),

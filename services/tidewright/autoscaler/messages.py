@@ -61,9 +61,9 @@ def failed_process(error: str) -> Message:
 
 
 def failure_reason(rules: Rules, index: int) -> str:
-    """Reason of condition and object event when this metric (or the recommender) failed."""
+    """Reason of condition and object event when this metric failed; a recommender's is a Resource's (2.9)."""
     external = rules.recommender is None and rules.metrics[index].source == "external"
-    return "FailedGetExternalMetric" if external or rules.recommender else "FailedGetResourceMetric"
+    return "FailedGetExternalMetric" if external else "FailedGetResourceMetric"
 
 
 def compute_error(rules: Rules, found: Pass) -> str:

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import msgspec
 
 from tidewright.kube.metricquery import MetricQuery, Source, selector_text
-from tidewright.kube.quantities import NotAQuantity, Quantity, QuantityText, parse
+from tidewright.kube.quantities import NotAQuantity, Quantity, QuantityText, parse, printed
 from tidewright.kube.recommendation import metric_name
 from tidewright.kube.selectors import SelectorError
 
@@ -234,22 +234,22 @@ def _factor_problem(spec: WatermarkSpec) -> str:
     tolerance = _quantity("tolerance", spec.tolerance)
     if not 0 <= tolerance.milli <= 1000:
         return (
-            f"tolerance should be set as a quantity between 0 and 1, currently set to : {tolerance}, "
-            f"which is {tolerance.milli / 10:.0f}%"
+            "tolerance should be set as a quantity between 0 and 1, currently set to : "
+            f"{printed(spec.tolerance)}, which is {tolerance.milli / 10:.0f}%"
         )
     if spec.scale_up_limit_factor is None or spec.scale_down_limit_factor is None:
         return "scaleuplimitfactor and scaledownlimitfactor can't be nil, make sure the WPA spec is defaulted"
     up = _quantity("scaleUpLimitFactor", spec.scale_up_limit_factor)
     if up.milli < 0:
         return (
-            f"scaleuplimitfactor should be set as a positive quantity, currently set to : {up}, which could "
-            f"yield a {up.milli / 1000:.0f}% growth"
+            "scaleuplimitfactor should be set as a positive quantity, currently set to : "
+            f"{printed(spec.scale_up_limit_factor)}, which could yield a {up.milli / 1000:.0f}% growth"
         )
     down = _quantity("scaleDownLimitFactor", spec.scale_down_limit_factor)
     if not 0 <= down.milli < 100_000:
         return (
             "scaledownlimitfactor should be set as a quantity between 0 and 100 (exc.), currently set to : "
-            f"{down}, which could yield a {down.milli / 1000:.0f}% decrease"
+            f"{printed(spec.scale_down_limit_factor)}, which could yield a {down.milli / 1000:.0f}% decrease"
         )
     return ""
 

@@ -407,6 +407,18 @@ def test_a_recommendation_decides() -> None:
     assert order.because[0].values["details"] == "noon"
 
 
+def test_a_recommender_that_fails_is_said_as_the_reference_says_it() -> None:
+    world = World()
+    members = spec(recommender={"url": "http://r", "targetType": "cpu"})
+    del members["metrics"]
+    world.feed(wpa(100, spec=members), workload(100, 2), pod(100, "a"), pod(100, "b"))
+    given = world.feed(
+        RecommendationReceived(at=101, namespace=NS, name="wpa", error="no answer within 10 s")
+    )
+    assert reasons(given) == ["FailedGetResourceMetric", "FailedComputeMetricsReplicas"]
+    assert condition(one(given, SetStatus), "ScalingActive")["reason"] == "FailedGetResourceMetric"
+
+
 def test_an_object_being_deleted_is_let_go_at_once() -> None:
     world = World()
     world.start(replicas=2, minReplicas=5)

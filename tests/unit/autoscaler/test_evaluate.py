@@ -134,6 +134,28 @@ def test_a_recommendation_without_bounds_is_not_below_them() -> None:  # D24
     ).rescale
 
 
+def test_a_recommendation_of_zero_is_not_reasoned_with() -> None:  # D2
+    members = {"metrics": [], "recommender": {"url": "http://r"}}
+    answer = RecommendationReceived(at=1000.0, name="", target_replicas=0, details="night profile")
+    for policy in (STRICT, DEFAULT):
+        found = look(recommendation=answer, members=members, policy=policy).calculations[0]
+        assert (found.replicas, found.held, found.details) == (4, "UntoleratedZero", "")
+
+
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ({"tolerance": "1.5"}, "currently set to : 1500m, which is 150%"),
+        ({"tolerance": "1.234"}, "currently set to : 1.234, which is 123%"),
+        ({"scaleUpLimitFactor": "-2000m"}, "currently set to : -2, which could yield a -2% growth"),
+        ({"scaleDownLimitFactor": "1e2"}, "currently set to : 100, which could yield a 100% decrease"),
+    ],
+)
+def test_a_factor_out_of_range_is_quoted_as_the_api_prints_it(members: dict[str, str], said: str) -> None:
+    with pytest.raises(InvalidSpec, match=said):
+        compiled(spec(**members), namespace="shop", name="wpa")
+
+
 def test_zero_of_a_resource_holds_on_demand() -> None:  # D30
     sample = MetricSampled(at=1000.0, name="", pods_milli=dict.fromkeys(["web-0", "web-1"], 0))
     assert look(sample=sample, found=pods(2), current=2, members=cpu()).desired == 1

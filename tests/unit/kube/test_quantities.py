@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidewright.kube import quantities
-from tidewright.kube.quantities import NotAQuantity, Quantity, format_milli, milli, parse, whole
+from tidewright.kube.quantities import NotAQuantity, Quantity, format_milli, milli, parse, printed, whole
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,7 @@ def test_amounts_beyond_the_range_are_cut_without_building_huge_numbers() -> Non
         ("1024Mi", "1Gi"),
         ("512Ki", "512Ki"),
         ("0.5Ki", "512"),
+        ("1.0001Ki", "1024102400u"),
         ("1e3", "1e3"),
         ("1e1", "10"),
         ("0", "0"),
@@ -81,6 +82,29 @@ def test_amounts_beyond_the_range_are_cut_without_building_huge_numbers() -> Non
 )
 def test_the_canonical_text(text: str, printed: str) -> None:
     assert str(parse(text)) == printed
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("1.5", "1500m"),
+        ("1.234", "1.234"),
+        ("1.500", "1.500"),
+        ("1.000", "1"),
+        ("0.125", "125m"),
+        ("+5", "+5"),
+        ("007", "007"),
+        ("5000m", "5"),
+        ("1e1", "10"),
+        ("2e0", "2e0"),
+        ("9Ki", "9Ki"),
+        ("1024Ki", "1Mi"),
+        ("0", "0"),
+        (134, "134"),
+    ],
+)
+def test_one_that_was_read_keeps_the_spelling_that_looks_canonical(text: str | int, found: str) -> None:
+    assert printed(text) == found
 
 
 @given(st.integers(-(10**15), 10**15))

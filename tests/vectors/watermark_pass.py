@@ -1,0 +1,320 @@
+"""The stages of the watermark cases that make a whole pass, with what is stored and said after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from tests.vectors.suite import Case
+from tests.vectors.watermark_cases import (
+    Found,
+    calculated,
+    conditions,
+    given,
+    request,
+    sample,
+    scene_of,
+    wire,
+)
+from tidewright.autoscaler import conditions as c
+from tidewright.autoscaler import gauges, messages, sequence, spec, status
+from tidewright.autoscaler.evaluate import Pass, Scene, calculate, calculate_recommender, measure, settle
+from tidewright.autoscaler.lifecycle import ANNOTATION, Monitor, gate
+from tidewright.autoscaler.policy import Policy
+
+
+class _Work:
+    """One pass with what is kept, from a case."""
+
+    def __init__(self, case: Case, policy: Policy) -> None:
+        inputs = case["inputs"]
+        self.policy = policy
+        self.now = inputs.get("now", 0.0)
+        self.namespace = inputs.get("namespace", "")
+        self.name = inputs.get("name", "")
+        self.kept = status.Kept(
+            conditions=conditions(inputs),
+            last_scale_at=inputs.get("last_scale_time"),
+            scaling_events=inputs.get("scaling_events_count", 0),
+            current=inputs.get("previous_current_replicas", 0),
+            desired=inputs.get("previous_desired_replicas", 0),
+        )
+        self.settings: list[c.Setting] = []
+        self.events: list[messages.Message] = []
+        self.values: gauges.Values = {}
+        self.scaled = False
+
+    def conclude(self, rules: spec.Rules, found: Pass, put_error: bool) -> None:
+        """What follows a pass: the write of the scale (simulated), status, object events, gauges."""
+        last = self.kept.last_scale_at
+        error = "the object has been modified" if put_error else None
+        writes = found.rescale and not rules.dry_run
+        failed = writes and put_error
+        self.scaled = writes and not failed
+        self.settings += sequence.concluded(
+            rules,
+            self.policy,
+            found,
+            namespace=self.namespace,
+            last_scale_at=last,
+            error=error if failed else None,
+        )
+        self.values |= gauges.of_pass(rules, self.policy, found, last_scale_at=last)
+        if found.failure is not None:
+            self.events += messages.failed_compute(rules, found)
+        elif failed:
+            self.events.append(messages.failed_scale(found.desired, found.reason, error or ""))
+            self.values.pop(gauges.Series("replicas_scaling_effective"), None)  # it stays as it was
+        elif self.scaled:
+            self.events.append(messages.scaling(found.desired, found.reason))
+            self.values |= gauges.of_scale(found)
+        elif not found.rescale and not self.policy.skip_not_scaling_events:
+            self.events.append(messages.not_scaling(rules, self.namespace, found.asked, last))
+        status.remember(self.kept, found, written=not failed)
+
+    def apply(self) -> None:
+        c.apply(self.kept.conditions, self.settings, self.now, strict=self.policy.strict)
+        self.values |= gauges.of_settings(self.settings)
+
+    def gauges(self) -> Found:
+        return {"_".join(filter(None, series)): value for series, value in self.values.items()}
+
+
+def _reconcile(case: Case, policy: Policy) -> Found:
+    inputs, expected = case["inputs"], case["expected"]
+    rules = spec.rules(spec.with_marks(spec.decode(case["spec"])))
+    work = _Work(case, policy)
+    calculations = tuple(given(entry) for entry in inputs["calculations"])
+    failed = next((i for i, entry in enumerate(calculations) if entry.error), None)
+    if failed is not None:
+        calculations = calculations[: failed + 1]
+    found = settle(rules, policy, scene_of(case, rules, ""), calculations)
+    work.settings += sequence.before(rules, gate(None, None, namespace="", name=""))[1:]
+    work.settings += sequence.computed(rules, policy, found)
+    work.conclude(rules, found, put_error=False)
+    work.apply()
+    events = [list(entry) for entry in work.events]
+    if failed is not None:
+        events = [event for event in events if event[1] == "FailedComputeMetricsReplicas"]
+    wanted_events = expected.get("events")
+    if wanted_events is not None and len(wanted_events) == len(events):
+        events = [event[: len(wanted)] for event, wanted in zip(events, wanted_events, strict=True)]
+    values = work.gauges()
+    name = rules.metrics[0].name if rules.metrics else ""
+    for series in ("high_watermark", "low_watermark", "replicas_scaling_proposal", "value"):
+        if f"{series}_{name}" in values:
+            values[series] = values[f"{series}_{name}"]
+    counters = {"upscale_replicas_total": 0.0, "downscale_replicas_total": 0.0} | values
+    return {
+        "desired_replicas": work.kept.desired,
+        "scaled": work.scaled,
+        "conditions": _condition_map(work.kept.conditions),
+        "condition_count": len(work.kept.conditions),
+        "gauges": values,
+        "counters": counters,
+        "events": events,
+        "rescale_reason": found.reason if found.rescale else "",
+        "last_scale_time": work.kept.last_scale_at,
+        "scaling_events_count": work.kept.scaling_events,
+    }
+
+
+def _condition_map(kept: Sequence[c.Condition]) -> Found:
+    return {
+        entry.type: {
+            "status": str(entry.status),
+            "reason": entry.reason,
+            "message": entry.message,
+            "last_transition_time": int(entry.since),
+        }
+        for entry in kept
+    }
+
+
+def _defaults_missing(raw: Mapping[str, Any]) -> bool:
+    stored = spec.decode(raw)
+    return spec.with_defaults(stored) != stored
+
+
+def _work_item(case: Case, policy: Policy) -> Found:
+    inputs = case["inputs"]
+    if not inputs["found"]:
+        return {"requeue": False, "requeue_after_seconds": 0}
+    if _defaults_missing(case["spec"]):
+        return {"requeue": True, "requeue_after_seconds": 0, "spec_written": True}
+    work = _Work(case, policy)
+    work.now = 1.0
+    made: Found = {"requeue": False, "requeue_after_seconds": 0, "spec_written": False}
+    try:
+        rules = spec.compiled(case["spec"], namespace=work.namespace, name=work.name)
+    except spec.InvalidSpec as error:
+        work.settings = [c.PROCESSING, c.invalid_spec(str(error))]
+        work.events = [messages.failed_spec_check(str(error))]
+    else:
+        opened = gate(
+            (inputs.get("annotations") or {}).get(ANNOTATION),
+            _monitor(inputs),
+            namespace=work.namespace,
+            name=work.name,
+        )
+        work.settings = sequence.before(rules, opened)
+        made["requeue_after_seconds"] = opened.retry_s or 15
+        if not opened.blocked:
+            scene = Scene(
+                namespace=work.namespace,
+                now=work.now,
+                current=inputs["current_replicas"],
+                observed=inputs["status_replicas"],
+            )
+            found = settle(rules, policy, scene, ())
+            work.settings += sequence.computed(rules, policy, found)
+            work.conclude(rules, found, put_error=False)
+    newest = work.settings[-1]  # the suite's clock moves on between two settings
+    made["first_condition"] = {
+        "type": newest.type,
+        "status": str(newest.status),
+        "reason": newest.reason,
+        "message": newest.message,
+    }
+    work.apply()
+    return made | {
+        "conditions": _condition_map(work.kept.conditions),
+        "condition_count": len(work.kept.conditions),
+        "gauges": work.gauges(),
+    }
+
+
+def _monitor(inputs: Mapping[str, Any]) -> Monitor | None:
+    monitor = inputs.get("monitor")
+    if monitor is None:
+        return None
+    state = monitor.get("monitorState")
+    return Monitor(state if isinstance(state, str) else None)
+
+
+def _pass(case: Case, policy: Policy) -> Found:
+    inputs, expected = case["inputs"], case["expected"]
+    policy = msgspec.structs.replace(
+        policy, skip_not_scaling_events=inputs.get("skip_not_scaling_events", False)
+    )
+    work = _Work(case, policy)
+    made: Found = {"spec_written": _defaults_missing(case["spec"]), "requeue_after_seconds": 15}
+    made["defaulted_spec"] = wire(spec.with_defaults(spec.decode(case["spec"])))
+    try:
+        rules = spec.compiled(case["spec"], namespace=work.namespace, name=work.name)
+    except spec.InvalidSpec as error:
+        work.settings = [c.PROCESSING, c.invalid_spec(str(error))]
+        work.events = [messages.failed_spec_check(str(error))]
+        made["requeue_after_seconds"] = 0
+        return made | _stored(work, None, expected)
+    annotations = inputs.get("annotations") or {}
+    opened = gate(annotations.get(ANNOTATION), _monitor(inputs), namespace=work.namespace, name=work.name)
+    work.settings = sequence.before(rules, opened)
+    scene = scene_of(case, rules, work.namespace)
+    scene.samples = [
+        sample(metric.source, answer.get("values_milli"), answer.get("error"), work.now)
+        for metric, answer in zip(rules.metrics, inputs.get("metrics") or (), strict=True)
+    ]
+    alone = (
+        [calculate_recommender(rules, policy, scene)]
+        if rules.recommender is not None
+        else [calculate(rules, policy, scene, index) for index in range(len(rules.metrics))]
+    )
+    if "calculations" in expected:
+        made["calculations"] = [
+            calculated(found, wanted) | request(case, found)
+            for found, wanted in zip(alone, expected["calculations"], strict=False)
+        ]
+    found = settle(rules, policy, scene, measure(rules, policy, scene))
+    if "proposal" in expected:
+        made["proposal"] = _proposal(rules, found, expected["proposal"])
+    if "fault" in expected:
+        faults = [calculation.reference_fault for calculation in found.calculations]
+        return {"fault": next(filter(None, faults), ""), "calculations": made.get("calculations", [])}
+    if opened.blocked:
+        if opened.event:
+            work.events = [messages.failed_monitor(opened.event)]
+        made["requeue_after_seconds"] = opened.retry_s
+        return made | _stored(work, rules, expected)
+    if inputs.get("scale_get_error"):
+        work.settings = [*sequence.before(rules, opened)[:-2], c.PROCESS_FAILED]
+        work.events = [messages.failed_process("scale not found")]
+        made["requeue_after_seconds"] = 10
+        return made | _stored(work, rules, expected)
+    work.settings += sequence.computed(rules, policy, found)
+    work.conclude(rules, found, put_error=bool(inputs.get("scale_put_error")))
+    if work.scaled:
+        made["scale_written"] = found.desired
+    return made | _stored(work, rules, expected)
+
+
+def _proposal(rules: spec.Rules, found: Pass, expected: Mapping[str, Any]) -> Found:
+    if found.failure is not None:
+        error = messages.compute_error(rules, found)
+        made = calculated(msgspec.structs.replace(found.failure, error=error), expected)
+        return {**made, "fault": found.failure.reference_fault}
+    fault = next(filter(None, (calculation.reference_fault for calculation in found.calculations)), "")
+    return {
+        "replicas": found.combined.replicas if found.calculations else found.wanted,
+        "metric": found.winner,
+        "ready_replicas": found.ready,
+        "stable_regime": found.combined.stable,
+        "fault": fault,
+    }
+
+
+def _stored(work: _Work, rules: spec.Rules | None, expected: Mapping[str, Any]) -> Found:
+    """What is stored and said after the pass, in the form of the cases."""
+    work.apply()
+    kept = work.kept
+    conditions = _condition_map(kept.conditions)
+    values = work.gauges()
+    last = c.final(work.settings)[-1]
+    made: Found = {
+        "scaled": work.scaled,
+        "desired_replicas": kept.desired,
+        "status_current_replicas": kept.current,
+        "scaling_events_count": kept.scaling_events,
+        "last_scale_time": None if kept.last_scale_at is None else int(kept.last_scale_at),
+        "conditions": conditions,
+        "condition_order": [entry.type for entry in kept.conditions],
+        "last_condition": {"type": last.type, "status": str(last.status)},
+        "gauges": values,
+    }
+    shown = kept.utilizations or ()
+    names = [rules.recommender.name] if rules is not None and rules.recommender else []
+    types = ["Resource"]
+    if rules is not None and not names:
+        names = [metric.name for metric in rules.metrics]
+        types = [metric.source.capitalize() for metric in rules.metrics]
+    made["current_metrics"] = [
+        {"type": type_, "name": name, "value_milli": value}
+        for type_, name, value in zip(types, names, shown, strict=False)
+    ]
+    made["events"] = [list(entry) for entry in work.events]
+    if not work.policy.strict:
+        _forget_d9_and_d12(made, expected)
+    return made
+
+
+def _forget_d9_and_d12(made: Found, expected: Mapping[str, Any]) -> None:
+    """Drop from the comparison what is corrected by default in every pass.
+
+    Transition times of conditions that no longer flip within a pass (D9), hence the order, and the
+    gauges of restrictions (D12).
+    """
+    for type_ in (c.SCALING_ACTIVE, c.ABLE_TO_SCALE):
+        wanted = expected["conditions"].get(type_)
+        if wanted is not None and type_ in made["conditions"]:
+            made["conditions"][type_]["last_transition_time"] = wanted["last_transition_time"]
+    made["condition_order"] = expected["condition_order"]
+    made["gauges"] |= {k: v for k, v in expected["gauges"].items() if k.startswith("restricted_scaling")}
+
+
+STAGES: dict[str, Callable[[Case, Policy], Found]] = {
+    "reconcile": _reconcile,
+    "work_item": _work_item,
+    "pass": _pass,
+}

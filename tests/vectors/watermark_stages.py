@@ -1,0 +1,228 @@
+"""The stages of the watermark cases that exercise one rule each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from tests.vectors.suite import Case
+from tests.vectors.watermark_cases import (
+    Found,
+    calculated,
+    conditions,
+    given,
+    pods,
+    request,
+    rules_of,
+    sample,
+    scene_of,
+    wire,
+)
+from tidewright.autoscaler import conditions as c
+from tidewright.autoscaler import messages, spec
+from tidewright.autoscaler.combine import combine
+from tidewright.autoscaler.evaluate import Scene, calculate, calculate_recommender, settle
+from tidewright.autoscaler.limits import down_limit, normalize, up_limit
+from tidewright.autoscaler.logattributes import InvalidAttributes, log_attributes
+from tidewright.autoscaler.policy import Policy
+from tidewright.autoscaler.readiness import (
+    effective_owner,
+    group_pods,
+    owner_matches,
+    ready_pods,
+    skips_owner_check,
+)
+from tidewright.autoscaler.windows import verdict
+from tidewright.kube import recommendation
+
+
+def _calculate(case: Case, policy: Policy) -> Found:
+    inputs = case["inputs"]
+    rules = rules_of(case["spec"])
+    index = inputs["metric_index"]
+    scene = scene_of(case, rules, inputs["target_namespace"])
+    rules = msgspec.structs.replace(rules, target_name=inputs["target_name"])
+    source = rules.metrics[index].source
+    answer = sample(source, inputs.get("metric_values_milli"), inputs.get("metric_error"), inputs["now"])
+    scene.samples = [None] * index + [answer]
+    return calculated(calculate(rules, policy, scene, index), case["expected"])
+
+
+def _calculate_recommender(case: Case, policy: Policy) -> Found:
+    inputs = case["inputs"]
+    rules = msgspec.structs.replace(rules_of(case["spec"]), target_name=inputs["target_name"])
+    scene = scene_of(case, rules, inputs["target_namespace"])
+    found = calculate_recommender(rules, policy, scene)
+    made = calculated(found, case["expected"])
+    return made | request(case, found)
+
+
+def _group_pods(case: Case, policy: Policy) -> Found:
+    inputs = case["inputs"]
+    groups = group_pods(
+        pods(case),
+        inputs["metric_values_milli"],
+        resource=inputs["resource"],
+        target_name=inputs["target_name"],
+        now=inputs["now"],
+        delay_s=rules_of(case["spec"]).readiness_delay_s,
+        strict=policy.strict,
+    )
+    return {"ready_count": groups.ready, "ignored": sorted(groups.ignored)}
+
+
+def _ready_pods(case: Case, _: Policy) -> Found:
+    inputs = case["inputs"]
+    count = ready_pods(
+        pods(case),
+        target_name=inputs["target_name"],
+        now=inputs["now"],
+        delay_s=rules_of(case["spec"]).readiness_delay_s,
+        skip_owner_check=inputs.get("skip_owner_check", False),
+    )
+    return {"ready_count": count.ready, "incorrect_count": count.incorrect, "error": count.error}
+
+
+def _owner_match(case: Case, _: Policy) -> Found:
+    owners = [effective_owner(o["kind"], o["name"]) for o in case["inputs"]["owners"]]
+    return {"match": owner_matches(owners, case["inputs"]["target_name"])}
+
+
+def _skip_owner_check(case: Case, _: Policy) -> Found:
+    return {"skip": skips_owner_check(case["inputs"]["annotations"] or {})}
+
+
+def _combine(case: Case, policy: Policy) -> Found:
+    calculations = [given(entry) for entry in case["inputs"]["calculations"]]
+    combined = combine(calculations)
+    if combined.failed >= 0:
+        rules = rules_of(case["spec"])
+        scene = Scene(namespace="", now=0.0, current=0, observed=0)
+        found = settle(rules, policy, scene, tuple(calculations[: combined.failed + 1]))
+        return {"error": messages.compute_error(rules, found), "status_count": 0}
+    winner = calculations[combined.winner] if combined.winner >= 0 else None
+    return {
+        "replicas": combined.replicas,
+        "metric": winner.display if winner else "",
+        "status_count": len(calculations),
+        "scaling_active_message": c.metric_found(winner.display, winner.details).message if winner else "",
+    }
+
+
+def _limit(function: Callable[[spec.Rules, int], int]) -> Callable[[Case, Policy], Found]:
+    return lambda case, _: {"limit": function(rules_of(case["spec"]), case["inputs"]["current_replicas"])}
+
+
+def _normalize(case: Case, _: Policy) -> Found:
+    inputs = case["inputs"]
+    found = normalize(
+        rules_of(case["spec"]),
+        current=inputs["current_replicas"],
+        wanted=inputs["desired_replicas"],
+        ready=inputs["ready_replicas"],
+    )
+    return {
+        "replicas": found.replicas,
+        "reason": found.reason,
+        "message": found.message,
+        "scaling_limited": found.limited,
+        "scale_up_limit": found.up_limit,
+        "scale_down_limit": found.down_limit,
+    }
+
+
+def _should_scale(case: Case, policy: Policy) -> Found:
+    inputs = case["inputs"]
+    known = conditions(inputs)
+    found = verdict(
+        rules_of(case["spec"]),
+        now=inputs["now"],
+        current=inputs["current_replicas"],
+        desired=inputs["desired_replicas"],
+        last_scale_at=inputs["last_scale_time"],
+        above_since=c.true_since(known, c.ABOVE_HIGH),
+        below_since=c.true_since(known, c.BELOW_LOW),
+        stable=inputs["stable_regime"],
+        strict=policy.strict,
+    )
+    made: Found = {"scale": found.scale}
+    for setting in c.backoff(found):
+        made["able_to_scale_reason"] = setting.reason
+    return made
+
+
+def _validate(case: Case, _: Policy) -> Found:
+    try:
+        text = spec.problem(spec.decode(case["spec"]), **case["inputs"])
+    except spec.InvalidSpec as error:
+        text = str(error)
+    return {"valid": not text, "message": text or case["expected"].get("message", "")}
+
+
+def _default(case: Case, _: Policy) -> Found:
+    return {"spec": wire(spec.with_defaults(spec.decode(case["spec"])))}
+
+
+def _fill_watermarks(case: Case, _: Policy) -> Found:
+    return {"metrics": wire(spec.with_marks(spec.decode(case["spec"])))["metrics"]}
+
+
+def _set_condition(case: Case, _: Policy) -> Found:
+    inputs = case["inputs"]
+    known = conditions(inputs)
+    wanted = inputs["set"]
+    c.set_condition(known, c.Setting(wanted["type"], wanted["status"] == "True", "", ""), inputs["now"])
+    changed = c.find(known, wanted["type"])
+    return {
+        "order": [entry.type for entry in known],
+        "last_transition_time": changed.since if changed is not None else None,
+    }
+
+
+def _log_attributes(case: Case, _: Policy) -> Found:
+    try:
+        return {"attributes": log_attributes(case["inputs"]["annotations"] or {})}
+    except InvalidAttributes:
+        return {"error": True}
+
+
+def _recommender_metric_name(case: Case, _: Policy) -> Found:
+    return {"name": recommendation.metric_name(case["spec"]["recommender"])}
+
+
+def _recommender_request_target(case: Case, _: Policy) -> Found:
+    return {"target": recommendation.target(case["spec"]["recommender"])}
+
+
+def _recommender_reply(case: Case, _: Policy) -> Found:
+    try:
+        reply = recommendation.parse_reply(msgspec.json.encode(case["inputs"]["reply"]))
+    except recommendation.BadReply as error:
+        return {"error": str(error)}
+    found: Found = msgspec.to_builtins(reply)
+    return found
+
+
+STAGES: dict[str, Callable[[Case, Policy], Found]] = {
+    "calculate_external": _calculate,
+    "calculate_resource": _calculate,
+    "calculate_recommender": _calculate_recommender,
+    "group_pods": _group_pods,
+    "ready_pods": _ready_pods,
+    "owner_match": _owner_match,
+    "skip_owner_check": _skip_owner_check,
+    "combine": _combine,
+    "scale_up_limit": _limit(up_limit),
+    "scale_down_limit": _limit(down_limit),
+    "normalize": _normalize,
+    "should_scale": _should_scale,
+    "validate": _validate,
+    "default": _default,
+    "fill_watermarks": _fill_watermarks,
+    "set_condition": _set_condition,
+    "log_attributes": _log_attributes,
+    "recommender_metric_name": _recommender_metric_name,
+    "recommender_request_target": _recommender_request_target,
+    "recommender_reply": _recommender_reply,
+}
