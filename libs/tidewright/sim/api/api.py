@@ -203,12 +203,12 @@ class Api:
 
     def track(self, request: Request, new: Object, old: Object | None) -> None:
         """Note in managedFields who set what."""
-        typing = self.typing(request.kind, request.version)
-        now = self.stamps.now()
-        if request.applied is None:
-            managed.track(request, new, old, now, typing)
+        if request.entries is None:
+            managed.track(request, new, old, self.stamps.now(), self.typing(request.kind, request.version))
         else:
-            managed.track_apply(request, new, old, now, typing)
+            new["metadata"].pop("managedFields", None)
+            if request.entries:
+                new["metadata"]["managedFields"] = request.entries
 
     @staticmethod
     def typing(kind: Kind, version: str) -> Typing:

@@ -1,11 +1,9 @@
-"""Field managers: sets of fields, who owns which, and the merge of what a manager applies.
+"""Field managers: who owns which field, and the merge of what a manager applies.
 
-A set of fields is kept as `fieldsV1` writes it: nested objects whose keys are `f:<field>`, `k:{<keys of a list
-element>}`, `v:<value of a set>` and `.` for the element or map itself. How lists and maps merge is their
-`Typing`: by the names of the fields for built-in kinds, by the schema for custom resources.
-
-`track` follows ordinary writes (what somebody changed becomes theirs), `applied_fields`, `conflicts` and
-`merge` are server-side apply (`applying.py`).
+How lists and maps merge is their `Typing`: by the names of the fields for built-in kinds, by the schema for custom
+resources. Fields that somebody applies are `applied_fields`; fields that an ordinary write changed are
+`changed_fields`, which also tell of places that were not there before (`.`). `track` notes an ordinary write in
+`managedFields`; server-side apply (`applying.py`) uses `merge`, `remove` and `entries_after`.
 """
 
 from __future__ import annotations
@@ -14,15 +12,14 @@ from typing import Any
 
 import msgspec
 
+from tidewright.sim.api.fieldsets import LEAF, SELF, FieldSet, difference, union
 from tidewright.sim.api.request import Request
 from tidewright.sim.api.typing import Typing
 
 Object = dict[str, Any]
-FieldSet = dict[str, Any]
 
 _ABSENT = object()
 _NESTED: frozenset[type] = frozenset({dict, list})
-_LEAF: FieldSet = {}  # shared by all sets, which nobody changes in place
 _IDENTITY = frozenset({"apiVersion", "kind"})
 _UNTRACKED_METADATA = frozenset(
     {
@@ -36,6 +33,28 @@ _UNTRACKED_METADATA = frozenset(
         "managedFields",
         "deletionTimestamp",
         "deletionGracePeriodSeconds",
+    }
+)
+# Places that a typed object without anything in it already has, each below another or at the top: structs that are
+# no pointers, and lists that are written even when there is none. What is new there has no `.` of its own.
+_ALWAYS_THERE = frozenset(
+    {
+        "containers",
+        "involvedObject",
+        "jobTemplate",
+        "loadBalancer",
+        "metadata",
+        "names",
+        "resources",
+        "rules",
+        "scaleTargetRef",
+        "source",
+        "spec",
+        "status",
+        "strategy",
+        "template",
+        "updateStrategy",
+        "versions",
     }
 )
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -52,90 +71,159 @@ def element_key(typing: Typing, item: Any) -> str | None:
     return "v:" + _encode(item).decode()
 
 
-def fields_of(value: Any, typing: Typing) -> FieldSet:
-    """The set of fields below a value."""
+# -- what somebody applies -----------------------------------------------------------------------------
+
+
+def applied_fields(value: Any, typing: Typing) -> FieldSet:
+    """The fields below an applied value: its leaves, elements of lists, and keys of free maps."""
+    result: FieldSet = {}
     if isinstance(value, dict) and not typing.atomic:
-        field = typing.field
-        return {
-            f"f:{key}": fields_of(item, field(key)) if item.__class__ in _NESTED else _LEAF
-            for key, item in value.items()
-        }
-    if isinstance(value, list) and typing.associative:
-        found: FieldSet = {}
+        for key, item in value.items():
+            below = typing.field(key)
+            if item.__class__ not in _NESTED or _is_leaf(item, below):
+                result[f"f:{key}"] = LEAF
+                continue
+            found = applied_fields(item, below)
+            if not typing.declares(key):
+                result[f"f:{key}"] = {SELF: LEAF, **found} if found else LEAF
+            elif found:
+                result[f"f:{key}"] = found
+    elif isinstance(value, list) and typing.associative:
         for item in value:
-            key = element_key(typing, item)
-            if key is not None:
-                found[key] = {".": _LEAF, **fields_of(item, typing.element())} if key[0] == "k" else _LEAF
-        return found
-    return _LEAF
+            name = element_key(typing, item)
+            if name is not None:
+                found = applied_fields(item, typing.element())
+                result[name] = {SELF: LEAF, **found} if found else LEAF
+    return result
 
 
-def object_fields(obj: Object, typing: Typing, *, without_status: bool, applied: bool = False) -> FieldSet:
-    """The set of fields of a whole object, without what the server itself owns.
+def _is_leaf(value: Any, typing: Typing) -> bool:
+    """Whether a map or list is owned as a whole."""
+    if isinstance(value, dict):
+        return typing.atomic or not value
+    return not typing.associative
 
-    Who applies labels owns these labels; who writes them otherwise owns the map besides.
-    """
-    found: FieldSet = {}
-    for key, value in obj.items():
-        if key in _IDENTITY or (without_status and key == "status"):
-            continue
-        if key == "metadata":
-            tracked = {name: item for name, item in value.items() if name not in _UNTRACKED_METADATA}
-            below = fields_of(tracked, typing.field(key))
-            for name in ("f:labels", "f:annotations"):
-                if name in below and not applied:
-                    below[name] = {".": {}, **below[name]}
-            if below:
-                found["f:metadata"] = below
-        else:
-            found[f"f:{key}"] = fields_of(value, typing.field(key))
+
+def applied_by(obj: Object, typing: Typing, *, without: str) -> FieldSet:
+    """The fields of an applied object, but for what the server owns and the part named `without`."""
+    meta = {key: item for key, item in (obj.get("metadata") or {}).items() if key not in _UNTRACKED_METADATA}
+    rest = {key: item for key, item in obj.items() if key not in _IDENTITY and key != without}
+    found = applied_fields(rest | {"metadata": meta}, typing)
+    if not meta:
+        found.pop("f:metadata", None)
     return found
 
 
-def changed_fields(new: Any, old: Any, typing: Typing, *, top: bool = False) -> tuple[FieldSet, FieldSet]:
-    """What differs between two values: (set or changed, removed)."""
+# -- what a write changed ------------------------------------------------------------------------------
+
+
+def _whole(value: Any, typing: Typing, *, there: bool = False, by_default: bool = False) -> FieldSet:
+    """Every place at and below a value that is new (or gone); `there` when the place itself is not new.
+
+    `by_default` says that it was there because its type always has it, so that others below it may be too.
+    """
+    found: FieldSet = {}
+    if isinstance(value, dict) and not typing.atomic:
+        field = typing.field
+        for key, item in value.items():
+            if item.__class__ not in _NESTED:
+                found[f"f:{key}"] = LEAF
+            elif by_default and key in _ALWAYS_THERE:
+                _filled(key, item, field(key), found)
+            else:
+                found[f"f:{key}"] = _whole(item, field(key))
+    elif isinstance(value, list) and typing.associative:
+        for item in value:
+            name = element_key(typing, item)
+            if name is not None:
+                found[name] = _whole(item, typing.element())
+    return found if there or not found else {SELF: LEAF, **found}
+
+
+def _filled(key: str, value: Any, typing: Typing, found: FieldSet) -> None:
+    """Add what is new at a place that was there by its type, and empty."""
+    below = _whole(value, typing, there=True, by_default=True)
+    if below or (value and _is_leaf(value, typing)):
+        found[f"f:{key}"] = below
+
+
+def changed_fields(
+    new: Object, old: Object | None, typing: Typing, *, typed: bool
+) -> tuple[FieldSet, FieldSet]:
+    """What of an object differs from the one before: (set or changed, removed).
+
+    Args:
+        new: the object as it is now.
+        old: as it was; None for one that is created.
+        typing: how its fields merge.
+        typed: it is of a built-in kind, whose objects have places by their type.
+    """
     changed: FieldSet = {}
     removed: FieldSet = {}
-    for key in {**new, **old}:
-        if top and key in _IDENTITY:
+    for key in {**new, **(old or {})}:
+        if key in _IDENTITY:
             continue
-        before, after = old.get(key, _ABSENT), new.get(key, _ABSENT)
-        if before is after or before == after:
+        after = new.get(key, _ABSENT)
+        before = _ABSENT if old is None else old.get(key, _ABSENT)
+        if after is before or after == before:
             continue
         below = typing.field(key)
-        if top and key == "metadata":
-            before = {k: v for k, v in before.items() if k not in _UNTRACKED_METADATA}
-            after = {k: v for k, v in after.items() if k not in _UNTRACKED_METADATA}
-            if before == after:
+        if key == "metadata":
+            after = _tracked(after)
+            if old is None:
+                found = _whole(after, below, there=True)
+                if found:
+                    changed["f:metadata"] = found
                 continue
+            before = _tracked(before)
+        if typed and before is _ABSENT and key in _ALWAYS_THERE:
+            _filled(key, after, below, changed)
+            continue
         _compare(f"f:{key}", after, before, below, changed, removed)
     return changed, removed
 
 
+def _tracked(metadata: Any) -> Object:
+    return {key: item for key, item in metadata.items() if key not in _UNTRACKED_METADATA}
+
+
 def _compare(name: str, new: Any, old: Any, typing: Typing, changed: FieldSet, removed: FieldSet) -> None:
+    if new is old or new == old:
+        return
     if old is _ABSENT:
-        changed[name] = fields_of(new, typing)
+        changed[name] = _whole(new, typing)
         return
     if new is _ABSENT:
-        removed[name] = {}
+        removed[name] = _whole(old, typing)
         return
-    if isinstance(new, dict) and isinstance(old, dict) and not typing.atomic:
-        below_changed, below_removed = changed_fields(new, old, typing)
-    elif isinstance(new, list) and isinstance(old, list) and typing.associative:
-        below_changed, below_removed = {}, {}
-        after = {element_key(typing, item): item for item in new}
-        before = {element_key(typing, item): item for item in old}
+    below_changed: FieldSet = {}
+    below_removed: FieldSet = {}
+    if _nested(new, old, dict) and not typing.atomic:
+        before, after = old or {}, new or {}
         for key in {**after, **before}:
-            if key is None or after.get(key, _ABSENT) == before.get(key, _ABSENT):
-                continue
-            if key[0] == "v" or key not in before or key not in after:
-                target = below_changed if key in after else below_removed
-                full: FieldSet = {".": {}} if key[0] == "k" else {}
-                target[key] = full | fields_of(after[key], typing.element()) if key in after else {}
-            else:
-                _compare(key, after[key], before[key], typing.element(), below_changed, below_removed)
+            _compare(
+                f"f:{key}",
+                after.get(key, _ABSENT),
+                before.get(key, _ABSENT),
+                typing.field(key),
+                below_changed,
+                below_removed,
+            )
+    elif _nested(new, old, list) and typing.associative:
+        now = {element_key(typing, item): item for item in new or ()}
+        was = {element_key(typing, item): item for item in old or ()}
+        for key in {**now, **was}:
+            if key is not None:
+                _compare(
+                    key,
+                    now.get(key, _ABSENT),
+                    was.get(key, _ABSENT),
+                    typing.element(),
+                    below_changed,
+                    below_removed,
+                )
     else:
-        changed[name] = {}
+        changed[name] = LEAF
         return
     if below_changed:
         changed[name] = below_changed
@@ -143,105 +231,50 @@ def _compare(name: str, new: Any, old: Any, typing: Typing, changed: FieldSet, r
         removed[name] = below_removed
 
 
-# -- sets ----------------------------------------------------------------------------------------------
+def _nested(new: Any, old: Any, kind: type) -> bool:
+    """Whether two values are compared part by part: both of the kind, or one of it and the other null."""
+    return isinstance(new, kind | None) and isinstance(old, kind | None)
 
 
-def union(a: FieldSet, b: FieldSet) -> FieldSet:
-    """The fields of either."""
-    result = dict(a)
-    for key, below in b.items():
-        result[key] = union(result[key], below) if key in result else below
-    return result
-
-
-def difference(a: FieldSet, b: FieldSet) -> FieldSet:
-    """The fields of `a` without those of `b`; a leaf of `b` takes everything below it with it."""
-    result: FieldSet = {}
-    for key, below in a.items():
-        if key not in b:
-            result[key] = below
-        elif b[key] and below:
-            left = difference(below, b[key])
-            if left:
-                result[key] = left
-    return result
-
-
-def subtract(a: FieldSet, b: FieldSet) -> FieldSet:
-    """The fields of `a` that are not in `b`; what lies below a leaf of `b` is not in `b`."""
-    result: FieldSet = {}
-    for key, below in a.items():
-        if key not in b:
-            result[key] = below
-        elif below:
-            left = subtract(below, b[key])
-            if left:
-                result[key] = left
-    return result
-
-
-def intersection(a: FieldSet, b: FieldSet) -> FieldSet:
-    """The fields of both: leaves that either has where the other has the field or something below it."""
-    result: FieldSet = {}
-    for key, below in a.items():
-        if key in b:
-            if below and b[key]:
-                found = intersection(below, b[key])
-                if found:
-                    result[key] = found
-            elif not below and not b[key]:
-                result[key] = {}
-    return result
-
-
-def leaves(fields: FieldSet, path: str = "") -> list[str]:
-    """The paths of a set's leaves, as conflict messages write them."""
-    found: list[str] = []
-    for key, below in fields.items():
-        here = path + _step(key)
-        if below and set(below) != {"."}:
-            found += leaves({k: v for k, v in below.items() if k != "."}, here)
-        else:
-            found.append(here)
-    return found
-
-
-def _step(key: str) -> str:
-    if key == ".":
-        return ""
-    if key[0] == "f":
-        return "." + key[2:]
-    if key[0] == "v":
-        return f"[={key[2:]}]"
-    pairs = msgspec.json.decode(key[2:])
-    return "[" + ",".join(f"{name}={_encode(value).decode()}" for name, value in pairs.items()) + "]"
-
-
-# -- ordinary writes -----------------------------------------------------------------------------------
+# -- entries -------------------------------------------------------------------------------------------
 
 
 def track(request: Request, new: Object, old: Object | None, now: str, typing: Typing) -> None:
-    """Note in `managedFields` what this write set and removed."""
+    """Note in `managedFields` what an ordinary write set and removed."""
     meta = new["metadata"]
+    kind, subresource = request.kind, request.subresource
     given = meta.pop("managedFields", None)
     entries: list[Object] = list((old or {}).get("metadata", {}).get("managedFields") or ())
-    if given == [{}] or given == []:
-        entries = []  # the documented way to start over
-    if old is None:
-        without = request.kind.status and request.subresource != "status" and bool(request.kind.custom)
-        changed = object_fields(new, typing, without_status=without)
-        removed: FieldSet = {}
-    else:
-        changed, removed = changed_fields(new, old, typing, top=True)
+    if given and not subresource:
+        if given == [{}]:
+            entries = []  # the documented way to start over
+        elif all(_is_entry(entry) for entry in given):
+            entries = given
+    changed, removed = changed_fields(new, old, typing, typed=not kind.custom)
+    if kind.status:
+        # what this way cannot change is not its own either
+        for name in ("f:spec",) if subresource == "status" else ("f:status",):
+            changed.pop(name, None)
+            removed.pop(name, None)
     if changed or removed:
-        entries = record_update(
-            entries, request.manager, request.api_version, request.subresource, changed, removed, now
+        entries = after_update(
+            entries, request.manager, request.api_version, subresource, changed, removed, now
         )
     if entries:
         meta["managedFields"] = entries
 
 
-def record_update(
+def _is_entry(entry: Any) -> bool:
+    return (
+        isinstance(entry, dict)
+        and entry.get("operation") in {"Apply", "Update"}
+        and entry.get("fieldsType") == "FieldsV1"
+        and isinstance(entry.get("fieldsV1"), dict)
+        and isinstance(entry.get("apiVersion"), str)
+    )
+
+
+def after_update(
     entries: list[Object],
     manager: str,
     api_version: str,
@@ -254,29 +287,34 @@ def record_update(
     result: list[Object] = []
     mine: Object | None = None
     for entry in entries:
-        is_mine = (
-            entry.get("manager") == manager
-            and entry.get("operation") == "Update"
-            and entry.get("subresource", "") == subresource
-            and entry.get("apiVersion") == api_version
-        )
         fields: FieldSet = entry.get("fieldsV1") or {}
         left = difference(fields, removed) if removed else fields
-        if not is_mine and changed:
+        if (
+            entry.get("operation") == "Update"
+            and entry.get("manager") == manager
+            and entry.get("subresource", "") == subresource
+            and entry.get("apiVersion") == api_version
+        ):
+            mine = entry
+            if changed:
+                entry = entry | {"fieldsV1": union(left, changed), "time": now}
+            elif left is not fields:
+                entry = entry | {"fieldsV1": left}
+            result.append(entry)
+            continue
+        if changed:
             left = difference(left, changed)
-        if is_mine:
-            mine = entry | {"fieldsV1": union(left, changed), "time": now}
-            result.append(mine)
-        elif left:
-            result.append(entry if left is fields else entry | {"fieldsV1": left})
+        if left:
+            result.append(entry if left == fields else entry | {"fieldsV1": left})
     if mine is None and changed:
-        result.append(_entry(manager, "Update", api_version, subresource, changed, now))
-    return [entry for entry in result if entry["fieldsV1"]]
+        result.append(new_entry(manager, "Update", api_version, subresource, changed, now))
+    return ordered([entry for entry in result if entry["fieldsV1"]])
 
 
-def _entry(
+def new_entry(
     manager: str, operation: str, api_version: str, subresource: str, fields: FieldSet, now: str
 ) -> Object:
+    """An entry of `managedFields`."""
     entry: Object = {
         "manager": manager,
         "operation": operation,
@@ -290,7 +328,23 @@ def _entry(
     return entry
 
 
-# -- apply ---------------------------------------------------------------------------------------------
+def ordered(entries: list[Object]) -> list[Object]:
+    """Entries as the API server writes them: what was applied first, then the oldest first."""
+    if len(entries) < 2:
+        return entries
+    return sorted(
+        entries,
+        key=lambda entry: (
+            entry.get("operation", ""),
+            entry.get("time") or "",
+            entry.get("manager", ""),
+            entry.get("apiVersion", ""),
+            entry.get("subresource", ""),
+        ),
+    )
+
+
+# -- merging -------------------------------------------------------------------------------------------
 
 
 def merge(live: Any, applied: Any, typing: Typing) -> Any:
@@ -313,23 +367,17 @@ def merge(live: Any, applied: Any, typing: Typing) -> Any:
 
 
 def remove(value: Any, fields: FieldSet, typing: Typing) -> Any:
-    """The value without the fields of a set; what becomes empty by it goes too."""
+    """The value without the fields of a set."""
     if isinstance(value, dict):
         result = dict(value)
         for key, below in fields.items():
             name = key[2:]
             if key[0] != "f" or name not in result:
                 continue
-            rest = {k: v for k, v in below.items() if k != "."}
-            if not rest:
-                if not result[name] or "." in below or not isinstance(result[name], dict | list) or not below:
-                    del result[name]
-                continue
-            left = remove(result[name], below, typing.field(name))
-            if left in ({}, []) and result[name]:
+            if not below or SELF in below:
                 del result[name]
             else:
-                result[name] = left
+                result[name] = remove(result[name], below, typing.field(name))
         return result
     if isinstance(value, list):
         kept = []
@@ -337,138 +385,7 @@ def remove(value: Any, fields: FieldSet, typing: Typing) -> Any:
             key_of = element_key(typing, item)
             if key_of is None or key_of not in fields:
                 kept.append(item)
-                continue
-            below = fields[key_of]
-            if "." not in below and below:
-                kept.append(remove(item, below, typing.element()))
+            elif fields[key_of] and SELF not in fields[key_of]:
+                kept.append(remove(item, fields[key_of], typing.element()))
         return kept
     return value
-
-
-def track_apply(request: Request, new: Object, old: Object | None, now: str, typing: Typing) -> None:
-    """Note in `managedFields` what was applied; what the apply changed of others' fields is theirs no more.
-
-    Fields that defaulting or admission changed besides belong to nobody, as on the real server.
-    """
-    applied = request.applied or {}
-    meta = new["metadata"]
-    meta.pop("managedFields", None)
-    entries: list[Object] = list((old or {}).get("metadata", {}).get("managedFields") or ())
-    if old is not None:
-        changed, removed = changed_fields(new, old, typing, top=True)
-        taken = intersection_below(changed, applied)
-        kept = []
-        for entry in entries:
-            if is_apply_of(entry, request.manager, request.subresource):
-                kept.append(entry)
-                continue
-            left = difference(difference(entry.get("fieldsV1") or {}, taken), removed)
-            if left:
-                kept.append(entry if left == entry.get("fieldsV1") else entry | {"fieldsV1": left})
-        entries = kept
-    entries = record_apply(entries, request.manager, request.api_version, request.subresource, applied, now)
-    if entries:
-        meta["managedFields"] = entries
-
-
-def intersection_below(changed: FieldSet, applied: FieldSet) -> FieldSet:
-    """What of `changed` was applied; a changed field counts with everything below it."""
-    result: FieldSet = {}
-    for key, below in changed.items():
-        if key in applied:
-            found = intersection_below(below, applied[key]) if below and applied[key] else below
-            if found or not below:
-                result[key] = found
-    return result
-
-
-def record_apply(
-    entries: list[Object], manager: str, api_version: str, subresource: str, fields: FieldSet, now: str
-) -> list[Object]:
-    """Entries after a manager applied `fields`: exactly these are its own from now on."""
-    result = [
-        entry
-        for entry in entries
-        if not (is_apply_of(entry, manager, subresource) or (entry.get("fieldsV1") == {}))
-    ]
-    before = next((entry for entry in entries if is_apply_of(entry, manager, subresource)), None)
-    if before is not None and before["fieldsV1"] == fields and before["apiVersion"] == api_version:
-        return entries
-    if fields:
-        result.insert(0, _entry(manager, "Apply", api_version, subresource, fields, now))
-    return result
-
-
-def is_apply_of(entry: Object, manager: str, subresource: str) -> bool:
-    return (
-        entry.get("manager") == manager
-        and entry.get("operation") == "Apply"
-        and entry.get("subresource", "") == subresource
-    )
-
-
-def at(value: Any, fields: FieldSet, typing: Typing) -> Any:
-    """The part of a value that a set of fields covers, for comparing what two managers want."""
-    if not fields or set(fields) == {"."}:
-        return value
-    if isinstance(value, dict):
-        return {
-            key[2:]: at(value[key[2:]], below, typing.field(key[2:]))
-            for key, below in fields.items()
-            if key[0] == "f" and key[2:] in value
-        }
-    if isinstance(value, list):
-        by_key = {element_key(typing, item): item for item in value}
-        return [at(by_key[key], below, typing.element()) for key, below in fields.items() if key in by_key]
-    return value
-
-
-def conflicts(
-    entries: list[Object],
-    manager: str,
-    subresource: str,
-    fields: FieldSet,
-    live: Object,
-    applied: Object,
-    typing: Typing,
-) -> list[tuple[Object, list[str]]]:
-    """Fields that others own and that are applied with another value: per entry, the paths."""
-    found = []
-    for entry in entries:
-        if is_apply_of(entry, manager, subresource):
-            continue
-        shared = intersection(fields, entry.get("fieldsV1") or {})
-        paths = [
-            path
-            for path, mine, theirs in _values(shared, applied, live, typing, "")
-            if mine is not _ABSENT and mine != theirs
-        ]
-        if paths:
-            found.append((entry, paths))
-    return found
-
-
-def _values(
-    fields: FieldSet, applied: Any, live: Any, typing: Typing, path: str
-) -> list[tuple[str, Any, Any]]:
-    """(path, applied value, live value) of a set's leaves."""
-    found: list[tuple[str, Any, Any]] = []
-    for key, below in fields.items():
-        if key == ".":
-            continue
-        mine, theirs = _child(applied, key, typing), _child(live, key, typing)
-        here = path + _step(key)
-        if below and set(below) != {"."}:
-            step = typing.field(key[2:]) if key[0] == "f" else typing.element()
-            found += _values(below, mine, theirs, step, here)
-        elif key[0] == "f" and set(below) != {"."}:
-            found.append((here, mine, theirs))
-    return found
-
-
-def _child(value: Any, key: str, typing: Typing) -> Any:
-    if key[0] == "f":
-        return value.get(key[2:], _ABSENT) if isinstance(value, dict) else _ABSENT
-    if isinstance(value, list):
-        return next((item for item in value if element_key(typing, item) == key), _ABSENT)
-    return _ABSENT

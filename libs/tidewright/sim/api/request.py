@@ -42,7 +42,7 @@ class Request(msgspec.Struct):
     name: str
     subresource: str
     warnings: list[str] = []  # what admission has to say besides
-    applied: dict[str, Any] | None = None  # the fields that a server-side apply claims
+    entries: list[dict[str, Any]] | None = None  # managedFields as a server-side apply leaves them
 
     @property
     def api_version(self) -> str:

@@ -33,18 +33,23 @@ class Typing(Protocol):
         """What a key of an element is when the element does not say."""
         ...
 
+    def declares(self, name: str) -> bool:
+        """Whether the name is a field of the type, and no key of a free map."""
+        ...
+
     def field(self, name: str) -> Typing: ...
 
     def element(self) -> Typing: ...
 
 
 _LIST_KEYS: dict[str, tuple[str, ...]] = {
+    "claims": ("name",),
     "conditions": ("type",),
     "containers": ("name",),
+    "drivers": ("name",),
     "env": ("name",),
     "ephemeralContainers": ("name",),
     "hostAliases": ("ip",),
-    "hostIPs": ("ip",),
     "imagePullSecrets": ("name",),
     "initContainers": ("name",),
     "matchConditions": ("name",),
@@ -58,18 +63,45 @@ _LIST_KEYS: dict[str, tuple[str, ...]] = {
     "volumes": ("name",),
     "webhooks": ("name",),
 }
-_SETS = frozenset({"finalizers"})
+# lists that are keyed, or not, in one kind only
+_IN_KIND: dict[tuple[str, str], tuple[str, ...] | None] = {
+    ("addresses", "Node"): ("type",),
+    ("conditions", "Job"): None,
+    ("imagePullSecrets", "ServiceAccount"): None,
+    ("ports", "Endpoints"): None,
+    ("ports", "EndpointSlice"): None,
+    ("ports", "Ingress"): None,
+    ("ports", "NetworkPolicy"): None,
+    ("ports", "Service"): ("port", "protocol"),
+    ("secrets", "ServiceAccount"): ("name",),
+}
+_SETS = frozenset({"finalizers", "podCIDRs", "volumeLifecycleModes"})
+_ELEMENT = "[]"  # between the name of a list and those of its elements' fields
 _ATOMIC_MAPS = frozenset(
     {
+        "claimRef",
         "configMapKeyRef",
+        "dataSource",
         "fieldRef",
+        "fileKeyRef",
+        "involvedObject",
         "labelSelector",
         "namespaceSelector",
         "nodeSelector",
+        "nodeTopology",
         "objectSelector",
+        f"ownerReferences{_ELEMENT}",
+        "podSelector",
+        "preference",
+        "regarding",
+        "related",
+        "required",
         "resourceFieldRef",
+        "roleRef",
+        "scopeSelector",
         "secretKeyRef",
         "selector",
+        "targetRef",
     }
 )
 
@@ -84,12 +116,9 @@ class FieldTyping:
         self._name = name
         self._kind = kind
         self.atomic = name in _ATOMIC_MAPS
-        keys = _LIST_KEYS.get(name)
-        if name == "ports":
-            keys = ("port", "protocol") if kind == "Service" else ("containerPort", "protocol")
-            keys = None if kind in {"NetworkPolicy", "EndpointSlice", "Endpoints"} else keys
-        if name == "addresses" and kind == "Node":
-            keys = ("type",)
+        keys = ("containerPort", "protocol") if name == "ports" else _LIST_KEYS.get(name)
+        if (name, kind) in _IN_KIND:
+            keys = _IN_KIND[name, kind]
         self.map_keys = keys
         self.associative = keys is not None or name in _SETS
 
@@ -103,11 +132,14 @@ class FieldTyping:
     def key_default(self, key: str) -> Any:
         return "TCP" if key == "protocol" else None
 
+    def declares(self, name: str) -> bool:
+        return True  # the free maps of built-in kinds hold nothing that is nested
+
     def field(self, name: str) -> FieldTyping:
         return FieldTyping.of(name, self._kind)
 
     def element(self) -> FieldTyping:
-        return FieldTyping.of("", self._kind)
+        return FieldTyping.of(f"{self._name}{_ELEMENT}", self._kind)
 
 
 class SchemaTyping:
@@ -135,6 +167,9 @@ class SchemaTyping:
     def key_default(self, key: str) -> Any:
         items = self._schema.get("items") or {}
         return ((items.get("properties") or {}).get(key) or {}).get("default")
+
+    def declares(self, name: str) -> bool:
+        return name in (self._schema.get("properties") or {}) or name == "metadata"
 
     def field(self, name: str) -> Typing:
         properties = self._schema.get("properties") or {}
