@@ -196,3 +196,17 @@ class SlotLabelsScanned(ObjectFact, frozen=True, kw_only=True, tag="fact.slot-la
     label: str = ""
     objects: tuple[UnlabelledObject, ...] = ()
     remaining: int = 0
+
+
+class ServiceLoadObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.service-load-observed.v1"):
+    """What one of our own services folded lately. `namespace` and `name` are its Deployment's. Written by: watcher.
+
+    Attributes:
+        service: its name on the bus.
+        loads: facts folded per second of wall time, by replica that holds slots, the busiest first.
+        replicas: that its Deployment wants.
+    """
+
+    service: str = ""
+    loads: tuple[float, ...] = ()
+    replicas: int = 0

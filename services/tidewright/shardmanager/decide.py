@@ -1,14 +1,14 @@
 """The shard manager: keep a fixed set of workers alive, each with its own part of a keyspace.
 
 Reads   fact.pod-..., fact.pod-template-..., fact.shard-set-..., fact.shard-member-...,
-        fact.workload-... (StatefulSets), fact.slot-labels-scanned,
+        fact.workload-... (StatefulSets), fact.slot-labels-scanned, fact.service-load-observed,
         config.config-set (`shardmanager`), outcomes of its effects, its timers
 Writes  create-object and delete-object (pods), patch-object (a member's lease, a slot label),
         scale-workload, set-status,
         record-pass, change-assignment, size-shards, change-rollout, report-shards, set-timer
 
-Two parts that do not know of each other: `compat` for fleets of the propeller manager, `native` for
-ShardSets. Pure: no clock, no I/O.
+Three parts that do not know of each other: `compat` for fleets of the propeller manager, `native` for
+ShardSets, `ourservices` for the number of replicas of our own services. Pure: no clock, no I/O.
 """
 
 from __future__ import annotations
@@ -19,21 +19,23 @@ from tidewright.events.base import Decision, Event, ObjectRef, Outcome
 from tidewright.events.decisions import CreateObject, DeleteObject, PatchObject, ScaleWorkload
 from tidewright.events.facts import PodGone, PodObserved
 from tidewright.events.provisioning import PodTemplateGone, PodTemplateObserved
-from tidewright.shardmanager import compat, exposition, native
+from tidewright.shardmanager import compat, exposition, native, ourservices
 from tidewright.shardmanager.fleet import KnownPod, Template
 from tidewright.shardmanager.pods import APP_LABEL, CONFIG_HASH
 from tidewright.shardmanager.shardset import SET_LABEL
 from tidewright.shardmanager.state import Asked, State
 
 SERVICE = "shard-manager"
-KINDS = frozenset({"pod", "podtemplate", "statefulset", "shardset", "shardmember", "slotlabels"})
+KINDS = frozenset(
+    {"pod", "podtemplate", "statefulset", "shardset", "shardmember", "slotlabels", "serviceload"}
+)
 
 
 class ShardManager:
     """The decider."""
 
     service = SERVICE
-    state_version = 2
+    state_version = 3
     state_type = State
     kinds = KINDS
     series_help = exposition.help_of_fleets()
@@ -66,11 +68,16 @@ class ShardManager:
                 _answer(state, event)
         compat.fold(state, event, before)
         native.fold(state, event)
+        ourservices.fold(state, event)
         return state
 
     def decide(self, state: State, event: Event) -> Iterable[Decision]:
         """What is to be done now."""
-        return [*compat.decisions(state), *native.decisions(state)]
+        return [
+            *compat.decisions(state),
+            *native.decisions(state),
+            *ourservices.decisions(state, event),
+        ]
 
 
 def _keep_pod(state: State, event: PodObserved | PodGone) -> KnownPod | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tidewright.shardmanager.autosize import Follower
 from tidewright.shardmanager.fleet import Fleet, KnownPod, Template
 from tidewright.shardmanager.sets import ShardSetState
 
@@ -26,6 +27,29 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     index: int = -1
 
 
+class OurService(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """One of our own services that is sized.
+
+    Attributes:
+        name: on the bus.
+        least, most: bounds of its number of replicas.
+        capacity: facts per second that one replica can carry; target: the share of it that is wanted.
+        refused: what is wrong with its configuration, empty when nothing is; reported: what was said of that.
+        loads: facts per second by replica, as last seen; replicas: that its Deployment wanted then.
+    """
+
+    name: str = ""
+    least: int = 1
+    most: int = 1
+    capacity: float = 1.0
+    target: float = 1.0
+    refused: str = ""
+    reported: str = ""
+    loads: tuple[float, ...] = ()
+    replicas: int = 0
+    follower: Follower = msgspec.field(default_factory=Follower)
+
+
 class State(msgspec.Struct, kw_only=True):
     """The fold of one slot.
 
@@ -35,6 +59,7 @@ class State(msgspec.Struct, kw_only=True):
         sets: shard sets by `namespace/name`.
         templates: PodTemplates by `namespace/name`.
         pods: by namespace and name, those that may belong to a fleet or a set.
+        services: our own services that are sized, by `namespace/name` of their Deployments.
         replicas: wanted replicas of StatefulSets by `namespace/name`.
         asked: by decision id.
         touched: keys of the sets that the event folded last concerns.
@@ -45,6 +70,7 @@ class State(msgspec.Struct, kw_only=True):
     sets: dict[str, ShardSetState] = {}
     templates: dict[str, Template] = {}
     pods: dict[str, dict[str, KnownPod]] = {}
+    services: dict[str, OurService] = {}
     replicas: dict[str, int] = {}
     asked: dict[str, Asked] = {}
     touched: list[str] = []

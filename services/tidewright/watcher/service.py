@@ -37,6 +37,8 @@ from tidewright.watcher.nodegroups import INTERVAL_S as CLOUD_INTERVAL_S
 from tidewright.watcher.nodegroups import NODE_GROUP, NodeGroups
 from tidewright.watcher.recommenders import Recommenders
 from tidewright.watcher.sampler import INTERVAL_S, METRIC, Sampler, Sources
+from tidewright.watcher.serviceload import KIND as SERVICE_LOAD
+from tidewright.watcher.serviceload import ServiceLoads
 from tidewright.watcher.stamp import Stamp
 from tidewright.watcher.tls import NO_TLS, Tls
 
@@ -195,7 +197,12 @@ class Watcher:
 
         self._config_appender = appender(CONFIG)
         self._configuration = Configuration(
-            sources.kube, log, self._config_appender, self.stamp, config_map=options.config_map
+            sources.kube,
+            log,
+            self._config_appender,
+            self.stamp,
+            config_map=options.config_map,
+            max_age_s=options.max_age_s,
         )
         self.sampler = Sampler(
             sources,
@@ -213,6 +220,7 @@ class Watcher:
             appender(CUSTOM),
             self.stamp,
             config_map=options.whitelist_config_map,
+            max_age_s=options.max_age_s,
         )
         registry = process.health.metrics.registry if process else None
         self.recommenders = self.sampler.recommenders = Recommenders(
@@ -243,6 +251,7 @@ class Watcher:
         self.labels = LabelScanner(
             sources.kube, Discovery(sources.kube), log, appender(SLOT_LABELS), self.stamp
         )
+        self.service_loads = ServiceLoads(sources.kube, log, appender(SERVICE_LOAD), self.stamp)
         self.followers = {kind: self._follower(kind, sources.kube, appender(kind.name)) for kind in kinds}
         self.sampler.monitors_unread = self._monitors_unread
 
@@ -285,6 +294,7 @@ class Watcher:
             running = [tasks.create_task(self._configuration.run()), tasks.create_task(self.sampler.run())]
             running.append(tasks.create_task(self.custom.run()))
             running.append(tasks.create_task(self.labels.run()))
+            running.append(tasks.create_task(self.service_loads.run()))
             if self.node_groups is not None:
                 running.append(tasks.create_task(self.node_groups.run()))
             for kind, follower in self.followers.items():

@@ -25,11 +25,9 @@ from tidewright.log.reader import Reader
 from tidewright.log.subjects import ALL, Slot
 from tidewright.sharding.keyspace import runs
 from tidewright.shardmanager.autosize import Demand, Limits, recommend
+from tidewright.shardmanager.ourservices import CAPACITY, TARGET
 
 PREFIX = "service/"
-CAPACITY = 10_000.0
-"""Facts per second that one replica folds with ease; a quarter of what was measured on a small machine."""
-TARGET = 0.7
 LOOK_S = 2.0
 REFUSAL = (
     "the slots of our own services are given out by rendezvous hashing over the live replicas, by the host: "

@@ -1,0 +1,169 @@
+"""How busy our own services are, and how many replicas each has: said as facts, so that they can be sized.
+
+Which services are looked at says the configuration (`services` of the part `shardmanager`). What a service
+has folded stands in its checkpoints, the latest of each slot; the difference between two looks by the
+replica that wrote it is its load.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+import structlog
+
+from tidewright.events import registry
+from tidewright.events.config import ConfigSet
+from tidewright.events.shards import ServiceLoadObserved
+from tidewright.host.fenced import RENEW_S, Fenced
+from tidewright.kube.client import Kube
+from tidewright.kube.errors import KubeError
+from tidewright.log import checkpoint as checkpoints
+from tidewright.log.checkpoint import Checkpoint
+from tidewright.log.reader import Record
+from tidewright.log.subjects import Slot, Subjects
+from tidewright.watcher.appender import Appender
+from tidewright.watcher.stamp import Stamp
+
+KIND = "serviceload"
+PART = "shardmanager"
+INTERVAL_S = 15.0
+"""Wall seconds between two looks."""
+
+_log = structlog.get_logger(__name__)
+
+
+class CheckpointLog(Protocol):
+    """What of the log is needed here."""
+
+    slots: int
+
+    @property
+    def subjects(self) -> Subjects: ...
+    def slot_of(self, namespace: str) -> Slot: ...
+    async def last(self, subject: str) -> Record | None: ...
+
+
+class Sized(msgspec.Struct, frozen=True):
+    """A service to look at, and the Deployment that runs it."""
+
+    service: str
+    namespace: str
+    deployment: str
+
+
+def sized(config: Mapping[str, Any]) -> list[Sized]:
+    """The services of a configuration; entries that name no Deployment are the shard manager's to refuse."""
+    found = []
+    entries = config.get("services")
+    for entry in entries if isinstance(entries, list) else ():
+        if not isinstance(entry, Mapping):
+            continue
+        namespace, _slash, name = str(entry.get("deployment") or "").partition("/")
+        if entry.get("name") and namespace and name:
+            found.append(Sized(str(entry["name"]), namespace, name))
+    return found
+
+
+def loads(
+    before: Mapping[str, Checkpoint], after: Mapping[str, Checkpoint], elapsed_s: float
+) -> tuple[float, ...]:
+    """Facts folded per second by replica, the busiest first; a slot's whole load is its present owner's."""
+    folded: Counter[str] = Counter()
+    for slot, last in after.items():
+        first = before.get(slot)
+        folded[last.incarnation] += max(0, last.folded - first.folded) if first else 0
+    return tuple(sorted((round(count / elapsed_s, 3) for count in folded.values()), reverse=True))
+
+
+class ServiceLoads:
+    """The looking, for all services of the configuration."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        log: CheckpointLog,
+        appender: Appender,
+        stamp: Stamp,
+        *,
+        interval_s: float = INTERVAL_S,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`interval_s` is wall time between two looks."""
+        self._kube, self._log, self._appender, self._stamp = kube, log, appender, stamp
+        self._interval_s, self._monotonic = interval_s, monotonic
+        self._seen: dict[Sized, tuple[float, dict[str, Checkpoint]]] = {}
+
+    async def run(self) -> None:
+        """Look for ever, stepping back while another process does."""
+        while True:
+            try:
+                await self._own()
+            except Fenced as fenced:
+                _log.warning("stepped back, standing by", kind=KIND, message=str(fenced))
+            await self._appender.stand_by()
+
+    async def _own(self) -> None:
+        loop = asyncio.get_running_loop()
+        position = await self._appender.claim()
+        self._stamp.raise_to(position.at)
+        self._seen.clear()
+        said_at = loop.time()
+        while True:
+            facts = await self.look()
+            if facts or loop.time() - said_at >= RENEW_S / 2:
+                at = self._stamp.now()
+                messages = []
+                for fact in facts:
+                    subject = self._log.subjects.fact(
+                        self._log.slot_of(fact.namespace), KIND, fact.namespace, fact.name
+                    )
+                    messages.append((subject, registry.encode(msgspec.structs.replace(fact, at=at))))
+                await self._appender.say(messages, resource_version="", at=at)
+                said_at = loop.time()
+            await asyncio.sleep(min(self._interval_s, RENEW_S / 2))
+
+    async def look(self) -> list[ServiceLoadObserved]:
+        """A fact, `at` 0, for each service that was looked at before."""
+        record = await self._log.last(self._log.subjects.config(PART))
+        config = registry.decode(record.body) if record else None
+        wanted = sized(config.data) if isinstance(config, ConfigSet) else []
+        self._seen = {one: seen for one, seen in self._seen.items() if one in wanted}
+        facts = []
+        for one in wanted:
+            now, found = self._monotonic(), await self._checkpoints(one.service)
+            earlier = self._seen.get(one)
+            self._seen[one] = (now, found)
+            if earlier is None or now <= earlier[0] or (replicas := await self._replicas(one)) is None:
+                continue
+            facts.append(
+                ServiceLoadObserved(
+                    at=0.0, namespace=one.namespace, name=one.deployment, service=one.service,
+                    loads=loads(earlier[1], found, now - earlier[0]), replicas=replicas,
+                )
+            )  # fmt: skip
+        return facts
+
+    async def _checkpoints(self, service: str) -> dict[str, Checkpoint]:
+        found = {}
+        for number in range(self._log.slots):
+            slot = Slot(str(number))
+            if (record := await self._log.last(self._log.subjects.checkpoint(slot, service))) is not None:
+                found[str(slot)] = checkpoints.decode(record.body)
+        return found
+
+    async def _replicas(self, one: Sized) -> int | None:
+        path = f"/apis/apps/v1/namespaces/{one.namespace}/deployments/{one.deployment}/scale"
+        try:
+            scale = msgspec.json.decode((await self._kube.request("GET", path)).body)
+        except KubeError as error:
+            _log.warning(
+                "cannot size a service", service=one.service, deployment=f"{one.namespace}/{one.deployment}",
+                reason=error.reason, error=str(error), do="correct `services` of the part shardmanager",
+            )  # fmt: skip
+            return None
+        return int((scale.get("spec") or {}).get("replicas") or 0)
