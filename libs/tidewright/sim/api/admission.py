@@ -210,7 +210,6 @@ class Admission:
         self, hook: Hook, request: Request, operation: str, obj: Object | None, old: Object | None
     ) -> Object:
         """The webhook's response, when it allows; {} when it failed and that is to be ignored."""
-        kind = request.kind
         if request.dry_run and hook.spec.get("sideEffects") not in _NO_SIDE_EFFECTS:
             raise errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
         asked = _request_of(request, operation, obj, old)
@@ -229,11 +228,9 @@ class Admission:
         text = f'admission webhook "{hook.name}" denied the request'
         text += f": {told}" if told else " without explanation"
         code = status.get("code")
-        code = code if isinstance(code, int) and 400 <= code < 600 else 403
-        reason = status.get("reason") if status.get("reason") in errors.REASONS.values() else None
-        details = dict(status["details"]) if isinstance(status.get("details"), dict) else {}
-        del kind
-        raise errors.ApiError(code, text, reason=reason or errors.REASONS.get(code), details=details or None)
+        code = code if isinstance(code, int) and 400 <= code < 600 else 400
+        details = dict(status["details"]) if isinstance(status.get("details"), dict) else None
+        raise errors.ApiError(code, text, reason=str(status.get("reason") or ""), details=details)
 
     async def _call(self, hook: Hook, asked: Object) -> Object:
         config = hook.spec.get("clientConfig") or {}

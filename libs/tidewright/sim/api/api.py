@@ -78,29 +78,21 @@ class Api:
             part = obj if touched is None else {key: obj[key] for key in touched if key in obj}
             problems = schemas.check(model, part, body) if model is not None else None
         strictness = request.strictness
-        if strictness == "Strict":
-            self._check_repeated(request)
-        if problems is None:
+        if problems is None and not request.repeated:
             return []
-        if problems.mistyped:
+        if problems is not None and problems.mistyped:
             raise _undecodable(request, problems.mistyped, obj)
+        told = list(request.repeated)
+        if problems is not None:
+            told += [f'unknown field "{path}"' for path in problems.unknown]
         if strictness == "Strict":
-            unknown = ", ".join(f'unknown field "{path}"' for path in problems.unknown)
-            raise _undecodable(request, f"strict decoding error: {unknown}", obj)
-        problems.prune()
+            raise _undecodable(request, go_text.strict_error(told), obj)
+        if problems is not None:
+            problems.prune()
         if touched is not None:
             for key in touched - part.keys():
                 obj.pop(key, None)
-        return [f'unknown field "{path}"' for path in problems.unknown] if strictness == "Warn" else []
-
-    @staticmethod
-    def _check_repeated(request: Request) -> None:
-        """Raises 400 for a JSON body that says the same field twice; looked at only for who is strict."""
-        if request.verb == "patch" or request.body[:1] != b"{":
-            return
-        repeated = ", ".join(f'duplicate field "{path}"' for path in go_text.duplicates(request.body))
-        if repeated:
-            raise _undecodable(request, f"strict decoding error: {repeated}", {})
+        return told if strictness == "Warn" else []
 
     @staticmethod
     def _settle_type(request: Request, obj: Object) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tidewright.sim.api import errors, managed
+from tidewright.sim.api import errors, go_text, managed
 from tidewright.sim.api.fieldsets import SELF, FieldSet, difference, intersection, paths, union, with_places
 from tidewright.sim.api.request import Request, is_true
 from tidewright.sim.api.typing import Typing
@@ -40,6 +40,14 @@ async def server_side_apply(api: Api, request: Request, applied: Any) -> Outcome
                 )
             ],
         )
+    strictness = request.strictness
+    repeated = [] if strictness == "Ignore" else go_text.repeated_in_yaml(request.body, applied)
+    if repeated and strictness == "Strict":
+        lines = "".join(f"\n  {line}" for line in repeated)
+        raise errors.bad_request(
+            f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{lines}"
+        )
+    request.warnings += repeated
     warnings = api.decode(request, applied)
     meta = applied["metadata"]
     if meta.get("managedFields"):

@@ -1,8 +1,8 @@
 """Defaults and server-set fields of the built-in kinds.
 
-`DEFAULTS` fills in what an object leaves out, `PREPARE_CREATE` sets what only the server decides for a new
-object (initial status, cluster IPs, priorities), `PREPARE_UPDATE` restores what an update of that kind
-cannot change. All change the object in place; keys are table names (`apps/deployments`).
+`DEFAULTS` fills in what an object leaves out, `ADMIT_CREATE` does what the server's own admission does to a new
+object (accounts, priorities, tolerations), `PREPARE_CREATE` sets what only the server decides for one (initial status,
+cluster IPs), `PREPARE_UPDATE` restores what an update of that kind cannot change. All change the object in place; keys are table names (`apps/deployments`).
 """
 
 from __future__ import annotations
@@ -125,6 +125,18 @@ def _pod(obj: Object) -> None:
         spec.setdefault("enableServiceLinks", True)
 
 
+def _admit_pod(api: Api, obj: Object) -> None:
+    spec = obj.get("spec")
+    if not isinstance(spec, dict):
+        return
+    spec["serviceAccountName"] = spec["serviceAccount"] = (
+        spec.get("serviceAccountName") or residents.DEFAULT_ACCOUNT
+    )
+    residents.admit_account(api, obj)
+    _admit_priority(api, obj, spec)
+    _admit_tolerations(spec)
+
+
 def _create_pod(api: Api, obj: Object) -> None:
     spec = obj.get("spec")
     if not isinstance(spec, dict):
@@ -134,12 +146,6 @@ def _create_pod(api: Api, obj: Object) -> None:
     ]
     status: Object = {"phase": "Pending", "qosClass": quality_of_service(resources)}
     obj["status"] = status
-    spec["serviceAccountName"] = (
-        spec.get("serviceAccountName") or spec.get("serviceAccount") or residents.DEFAULT_ACCOUNT
-    )
-    residents.admit_account(api, obj)
-    _admit_priority(api, obj, spec)
-    _admit_tolerations(spec)
     if spec.get("schedulingGates"):
         status["conditions"] = [
             {
@@ -365,11 +371,13 @@ def _update_service(api: Api, new: Object, old: Object, subresource: str) -> Non
 
 
 def _namespace(obj: Object) -> None:
-    obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
+    if "name" in obj["metadata"]:
+        obj["metadata"].setdefault("labels", {})["kubernetes.io/metadata.name"] = obj["metadata"]["name"]
 
 
 def _create_namespace(api: Api, obj: Object) -> None:
     del api
+    _namespace(obj)  # again, for one whose name was generated
     obj.setdefault("spec", {})["finalizers"] = ["kubernetes"]
     obj["status"] = {"phase": "Active"}
 
@@ -534,6 +542,7 @@ DEFAULTS: dict[str, Callable[[Object], None]] = {
     "rbac.authorization.k8s.io/clusterrolebindings": _role_binding,
     "apiextensions.k8s.io/customresourcedefinitions": _definition,
 }
+ADMIT_CREATE: dict[str, Callable[[Api, Object], None]] = {"/pods": _admit_pod}
 PREPARE_CREATE: dict[str, Callable[[Api, Object], None]] = {
     "/pods": _create_pod,
     "/services": _create_service,

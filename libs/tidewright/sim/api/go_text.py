@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import msgspec
+
 _LONGEST = 30  # bytes of a body that a message shows
 
 
@@ -87,6 +89,59 @@ def value(item: Any) -> str:
     if isinstance(item, bool):
         return "true" if item else "false"
     return str(item)
+
+
+def repeated(body: bytes, decoded: Any) -> list[str]:
+    """What a strict decoder says of fields that a JSON or YAML body has twice; nothing for most, in no time.
+
+    Args:
+        body: as it came.
+        decoded: what a decoder that keeps the last of them made of it.
+    """
+    if body[:1] in b"{[":
+        # what was written without blanks, in our way, comes out again only when nothing got lost
+        if msgspec.json.encode(decoded) == body.rstrip():
+            return []
+        return [f'duplicate field "{path}"' for path in duplicates(body)]
+    return repeated_in_yaml(body, decoded)
+
+
+def repeated_in_yaml(body: bytes, decoded: Any) -> list[str]:
+    """The same of a body that is read as YAML, which JSON is too: by lines instead of paths."""
+    import yaml
+
+    if body[:1] in b"{[" and msgspec.json.encode(decoded) == body.rstrip():
+        return []
+    try:
+        root = yaml.compose(body, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    except yaml.YAMLError:
+        return []
+    told: list[str] = []
+    _walk_yaml(root, told)
+    return told
+
+
+def strict_error(told: list[str]) -> str:
+    """What a strict decoder says, all in one."""
+    lines = [text for text in told if text.startswith("line ")]
+    texts = [text for text in told if text not in lines]
+    if lines:
+        texts.insert(0, "\n  ".join(["yaml: unmarshal errors:", *lines]))
+    return f"strict decoding error: {', '.join(texts)}"
+
+
+def _walk_yaml(node: Any, told: list[str]) -> None:
+    if node.__class__.__name__ == "MappingNode":
+        seen: set[str] = set()
+        for key, below in node.value:
+            name = str(key.value)
+            if name in seen:
+                told.append(f'line {key.start_mark.line + 1}: key "{name}" already set in map')
+            seen.add(name)
+            _walk_yaml(below, told)
+    elif node.__class__.__name__ == "SequenceNode":
+        for item in node.value:
+            _walk_yaml(item, told)
 
 
 def duplicates(body: bytes) -> list[str]:

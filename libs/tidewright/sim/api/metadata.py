@@ -59,11 +59,18 @@ def generated_name(prefix: str) -> str:
     return prefix[:_MAX_GENERATED_PREFIX] + suffix
 
 
-def initialise(metadata: dict[str, Any], created: str, *, generation: bool) -> None:
-    """Make metadata of a new object: what clients may not choose is set or removed."""
-    for key in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "resourceVersion"):
-        metadata.pop(key, None)
+_NOT_GIVEN = frozenset({*KEPT, "resourceVersion"})
+
+
+def wipe(metadata: dict[str, Any]) -> None:
+    """Remove from metadata of a new object what clients may not choose, and what is empty."""
+    for key in _NOT_GIVEN & metadata.keys():
+        del metadata[key]
     _drop_empty(metadata)
+
+
+def initialise(metadata: dict[str, Any], created: str, *, generation: bool) -> None:
+    """Set what the server chooses for a new object."""
     metadata["uid"] = str(uuid.uuid4())
     metadata["creationTimestamp"] = created
     if generation:

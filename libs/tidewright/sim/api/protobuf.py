@@ -16,7 +16,7 @@ from tidewright.sim.api import errors
 
 Object = dict[str, Any]
 MEDIA_TYPE = "application/vnd.kubernetes.protobuf"
-_MAGIC = b"k8s\x00"
+MAGIC = b"k8s\x00"
 
 # Field types: s string, i integer, b boolean, y bytes, t time, u micro time, q quantity, n int-or-string,
 # ? an optional number that is kept when it is zero, a leading * repeats, a leading % is a map with string keys, and a capital letter begins a message.
@@ -121,13 +121,13 @@ _MESSAGES = _read_table()
 
 def decode(body: bytes, accepted: tuple[str, ...]) -> Object:
     """The object in a protobuf body. Raises 400 for what does not parse, 415 for what is not in the table."""
-    if not body.startswith(_MAGIC):
+    if not body.startswith(MAGIC):
         raise errors.bad_request(
             "provided data does not appear to be a protobuf message, expected prefix k8s"
         )
     try:
         envelope = {
-            number: value for number, value in _fields(body[len(_MAGIC) :]) if isinstance(value, bytes)
+            number: value for number, value in _fields(body[len(MAGIC) :]) if isinstance(value, bytes)
         }
         type_ = {number: value for number, value in _fields(envelope.get(1, b"")) if isinstance(value, bytes)}
         kind = type_.get(2, b"").decode()

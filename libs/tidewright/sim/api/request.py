@@ -41,6 +41,7 @@ class Request(msgspec.Struct):
     namespace: str
     name: str
     subresource: str
+    repeated: list[str] = []  # what a strict decoder says of fields that the body has twice
     warnings: list[str] = []  # what admission has to say besides
     entries: list[dict[str, Any]] | None = None  # managedFields as a server-side apply leaves them
 

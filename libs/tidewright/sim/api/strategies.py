@@ -30,6 +30,12 @@ class Strategies:
     def __init__(self, api: Api) -> None:
         self._api = api
 
+    def admit_create(self, kind: Kind, obj: Object) -> None:
+        """What the server's own admission adds to a new object, or refuses it for; webhooks come after it."""
+        admit = None if kind.custom else defaults.ADMIT_CREATE.get(kind.table_name)
+        if admit is not None:
+            admit(self._api, obj)
+
     def prepare_create(self, kind: Kind, version: str, obj: Object) -> None:
         """Drop what a new object cannot bring, set what the server decides."""
         if kind.custom:

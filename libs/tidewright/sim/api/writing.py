@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tidewright.kube import mergepatch
-from tidewright.sim.api import errors, metadata, patch
+from tidewright.sim.api import errors, go_text, metadata, patch, protobuf
 from tidewright.sim.api.deletion import DeleteOptions
 from tidewright.sim.api.match import matcher
 from tidewright.sim.api.request import JSON, Request, decode_body, decode_yaml
@@ -54,7 +54,14 @@ class Changed(Exception):
 async def create(api: Api, request: Request) -> Outcome:
     media = request.headers.get("Content-Type", "")
     obj = decode_body(request.body, media, request.kind.kind)
+    _look_for_repeated(request, obj)
     return await create_object(api, request, obj, request.body if media == JSON else b"")
+
+
+def _look_for_repeated(request: Request, decoded: Any) -> None:
+    """Note the fields that the body has twice, when the client cares."""
+    if request.strictness != "Ignore" and not request.body.startswith(protobuf.MAGIC):
+        request.repeated = go_text.repeated(request.body, decoded)
 
 
 async def create_object(api: Api, request: Request, obj: Object, body: bytes = b"") -> Outcome:
@@ -85,24 +92,27 @@ async def create_object(api: Api, request: Request, obj: Object, body: bytes = b
     if meta.get("resourceVersion") not in (None, "", "0"):
         raise errors.bad_request("resourceVersion should not be set on objects to be created")
     table = api.store.table(kind.table_name)
-    if generate:
-        for _ in range(_GENERATE_ATTEMPTS):
-            name = metadata.generated_name(meta["generateName"])
-            if table.get(namespace, name) is None:
-                break
-        meta["name"] = name
     if kind.namespaced:
         api.check_namespace_accepts(kind, namespace, name)
+    metadata.wipe(meta)
+    api.strategies.default(kind, version, obj)
+    api.track(request, obj, None)
+    api.strategies.admit_create(kind, obj)
+    obj = await api.admit(request, "CREATE", obj, None)
+    meta = obj["metadata"]
+    if generate and not meta.get("name"):  # webhooks saw it without, as on the real server
+        for _ in range(_GENERATE_ATTEMPTS):
+            meta["name"] = metadata.generated_name(meta["generateName"])
+            if table.get(namespace, meta["name"]) is None:
+                break
+    name = meta["name"]
     metadata.initialise(meta, api.stamps.now(), generation=kind.generation)
     api.strategies.prepare_create(kind, version, obj)
-    api.strategies.default(kind, version, obj)
-    obj = await api.admit(request, "CREATE", obj, None)
     api.strategies.validate_create(kind, version, obj)
     await api.admit_validating(request, "CREATE", obj, None)
     if table.get(namespace, name) is not None:
         raise errors.already_exists(kind.group, kind.plural, name)
     api.check_quota(kind, obj, None)
-    api.track(request, obj, None)
     obj = api.canonical(kind, obj)
     if request.dry_run:
         return Outcome(None, obj=obj, code=201, warnings=warnings)
@@ -113,6 +123,7 @@ async def create_object(api: Api, request: Request, obj: Object, body: bytes = b
 
 async def update(api: Api, request: Request) -> Outcome:
     obj = decode_body(request.body, request.headers.get("Content-Type", ""), request.kind.kind)
+    _look_for_repeated(request, obj)
     warnings = api.decode(request, obj)
     name = obj["metadata"].get("name") or ""
     if not name:
@@ -149,6 +160,7 @@ async def apply_patch(api: Api, request: Request) -> Outcome:
         body = patch.decode_patch(request.body)
         if not isinstance(body, dict):
             raise errors.bad_request("error decoding patch: a merge patch is an object")
+        _look_for_repeated(request, body)
         touched = frozenset(body)
 
         def change(target: Object) -> Object:
@@ -156,6 +168,8 @@ async def apply_patch(api: Api, request: Request) -> Outcome:
 
     elif media == patch.JSON_PATCH:
         operations = patch.decode_patch(request.body)
+        _look_for_repeated(request, operations)
+        request.repeated = [f"json patch {message}" for message in request.repeated]
 
         def change(target: Object) -> Object:
             result = patch.json_patch(target, operations)
@@ -167,6 +181,7 @@ async def apply_patch(api: Api, request: Request) -> Outcome:
         directives = patch.decode_patch(request.body)
         if not isinstance(directives, dict):
             raise errors.bad_request("error decoding patch: a strategic merge patch is an object")
+        _look_for_repeated(request, directives)
         if not any(name.startswith("$") for name in directives):
             touched = frozenset(directives)
 
