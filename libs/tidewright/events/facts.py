@@ -86,6 +86,22 @@ class ShapeObserved(Fact, frozen=True, kw_only=True, tag="fact.shape-observed.v1
     priority: int = 0
 
 
+class TemplateObserved(Fact, frozen=True, kw_only=True, tag="fact.template-observed.v1"):
+    """The form of a workload's pod template, said once per content: without metadata, and without values of
+    variables, arguments and whatever else may hold a secret.
+
+    Attributes:
+        digest: content address of all fields below.
+        spec: the pod spec, as it is stored but for what is left out.
+        claims: names of the workload's volume claim templates.
+    """
+
+    digest: str
+    namespace: str = ""
+    spec: JsonObject = {}
+    claims: tuple[str, ...] = ()
+
+
 class NodeObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.node-observed.v1"):
     """A node. Heartbeats change nothing here and are therefore no facts.
 
@@ -121,6 +137,7 @@ class WorkloadObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.workload
         revision: the pod template's revision, where the kind has one.
         template_labels: labels of the pod template.
         paused: a Deployment's `spec.paused`.
+        template: digest of its pod template; the template itself is said once, before.
     """
 
     api_version: str
@@ -139,6 +156,7 @@ class WorkloadObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.workload
     created_at: float | None = None
     deleting_at: float | None = None
     paused: bool = False
+    template: str = ""
 
 
 class WorkloadGone(ObjectFact, frozen=True, kw_only=True, tag="fact.workload-gone.v1"):

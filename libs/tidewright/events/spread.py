@@ -113,9 +113,15 @@ class PodPlaced(LedgerEntry, frozen=True, kw_only=True, tag="ledger.pod-placed.v
 
 
 class PodLeaving(LedgerEntry, frozen=True, kw_only=True, tag="ledger.pod-leaving.v1"):
-    """The delete of a pod was admitted: its place is offered again at once."""
+    """The delete of a pod was admitted: its place is offered again at once.
+
+    Attributes:
+        evicted: it was an eviction, which a budget may still refuse: the place is free when the pod is
+            seen leaving, and whoever needs it waits for that.
+    """
 
     pod: str
+    evicted: bool = False
 
 
 class EntriesAppended(Event, frozen=True, kw_only=True, tag="ledger.entries-appended.v1"):

@@ -17,6 +17,8 @@ from tidewright.kube import projection
 from tidewright.kube import projection_capacity as capacity
 from tidewright.kube.projection import Project
 
+SHAPE, TEMPLATE = "shape", "template"
+
 Gone: TypeAlias = Callable[..., ObjectFact]
 """Makes the fact that an object is gone, of `at`, `namespace`, `name` and `uid`."""
 
@@ -30,7 +32,7 @@ class WatchedKind(msgspec.Struct, frozen=True, kw_only=True):
         project: raw bytes to a fact.
         gone: makes the fact that one of them vanished.
         after_others: listed when the other kinds have been, because its facts refer to theirs.
-        shaped: its projections carry shapes.
+        once: the kind, in subjects, of what its projections say once per content; empty for none.
     """
 
     group: str = ""
@@ -40,7 +42,7 @@ class WatchedKind(msgspec.Struct, frozen=True, kw_only=True):
     project: Project
     gone: Gone
     after_others: bool = False
-    shaped: bool = False
+    once: str = ""
 
     @property
     def name(self) -> str:
@@ -69,11 +71,12 @@ def _workload(group: str, version: str, plural: str, kind: str) -> WatchedKind:
         kind=kind,
         project=projection.workload(api_version, kind),
         gone=partial(WorkloadGone, api_version=api_version, kind=kind),
+        once=TEMPLATE,
     )
 
 
-def _core(plural: str, kind: str, project: Project, gone: Gone, *, shaped: bool = False) -> WatchedKind:
-    return WatchedKind(version="v1", plural=plural, kind=kind, project=project, gone=gone, shaped=shaped)
+def _core(plural: str, kind: str, project: Project, gone: Gone, *, once: str = "") -> WatchedKind:
+    return WatchedKind(version="v1", plural=plural, kind=kind, project=project, gone=gone, once=once)
 
 
 def _custom(
@@ -93,7 +96,7 @@ def _custom(
 # One line each; the long ones only for the width of the page.
 # fmt: off
 KINDS: tuple[WatchedKind, ...] = (
-    _core("pods", "Pod", projection.pod, facts.PodGone, shaped=True),
+    _core("pods", "Pod", projection.pod, facts.PodGone, once=SHAPE),
     _core("nodes", "Node", projection.node, facts.NodeGone),
     _workload("apps", "v1", "replicasets", "ReplicaSet"),
     _workload("apps", "v1", "deployments", "Deployment"),

@@ -20,11 +20,13 @@ from tidewright.events.facts import (
     PodObserved,
     ResourceFact,
     ShapeObserved,
+    TemplateObserved,
     WorkloadObserved,
 )
 from tidewright.kube.predicates import amounts
 from tidewright.kube.selectors import LabelSelector
 from tidewright.kube.shapes import NULL, Shapes, SpecFields
+from tidewright.kube.templates import Templates
 from tidewright.kube.times import seconds
 
 REVISION = "deployment.kubernetes.io/revision"
@@ -55,12 +57,12 @@ class Projection(msgspec.Struct, frozen=True):
     Attributes:
         fact: with `at` 0.
         resource_version: of the object.
-        shape: of a pod, with `at` 0; None for other kinds.
+        shape: what is said once per content: the shape of a pod, the template of a workload; with `at` 0.
     """
 
     fact: ObjectFact
     resource_version: str
-    shape: ShapeObserved | None = None
+    shape: ShapeObserved | TemplateObserved | None = None
 
 
 Bytes: TypeAlias = bytes | msgspec.Raw
@@ -145,6 +147,7 @@ class _TemplateMeta(msgspec.Struct):
 
 class _Template(msgspec.Struct):
     metadata: _TemplateMeta | None = None
+    spec: msgspec.Raw = NULL
 
 
 class _WorkloadSpec(msgspec.Struct):
@@ -152,6 +155,7 @@ class _WorkloadSpec(msgspec.Struct):
     parallelism: int | None = None
     selector: msgspec.Raw = NULL
     template: _Template | None = None
+    volumeClaimTemplates: msgspec.Raw = NULL  # noqa: N815
     paused: bool | None = None
 
 
@@ -203,6 +207,7 @@ _resource = msgspec.json.Decoder(_Resource)
 _named = msgspec.json.Decoder(_Named)
 _any = msgspec.json.Decoder()
 _shapes = Shapes()
+_templates = Templates()
 
 UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, AttributeError, KeyError)
 """What reading an object of any content can raise."""
@@ -313,7 +318,12 @@ def workload(api_version: str, kind: str) -> Project:
             found = _workload.decode(raw)
             meta, spec, status = found.metadata, found.spec, found.status
             annotations = meta.annotations or {}
-            template = spec.template.metadata if spec.template else None
+            meta_of_pods = spec.template.metadata if spec.template else None
+            template = (
+                _templates.of(meta.namespace, bytes(spec.template.spec), bytes(spec.volumeClaimTemplates))
+                if spec.template and bytes(spec.template.spec) != bytes(NULL)
+                else None
+            )
             replicas = spec.parallelism if spec.replicas is None else spec.replicas
             fact = WorkloadObserved(
                 at=0.0,
@@ -329,15 +339,16 @@ def workload(api_version: str, kind: str) -> Project:
                 generation=meta.generation,
                 observed_generation=status.observedGeneration,
                 revision=status.updateRevision or annotations.get(REVISION, ""),
-                template_labels=(template.labels if template else None) or {},
+                template_labels=(meta_of_pods.labels if meta_of_pods else None) or {},
                 labels=meta.labels or {},
                 annotations=_unapplied(annotations),
                 owners=_owners(meta.ownerReferences),
                 created_at=_time(meta.creationTimestamp),
                 deleting_at=_time(meta.deletionTimestamp),
                 paused=bool(spec.paused),
+                template=template.digest if template else "",
             )
-            return Projection(fact, meta.resourceVersion)
+            return Projection(fact, meta.resourceVersion, template)
         except UNREADABLE as error:
             raise malformed(kind, raw, error) from error
 

@@ -26,10 +26,12 @@ from tidewright.host import certificates
 from tidewright.host.announce import Address, Announcer
 from tidewright.host.process import Process
 from tidewright.host.service import LogOptions, connect, find_stream
+from tidewright.kube.customworkloads import BadApiVersion
 from tidewright.log import errors
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
 from tidewright.spread import hooks, limits, placing, validation
+from tidewright.spread import ledger as ledgers
 from tidewright.spread.admit import Refused, spread_for
 from tidewright.spread.books import Book, Books
 from tidewright.spread.decide import SERVICE
@@ -46,6 +48,8 @@ OWNER_WAIT_S = 3.0
 """How long a pod waits for an owner that has not been seen yet, before it is refused [Q-5]."""
 REPLICAS_WAIT_S = 0.5
 """How long a pod beyond its workload's known replicas waits for their new number, when limits are percentages."""
+EVICTED_WAIT_S = 1.0
+"""How long a pod that finds a subset full waits for what comes of an eviction from it."""
 IN_FORCE_WAIT_S = 2.0
 """How long pods wait for the rules of a spread that this replica has just let in: they come by the log."""
 ROTATION_CHECK_S = 60.0
@@ -221,6 +225,7 @@ class Endpoint:
         if book is None:
             return answer(review)
         await self._replicas_known(book, pod)
+        await self._evictions_known(book, pod)
         placed = await self._place(book, obj, pod, review)
         return answer(review, patch=json_patch(obj, placed.pod) if placed.pod is not obj else ())
 
@@ -279,6 +284,19 @@ class Endpoint:
                 async with asyncio.timeout_at(deadline):
                     await book.arrived.wait()
 
+    async def _evictions_known(self, book: Book, pod: Pod) -> None:
+        """Let the pod that replaces an evicted one find its place: that it is free is under way."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + EVICTED_WAIT_S
+        version = pod_version(pod.owner, pod.labels, self.books.versioned_kinds)
+        while ledgers.awaits_eviction(book.ledger, version, self.books.clock.now()):
+            if loop.time() >= deadline:
+                return
+            book.arrived.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(deadline):
+                    await book.arrived.wait()
+
     async def _place(self, book: Book, obj: JsonObject, pod: Pod, review: Review) -> Placed:
         kinds = self.books.versioned_kinds
 
@@ -301,10 +319,16 @@ class Endpoint:
             return placed
 
     async def _remove_pod(self, review: Review) -> bytes:
-        """A delete frees the pod's place; evictions and updates change nothing here (2.9, [Q-4])."""
+        """A delete frees the pod's place, an eviction announces that it may be free soon; updates change nothing (2.9)."""
         obj = review.old
-        wanted = (review.operation, review.resource, review.subresource) == ("DELETE", "pods", "")
-        if not self.options.enabled or obj is None or not wanted or review.dry_run:
+        evicted = (review.operation, review.subresource) == ("CREATE", "eviction")
+        if not self.options.enabled or review.resource != "pods" or review.dry_run:
+            return answer(review)
+        if evicted:
+            obj = await self._evicted(review)
+        elif (review.operation, review.subresource) != ("DELETE", ""):
+            return answer(review)
+        if obj is None:
             return answer(review)
         pod = pod_of(obj)
         namespace = (obj.get("metadata") or {}).get("namespace") or review.namespace
@@ -316,7 +340,10 @@ class Endpoint:
 
         def choose(current: Book) -> tuple[None, PodLeaving | None]:
             request = Request(review.uid, self.books.clock.now())
-            return None, placing.removed(current.ledger, current.spread, removable, request, kinds)
+            entry = placing.removed(
+                current.ledger, current.spread, removable, request, kinds, evicted=evicted
+            )
+            return None, entry
 
         try:
             await self.books.book(book, choose)
@@ -324,6 +351,17 @@ class Endpoint:
             # The pod's end is seen anyway, a moment later: no reason to keep it from being deleted.
             _log.warning("a delete is not recorded", namespace=namespace, pod=pod.name, error=str(error))
         return answer(review)
+
+    async def _evicted(self, review: Review) -> JsonObject | None:
+        """The pod that an Eviction names, as it was seen last; None: not seen, or only tried (dry run)."""
+        if ((review.obj or {}).get("deleteOptions") or {}).get("dryRun"):
+            return None
+        name = review.name or ((review.obj or {}).get("metadata") or {}).get("name") or ""
+        try:
+            return await self.books.pod(review.namespace, name)
+        except errors.LogError as error:
+            _log.warning("an eviction is not recorded", pod=f"{review.namespace}/{name}", error=str(error))
+            return None
 
     async def _spread(self, review: Review) -> bytes:
         """A WorkloadSpread created or updated: the rules V1 to V25 (1.5)."""
@@ -337,12 +375,13 @@ class Endpoint:
             for b in self.books.in_namespace(review.namespace)
             if b.spread is not None and b.name != name
         ]
-        around = validation.Surroundings(self.books.stated_whitelist, others, _unread)
         try:
             obj = {
                 **review.obj,
                 "metadata": {**(review.obj.get("metadata") or {}), "namespace": review.namespace},
             }
+            target = await self._target(parse(obj), review.namespace)
+            around = validation.Surroundings(self.books.stated_whitelist, others, target)
             found = validation.errors(
                 obj, around, review.old if review.operation == "UPDATE" else None, Profile.BETTER
             )
@@ -356,17 +395,28 @@ class Endpoint:
             self._awaited[review.namespace, str(name)] = (parse(obj), deadline)
         return answer(review, warnings=warnings)
 
+    async def _target(self, spread: Spread, namespace: str) -> Callable[[str, str, str], JsonObject]:
+        """Reads the spread's target as far as V12 looks at it: the form of its pod template.
+
+        One that is not there, that may not be read, or whose template cannot be asked for now is not checked; a
+        pod to which the patch does not apply is refused with the reason in any case, and takes no place.
+        """
+        known = None
+        if spread.target is not None and any(subset.patch is not None for subset in spread.subsets):
+            with contextlib.suppress(BadApiVersion, errors.LogError):
+                known = await self.books.template(namespace, spread.target)
+
+        def read(api_version: str, kind: str, name: str) -> JsonObject:
+            if known is None:
+                raise NotFound(f"{api_version} {kind} {name}")
+            claims = [{"metadata": {"name": claim}} for claim in known.claims]
+            return {"spec": {"template": {"spec": known.spec}, "volumeClaimTemplates": claims}}
+
+        return read
+
 
 def _unfenced(entry: PodPlaced) -> PodPlaced:
     return msgspec.structs.replace(entry, unfenced=True)
-
-
-def _unread(api_version: str, kind: str, name: str) -> JsonObject:
-    """Templates are on no fact: of V12 only what no template makes good is found here.
-
-    The rest is found on the pod itself, which is refused with the reason, and takes no place.
-    """
-    raise NotFound(f"{api_version} {kind} {name}")
 
 
 async def run(options: Options, process: Process) -> None:

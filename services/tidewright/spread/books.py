@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
@@ -21,9 +21,10 @@ import structlog
 from tidewright.events import registry
 from tidewright.events.base import Event, JsonObject
 from tidewright.events.config import ClockSet, ConfigSet
-from tidewright.events.facts import WorkloadGone, WorkloadObserved
+from tidewright.events.facts import Owner, PodObserved, TemplateObserved, WorkloadGone, WorkloadObserved
 from tidewright.events.spread import EntriesAppended, LedgerEntry, PodLeaving, PodPlaced
 from tidewright.kube.customworkloads import BadApiVersion, BadWhitelist, Whitelist, group_version
+from tidewright.kube.kinds import TEMPLATE
 from tidewright.log import errors
 from tidewright.log.clock import Clock
 from tidewright.log.connection import Log, Message
@@ -37,10 +38,10 @@ from tidewright.spread.evolve import evolve
 from tidewright.spread.ledger import Ledger
 from tidewright.spread.matching import NotFound
 from tidewright.spread.placing import spread_on
-from tidewright.spread.spec import Spread
+from tidewright.spread.spec import Spread, TargetRef
 from tidewright.spread.state import State
 
-OWNER_KINDS = ("replicaset", "deployment", "statefulset", "job", "cloneset", "workload")
+OWNER_KINDS = ("replicaset", "deployment", "statefulset", "job", "cloneset", "workload", "customworkload")
 BATCH = 200
 """Choices appended together, as one message: it is stored in 0.3 ms, an atomic batch of any size in about
 15 ms, because the server keeps a batch in a store of its own until it is committed (measured)."""
@@ -123,6 +124,7 @@ class Books:
         self._books: dict[Key, Book] = {}
         self._names: dict[str, list[str]] = {}
         self._owners: dict[tuple[str, str, str, str], JsonObject] = {}
+        self._templates: dict[tuple[str, str, str, str], str] = {}
         self._late: deque[PodPlaced] = deque()
 
     # -- looking -------------------------------------------------------------------------------
@@ -160,6 +162,46 @@ class Books:
             return found
 
         return read
+
+    async def pod(self, namespace: str, name: str) -> JsonObject | None:
+        """A pod as it was seen last, as far as its leaving takes it; None when it was not, or is gone.
+
+        Raises:
+            LogUnavailable: the log cannot be read.
+        """
+        record = await self.log.last(
+            self.log.subjects.fact(self.log.slot_of(namespace), "pod", namespace, name)
+        )
+        fact = registry.decode(record.body) if record is not None else None
+        if not isinstance(fact, PodObserved):
+            return None
+        metadata: JsonObject = {
+            "name": fact.name,
+            "namespace": fact.namespace,
+            "labels": fact.labels,
+            "annotations": fact.annotations,
+            "ownerReferences": _references(fact.owners),
+        }
+        if fact.deleting_at is not None:
+            metadata["deletionTimestamp"] = fact.deleting_at
+        return {"metadata": metadata, "status": {"phase": fact.phase}}
+
+    async def template(self, namespace: str, target: TargetRef) -> TemplateObserved | None:
+        """The form of a workload's pod template now; None when there is none, or it is not known.
+
+        Raises:
+            BadApiVersion: of the target.
+            LogUnavailable: the log cannot be read.
+        """
+        key = (namespace, group_version(target.api_version)[0], target.kind, target.name)
+        digest = self._templates.get(key)
+        if digest is None:
+            return None
+        record = await self.log.last(
+            self.log.subjects.fact(self.log.slot_of(namespace), TEMPLATE, namespace, digest)
+        )
+        fact = registry.decode(record.body) if record is not None else None
+        return fact if isinstance(fact, TemplateObserved) else None
 
     # -- following -----------------------------------------------------------------------------
 
@@ -221,18 +263,13 @@ class Books:
         key = (event.namespace, group_version(event.api_version)[0], event.kind, event.name)
         if isinstance(event, WorkloadGone):
             self._owners.pop(key, None)
+            self._templates.pop(key, None)
             return
-        references = [
-            {
-                "apiVersion": o.api_version,
-                "kind": o.kind,
-                "name": o.name,
-                "uid": o.uid,
-                "controller": o.controller,
-            }
-            for o in event.owners
-        ]
-        self._owners[key] = {"metadata": {"name": event.name, "ownerReferences": references}}
+        if event.template:
+            self._templates[key] = event.template
+        else:
+            self._templates.pop(key, None)
+        self._owners[key] = {"metadata": {"name": event.name, "ownerReferences": _references(event.owners)}}
 
     # -- appending -----------------------------------------------------------------------------
 
@@ -327,6 +364,8 @@ class Books:
             if isinstance(entry, PodPlaced) and entry.subset:
                 book.ledger.placed.pop(entry.key, None)
                 ledgers.count(book.ledger, entry.version, entry.subset, -1)
+            elif isinstance(entry, PodLeaving) and entry.evicted:
+                book.ledger.evicting.pop(entry.pod, None)
             elif isinstance(entry, PodLeaving):
                 book.ledger.leaving.pop(entry.pod, None)
                 ledgers.count(book.ledger, entry.version, entry.subset, 1)
@@ -381,3 +420,17 @@ class Books:
                     break
                 self._late.popleft()
             await asyncio.sleep(0.5)
+
+
+def _references(owners: Iterable[Owner]) -> list[JsonObject]:
+    """Owner references under the API's names."""
+    return [
+        {
+            "apiVersion": o.api_version,
+            "kind": o.kind,
+            "name": o.name,
+            "uid": o.uid,
+            "controller": o.controller,
+        }
+        for o in owners
+    ]

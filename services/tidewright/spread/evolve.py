@@ -552,7 +552,7 @@ def _entry(state: State, event: PodPlaced | PodLeaving) -> None:
     spread = state.spreads.get(key)
     if spread is None:
         return
-    if isinstance(event, PodLeaving):
+    if isinstance(event, PodLeaving) and not event.evicted:
         row = spread.pods.get(event.pod)
         fresh = event.pod not in spread.ledger.leaving
         if row is not None and row.held and fresh:

@@ -77,6 +77,10 @@ class SpreadExplainer:
         match event:
             case PodPlaced():
                 return [placement(event)]
+            case PodLeaving(evicted=True):
+                return [
+                    f"The eviction of {event.pod} was admitted: its place in {event.subset} is free once it is seen leaving."
+                ]
             case PodLeaving():
                 return [
                     f"The delete of {event.pod} was admitted: its place in {event.subset} is offered again."

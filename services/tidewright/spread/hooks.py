@@ -1,7 +1,6 @@
 """The webhook configurations of the admission endpoint (specification, 1.5, 2.1). Pure.
 
-Pods are looked at on create and delete. Evictions are not: a budget may still refuse them, and what
-happened is a fact a moment later [Q-4]; updates change nothing here.
+Pods are looked at on create, delete and eviction; updates change nothing here.
 """
 
 from __future__ import annotations
@@ -67,6 +66,13 @@ def announcement(
             DELETE_POD,
             failure_policy,
             {"operations": ["DELETE"], **pods},
+            namespaceSelector=NOT_OURS,
+        ),
+        hook(
+            "vpodeviction.kb.io",
+            DELETE_POD,
+            failure_policy,
+            {"operations": ["CREATE"], **pods, "resources": ["pods/eviction"]},
             namespaceSelector=NOT_OURS,
         ),
         hook(

@@ -33,6 +33,10 @@ REQUEST_LIFETIME_S = 30.0
 """The longest time that an API server waits for a webhook: an attempt of a request is no older."""
 
 
+EVICTED_WITHIN_S = 2.0
+"""An admitted eviction that is not seen as a leaving pod after this was refused."""
+
+
 class Held(msgspec.Struct, frozen=True, gc=False):
     """A place that is in flight: of a pod not seen yet, or of one whose delete was admitted."""
 
@@ -53,6 +57,7 @@ class Ledger(msgspec.Struct):
         seen: placements whose pod was seen, for as long as an attempt of their request may still be
             on its way (`REQUEST_LIFETIME_S`).
         leaving: pod name to the place that its admitted delete has freed.
+        evicting: pod name to the place that its admitted eviction will free, if no budget refuses it.
     """
 
     rules: LedgerRules | None = None
@@ -60,6 +65,7 @@ class Ledger(msgspec.Struct):
     placed: dict[str, Held] = {}
     seen: dict[str, Held] = {}
     leaving: dict[str, Held] = {}
+    evicting: dict[str, Held] = {}
 
     def held(self, version: str, subset: str) -> int:
         return self.counts.get(version, {}).get(subset, 0)
@@ -97,6 +103,9 @@ def fold(ledger: Ledger, event: Event) -> Ledger:
                     event.version, event.subset, event.at, event.pod, event.request, event.passed
                 )
                 count(ledger, event.version, event.subset, 1)
+        case PodLeaving(evicted=True):
+            ledger.evicting.pop(event.pod, None)  # the order is that of their times
+            ledger.evicting[event.pod] = Held(event.version, event.subset, event.at, event.pod)
         case PodLeaving():
             if event.pod not in ledger.leaving:
                 ledger.placed.pop(event.key, None)
@@ -114,7 +123,12 @@ def fold(ledger: Ledger, event: Event) -> Ledger:
 
 
 def _forget(ledger: Ledger, now: float) -> None:
-    """Let go of seen placements whose request cannot come again."""
+    """Let go of seen placements whose request cannot come again, and of evictions that did not come about."""
+    while ledger.evicting:
+        pod = next(iter(ledger.evicting))
+        if ledger.evicting[pod].at + EVICTED_WITHIN_S > now:
+            break
+        del ledger.evicting[pod]
     while ledger.seen:
         key = next(iter(ledger.seen))
         if ledger.seen[key].at + REQUEST_LIFETIME_S > now:
@@ -133,6 +147,7 @@ def _change(ledger: Ledger, change: LedgerChange) -> None:
             count(ledger, change.version, change.subset, 1)
         case "Released":
             ledger.placed.pop(change.key, None)
+            ledger.evicting.pop(change.pod, None)
             count(ledger, change.version, change.subset, -1)
         case "Gone":
             ledger.leaving.pop(change.pod, None)
@@ -180,6 +195,19 @@ def place(ledger: Ledger, version: str, key: str, pod: str, request: str = "") -
         for r in choice.refused
     )
     return Place(choice.subset or "", passed=passed)
+
+
+def awaits_eviction(ledger: Ledger, version: str, now: float) -> bool:
+    """Whether a subset that a new pod would pass over as full may be about to have room: a pod in it is being evicted.
+
+    `now` is in log seconds.
+    """
+    since = now - EVICTED_WITHIN_S
+    subsets = {h.subset for h in ledger.evicting.values() if h.version == version and h.at > since}
+    if not subsets:
+        return False
+    choice = by_slots(slots(ledger, version))
+    return any(refused.why == "Full" and refused.subset in subsets for refused in choice.refused)
 
 
 def in_flight_since(ledger: Ledger) -> tuple[float | None, float | None]:

@@ -1,7 +1,7 @@
 """A pod's admission against the ledger on the log: the pure half of the admission endpoint.
 
     created     what a new pod becomes, and the entry that must be appended before it is answered
-    removed     the entry for an admitted delete
+    removed     the entry for an admitted delete or eviction
 
 The strict counterpart over the status is in `admit`; choice, injection and matching are the same.
 """
@@ -121,10 +121,12 @@ def removed(
     obj: Mapping[str, Any],
     request: Request,
     versioned_kinds: frozenset[str] = VERSIONED_KINDS,
+    *,
+    evicted: bool = False,
 ) -> PodLeaving | None:
-    """The entry for a pod whose delete is admitted; None when nothing is to be recorded (2.9).
+    """The entry for a pod whose delete or eviction is admitted; None when nothing is to be recorded (2.9).
 
-    Evictions are not recorded: a budget may still refuse them, and what happened is seen soon [Q-4].
+    An eviction frees nothing by itself: a budget may still refuse it [Q-4].
     """
     pod: Pod = pod_of(obj)
     placement = pod.placement
@@ -143,4 +145,5 @@ def removed(
         version=pod_version(pod.owner, pod.labels, versioned_kinds),
         subset=placement.subset,
         pod=pod.name,
+        evicted=evicted,
     )

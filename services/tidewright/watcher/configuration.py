@@ -14,6 +14,7 @@ import structlog
 import yaml
 
 from tidewright.events import registry
+from tidewright.events.base import Fact
 from tidewright.events.config import ClockSet, ConfigSet
 from tidewright.host.fenced import RENEW_S, Fenced, fenced_in
 from tidewright.kube.client import Kube
@@ -21,6 +22,7 @@ from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP
 from tidewright.kube.listwatch import Deleted, Item, ListStarted, Page, list_watch
 from tidewright.log.clock import Clock
 from tidewright.log.subjects import ALL
+from tidewright.watcher.again import Again
 from tidewright.watcher.appender import Appender
 from tidewright.watcher.follow import FactLog
 from tidewright.watcher.stamp import Stamp
@@ -136,14 +138,23 @@ class Configuration:
     """The part `config`: the ConfigMap's parts, and jumps of the clock."""
 
     def __init__(
-        self, kube: Kube, log: FactLog, appender: Appender, stamp: Stamp, *, config_map: str = ""
+        self,
+        kube: Kube,
+        log: FactLog,
+        appender: Appender,
+        stamp: Stamp,
+        *,
+        config_map: str = "",
+        max_age_s: float = 0.0,
     ) -> None:
-        """`config_map` is `namespace/name`; empty for none."""
+        """`config_map` is `namespace/name`; empty for none. `max_age_s` is the log's."""
         self._kube = kube
         self._log = log
         self._appender = appender
         self._stamp = stamp
         self._config_map = config_map
+        self._max_age_s = max_age_s
+        self._again = Again(log, max_age_s)
         self._turn = asyncio.Lock()
         self._committed_at = 0.0
 
@@ -158,9 +169,15 @@ class Configuration:
             await self._appender.claim()
 
     async def _own(self) -> None:
+        self._again = Again(self._log, self._max_age_s)
+        async for record in self._log.last_per_subject([self._log.subjects.configs]):
+            event = registry.decode(record.body)
+            if isinstance(event, Fact) and record.subject != self._log.subjects.config(WHITELIST_CONFIG_MAP):
+                self._again.said(record.subject, event.at)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._mind_the_clock())
+                tasks.create_task(self._say_again())
                 if self._config_map:
                     tasks.create_task(self._follow())
         except ExceptionGroup as group:
@@ -170,8 +187,28 @@ class Configuration:
 
     async def _append(self, messages: list[tuple[str, bytes]], at: float) -> None:
         async with self._turn:
-            await self._appender.say(messages, resource_version="", at=at)
-            self._committed_at = asyncio.get_running_loop().time()
+            await self._say(messages, at)
+
+    async def _say(self, messages: list[tuple[str, bytes]], at: float) -> None:
+        await self._appender.say(messages, resource_version="", at=at)
+        self._committed_at = asyncio.get_running_loop().time()
+        for subject, _ in messages:
+            if subject != self._jumps:
+                self._again.said(subject, at)
+
+    async def _say_again(self) -> None:
+        """The configuration in force outlives the log's retention."""
+        while self._max_age_s:
+            await asyncio.sleep(self._again.check_s)
+            async with self._turn:
+                at = self._stamp.now()
+                if due := await self._again.due(at):
+                    await self._say([(subject, registry.encode(fact)) for subject, fact in due], at)
+
+    @property
+    def _jumps(self) -> str:
+        """The subject of jumps of the clock: events, which are over when they were said."""
+        return self._log.subjects.fact(ALL, CLOCK, "", "watcher")
 
     async def _mind_the_clock(self) -> None:
         loop = asyncio.get_running_loop()
@@ -179,8 +216,7 @@ class Configuration:
             jumped = self._stamp.jump()
             if jumped is not None:
                 _log.warning("the clock jumped", from_at=jumped.from_at, to_at=jumped.to_at)
-                subject = self._log.subjects.fact(ALL, CLOCK, "", "watcher")
-                await self._append([(subject, registry.encode(jumped))], jumped.at)
+                await self._append([(self._jumps, registry.encode(jumped))], jumped.at)
             elif loop.time() - self._committed_at > RENEW_S:
                 await self._append([], self._stamp.now())
             await asyncio.sleep(JUMP_CHECK_S)

@@ -18,9 +18,9 @@ import msgspec
 import structlog
 
 from tidewright.events import registry
-from tidewright.events.base import Event
+from tidewright.events.base import Fact
 from tidewright.events.config import ConfigSet
-from tidewright.events.facts import ObjectFact, WorkloadGone, WorkloadObserved
+from tidewright.events.facts import ObjectFact, TemplateObserved, WorkloadGone, WorkloadObserved
 from tidewright.events.spread import TargetReplicasObserved, WorkloadSpreadGone, WorkloadSpreadObserved
 from tidewright.host.fenced import RENEW_S, Fenced, fenced_in
 from tidewright.kube import projection
@@ -40,12 +40,13 @@ from tidewright.kube.customworkloads import (
 )
 from tidewright.kube.discovery import Discovery, Resource
 from tidewright.kube.errors import KubeError
-from tidewright.kube.kinds import BY_KIND
+from tidewright.kube.kinds import BY_KIND, TEMPLATE
 from tidewright.kube.listwatch import Deleted, ListDone, ListStarted, Page, list_watch
 from tidewright.kube.projection import Malformed
 from tidewright.log.subjects import unescape
+from tidewright.watcher.again import Again
 from tidewright.watcher.appender import Appender
-from tidewright.watcher.diff import digest_of
+from tidewright.watcher.diff import digest_of, is_gone
 from tidewright.watcher.follow import FactLog
 from tidewright.watcher.stamp import Stamp
 
@@ -136,8 +137,9 @@ class CustomWorkloads:
         stamp: Stamp,
         *,
         config_map: str,
+        max_age_s: float = 0.0,
     ) -> None:
-        """`config_map` is `namespace/name` of the ConfigMap with the whitelist."""
+        """`config_map` is `namespace/name` of the ConfigMap with the whitelist; `max_age_s` is the log's."""
         self._kube = kube
         self._discovery = discovery
         self._log = log
@@ -147,8 +149,10 @@ class CustomWorkloads:
         self._spreads: dict[tuple[str, str], WorkloadSpreadObserved] = {}
         self._whitelist = Whitelist()
         self._changed = asyncio.Event()
-        self._sayings: asyncio.Queue[tuple[str, Event]] = asyncio.Queue()
+        self._sayings: asyncio.Queue[tuple[str, Fact]] = asyncio.Queue()
         self._said: dict[str, bytes] = {}
+        self._max_age_s = max_age_s
+        self._again = Again(log, max_age_s)
 
     def observe(self, fact: ObjectFact) -> None:
         """Learn from a fact which spreads there are."""
@@ -190,12 +194,15 @@ class CustomWorkloads:
     async def _read_back(self) -> None:
         """What was said last of each object, so that only changes are said, and what vanished is known."""
         self._said.clear()
+        self._again = Again(self._log, self._max_age_s)
         subjects = self._log.subjects
-        for one in (subjects.facts("*", KIND), subjects.facts("*", REPLICAS)):
+        whitelist = subjects.config(WHITELIST_CONFIG_MAP)
+        for one in (subjects.facts("*", KIND), subjects.facts("*", REPLICAS), whitelist):
             async for record in self._log.last_per_subject([one]):
                 event = registry.decode(record.body)
-                if isinstance(event, ObjectFact):
+                if isinstance(event, Fact) and not is_gone(event):
                     self._said[record.subject] = digest_of(event)
+                    self._again.said(record.subject, event.at)
 
     # -- what is watched -------------------------------------------------------------------------
 
@@ -292,13 +299,13 @@ class CustomWorkloads:
                         await self._gone(subject, found.api_version, kind.kind)
                     vanished = set()
                 case Deleted(raw=raw):
-                    seen = self._projected(project, raw)
+                    seen = await self._projected(project, raw)
                     if seen is not None:
                         await self._gone(self._subject(kind, seen), found.api_version, kind.kind, seen)
                 case _ if hasattr(item, "raw"):
                     raws.append(item.raw)
             for raw in raws:
-                seen = self._projected(project, raw)
+                seen = await self._projected(project, raw)
                 if seen is not None:
                     vanished.discard(self._subject(kind, seen))
                     await self._say(self._subject(kind, seen), seen)
@@ -389,17 +396,30 @@ class CustomWorkloads:
         )
         await self._sayings.put((subject, fact))
 
-    def _projected(self, project: projection.Project, raw: bytes | msgspec.Raw) -> WorkloadObserved | None:
+    async def _projected(
+        self, project: projection.Project, raw: bytes | msgspec.Raw
+    ) -> WorkloadObserved | None:
         try:
-            fact = project(raw).fact
+            projected = project(raw)
         except Malformed as error:
             _log.warning("object skipped", kind=CUSTOM, error=str(error))
             return None
+        fact, template = projected.fact, projected.shape
         if not isinstance(fact, WorkloadObserved):
             return None
+        if isinstance(template, TemplateObserved):
+            await self._say_template(template)
         # One without replicas has -1 of them, unless a path says where they are.
         found = _scaled.decode(raw).spec.replicas
         return msgspec.structs.replace(fact, replicas=found if isinstance(found, int) else -1)
+
+    async def _say_template(self, fact: TemplateObserved) -> None:
+        """Once per content; another part of the watcher may say the same, which changes nothing."""
+        slot = self._log.slot_of(fact.namespace)
+        subject = self._log.subjects.fact(slot, TEMPLATE, fact.namespace, fact.digest)
+        if subject not in self._said:
+            self._said[subject] = b""
+            await self._sayings.put((subject, fact))
 
     def _subject(self, kind: GroupKind, fact: WorkloadObserved) -> str:
         slot = self._log.slot_of(fact.namespace)
@@ -411,18 +431,28 @@ class CustomWorkloads:
 
     async def _append(self) -> None:
         """What is to be said onto the log, grouped; an owner that has nothing renews its checkpoint."""
+        loop = asyncio.get_running_loop()
+        checked_at = loop.time()
         while True:
-            group: list[tuple[str, Event]] = []
+            group: list[tuple[str, Fact]] = []
+            if loop.time() - checked_at >= self._again.check_s:
+                checked_at = loop.time()
+                group += await self._again.due(self._stamp.now())
             try:
-                async with asyncio.timeout(RENEW_S):
+                async with asyncio.timeout(0 if group else min(RENEW_S, self._again.check_s)):
                     group.append(await self._sayings.get())
             except TimeoutError:
                 pass
             while len(group) < GROUP and not self._sayings.empty():
                 group.append(self._sayings.get_nowait())
             at = self._stamp.now()
-            messages = [(s, registry.encode(msgspec.structs.replace(event, at=at))) for s, event in group]
+            messages = [(s, registry.encode(msgspec.structs.replace(fact, at=at))) for s, fact in group]
             await self._appender.say(messages, resource_version="", at=at)
+            for subject, fact in group:
+                if is_gone(fact):
+                    self._again.forget(subject)
+                else:
+                    self._again.said(subject, at)
 
 
 def _whitelist_text(raw: bytes | msgspec.Raw) -> str:

@@ -19,7 +19,7 @@ import msgspec
 
 from tidewright.events import registry
 from tidewright.events.base import Fact
-from tidewright.events.facts import ObjectFact, ShapeObserved
+from tidewright.events.facts import ObjectFact, ShapeObserved, TemplateObserved
 from tidewright.kube import projection
 from tidewright.kube.kinds import WatchedKind
 from tidewright.kube.projection import Malformed, Projection
@@ -62,7 +62,7 @@ class Diff:
         self.kind = kind
         self.objects: dict[Key, Said] = {}
         self.shapes: dict[str, tuple[str, float]] = {}
-        """Digest of each shape said, to its namespace and the log time of its last saying."""
+        """Digest of each shape or template said, to its namespace and the log time of its last saying."""
         self.unchanged = 0
         """Objects seen that gave no fact."""
         self.malformed = 0
@@ -70,7 +70,7 @@ class Diff:
 
     def said(self, fact: Fact) -> None:
         """Take over a last word from the log: what was said before this process started."""
-        if isinstance(fact, ShapeObserved):
+        if isinstance(fact, ShapeObserved | TemplateObserved):
             self.shapes[fact.digest] = (fact.namespace, fact.at)
         elif isinstance(fact, ObjectFact):
             self._remember(fact, fact.at)
@@ -154,7 +154,7 @@ class Diff:
 
     def refreshed(self, fact: Fact) -> None:
         """A last word was said again."""
-        if isinstance(fact, ShapeObserved):
+        if isinstance(fact, ShapeObserved | TemplateObserved):
             self.shapes[fact.digest] = (fact.namespace, fact.at)
         elif isinstance(fact, ObjectFact):
             key = (fact.namespace, fact.name)

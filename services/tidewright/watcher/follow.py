@@ -17,7 +17,7 @@ import structlog
 
 from tidewright.events import registry
 from tidewright.events.base import Fact
-from tidewright.events.facts import ObjectFact, ShapeObserved
+from tidewright.events.facts import ObjectFact, ShapeObserved, TemplateObserved
 from tidewright.host.fenced import RENEW_S, Fenced, fenced_in
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
@@ -40,7 +40,6 @@ from tidewright.watcher.appender import Appender, LogPort
 from tidewright.watcher.diff import Diff
 from tidewright.watcher.stamp import Stamp
 
-SHAPE = "shape"
 REFRESH_BATCH = 200
 
 _log = structlog.get_logger(__name__)
@@ -138,8 +137,8 @@ class Follower:
 
     async def _read_back(self) -> None:
         await self._read_back_kind(self.kind.name)
-        if self.kind.shaped:
-            await self._read_back_kind(SHAPE)
+        if self.kind.once:
+            await self._read_back_kind(self.kind.once)
         _log.info("read back", kind=self.kind.name, objects=len(self._diff.objects))
 
     async def _read_back_kind(self, name: str) -> None:
@@ -247,8 +246,8 @@ class Follower:
 
     def _subject(self, fact: Fact) -> str:
         subjects, slot_of = self._log.subjects, self._log.slot_of
-        if isinstance(fact, ShapeObserved):
-            return subjects.fact(slot_of(fact.namespace), SHAPE, fact.namespace, fact.digest)
+        if isinstance(fact, ShapeObserved | TemplateObserved):
+            return subjects.fact(slot_of(fact.namespace), self.kind.once, fact.namespace, fact.digest)
         if isinstance(fact, ObjectFact):
             return subjects.fact(slot_of(fact.namespace), self.kind.name, fact.namespace, fact.name)
         raise TypeError(f"a {type(fact).__name__} is about no object")
@@ -277,7 +276,7 @@ class Follower:
         ]
         for digest in self._diff.due_shapes(before, REFRESH_BATCH):
             namespace, _ = self._diff.shapes[digest]
-            due.append(subjects.fact(slot_of(namespace), SHAPE, namespace, digest))
+            due.append(subjects.fact(slot_of(namespace), self.kind.once, namespace, digest))
         at = self._stamp.now()
         again: list[tuple[str, Fact]] = []
         for subject in due:

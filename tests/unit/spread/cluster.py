@@ -17,7 +17,7 @@ import msgspec
 
 from tidewright.events import registry
 from tidewright.events.base import Event, JsonObject
-from tidewright.events.facts import Owner, PodObserved, WorkloadObserved
+from tidewright.events.facts import Owner, PodObserved, TemplateObserved, WorkloadObserved
 from tidewright.events.spread import WorkloadSpreadObserved
 from tidewright.host.health import Health
 from tidewright.host.host import Host
@@ -122,7 +122,10 @@ async def say(log: Log, *facts: Event) -> None:
     for fact in facts:
         kind = {WorkloadSpreadObserved: "workloadspread", PodObserved: "pod"}.get(type(fact), "")
         kind = kind or str(getattr(fact, "kind", type(fact).__name__)).lower()
-        namespace, name = getattr(fact, "namespace", NAMESPACE), getattr(fact, "name", "")
+        if isinstance(fact, TemplateObserved):
+            kind = "template"
+        namespace = getattr(fact, "namespace", NAMESPACE)
+        name = fact.digest if isinstance(fact, TemplateObserved) else getattr(fact, "name", "")
         subject = log.subjects.fact(log.slot_of(namespace), kind, namespace, name)
         messages.append(Message(subject, registry.encode(fact)))
     await log.commit(messages)

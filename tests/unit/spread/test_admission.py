@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
+from typing import Any
 
 import aiohttp
 import msgspec
@@ -26,10 +28,14 @@ from tests.unit.spread.cluster import (
     subset_of,
     until,
 )
+from tidewright.events.base import JsonObject
+from tidewright.events.facts import TemplateObserved
 from tidewright.host import certificates
+from tidewright.host.host import Host
 from tidewright.log import errors
 from tidewright.log.connection import Log
 from tidewright.log.server import EmbeddedServer
+from tidewright.spread.state import State
 
 
 def in_force(replica: Replica) -> bool:
@@ -88,27 +94,60 @@ async def test_a_retried_request_finds_its_own_place(nats: EmbeddedServer, log: 
         assert subset_of(await other.admit("r2", new_pod())) == "b"
 
 
-async def test_a_deleted_pods_place_is_offered_at_once_and_an_evicted_ones_is_not(
-    nats: EmbeddedServer, log: Log
-) -> None:
+async def first_placed(endpoint: Replica, host: Host[State], log: Log) -> JsonObject:
+    """A pod `web-1` that was admitted, created and seen."""
+    await until(lambda: in_force(endpoint))
+    first = await endpoint.admit("r1", new_pod())
+    await say(log, observed(first, "web-1"))
+    await until(lambda: (s := spread_of(host)) is not None and "web-1" in s.pods and not s.ledger.placed)
+    first["metadata"]["name"] = "web-1"
+    return first
+
+
+async def evict(endpoint: Replica, **options: Any) -> None:
+    eviction = {"kind": "Eviction", "metadata": {"name": "web-1"}, **options}
+    asked = review("e1", eviction, subResource="eviction", name="web-1")
+    assert await endpoint.post("/validate-pod", asked) == {"uid": "e1", "allowed": True}
+
+
+async def test_a_deleted_pods_place_is_offered_at_once(nats: EmbeddedServer, log: Log) -> None:
     await say(log, spread_fact(spec(1, None)), *deployment(2))
     async with deciding(log) as host, replicas(nats, 1) as (endpoint,):
-        await until(lambda: in_force(endpoint))
-        first = await endpoint.admit("r1", new_pod())
-        await say(log, observed(first, "web-1"))
-        await until(lambda: (s := spread_of(host)) is not None and "web-1" in s.pods and not s.ledger.placed)
-        first["metadata"]["name"] = "web-1"
-        eviction = {"metadata": {"name": "web-1"}}
-        answered = await endpoint.post(
-            "/validate-pod", review("e1", eviction, subResource="eviction", name="web-1")
-        )
-        assert answered["allowed"]
-        assert subset_of(await endpoint.admit("r2", new_pod())) == "b"
+        first = await first_placed(endpoint, host, log)
         answered = await endpoint.post(
             "/validate-pod", review("d1", None, operation="DELETE", oldObject=first)
         )
         assert answered["allowed"]
         assert subset_of(await endpoint.admit("r3", new_pod())) == "a"
+
+
+async def test_who_replaces_an_evicted_pod_waits_for_its_place(nats: EmbeddedServer, log: Log) -> None:
+    await say(log, spread_fact(spec(1, None)), *deployment(2))
+    async with deciding(log) as host, replicas(nats, 1) as (endpoint,):
+        first = await first_placed(endpoint, host, log)
+        await evict(endpoint)
+        replacement = asyncio.create_task(endpoint.admit("r2", new_pod()))
+        leaving = msgspec.structs.replace(observed(first, "web-1"), deleting_at=time.time())
+        await say(log, leaving)
+        assert subset_of(await replacement) == "a"
+        book = endpoint.books.find(NAMESPACE, SPREAD)
+        assert book is not None
+        assert not book.ledger.evicting
+
+
+async def test_an_eviction_that_a_budget_refuses_frees_nothing(nats: EmbeddedServer, log: Log) -> None:
+    await say(log, spread_fact(spec(1, None)), *deployment(2))
+    async with deciding(log) as host, replicas(nats, 1) as (endpoint,):
+        await first_placed(endpoint, host, log)
+        await evict(endpoint, deleteOptions={"dryRun": ["All"]})
+        book = endpoint.books.find(NAMESPACE, SPREAD)
+        assert book is not None
+        assert not book.ledger.evicting
+        await evict(endpoint)
+        assert list(book.ledger.evicting) == ["web-1"]
+        assert subset_of(await endpoint.admit("r2", new_pod())) == "b"
+        (counts,) = book.ledger.counts.values()
+        assert counts == {"a": 1, "b": 1}
 
 
 async def test_a_dry_run_and_a_pod_of_nobody_go_in_untouched(nats: EmbeddedServer, log: Log) -> None:
@@ -191,6 +230,35 @@ async def test_spreads_are_validated_with_warnings(nats: EmbeddedServer, log: Lo
         ]
         good = {"metadata": {"name": "x"}, "spec": spec("40%", None)}
         assert (await endpoint.post(path, review("v2", good)))["allowed"]
+
+
+async def test_a_patch_is_tried_on_the_targets_template(nats: EmbeddedServer, log: Log) -> None:
+    pod_spec = {
+        "containers": [{"name": "main", "image": "web:1"}],
+        "volumes": [{"name": "v", "emptyDir": {}}],
+    }
+    template = TemplateObserved(at=time.time(), digest="d1", namespace=NAMESPACE, spec=pod_spec)
+    target, replica_set = deployment(2)
+    await say(log, template, msgspec.structs.replace(target, template="d1"), replica_set)
+    path = "/validate-apps-kruise-io-workloadspread"
+    async with replicas(nats, 1) as (endpoint,):
+
+        async def refused(patch: JsonObject, target: str = "web") -> str:
+            given = spec(1, None)
+            given["targetRef"]["name"] = target
+            given["subsets"][0]["patch"] = patch
+            answered = await endpoint.post(path, review("v", {"metadata": {"name": "x"}, "spec": given}))
+            return "" if answered["allowed"] else str(answered["status"]["message"])
+
+        mount = {"name": "main", "volumeMounts": [{"name": "other", "mountPath": "/data"}]}
+        said = await refused({"spec": {"containers": [mount]}})
+        assert said.startswith("spec.subsets[0].patch.")
+        assert "'other' does not exist" in said
+        assert await refused({"spec": {"containers": [{"name": "second"}]}})  # it has no image
+        assert not await refused(
+            {"spec": {"containers": [{**mount, "volumeMounts": [{"name": "v", "mountPath": "/data"}]}]}}
+        )
+        assert not await refused({"spec": {"containers": [mount]}}, "not-there")  # nothing to try it on
 
 
 async def test_a_renewed_certificate_is_served_without_a_restart(nats: EmbeddedServer, log: Log) -> None:

@@ -369,3 +369,19 @@ async def test_last_words_are_said_again_before_the_log_forgets_them(
         shape = await tail.until(lambda e: isinstance(e, ShapeObserved) and e.refresh)
     assert 0.5 <= again.at - first.at < 1.5
     assert shape.at >= first.at
+
+
+async def test_configuration_is_said_again_before_the_log_forgets_it(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    path = "/api/v1/namespaces/ops/configmaps"
+    cluster.objects[path] = {}
+    await cluster.put(path, "ops", "tidewright", data={"autoscaler.yaml": "a: 1"})
+    async with watching(
+        cluster, nats, tmp_path, kinds=("pod",), config_map="ops/tidewright", max_age_s=1.5, speed=1.5
+    ):
+        again = await tail.until(lambda e: isinstance(e, ConfigSet) and e.refresh)
+        clock = await tail.until(lambda e: isinstance(e, ClockSet) and e.refresh)
+    assert isinstance(again, ConfigSet)
+    assert isinstance(clock, ClockSet)
+    assert (again.data, clock.speed) == ({"a": 1}, 1.5)
