@@ -9,6 +9,7 @@ connection  `Log`: connect, make or check the stream, append atomically, look up
 room        refuse before the store is full
 torn        batches that the server stored in part
 reader      read records in stream order from a position, without acknowledgements
+direct      many messages in one answer, from the subject index
 lastwords   the last message of subjects as of an earlier sequence, from the subject index
 envelope    who wrote a message and why: the headers
 snapshots   folds in an object-store bucket: how a restart is fast

@@ -11,9 +11,10 @@ import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 import msgspec
@@ -21,7 +22,6 @@ import nats
 import nats.errors
 import structlog
 from nats.aio.client import Client
-from nats.js import JetStreamContext
 
 from tidewright.log import errors, reader, subjects
 from tidewright.log.cancellation import heeded
@@ -29,6 +29,9 @@ from tidewright.log.credentials import checked
 from tidewright.log.room import Room
 from tidewright.log.subjects import Slot, Subjects
 from tidewright.log.torn import Torn
+
+if TYPE_CHECKING:
+    from nats.js import JetStreamContext
 
 MAX_BATCH = 1000
 """Messages in one atomic batch; the server's limit."""
@@ -86,7 +89,6 @@ class Log:
 
     def __init__(self, client: Client, cluster: str, url: str, timeout_s: float) -> None:
         self.client = client
-        self.jetstream: JetStreamContext = client.jetstream(timeout=timeout_s)
         self.cluster = cluster
         self.url = url
         self.subjects = Subjects(cluster)
@@ -178,6 +180,11 @@ class Log:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    @cached_property
+    def jetstream(self) -> JetStreamContext:
+        """What the client library makes of buckets; who only reads the log does without its import."""
+        return self.client.jetstream(timeout=self.timeout_s)
 
     # -- the stream ------------------------------------------------------------------------------
 
@@ -379,11 +386,19 @@ class Log:
         return await self._get({"seq": seq, "next_by_subj": subject})
 
     async def _get(self, query: dict[str, Any]) -> reader.Record | None:
-        answer = await self._api(f"STREAM.MSG.GET.{self.stream}", query)
+        return await self.message(self.stream, query)
+
+    async def message(self, stream: str, query: Mapping[str, Any]) -> reader.Record | None:
+        """One message of any stream, asked of its leader; None when there is none.
+
+        A stream that is not there, other than the log's own, has none. `query` is one of `{"seq": n}`, `{"last_by_subj": subject}`, `{"seq": n, "next_by_subj": filter}`.
+        """
+        answer = await self._api(f"STREAM.MSG.GET.{stream}", query)
         if "error" in answer:
-            if answer["error"].get("err_code") == _NO_MESSAGE:
+            code = answer["error"].get("err_code")
+            if code == _NO_MESSAGE or (code == _NOT_FOUND and stream != self.stream):
                 return None
-            raise self._error(answer["error"], f"stream {self.stream}")
+            raise self._error(answer["error"], f"stream {stream}")
         message = answer["message"]
         raw = base64.b64decode(message["hdrs"]) if "hdrs" in message else b""
         return reader.Record(

@@ -2,22 +2,24 @@
 
 A snapshot is only an acceleration. One that cannot be read, is of a newer version, or disagrees
 with the checkpoint that it names is ignored, and the log is folded instead.
+
+The client library writes and lists objects. One is read by asking for its messages, as the layout of
+a bucket is public: two questions, where the library takes six and an import as long as an answer.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 import nats.errors
-import nats.js.errors
 import structlog
 import zstandard
-from nats.js.api import ObjectStoreConfig
-from nats.js.object_store import ObjectStore
 
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.cancellation import heeded
@@ -25,15 +27,23 @@ from tidewright.log.connection import Log
 from tidewright.log.errors import LogError, LogUnavailable
 from tidewright.log.subjects import Slot
 
+if TYPE_CHECKING:
+    from nats.js.object_store import ObjectStore
+
 LEVEL = 3
 """Compression level: states are JSON, and compress well at once."""
 
 TRANSFER_S = 10.0
 """One snapshot has to come or go within so long."""
+AT_ONCE = 256 * 1024
+"""Bytes that are decompressed in place; more than that in a thread, while others go on."""
 AWAY_S = 60.0
 """A bucket that did not answer is left alone for so long."""
 
-_FAILURES = (nats.errors.Error, nats.js.errors.Error, LogError, OSError, TimeoutError)
+READ_AGAIN = 3
+"""Times that an object may be replaced while it is read."""
+
+_FAILURES = (nats.errors.Error, LogError, OSError, TimeoutError)
 
 T = TypeVar("T")
 
@@ -64,6 +74,15 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     state_version: int
     version: str
     state: msgspec.Raw
+
+
+class _Meta(msgspec.Struct):
+    """What a bucket says of an object."""
+
+    nuid: str = ""
+    chunks: int = 0
+    digest: str = ""
+    deleted: bool = False
 
 
 def bucket(stream: str, service: str) -> str:
@@ -140,11 +159,13 @@ class Snapshots:
 
     async def history(self, service: str, slot: Slot) -> list[int]:
         """Positions of the snapshots that were kept."""
+        from nats.js.errors import NotFoundError
+
         prefix = f"{slot}/"
         try:
             store = await self._open(service)
             entries = [] if store is None else await self._bounded(store.list(ignore_deletes=True))
-        except nats.js.errors.NotFoundError:
+        except NotFoundError:
             return []
         return [int(e.name[len(prefix) :]) for e in entries if e.name and e.name.startswith(prefix)]
 
@@ -175,6 +196,33 @@ class Snapshots:
         except _FAILURES as error:
             logger.warning("old snapshots not dropped", slot=slot, error=_words(error))
 
+    async def _object(self, service: str, name: str) -> bytes | None:
+        """An object's content; None when there is none, or when its bucket is left alone for now.
+
+        Raises:
+            ValueError: it is not whole.
+        """
+        if time.monotonic() < self._away.get(service, 0.0):
+            return None
+        store = bucket(self._log.stream, service)
+        stream, key = f"OBJ_{store}", urlsafe_b64encode(name.encode()).decode()
+        for _ in range(READ_AGAIN):
+            found = await self._log.message(stream, {"last_by_subj": f"$O.{store}.M.{key}"})
+            if found is None or (meta := msgspec.json.decode(found.body, type=_Meta)).deleted:
+                return None
+            parts: list[bytes] = []
+            seq, chunks = 1, f"$O.{store}.C.{meta.nuid}"
+            while len(parts) < meta.chunks:
+                chunk = await self._log.message(stream, {"seq": seq, "next_by_subj": chunks})
+                if chunk is None:
+                    break  # replaced meanwhile, or lost
+                parts.append(chunk.body)
+                seq = chunk.seq + 1
+            data = b"".join(parts)
+            if len(parts) == meta.chunks and _is_whole(data, meta.digest):
+                return data
+        raise ValueError(f"object {name} of bucket {store} is not whole")
+
     async def _open(self, service: str, *, make: bool = False) -> ObjectStore | None:
         """A service's bucket; None when there is none, or when it is left alone for now."""
         async with self._opening:
@@ -186,6 +234,8 @@ class Snapshots:
                     found = await self._log.exists(f"OBJ_{name}")
                     if not found and not make:
                         return None
+                    from nats.js.api import ObjectStoreConfig
+
                     js = self._log.jetstream
                     config = ObjectStoreConfig(bucket=name, replicas=self._log.replicas)
                     asked = js.object_store(name) if found else js.create_object_store(name, config)
@@ -198,7 +248,11 @@ class Snapshots:
             return self._stores[service]
 
     async def _leave_alone(self, service: str, error: BaseException) -> None:
-        """Stop asking for a bucket that does not answer while the log does."""
+        """Stop asking for a bucket that does not answer while the log does.
+
+        Raises:
+            LogUnavailable: the log as a whole does not answer.
+        """
         self._stores.pop(service, None)
         if isinstance(error, TimeoutError | LogError):
             await self._log.bounds()  # raises when it is the log that does not answer
@@ -218,11 +272,10 @@ class Snapshots:
     async def _trusted(self, name: str, service: str, slot: Slot, state_version: int) -> Snapshot | None:
         problem = ""
         try:
-            store = await self._open(service)
-            if store is None:
+            data = await self._bounded(self._object(service, name))
+            if data is None:
                 return None
-            result: Any = await self._bounded(store.get(name))
-            snapshot = await asyncio.to_thread(decode, result.data or b"")
+            snapshot = decode(data) if len(data) < AT_ONCE else await asyncio.to_thread(decode, data)
             record = await self._log.at(snapshot.checkpoint_seq)
             if (snapshot.service, snapshot.slot) != (service, slot):
                 problem = f"it is of {snapshot.service} slot {snapshot.slot}"
@@ -238,15 +291,19 @@ class Snapshots:
                 if mine == (found.position, found.digest, found.chain):
                     return snapshot
                 problem = f"checkpoint {record.seq} disagrees with it"
-        except (nats.js.errors.NotFoundError, nats.js.errors.ObjectNotFoundError):
-            return None
-        except LogUnavailable:
-            raise
         except (ValueError, *_FAILURES) as error:
             problem = _words(error)
             await self._leave_alone(service, error)
         logger.warning("snapshot ignored, the log is folded instead", name=name, problem=problem)
         return None
+
+
+def _is_whole(data: bytes, digest: str) -> bool:
+    """Whether content matches the digest that its bucket has of it (`SHA-256=<base64>`)."""
+    kind, _, value = digest.partition("=")
+    if kind.upper() != "SHA-256":
+        return False
+    return urlsafe_b64decode(value + "=" * (-len(value) % 4)) == hashlib.sha256(data).digest()
 
 
 def _words(error: BaseException) -> str:

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+
 import pytest
 
+from tidewright.log import timers
 from tidewright.log.connection import Log, Message
-from tidewright.log.lastwords import TooMany, last_words
+from tidewright.log.direct import TooMany
+from tidewright.log.lastwords import last_words
+from tidewright.log.subjects import Slot
 
 
 async def test_the_last_word_as_of_a_sequence(log: Log) -> None:
@@ -39,3 +45,28 @@ async def test_the_first_message_from_a_sequence_on(log: Log) -> None:
     assert found is not None
     assert found.seq == 3
     assert await log.first_of(log.subjects.config("b"), 3) is None
+
+
+async def forge(log: Log, victim: str) -> int:
+    """Have a schedule store a message where it has no business; returns its sequence."""
+    before = await log.last(victim)
+    due = timers.rfc3339(time.time() - 1)
+    schedule = log.subjects.schedule(Slot("1"), "autoscaler", "x")
+    await log.commit([Message(schedule, b"{}", {timers.SCHEDULE: f"@at {due}", timers.TARGET: victim})])
+    async with asyncio.timeout(10):
+        while (found := await log.last(victim)) == before or found is None:  # noqa: ASYNC110  # nothing to await
+            await asyncio.sleep(0.01)  # the server tells nobody
+    return found.seq
+
+
+async def test_what_a_schedule_put_where_it_has_no_business_is_no_word(log: Log) -> None:
+    said, never = log.subjects.config("a"), log.subjects.config("b")
+    for n in (1, 2):
+        await log.commit([Message(said, str(n).encode())])
+    first, second = await forge(log, said), await forge(log, said)
+    await forge(log, never)
+    assert [r.body for r in await last_words(log, [log.subjects.configs])] == [b"2"]
+    assert [r.body for r in await last_words(log, [said], up_to=first)] == [b"2"]
+    assert [r.body for r in await last_words(log, [said], up_to=second)] == [b"2"]
+    assert [r.body for r in await last_words(log, [said], up_to=1)] == [b"1"]
+    assert await last_words(log, [never]) == []

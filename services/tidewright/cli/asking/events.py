@@ -19,7 +19,7 @@ from tidewright.cli.asking.moments import INTERLEAVED, Moment, is_past, moment_o
 from tidewright.cli.asking.objects import named, shown
 from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.restored import Asked, glimpsed
-from tidewright.cli.asking.source import FromFile, Source, opened, slot_in
+from tidewright.cli.asking.source import FromFile, Source, matches, opened, slot_in
 from tidewright.cli.errors import BadInput, CommandError
 from tidewright.cli.options import LogOptions, Output
 from tidewright.events import registry
@@ -133,7 +133,12 @@ async def found(
     first, last = await source.bounds()
     after = max(0, wanted.since.seq - INTERLEAVED) if wanted.since is not None else 0
     end = wanted.until.seq + INTERLEAVED if wanted.until is not None and not wanted.until.end else None
-    records = _on_and_on(source, patterns, after, last) if follow else source.merged(patterns, after)
+    if follow:
+        records = _on_and_on(source, patterns, after, last)
+    else:
+        if wanted.about is not None:
+            patterns = list(await source.narrowed(patterns, after))
+        records = source.merged(patterns, after)
     with progress("looking", last - max(first, after)) as advance:
         count = 0
         async with aclosing(records):
@@ -159,8 +164,6 @@ async def _on_and_on(
     source: Source, patterns: list[str], after: int, last: int
 ) -> AsyncGenerator[Record, None]:
     """What is there, found by the index; then what comes, by one filter."""
-    from tidewright.cli.asking.exported import matches
-
     async with aclosing(source.merged(patterns, after)) as there:
         async for record in there:
             if record.seq > last:
@@ -253,12 +256,12 @@ async def _look_elsewhere(source: Source, wanted: Wanted, about: Reference) -> N
     _, last = await source.bounds()
     for service, explainer in speakers(about.kind):
         try:
-            fold = await glimpsed(source, Asked.about(source, service, about.namespace), last)
+            seen = await glimpsed(source, Asked.about(source, service, about.namespace), last)
         except CommandError:  # something does not decode, which `--parked` shows; what does is listed
             continue
-        if fold is None:
+        if seen is None:
             continue
-        told = explainer.told(fold.state, about)
+        told = explainer.told(seen.fold.state, about)
         places = [place for place in (*told.decisions, *told.ledgers) if place != about]
         wanted.elsewhere += [(explainer, service.name, place) for place in places]
 

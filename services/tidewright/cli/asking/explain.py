@@ -198,10 +198,11 @@ async def why_of(
     opposite: tuple[str, ...] = ()
     if causes:
         asked = Asked.about(source, service, _namespace(event))
-        fold = await seen_by(source, asked, causes[0].record, causes[0].event, event)
-        behind = await lookups.last_facts(source, explainer.facts(fold.state, event), causes[0].seq)
+        seen = await seen_by(source, asked, causes[0].record, causes[0].event, event)
+        state = seen.fold.state
+        behind = await lookups.last_facts(source, explainer.facts(state, event), causes[0].seq, seen.words)
         rests_on = tuple(one for one in behind if one.seq != causes[0].seq)
-        opposite = tuple(explainer.opposite(fold.state, event))
+        opposite = tuple(explainer.opposite(state, event))
     told = tuple(explainer.sentences(event))
     return Why(name, decided, because, told, tuple(causes), rests_on, outcome, opposite, tuple(beside))
 

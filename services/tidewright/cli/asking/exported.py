@@ -15,6 +15,7 @@ from collections.abc import AsyncGenerator, Iterator, Sequence
 import msgspec
 
 from tidewright.cli.asking.progress import progress
+from tidewright.cli.asking.source import matches
 from tidewright.log.export import ExportFile
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot
@@ -23,19 +24,6 @@ from tidewright.log.subjects import Slot, Subjects
 IN_MEMORY_BYTES = 64 << 20
 """A file whose records take more is kept on disk while it is asked."""
 EVERY_N = 5_000
-
-
-def matches(pattern: str, subject: str) -> bool:
-    """Whether a subject matches a filter, by the bus's rules (`*` one token, `>` the rest)."""
-    if not pattern:
-        return True
-    wanted, tokens = pattern.split("."), subject.split(".")
-    for i, want in enumerate(wanted):
-        if want == ">":
-            return len(tokens) > i
-        if i >= len(tokens) or want not in ("*", tokens[i]):
-            return False
-    return len(wanted) == len(tokens)
 
 
 class Indexed:
@@ -151,6 +139,9 @@ class ExportedLog:
     async def merged(self, patterns: Sequence[str], after: int = 0) -> AsyncGenerator[Record, None]:
         for record in self._chosen(patterns, after):
             yield record
+
+    async def narrowed(self, patterns: Sequence[str], after: int) -> Sequence[str]:
+        return patterns
 
     async def follow(self, pattern: str = "", after: int = 0) -> AsyncGenerator[Record, None]:
         async for record in self.records(pattern, after):

@@ -6,12 +6,13 @@ index of these. A file has none and is read through.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
 from tidewright.cli.asking.source import Source
 from tidewright.cli.errors import BadInput
+from tidewright.cli.services import BY_NAME, Role
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, ObjectRef, Outcome
 from tidewright.events.decisions import Effect
@@ -19,7 +20,7 @@ from tidewright.events.timers import TimerFired
 from tidewright.host.explainer import Reference
 from tidewright.host.fold import cause_of
 from tidewright.log.reader import Record
-from tidewright.log.subjects import Slot, Subjects, escape, slot_of
+from tidewright.log.subjects import ALL, Slot, Subjects, escape, slot_of
 
 FIRST_STEP = 50_000
 """Sequences that are looked back at first, and four times as many at each further try."""
@@ -51,11 +52,15 @@ def fact_subject(source: Source, of: Reference) -> str:
     return source.subjects.fact(slot, of.kind, of.namespace, of.name)
 
 
-async def last_facts(source: Source, of: Sequence[Reference], up_to: int) -> list[Found]:
-    """The last fact about each, as of a sequence, in stream order."""
-    if not of:
-        return []
-    records = await source.last([fact_subject(source, one) for one in dict.fromkeys(of)], up_to)
+async def last_facts(
+    source: Source, of: Sequence[Reference], up_to: int, known: Mapping[str, Record] | None = None
+) -> list[Found]:
+    """The last fact about each, as of a sequence, in stream order; `known` are those found already, by subject."""
+    subjects = [fact_subject(source, one) for one in dict.fromkeys(of)]
+    records = [known[subject] for subject in subjects if known and subject in known]
+    if asked := [subject for subject in subjects if not known or subject not in known]:
+        records += await source.last(asked, up_to)
+    records.sort(key=lambda record: record.seq)
     return [found for record in records if (found := decoded(record)) is not None]
 
 
@@ -217,14 +222,25 @@ async def causes(source: Source, decided: Found) -> list[Found]:
 
 
 def decided_about(source: Source, service: str, about: Reference) -> str:
-    """A filter: decisions of a service (`*`: of any) about an object, in whatever slot they were taken."""
-    root = source.subjects.root
-    return f"{root}.decision.*.{service}.{about.kind}.{escape(about.namespace)}.{escape(about.name)}"
+    """A filter: decisions of a service (`*`: of any) about an object, in the slot where it takes them."""
+    slot = _slot_of(source, service, about.namespace)
+    return f"{source.subjects.root}.decision.{slot}.{service}.{about.kind}.{escape(about.namespace)}.{escape(about.name)}"
 
 
 def ledger_of(source: Source, service: str, about: Reference) -> str:
     """A filter: entries of a ledger of a service."""
-    return f"{source.subjects.root}.ledger.*.{service}.{escape(about.namespace)}.{escape(about.name)}"
+    slot = _slot_of(source, service, about.namespace)
+    return f"{source.subjects.root}.ledger.{slot}.{service}.{escape(about.namespace)}.{escape(about.name)}"
+
+
+def _slot_of(source: Source, name: str, namespace: str) -> str:
+    """Where a service decides about a namespace; a wildcard for one that is not known here."""
+    service = BY_NAME.get(name)
+    if service is None or service.role is not Role.DECIDER:
+        return "*"
+    if service.partition == "cluster":
+        return ALL
+    return slot_of(namespace, source.slots) if namespace else "*"
 
 
 def reference_of(target: ObjectRef) -> Reference:

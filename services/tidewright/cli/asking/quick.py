@@ -1,8 +1,8 @@
 """Imports that cost more than the question: what libraries import only in case is left out.
 
-An answer is wanted in a fraction of a second. The NATS client imports aiohttp for websockets, and
-structlog imports rich for tracebacks: together longer than everything else that an answer takes.
-Import this before either of them.
+An answer is wanted in a fraction of a second. The NATS client imports aiohttp for websockets, all of
+JetStream for what a `Log` does itself, and package metadata to know its own version; structlog imports
+rich for tracebacks: together longer than everything else that an answer takes. Import this before them.
 """
 
 from __future__ import annotations
@@ -10,6 +10,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from enum import StrEnum
+from importlib import import_module
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 
 @contextmanager
@@ -24,7 +28,45 @@ def without(*names: str) -> Iterator[None]:
             del sys.modules[name]
 
 
-with without("aiohttp", "rich"):
+class _Header(StrEnum):
+    """The names by which the client finds out what a message without content says."""
+
+    STATUS = "Status"
+    DESCRIPTION = "Description"
+    CONSUMER_STALLED = "Nats-Consumer-Stalled"
+
+
+class Later(ModuleType):
+    """Stands for a module, which is imported when more of it is asked for than is known."""
+
+    def __init__(self, name: str, **known: Any) -> None:
+        super().__init__(name)
+        vars(self).update(known)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(import_module(self.__name__), name)
+
+
+@contextmanager
+def later(module: Later) -> Iterator[None]:
+    """Have a submodule be imported later by those that are imported now, unless it is there already."""
+    name = module.__name__
+    if name in sys.modules:
+        yield
+        return
+    sys.modules[name] = module
+    try:
+        yield
+    finally:
+        del sys.modules[name]  # who imports it from here on gets the real one
+    parent, _, child = name.rpartition(".")
+    vars(sys.modules[parent])[child] = module
+
+
+with (
+    without("aiohttp", "rich", "importlib.metadata"),
+    later(Later("nats.js", api=SimpleNamespace(Header=_Header))),
+):
     import structlog
     from nats.aio import transport
 

@@ -7,7 +7,7 @@ folded, not taken anew.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Any
@@ -26,7 +26,7 @@ from tidewright.host.fold import Decided, Fold
 from tidewright.host.inputs import Inputs, Role
 from tidewright.host.restore import Restore
 from tidewright.log import checkpoint as checkpoints
-from tidewright.log.lastwords import TooMany
+from tidewright.log.direct import TooMany
 from tidewright.log.reader import Record
 from tidewright.log.subjects import ALL, Slot, escape, slot_of
 
@@ -113,7 +113,8 @@ async def restored(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
     restore = Restore(await _begun(source, asked, up_to))
     restore.fold.digesting = False  # of a namespace alone they would be of nothing
     owned = frozenset((asked.slot,))
-    async with aclosing(source.merged(asked.patterns(), restore.fold.position)) as records:
+    patterns = await source.narrowed(asked.patterns(), restore.fold.position)
+    async with aclosing(source.merged(patterns, restore.fold.position)) as records:
         async for record in records:
             if not asked.inputs.reads(record.subject, owned, recorded=True):
                 continue
@@ -136,25 +137,37 @@ async def restored(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
     return restore.fold
 
 
+@dataclass(frozen=True)
+class Seen:
+    """What `decide` saw.
+
+    Attributes:
+        words: the last words that the fold was made of, by subject, where it was made of these.
+    """
+
+    fold: Fold[Any]
+    words: Mapping[str, Record]
+
+
 async def seen_by(
     source: Source, asked: Asked, cause: Record, event: Event | registry.Unknown, decision: Decision
-) -> Fold[Any]:
+) -> Seen:
     """The fold as `decide` saw it: everything up to and with the cause of a decision, the decision not yet.
 
     First tried with the last word on each subject alone, which takes a look into the index, however
     long the log is. Where the service then decides what it did decide, that was all that counted; else
     the state is restored from everything.
     """
-    if asked.slot != ALL and (fold := await glimpsed(source, asked, cause.seq - 1)) is not None:
-        fold.replay(cause.seq, cause.body, event, [])
+    if asked.slot != ALL and (seen := await glimpsed(source, asked, cause.seq - 1)) is not None:
+        seen.fold.replay(cause.seq, cause.body, event, [])
         if isinstance(event, Event) and any(
-            bare(made) == bare(decision) for made in asked.decider.decide(fold.state, event)
+            bare(made) == bare(decision) for made in asked.decider.decide(seen.fold.state, event)
         ):
-            return fold
+            return Seen(seen.fold, {**seen.words, cause.subject: cause})
     fold = await restored(source, asked, cause.seq - 1)
     if asked.inputs.concerns(event):
         fold.replay(cause.seq, cause.body, event, [])
-    return fold
+    return Seen(fold, {})
 
 
 def bare(decision: Decision) -> Decision:
@@ -162,7 +175,7 @@ def bare(decision: Decision) -> Decision:
     return msgspec.structs.replace(decision, id="", prev="")
 
 
-async def glimpsed(source: Source, asked: Asked, up_to: int) -> Fold[Any] | None:
+async def glimpsed(source: Source, asked: Asked, up_to: int) -> Seen | None:
     """A fold of the last word on each subject of the namespace; None when these are too many to ask for."""
     fold, owned = Fold(asked.decider, asked.slot), frozenset((asked.slot,))
     try:
@@ -180,7 +193,7 @@ async def glimpsed(source: Source, asked: Asked, up_to: int) -> Fold[Any] | None
             fold.replay_decision(Decided(event, record.body))
         elif asked.inputs.concerns(event):
             fold.replay(record.seq, record.body, event, [])
-    return fold
+    return Seen(fold, {record.subject: record for record in records})
 
 
 async def _begun(source: Source, asked: Asked, up_to: int) -> Fold[Any]:

@@ -9,7 +9,7 @@ from tidewright.cli.asking.objects import shown
 from tidewright.cli.asking.source import Source
 from tidewright.cli.errors import BadInput
 from tidewright.host.explainer import Reference
-from tidewright.log.lastwords import TooMany
+from tidewright.log.direct import TooMany
 from tidewright.log.subjects import escape, slot_of, unescape
 
 NAMED_AT_MOST = 5

@@ -23,6 +23,7 @@ from tidewright.cli.options import THE_LOG, LogOptions
 from tidewright.events import registry
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.connection import Log
+from tidewright.log.direct import TooMany
 from tidewright.log.lastwords import last_words
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot, Snapshots
@@ -32,6 +33,23 @@ FromFile = Annotated[
     Path | None,
     Parameter(name="--log", help="Read this exported file instead of a running log.", group=THE_LOG),
 ]
+
+
+FEW = 3
+"""Subjects that are read by a reader each; more of a filter, by one of the filter."""
+
+
+def matches(pattern: str, subject: str) -> bool:
+    """Whether a subject matches a filter, by the bus's rules (`*` one token, `>` the rest)."""
+    if not pattern:
+        return True
+    wanted, tokens = pattern.split("."), subject.split(".")
+    for i, want in enumerate(wanted):
+        if want == ">":
+            return len(tokens) > i
+        if i >= len(tokens) or want not in ("*", tokens[i]):
+            return False
+    return len(wanted) == len(tokens)
 
 
 class Source(Protocol):
@@ -55,6 +73,10 @@ class Source(Protocol):
 
     def merged(self, patterns: Sequence[str], after: int = 0) -> AsyncGenerator[Record, None]:
         """Records that match any of several filters, which do not overlap, in stream order."""
+        ...
+
+    async def narrowed(self, patterns: Sequence[str], after: int) -> Sequence[str]:
+        """Those of several filters that find something behind a sequence, as subjects where these are few."""
         ...
 
     def follow(self, pattern: str = "", after: int = 0) -> AsyncGenerator[Record, None]:
@@ -137,6 +159,18 @@ class RunningLog:
                     heappop(heap)
                 else:
                     heapreplace(heap, (following.seq, i, following))
+
+    async def narrowed(self, patterns: Sequence[str], after: int) -> Sequence[str]:
+        # A look at the index takes less than a reader, and a subject's reader less than a wildcard's.
+        try:
+            words = await last_words(self.log, patterns)
+        except TooMany:
+            return patterns
+        found: list[str] = []
+        for pattern in patterns:
+            subjects = [r.subject for r in words if r.seq > after and matches(pattern, r.subject)]
+            found += subjects if len(subjects) <= FEW else [pattern]
+        return found
 
     async def follow(self, pattern: str = "", after: int = 0) -> AsyncGenerator[Record, None]:
         async with self.log.reader([pattern or self.subjects.everything], after=after) as reader:

@@ -79,7 +79,7 @@ def publishes(service: Service, cluster: str) -> list[str]:
 def publishes_reader(cluster: str) -> list[str]:
     """Subjects on which who only reads may publish: questions."""
     stream = stream_of(cluster)
-    subjects = ["$JS.API.STREAM.NAMES", *reading(stream)]
+    subjects = ["$JS.API.STREAM.NAMES", *reading(stream), f"$JS.API.DIRECT.GET.{stream}"]
     for service in SERVICES:
         if service.role is Role.DECIDER:
             subjects += reading_objects(bucket(stream, service.name))

@@ -1,0 +1,105 @@
+"""Many messages in one answer, from the server's subject index: a batched direct get.
+
+Public protocol of the server (2.11 and later) that the client does not wrap. Any replica answers, so a
+message of this very instant may be missing; what lies behind is complete.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import nats.errors
+
+from tidewright.log import errors
+from tidewright.log.cancellation import heeded
+from tidewright.log.envelope import SCHEDULER
+from tidewright.log.reader import Record
+
+if TYPE_CHECKING:
+    from nats.aio.msg import Msg
+
+    from tidewright.log.connection import Log
+
+_ADDED = frozenset(
+    (
+        "Nats-Stream",
+        "Nats-Subject",
+        "Nats-Sequence",
+        "Nats-Time-Stamp",
+        "Nats-Num-Pending",
+        "Nats-Last-Sequence",
+    )
+)
+
+
+class TooMany(errors.LogError):
+    """The filters match more subjects than the server answers at once."""
+
+    reason = "TooMany"
+
+
+class _Answer:
+    """The messages of one answer, as they come."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.pending = 0
+        self.ended: asyncio.Future[Mapping[str, str]] = asyncio.get_running_loop().create_future()
+
+    async def take(self, message: Msg) -> None:
+        headers = message.headers or {}
+        if "Status" in headers:
+            if not self.ended.done():
+                self.ended.set_result(headers)
+            return
+        kept = {key: value for key, value in headers.items() if key not in _ADDED}
+        self.records.append(
+            Record(int(headers["Nats-Sequence"]), headers["Nats-Subject"], message.data, kept)
+        )
+
+
+async def ask(log: Log, query: Mapping[str, Any]) -> tuple[list[Record], int]:
+    """What one question finds, in the server's order, and how much more there is of it.
+
+    Raises:
+        TooMany: more than about a thousand subjects match, and the question is about each of them.
+        LogUnavailable: no answer in time.
+    """
+    answer = _Answer()
+    try:
+        inbox = log.client.new_inbox()
+        subscription = await heeded(log.client.subscribe(inbox, cb=answer.take))
+        try:
+            subject = f"$JS.API.DIRECT.GET.{log.stream}"
+            await heeded(log.client.publish(subject, msgspec.json.encode(query), reply=inbox))
+            while not answer.ended.done():
+                count = len(answer.records)
+                done, _ = await asyncio.wait([answer.ended], timeout=log.timeout_s)
+                if not done and len(answer.records) == count:
+                    raise TimeoutError
+            headers = answer.ended.result()
+        finally:
+            await subscription.unsubscribe()
+    except (nats.errors.Error, OSError, TimeoutError) as error:
+        raise errors.LogUnavailable(
+            f"stream {log.stream} did not answer in {log.timeout_s:g} s ({str(error) or type(error).__name__})"
+        ) from error
+    match headers["Status"]:
+        case "204":  # the end of the answer
+            return answer.records, int(headers.get("Nats-Num-Pending") or 0)
+        case "404":  # nothing at all
+            return [], 0
+        case "413":
+            raise TooMany("more subjects match than the server answers at once")
+    raise errors.LogUnavailable(
+        f"stream {log.stream} does not answer: {headers.get('Description', headers['Status'])}"
+    )
+
+
+def is_forged(log: Log, record: Record) -> bool:
+    """Whether a schedule published this where it had no business."""
+    scheduler = record.headers.get(SCHEDULER)
+    return scheduler is not None and log.subjects.forged(record.subject, scheduler)
