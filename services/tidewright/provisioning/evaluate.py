@@ -59,9 +59,7 @@ class Evaluation:
         waiting, young = self._waiting()
         self.dues += young
         work = RequestWork(self.state, self.index, self.now, settings)
-        for decision in late.decisions:
-            if isinstance(decision, CloseScaleUp):
-                self.decisions += work.nodes_settled(decision)
+        self.decisions += work.nodes_settled([d for d in late.decisions if isinstance(d, CloseScaleUp)])
         self.decisions += work.refresh()
         world = self._world()
         pool = _counted(self.state, self.index, waiting)

@@ -413,8 +413,12 @@ def _release(state: State, event: p.ReleaseCapacity) -> None:
     request = state.requests.get(key_of(event))
     if event.reason == "Deleted":
         state.requests.pop(key_of(event), None)
+        for execution in state.executions.values():
+            if execution.request == key_of(event) and execution.request_uid == event.uid:
+                saga.stopped(execution)  # what has not gone out never does
+                _not_ordered(state, execution)
     elif request is not None:
-        request.booked = False
+        request.booked = request.ordered = False
 
 
 def _plan(state: State, event: p.PlanScaleUp) -> None:
@@ -471,7 +475,10 @@ def _decrease(state: State, event: p.DecreaseNodeGroup) -> None:
 
 
 def shrink_open(state: State, name: str, nodes: int, plan: str = "") -> None:
-    """A group's open increase is so many nodes smaller; at none left it is dropped."""
+    """A group's open increase is so many nodes smaller.
+
+    At none left it is dropped, unless plans still wait to hear of it: then an evaluation closes it.
+    """
     found = state.open.get(name)
     if found is None:
         return
@@ -489,7 +496,9 @@ def shrink_open(state: State, name: str, nodes: int, plan: str = "") -> None:
         if not last.nodes:
             found.loads.pop()
     if found.increase <= 0:
-        del state.open[name]
+        found.increase = 0
+        if not found.plans:
+            del state.open[name]
 
 
 def _delete(state: State, event: p.DeleteInstances) -> None:
@@ -546,7 +555,11 @@ def _back_off(state: State, event: p.BackOffGroup) -> None:
 
 
 def _close(state: State, event: p.CloseScaleUp) -> None:
-    state.open.pop(event.group, None)
+    opened = state.open.pop(event.group, None)
+    if opened is not None and event.result != "Finished":
+        for plan, nodes in opened.plans.items():
+            if plan in state.executions:
+                state.executions[plan].short += max(1, nodes)
     group = state.groups.get(event.group)
     if group is not None and event.boot_s:
         group.boot_s = event.boot_s
@@ -598,10 +611,13 @@ def _outcome(state: State, event: o.Applied | o.Rejected | o.Failed | o.Supersed
         _increase_answered(state, event, name, applied)
     else:
         group = state.groups.get(name)
-        if group is not None:
+        if group is not None and not _outstanding(state, name):
             group.answered_at = event.at
-            if not applied:
-                group.wanted = None
+            told = event.result.get("size") if isinstance(event, o.Applied) else None
+            if not applied or told == group.target_size:
+                group.wanted = None  # nothing has changed, so that the cloud will not be heard again
+            elif isinstance(told, int):
+                group.wanted = told
     wake(state)
 
 
@@ -624,16 +640,33 @@ def _increase_answered(
         if group is not None:
             group.wanted = None
         shrink_open(state, step.group, step.size - step.from_size, plan)
-    for other in execution.steps:
-        if other.status == saga.SKIPPED:
-            skipped = state.groups.get(other.group)
-            if skipped is not None and skipped.wanted == other.size:
-                skipped.wanted = None
-            shrink_open(state, other.group, other.size - other.from_size, plan)
+    _not_ordered(state, execution)
     request = state.requests.get(execution.request)
     if request is not None and execution.over:
         request.ordered = not execution.failed and index_of(state).settings.hold
     state.touched = (plan,)
+
+
+def _outstanding(state: State, group: str) -> bool:
+    """Whether a later order for the group has no answer yet: then that one is what is wanted."""
+    return any(
+        kind in ("decrease", "delete") and name == group for kind, name in state.orders.values()
+    ) or any(
+        step.group == group and step.status in (saga.WAITING, saga.ORDERED)
+        for execution in state.executions.values()
+        for step in execution.steps
+    )
+
+
+def _not_ordered(state: State, execution: saga.Execution) -> None:
+    """Steps that were skipped: their groups are as they were, and wait for nothing."""
+    for step in execution.steps:
+        opened = state.open.get(step.group)
+        if step.status == saga.SKIPPED and opened is not None and execution.plan in opened.plans:
+            group = state.groups.get(step.group)
+            if group is not None and group.wanted == step.size:
+                group.wanted = None
+            shrink_open(state, step.group, step.size - step.from_size, execution.plan)
 
 
 _FOLDS: dict[type[Event], Callable[[State, Any], None]] = {

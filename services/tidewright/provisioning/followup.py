@@ -168,6 +168,8 @@ def cancelled(state: State, index: Index, key: str) -> list[Decision]:
         if execution.request != key or execution.request_uid != request.uid:
             continue
         for step in execution.steps:
+            if step.status == saga.WAITING:
+                continue  # it never goes out now
             opened, group = state.open.get(step.group), view.groups.get(step.group)
             if opened is None or group is None or plan not in opened.plans:
                 continue

@@ -6,7 +6,7 @@ when the evaluation is over, so this keeps its own view of what it has decided s
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -187,31 +187,43 @@ class RequestWork:
 
     # --- Nodes that came, or did not ---
 
-    def nodes_settled(self, closed: CloseScaleUp) -> list[Decision]:
-        """A group's increase is over: tell the requests that it was for. [B11]"""
+    def nodes_settled(self, closings: Sequence[CloseScaleUp]) -> list[Decision]:
+        """Groups' increases are over: tell the requests that they were for. [B11]
+
+        All that end in one evaluation are looked at together: a plan over several groups is ready
+        when the last of them is, and has failed when one of them has.
+        """
         found: list[Decision] = []
-        opened = self.state.open.get(closed.group)
-        for plan in sorted(opened.plans if opened is not None else ()):
+        closing = {closed.group for closed in closings}
+        plans = {plan for name in closing if name in self.state.open for plan in self.state.open[name].plans}
+        for plan in sorted(plans):
             execution = self.state.executions.get(plan)
             if execution is None or execution.request not in self.modes:
                 continue
             key = execution.request
-            elsewhere = [
-                name
-                for name, other in self.state.open.items()
-                if name != closed.group and plan in other.plans
+            request = self.state.requests[key]
+            if request.uid != execution.request_uid or request.plan != plan:
+                continue  # a later plan is what it waits for
+            mine = [
+                c for c in closings if c.group in self.state.open and plan in self.state.open[c.group].plans
             ]
-            if closed.result != "Finished" or execution.short:
-                self._set(key, cond.NODES_MISSING, *closed.because)
-                found.append(self._event(key, "CapacityNotReady", cond.NODES_MISSING.message, "Warning"))
-                if self.settings.hold:
-                    self._set(key, cond.NOT_FOUND)
-                    found.append(self._release(key, "Failed"))
-            elif not elsewhere:
-                self._set(key, cond.NODES_READY, *closed.because)
+            failed = next((closed for closed in mine if closed.result != "Finished"), None)
+            if failed is not None or execution.short:
+                found += self._nodes_missing(key, failed or mine[0])
+            elif not any(plan in o.plans for name, o in self.state.open.items() if name not in closing):
+                self._set(key, cond.NODES_READY, *mine[0].because)
                 if self.settings.hold and not cond.is_true(self._now(key), cond.PROVISIONED):
                     self._set(key, cond.ORDERED)
                     found += self.booked(key)
+        return found
+
+    def _nodes_missing(self, key: str, closed: CloseScaleUp) -> list[Decision]:
+        """`compat` says it and leaves `Provisioned` alone; `hold` tries elsewhere, or gives up."""
+        self._set(key, cond.NODES_MISSING, *closed.because)
+        found: list[Decision] = [self._event(key, "CapacityNotReady", cond.NODES_MISSING.message, "Warning")]
+        if self.settings.hold:
+            self._set(key, cond.GIVEN_UP if self.understood[key].no_retry else cond.NOT_FOUND)
+            found.append(self._release(key, "Failed"))
         return found
 
     def booked(self, key: str) -> list[Decision]:

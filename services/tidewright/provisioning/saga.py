@@ -117,6 +117,13 @@ def answered(execution: Execution, group: str, *, applied: bool, error: str = ""
                 step.status = SKIPPED
 
 
+def stopped(execution: Execution) -> None:
+    """No further order goes out: the request was deleted."""
+    for step in execution.steps:
+        if step.status == WAITING:
+            step.status = SKIPPED
+
+
 def reverts(execution: Execution) -> list[Step]:
     """What has to be taken back: everything that was ordered, when an all-or-nothing plan failed."""
     if not execution.all_or_nothing or not execution.over or not execution.failed or execution.reverted:

@@ -43,6 +43,7 @@ _SENTENCES: dict[str, str] = {
     "TimedOut": "{missing} of {increase} nodes of group {group} did not come within {limit_s} s",
     "CreationFailed": "{count} instances of group {group} could not be created ({code})",
     "TakenBack": "{count} nodes of group {group} that had not come are taken back",
+    "NoneCame": "none of the nodes that were ordered of group {group} came",
     "GroupGone": "group {group} is no longer there",
     "Idle": "node {node} was empty for {idle_s} s",
     "Collected": "it ended {age_s} s ago",

@@ -17,7 +17,7 @@ from tidewright.provisioning.orders import group_ref, status_event, taken_back
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.sentences import because
 from tidewright.provisioning.settings import Settings
-from tidewright.provisioning.state import Index, State
+from tidewright.provisioning.state import GroupState, Index, State
 from tidewright.provisioning.view import GroupView, View
 
 
@@ -72,10 +72,12 @@ def upkeep(state: State, index: Index, view: View, now: float) -> Found:
         if name not in state.groups:
             continue
         group = view.groups[name]
+        if _being_reduced(state.groups[name]):
+            continue  # its instances are those of before: the answer says what is left
         if group.failed:
             _creation_failed(state, index.settings, name, group, now, found)
-        elif group.long:
-            _never_registered(state, name, group, now, found)
+        elif group.long and _never_registered(state, name, group, now, found):
+            pass
         elif name in state.open:
             _open(state, index.settings, name, group, now, found)
         if group.counts.backed_off:
@@ -90,6 +92,11 @@ def upkeep(state: State, index: Index, view: View, now: float) -> Found:
             CloseScaleUp(at=now, group=name, result="Failed", because=(because("GroupGone", group=name),))
         )
     return found
+
+
+def _being_reduced(group: GroupState) -> bool:
+    """A smaller size was ordered, and the cloud has not been seen since."""
+    return group.wanted is not None and group.wanted < group.target_size
 
 
 def _wrong_size(state: State, name: str, view: GroupView, now: float, found: Found) -> None:
@@ -114,6 +121,11 @@ def _open(state: State, settings: Settings, name: str, view: GroupView, now: flo
     if outstanding:
         return
     plain = msgspec.structs.replace(view.counts, backed_off=False)
+    if not opened.increase:
+        found.decisions.append(
+            CloseScaleUp(at=now, group=name, result="Failed", because=(because("NoneCame", group=name),))
+        )
+        return
     if clusterstate.upcoming(plain) == 0:
         found.decisions.append(
             CloseScaleUp(
@@ -198,19 +210,20 @@ def _creation_failed(
         found.decisions.append(_deletion(state, name, doomed, now, "CreationFailed"))
 
 
-def _never_registered(state: State, name: str, view: GroupView, now: float, found: Found) -> None:
-    """Instances without a node for too long are deleted, never below the group's minimum."""
+def _never_registered(state: State, name: str, view: GroupView, now: float, found: Found) -> bool:
+    """Instances without a node for too long are deleted, never below the group's minimum; whether any is."""
     group = state.groups[name]
     spare = max(0, group.target - group.min_size)
     doomed = list(view.long)[:spare]
     if not doomed:
-        return
+        return False
     found.decisions.append(_deletion(state, name, doomed, now, "TimedOut"))
     found.decisions.append(
         status_event(
             now, "DeleteUnregistered", f"group {name}: {len(doomed)} instances never registered", "Warning"
         )
     )
+    return True
 
 
 def _deletion(state: State, name: str, instances: list[str], now: float, rule: str) -> DeleteInstances:
