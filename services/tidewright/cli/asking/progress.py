@@ -9,6 +9,9 @@ from contextlib import contextmanager
 
 PATIENCE_S = 1.0
 
+_shown: list[str] = []
+"""What a bar is shown for: a terminal takes one at a time, and what runs beside it goes without."""
+
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
@@ -25,17 +28,16 @@ def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
     )  # fmt: skip
     task = bar.add_task(what, total=max(total, 1))
     started = time.monotonic()
-    shown = False
 
     def advance(steps: int) -> None:
-        nonlocal shown
         bar.advance(task, steps)
-        if not shown and time.monotonic() - started > PATIENCE_S:
+        if not _shown and time.monotonic() - started > PATIENCE_S:
+            _shown.append(what)
             bar.start()
-            shown = True
 
     try:
         yield advance
     finally:
-        if shown:
+        if bar.live.is_started:
             bar.stop()
+            _shown.remove(what)

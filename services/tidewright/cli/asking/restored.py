@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 import structlog
 
+from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.source import Source
 from tidewright.cli.errors import BadInput, CommandError
 from tidewright.cli.services import SERVICES, Service, load
@@ -32,6 +33,9 @@ from tidewright.log.subjects import ALL, Slot, escape, slot_of
 
 CLUSTER = frozenset(("node", "nodegroup", "provisioningclass"))
 """Kinds of facts in slot `all`."""
+
+TOLD_EVERY = 5_000
+"""Sequences between two steps of the bar."""
 
 logger = structlog.get_logger(__name__)
 
@@ -112,29 +116,41 @@ async def restored(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
     """
     restore = Restore(await _begun(source, asked, up_to))
     restore.fold.digesting = False  # of a namespace alone they would be of nothing
-    owned = frozenset((asked.slot,))
-    patterns = await source.narrowed(asked.patterns(), restore.fold.position)
-    async with aclosing(source.merged(patterns, restore.fold.position)) as records:
-        async for record in records:
-            if not asked.inputs.reads(record.subject, owned, recorded=True):
-                continue
-            role = asked.inputs.role(record.subject)
-            if role is Role.CHECKPOINT:
-                checkpoint = checkpoints.decode(record.body)
-                if checkpoint.position >= up_to:
-                    # Decisions about what is later lie behind this one's.
-                    restore.checkpoint(msgspec.structs.replace(checkpoint, position=up_to, at=0.0))
+    begun = restore.fold.position
+    patterns = await source.narrowed(asked.patterns(), begun)
+    with progress(f"restoring {asked.service.name} as of sequence {up_to}", up_to - begun) as advance:
+        told = begun
+        async with aclosing(source.merged(patterns, begun)) as records:
+            async for record in records:
+                if record.seq >= told + TOLD_EVERY:
+                    advance(record.seq - told)
+                    told = record.seq
+                if _folded(restore, asked, record, up_to):
                     return restore.fold
-                restore.checkpoint(checkpoint)
-                continue
-            event = _decoded(record)
-            if role is Role.DECISION and isinstance(event, Decision):
-                restore.decision(record.body, event)
-            elif role is Role.INPUT and record.seq <= up_to and asked.inputs.concerns(event):
-                restore.event(record.seq, record.body, event)
     for waiting in restore.waiting:
         restore.fold.replay(waiting.seq, waiting.body, waiting.event, [])
     return restore.fold
+
+
+def _folded(restore: Restore[Any], asked: Asked, record: Record, up_to: int) -> bool:
+    """Take one record; True when everything up to the sequence is folded."""
+    if not asked.inputs.reads(record.subject, frozenset((asked.slot,)), recorded=True):
+        return False
+    role = asked.inputs.role(record.subject)
+    if role is Role.CHECKPOINT:
+        checkpoint = checkpoints.decode(record.body)
+        if checkpoint.position >= up_to:
+            # Decisions about what is later lie behind this one's.
+            restore.checkpoint(msgspec.structs.replace(checkpoint, position=up_to, at=0.0))
+            return True
+        restore.checkpoint(checkpoint)
+        return False
+    event = _decoded(record)
+    if role is Role.DECISION and isinstance(event, Decision):
+        restore.decision(record.body, event)
+    elif role is Role.INPUT and record.seq <= up_to and asked.inputs.concerns(event):
+        restore.event(record.seq, record.body, event)
+    return False
 
 
 @dataclass(frozen=True)
