@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from difflib import get_close_matches
 
-from cyclopts import App, CycloptsError
+from cyclopts import App, CycloptsError, UnknownCommandError
 from cyclopts.config import Env
 
 from tidewright.cli.commands import COMMANDS, OTHER
@@ -43,7 +44,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
         result = application()(arguments, exit_on_error=False, print_error=False)
     except CycloptsError as error:
         chain = " ".join(("tidewright", *(error.command_chain or ())))
-        print(f"error: {str(error).rstrip('.')}; see `{chain} --help`", file=sys.stderr)
+        said = _unknown(error) if isinstance(error, UnknownCommandError) else str(error).rstrip(".")
+        print(f"error: {said}; see `{chain} --help`", file=sys.stderr)
         return BAD_USAGE
     except CommandError as error:
         print(f"error: {error}", file=sys.stderr)
@@ -54,6 +56,14 @@ def run(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()  # whoever read our output has seen enough
         return 0
     return result if isinstance(result, int) else 0
+
+
+def _unknown(error: UnknownCommandError) -> str:
+    """What was typed, what may have been meant, and every name that would be valid."""
+    typed = (error.unused_tokens or [""])[0]
+    valid = [name for name in error.app or () if not name.startswith("-")]
+    meant = [f"did you mean {name}?" for name in get_close_matches(typed, valid, n=1)]
+    return " ".join([f"unknown command {typed!r};", *meant, f"valid are {', '.join(valid)}"])
 
 
 def main() -> None:

@@ -64,7 +64,9 @@ def test_every_service_of_the_table_can_be_run_alone(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["frob"], "frob"),
+        (["frob"], "valid are up, run, demo"),
+        (["dmeo"], "did you mean demo?"),
+        (["sim", "frob"], "valid are up, attach, load, fault; see `tidewright sim --help`"),
         (["up", "--frob"], "--frob"),
         (["run", "nobody"], "nobody"),
         (["run", "watcher", "--slots", "many"], "many"),
