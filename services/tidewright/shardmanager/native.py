@@ -11,7 +11,7 @@ from copy import deepcopy
 from fractions import Fraction
 
 from tidewright.events.base import Because, Decision, Event, ObjectRef, Outcome
-from tidewright.events.decisions import DeleteObject, PatchObject, SetStatus, SetTimer
+from tidewright.events.decisions import CreateObject, DeleteObject, PatchObject, SetStatus, SetTimer
 from tidewright.events.facts import PodGone, PodObserved
 from tidewright.events.outcomes import Applied
 from tidewright.events.provisioning import PodTemplateGone, PodTemplateObserved
@@ -31,7 +31,7 @@ from tidewright.events.timers import TimerFired
 from tidewright.sharding.document import Document, MemberState, SlotState, apply
 from tidewright.sharding.keyspace import runs
 from tidewright.sharding.lease import LeaseState
-from tidewright.shardmanager import labeller, setpods, setscale
+from tidewright.shardmanager import gates, labeller, setpods, setscale
 from tidewright.shardmanager.autosize import SHRINK_PERIOD_S, Demand, exact, known_loads, recommend
 from tidewright.shardmanager.balance import rebalance
 from tidewright.shardmanager.handover import Plan, losses, plan
@@ -86,6 +86,10 @@ def fold(state: State, event: Event) -> None:
         case SetTimer(key=key, due=due) if key.startswith(TIMER):
             if (timed := state.sets.get(key.removeprefix(TIMER))) is not None:
                 timed.timer_due = due
+        case CreateObject() | PatchObject() | DeleteObject() if event.target.kind == gates.LEASE_KIND:
+            for shard_set in state.sets.values():
+                if shard_set.namespace == event.target.namespace:
+                    gates.fold(shard_set, event, event.at)
         case DeleteObject(target=target, grace_period_s=0) if target.kind == "Pod":
             for shard_set in state.sets.values():
                 if shard_set.namespace == target.namespace and index_of(shard_set, target.name) is not None:
@@ -107,7 +111,9 @@ def answered(state: State, asked: Asked, outcome: Outcome) -> None:
     shard_set = state.sets.get(asked.shard_set)
     if shard_set is None:
         return
-    if asked.verb == "take":
+    if gates.answered(shard_set, asked.name, asked.verb, outcome, state.now):
+        pass
+    elif asked.verb == "take":
         for member, seen in shard_set.members.items():
             if seen.record == asked.name:
                 shard_set.taking = [m for m in shard_set.taking if m != member]
@@ -127,6 +133,8 @@ def owner_of(state: State, target: ObjectRef) -> str:
         if target.kind == MEMBER_KIND and any(m.record == target.name for m in shard_set.members.values()):
             return key
         if target.kind == setscale.WORKLOAD and setscale.runs_on(shard_set, target.name):
+            return key
+        if target.kind == gates.LEASE_KIND and gates.read_lock(shard_set, target.name) is not None:
             return key
         if target.kind == "Pod" and index_of(shard_set, target.name) is not None:
             return key
@@ -414,6 +422,7 @@ def _publish(
         found["DoublyClaimedSlots"] = f"slots {runs(twice)} are claimed twice" if twice else ""
         found["PinnedToNobody"] = _pinned_to_nobody(shard_set, document)
         found["NotExhaustive"] = "; ".join(shard_set.spec.notices)
+        found["GateRefused"] = shard_set.spec.gate_refused
         found.update(labeller.troubles(shard_set))
         found["WorkloadMissing"] = setscale.missing(state, shard_set)
         found.update(setpods.troubles(state, shard_set))

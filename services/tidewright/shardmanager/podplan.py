@@ -15,7 +15,16 @@ from tidewright.sharding.document import Document
 from tidewright.sharding.keyspace import runs
 from tidewright.shardmanager import claims, setworkers
 from tidewright.shardmanager.fleet import KnownPod, Template
-from tidewright.shardmanager.podsof import digest_of, id_of, index_of, managed, member_named, overdue, set_ref
+from tidewright.shardmanager.podsof import (
+    deletion,
+    digest_of,
+    id_of,
+    index_of,
+    managed,
+    member_named,
+    overdue,
+    set_ref,
+)
 from tidewright.shardmanager.rollout import Rollout, ShardState, ShardStatus, Step, next_step
 from tidewright.shardmanager.sets import ShardSetState
 from tidewright.shardmanager.shardset import (
@@ -36,11 +45,14 @@ class PodPlan:
     def __init__(self, state: State, shard_set: ShardSetState, template: Template) -> None:
         self.state, self.shard_set, self.spec, self.now = state, shard_set, shard_set.spec, state.now
         self.template = template
-        self.pods = {
-            index: pod
-            for pod in managed(state, shard_set)
-            if (index := index_of(shard_set, pod.name)) is not None
-        }
+        self.pods: dict[int, KnownPod] = {}
+        self.second: list[KnownPod] = []
+        for pod in managed(state, shard_set):
+            index = index_of(shard_set, pod.name)
+            if index is not None and index in self.pods:
+                self.second.append(pod)  # gate mode was left in the middle of a rollout
+            elif index is not None:
+                self.pods[index] = pod
         self.table = setworkers.tables(shard_set)
         self.digests = {i: self._digest(i, template) for i in range(shard_set.size)}
         indexes = sorted(set(range(shard_set.size)).union(self.pods))
@@ -91,6 +103,9 @@ class PodPlan:
             pod = self.pods.get(status.index)
             if status.state is ShardState.FAILED and pod is not None and not pod.deleting:
                 yield from self._delete(pod, "ShardFailed")
+        for pod in self.second:
+            if not pod.deleting:
+                yield from self._delete(pod, "ShardTwice")
 
     def forced(self) -> Iterator[Decision]:
         """Pods that do not go away are removed by force, where the set allows it because its sink checks epochs."""
@@ -114,7 +129,7 @@ class PodPlan:
 
     def creations(self) -> Iterator[Decision]:
         """Missing pods, each as soon as nobody can still run one of its slots."""
-        taken = [claims.told(pod) for pod in self.pods.values()]
+        taken = [claims.told(pod) for pod in (*self.pods.values(), *self.second)]
         names = self.state.pods.get(self.shard_set.namespace, {})
         for index in range(self.shard_set.size):
             name = f"{self.shard_set.name}-{index}"
@@ -186,6 +201,7 @@ class PodPlan:
             template.template,
             index,
             self.table,
+            name=name,
             annotations={
                 GENERATION_ANNOTATION: self._digest(index, template),
                 **setworkers.said(self.shard_set, index, self.table),
@@ -202,19 +218,4 @@ class PodPlan:
         )
 
     def _delete(self, pod: KnownPod, rule: str, grace_period_s: int | None = None) -> Iterator[DeleteObject]:
-        if f"delete {self.shard_set.namespace}/{pod.name}" in self.state.in_flight:
-            return
-        if self.shard_set.held("delete", pod.name, self.now):
-            return
-        yield DeleteObject(
-            at=self.now,
-            target=ObjectRef(
-                api_version="v1",
-                kind="Pod",
-                namespace=self.shard_set.namespace,
-                name=pod.name,
-                uid=pod.uid,
-            ),
-            grace_period_s=grace_period_s,
-            because=(Because(rule=rule, values={"pod": pod.name, "phase": pod.phase}),),
-        )
+        yield from deletion(self.state, self.shard_set, pod, rule, grace_period_s)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 
 import msgspec
 
-from tidewright.events.base import JsonObject, ObjectRef
+from tidewright.events.base import Because, JsonObject, ObjectRef
+from tidewright.events.decisions import DeleteObject
+from tidewright.shardmanager import gates
 from tidewright.shardmanager.fleet import KnownPod
 from tidewright.shardmanager.sets import MemberSeen, ShardSetState
 from tidewright.shardmanager.shardset import API_VERSION, GENERATION_ANNOTATION, KIND, SET_LABEL, SetSpec
@@ -17,7 +19,10 @@ from tidewright.shardmanager.state import State
 def index_of(shard_set: ShardSetState, name: str) -> int | None:
     """The shard index in a pod's name, None when it is no pod name of this set."""
     stem, dash, number = name.rpartition("-")
-    return int(number) if dash and stem == shard_set.name and number.isdecimal() else None
+    if dash and stem == shard_set.name and number.isdecimal():
+        return int(number)
+    gated = gates.read_pod(shard_set, name)
+    return gated.index if gated is not None else None
 
 
 def managed(state: State, shard_set: ShardSetState) -> list[KnownPod]:
@@ -39,6 +44,24 @@ def member_named(shard_set: ShardSetState, name: str) -> MemberSeen | None:
 
 def id_of(pod: KnownPod | None) -> str:
     return f"{pod.name}#{pod.uid}" if pod is not None else ""
+
+
+def deletion(
+    state: State, shard_set: ShardSetState, pod: KnownPod, rule: str, grace_period_s: int | None = None
+) -> Iterator[DeleteObject]:
+    """The deletion of a pod, unless one is under way already."""
+    if f"delete {shard_set.namespace}/{pod.name}" in state.in_flight:
+        return
+    if shard_set.held("delete", pod.name, state.now):
+        return
+    yield DeleteObject(
+        at=state.now,
+        target=ObjectRef(
+            api_version="v1", kind="Pod", namespace=shard_set.namespace, name=pod.name, uid=pod.uid
+        ),
+        grace_period_s=grace_period_s,
+        because=(Because(rule=rule, values={"pod": pod.name, "phase": pod.phase}),),
+    )
 
 
 def set_ref(shard_set: ShardSetState) -> ObjectRef:

@@ -18,11 +18,13 @@ from tidewright.shardmanager import mapping, setworkers
 from tidewright.shardmanager.assign import assign
 from tidewright.shardmanager.config import WILDCARD
 from tidewright.shardmanager.sets import ShardSetState, keyspace_problems
-from tidewright.shardmanager.shardset import Driver, SetSpec, Strategy, read_spec
+from tidewright.shardmanager.shardset import Driver, Mode, SetSpec, Strategy, read_spec
 from tidewright.shardmanager.specreader import Problem
 
 PLANNED_GAP_S = 2.0
 """Hard target of a planned hand-over between two warm workers (section 3.5); 1 s at p99."""
+GATE_GAP_S = 5.0
+"""Of a shard that waits at a gate: watch delay, and one retry period of its worker's election."""
 POLL_S, ACTIVATION_S = 0.5, 1.5
 GRACE_S = 30.0
 """Termination grace of a pod whose template states none."""
@@ -100,7 +102,7 @@ def preview(
         made = _dynamic(name, document, old, new)
     else:
         made = _told(name, old, new, told or {}, grace_s)
-    notes = list(made.notes)
+    notes = [*made.notes, *([new.gate_refused] if new.gate_refused else [])]
     if new.slots == 2 * len(document.slots) and not new.mapped:
         notes.append(
             f"slot s becomes s and s + {len(document.slots)}, with the same owner: no key changes its owner"
@@ -213,8 +215,8 @@ def _told(
         starts=tuple(f"{name}-{i}" for i in starts),
         stops=tuple(f"{name}-{i}" for i in stops),
         restarts=tuple(f"{name}-{i}" for i in restarts),
-        gap_s=None if touched else 0.0,
-        gap=_told_gap(grace_s) if touched else "none: no pod is told anything else",
+        gap_s=(GATE_GAP_S if new.mode is Mode.GATE else None) if touched else 0.0,
+        gap=_told_gap(grace_s, new.mode) if touched else "none: no pod is told anything else",
         notes=(f"at most {new.max_unavailable} pod(s) are out of service at a time",) if restarts else (),
     )
 
@@ -253,8 +255,8 @@ def _mapped(
         starts=tuple(f"{name}-{i}" for i in starts),
         stops=tuple(f"{name}-{i}" for i in stops),
         restarts=tuple(f"{name}-{i}" for i in restarts),
-        gap_s=None if touched else 0.0,
-        gap=_told_gap(grace_s) if touched else "none: no pod is told anything else",
+        gap_s=(GATE_GAP_S if new.mode is Mode.GATE else None) if touched else 0.0,
+        gap=_told_gap(grace_s, new.mode) if touched else "none: no pod is told anything else",
         notes=(*notes, *new.notices),
     )
 
@@ -263,7 +265,12 @@ def _shard(name: str, index: int | None) -> str:
     return "" if index is None else f"{name}-{index}"
 
 
-def _told_gap(grace_s: float) -> str:
+def _told_gap(grace_s: float, mode: Mode) -> str:
+    if mode is Mode.GATE:
+        return (
+            f"at most {GATE_GAP_S:g} s and what the old pod takes to end (grace {grace_s:g} s at most): every new pod is up "
+            "and waits for its lock before the first old one is stopped"
+        )
     return (
         f"from the stop of the old pod (grace {grace_s:g} s at most) until the new one has started: "
         "these workers cannot hand over, and a new pod starts only when no old one can still do its work"

@@ -14,8 +14,9 @@ from tidewright.events.facts import PodGone, PodObserved
 from tidewright.events.outcomes import Applied
 from tidewright.events.shards import ChangeRollout
 from tidewright.sharding.document import Document
-from tidewright.shardmanager import claims, setworkers
+from tidewright.shardmanager import claims, gates, setworkers
 from tidewright.shardmanager.fleet import KnownPod, Template
+from tidewright.shardmanager.gateplan import GatePlan
 from tidewright.shardmanager.podplan import OLD, PodPlan
 from tidewright.shardmanager.pods import ContainerMissing, find_container
 from tidewright.shardmanager.podsof import id_of, index_of, is_managed, managed, overdue
@@ -24,6 +25,7 @@ from tidewright.shardmanager.sets import MemberSeen, ShardSetState
 from tidewright.shardmanager.shardset import (
     SET_LABEL,
     Driver,
+    Mode,
     SetSpec,
 )
 from tidewright.shardmanager.state import Asked, State
@@ -78,7 +80,7 @@ def owners_by_pods(state: State, shard_set: ShardSetState, document: Document) -
     target: list[str | None] = [record.owner or None for record in document.slots]
     for pod in managed(state, shard_set):
         member = id_of(pod)
-        if member in document.members:
+        if member in document.members and not gates.closed(shard_set, pod.name):
             for slot in claims.slots_of(pod):
                 if slot < len(target) and not target[slot]:
                     target[slot] = member
@@ -117,6 +119,9 @@ def next_pods(state: State, shard_set: ShardSetState, document: Document) -> Pod
         return Pods()
     if _template_trouble(spec, template):
         return Pods()  # reported as trouble; the pods that run go on
+    if spec.mode is Mode.GATE:
+        gated = GatePlan(state, shard_set, template)
+        return Pods(decisions=tuple(gated.decisions()), wake_at=gated.wake_at())
     plan = PodPlan(state, shard_set, template)
     decisions: list[Decision] = list(plan.rollout_changes())
     decisions += plan.lost()
@@ -163,6 +168,8 @@ def rollout_status(state: State, shard_set: ShardSetState) -> JsonObject | None:
         return None
     if _template_trouble(shard_set.spec, template):
         return None
+    if shard_set.spec.mode is Mode.GATE:
+        return GatePlan(state, shard_set, template).status(template)
     plan = PodPlan(state, shard_set, template)
     name = shard_set.name
     outdated = [f"{name}-{s.index}" for s in plan.statuses if s.generation == OLD]
@@ -185,9 +192,21 @@ def troubles(state: State, shard_set: ShardSetState) -> dict[str, str]:
     if spec.driver is not Driver.PODS:
         return {}
     found = dict.fromkeys(
-        ("EffectRefused", "TemplateMissing", "TemplateUnusable", "ForeignPod", "ShardStuck", "RolloutPaused"),
+        (
+            "EffectRefused",
+            "TemplateMissing",
+            "TemplateUnusable",
+            "ForeignPod",
+            "ShardStuck",
+            "RolloutPaused",
+            "GateLost",
+        ),
         "",
     )
+    if lost := sorted(name for name, gate in shard_set.gates.items() if gate.lost):
+        found["GateLost"] = (
+            f"leases {', '.join(lost)} were taken by others while the manager held them: two workers may have acted"
+        )
     template = wanted_template(state, shard_set)
     if template is None:
         found["TemplateMissing"] = f"podtemplate {shard_set.namespace}/{spec.template} not found"

@@ -10,7 +10,7 @@ A ShardMember is written by its worker and holds its lease:
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -128,6 +128,25 @@ class RolloutState(msgspec.Struct, kw_only=True, omit_defaults=True):
     leaving: str = ""
 
 
+class Gate(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """A lock that keeps the worker of a new shard waiting (gate mode).
+
+    Attributes:
+        index, generation: whose lock it is.
+        state: `asked`, `held` by the manager, `opening`, `open` to its worker; `stale`: left by an earlier
+            pod of the same generation.
+        renewed_at: log time of the last renewal, opened_at: of the opening, seconds.
+        lost: somebody else took it before it was opened.
+    """
+
+    index: int
+    generation: str
+    state: Literal["asked", "held", "opening", "open", "stale"] = "asked"
+    renewed_at: float = 0.0
+    opened_at: float = 0.0
+    lost: bool = False
+
+
 class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One shard set.
 
@@ -137,6 +156,7 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
         basis: what the target was made for, as text.
         index_table: with injected workers, shard index of each slot.
         ready_at: log time since which a pod is ready, by `name#uid`.
+        gates: locks of gate mode, by the names of their Leases.
         forced: `name#uid` of pods whose removal by force was asked for; once is enough.
         holds: log time until which an effect is not asked for again, by `verb name`: it was refused,
             or it was made and the fact about that is on its way.
@@ -169,6 +189,7 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
     rollout: RolloutState = msgspec.field(default_factory=RolloutState)
     index_table: list[int] = []
     ready_at: dict[str, float] = {}
+    gates: dict[str, Gate] = {}
     forced: list[str] = []
     holds: dict[str, float] = {}
     refused: dict[str, str] = {}

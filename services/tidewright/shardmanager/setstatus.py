@@ -29,13 +29,15 @@ _CONDITIONS = {
         "WorkloadMissing",
         "EffectRefused",
         "ForeignPod",
+        "GateLost",
     ),
     "RolloutPaused": ("RolloutPaused",),
     "PinUnmet": ("PinnedToNobody",),
     "NotExhaustive": ("NotExhaustive",),
+    "GateRefused": ("GateRefused",),
     "Unlabelled": ("UnlabelledObjects", "IllegalSlotLabels"),
 }
-_NOTICES = frozenset({"PinnedToNobody", "NotExhaustive"})
+_NOTICES = frozenset({"PinnedToNobody", "NotExhaustive", "GateRefused"})
 """Worth a condition, and no trouble: every slot has its owner all the same."""
 
 

@@ -64,8 +64,17 @@ def index_of_slot(table: Sequence[Sequence[int]], slots: int) -> list[int]:
     return found
 
 
-def injected(shard_set: ShardSetState, index: int, table: Sequence[Sequence[int]]) -> Injected:
-    """What the container of a shard gets."""
+def injected(
+    shard_set: ShardSetState, index: int, table: Sequence[Sequence[int]], lock: str = ""
+) -> Injected:
+    """What the container of a shard gets; `lock` is its worker's lock in gate mode."""
+    made = _injected(shard_set, index, table, lock or native_lock_name(shard_set.name, index))
+    if shard_set.spec.lock_flag and lock:
+        return Injected(args=(*made.args, f"{shard_set.spec.lock_flag}={lock}"), env=made.env)
+    return made
+
+
+def _injected(shard_set: ShardSetState, index: int, table: Sequence[Sequence[int]], lock: str) -> Injected:
     spec, size, slots = shard_set.spec, shard_set.size, table[index] if index < len(table) else ()
     if spec.mapped:
         values, rest = mapping.included(spec.per_shard, index)
@@ -74,12 +83,12 @@ def injected(shard_set: ShardSetState, index: int, table: Sequence[Sequence[int]
             spec.label,
             values,
             rest=rest,
-            lock=native_lock_name(shard_set.name, index),
+            lock=lock,
             flag=spec.flag,
         )
     match spec.injector:
         case Injector.PROPELLER:
-            return inject.propeller(slots, index, native_lock_name(shard_set.name, index))
+            return inject.propeller(slots, index, lock)
         case Injector.SELECTOR_FLAG:
             return inject.selector_flag(spec.slot_label, slots, flag=spec.flag or inject.SELECTOR_FLAG)
         case Injector.ORDINAL_FLAGS:
@@ -112,13 +121,15 @@ def pod_parts(
     index: int,
     table: Sequence[Sequence[int]],
     *,
+    name: str,
+    lock: str = "",
     annotations: Mapping[str, str],
     labels: Mapping[str, str],
 ) -> tuple[JsonObject, JsonObject]:
     """Metadata and spec of a shard's pod. The ShardSet owns it, so no pruned ReplicaSet can take it along."""
     spec = deepcopy(template.get("spec") or {})
     container = find_container(spec, shard_set.spec.container)
-    told = injected(shard_set, index, table)
+    told = injected(shard_set, index, table, lock)
     if told.args:
         container["args"] = [*(container.get("args") or []), *told.args]
     identity = {
@@ -137,7 +148,7 @@ def pod_parts(
     }
     metadata = pod_metadata(
         template.get("metadata") or {},
-        name=f"{shard_set.name}-{index}",
+        name=name,
         namespace=shard_set.namespace,
         labels=labels,
         annotations=annotations,

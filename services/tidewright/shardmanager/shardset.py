@@ -80,6 +80,9 @@ class SetSpec(msgspec.Struct, frozen=True, kw_only=True):
     container: str = ""
     injector: Injector = Injector.DYNAMIC
     flag: str = ""
+    elects: bool = False
+    lock_flag: str = ""
+    gate_refused: str = ""
     names: tuple[str, ...] = ()
     replicas: int = 1
     weights: dict[str, int] = {}
@@ -139,7 +142,18 @@ def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
     workers = reader.section(
         spec,
         "workers",
-        ("driver", "template", "injector", "flag", "names", "replicas", "weights", "drain"),
+        (
+            "driver",
+            "template",
+            "injector",
+            "flag",
+            "names",
+            "leaderElection",
+            "lockFlag",
+            "replicas",
+            "weights",
+            "drain",
+        ),
     )
     template = reader.section(workers, "template", ("name", "container"), "workers.")
     if "labels" in source:
@@ -195,6 +209,8 @@ def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
         container=reader.text(template, "workers.template.container", ""),
         injector=Injector(reader.choice(workers, "workers.injector", Injector.DYNAMIC, tuple(Injector))),
         flag=reader.text(workers, "workers.flag", ""),
+        elects=reader.boolean(workers, "workers.leaderElection"),
+        lock_flag=reader.text(workers, "workers.lockFlag", ""),
         names=tuple(reader.texts(workers, "workers.names")),
         replicas=replicas,
         weights=reader.weights(workers, "workers.weights"),
@@ -254,7 +270,24 @@ def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
         ),
     )
     _together(reader, result, source)
+    if result.mode is Mode.GATE and (why := _ungated(result)):
+        result = msgspec.structs.replace(result, mode=Mode.RESTART, gate_refused=why)
     return result, reader.problems
+
+
+def _ungated(spec: SetSpec) -> str:
+    """Why gate mode cannot be had, and shards are restarted one at a time instead; empty when it can."""
+    if not spec.elects:
+        return (
+            "spec.handover.mode is gate and spec.workers.leaderElection is not true: workers that do not elect would "
+            "not wait for a lock, so shards are restarted one at a time"
+        )
+    if spec.injector is not Injector.PROPELLER and not spec.lock_flag:
+        return (
+            f"spec.handover.mode is gate and spec.workers.lockFlag is missing: with the injector {spec.injector.value} "
+            "nothing tells a worker its lock, so shards are restarted one at a time"
+        )
+    return ""
 
 
 def _autosize(reader: SpecReader, spec: JsonObject, slots: int) -> AutosizeSpec | None:
@@ -332,8 +365,10 @@ def _together(reader: SpecReader, spec: SetSpec, source: Mapping[str, Any]) -> N
             f"is drain with the injector {spec.injector.value}: expected restart, "
             "because only dynamic workers can drain a slot",
         )
-    if spec.mode is Mode.GATE:
-        reader.refuse("handover.mode", "is gate: expected drain for dynamic workers, restart for others")
+    if spec.mode is Mode.GATE and spec.dynamic:
+        reader.refuse(
+            "handover.mode", "is gate with the injector dynamic: expected drain, these workers hand over"
+        )
     lease = spec.lease
     if lease.safety_margin_s + lease.renew_interval_s >= lease.duration_s:
         reader.refuse(

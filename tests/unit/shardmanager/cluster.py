@@ -58,6 +58,7 @@ class Cluster:
         self.now = 1000.0
         self.pods: dict[str, Pod] = {}
         self.members: dict[str, JsonObject] = {}
+        self.leases: dict[str, JsonObject] = {}
         self.status: JsonObject = {}
         self.timers: dict[str, float] = {}
         self.decided: list[Decision] = []
@@ -238,13 +239,16 @@ class Cluster:
                 if self.lag:
                     self.held.extend(facts)
                     facts = []
-                created = self.pods[decision.target.name].uid if isinstance(decision, CreateObject) else ""
+                made = self.pods.get(decision.target.name) if isinstance(decision, CreateObject) else None
+                created = made.uid if made is not None else ""
                 result = {"uid": created} if created else {}
                 return [Applied(at=self.now, decision=decision.id, result=result), *facts]
         return []
 
     def _conflict(self, effect: Effect) -> str:
         name = effect.target.name
+        if effect.target.kind == "Lease":
+            return self._lease_conflict(effect)
         match effect:
             case DeleteObject() if effect.target.kind == "ShardMember":
                 return "" if name in self.members else f"{name} not found"
@@ -264,8 +268,33 @@ class Cluster:
                         return f"{pointer} is {found[section].get(key)!r}, expected {wanted!r}"
         return ""
 
+    def _lease_conflict(self, effect: Effect) -> str:
+        found = self.leases.get(effect.target.name)
+        match effect:
+            case CreateObject():
+                return f"{effect.target.name} already exists" if found else ""
+            case PatchObject(expect=expect) if found is not None:
+                for pointer, wanted in expect.items():
+                    held = found["spec"].get(pointer.rpartition("/")[2])
+                    if held != wanted:
+                        return f"{pointer} is {held!r}, expected {wanted!r}"
+                return ""
+        return "" if found else f"{effect.target.name} not found"
+
+    def _apply_lease(self, effect: Effect) -> None:
+        match effect:
+            case CreateObject(manifest=manifest):
+                self.leases[effect.target.name] = {"spec": dict(manifest["spec"])}
+            case PatchObject(patch=patch):
+                self.leases[effect.target.name]["spec"].update(patch["spec"])
+            case DeleteObject():
+                del self.leases[effect.target.name]
+
     def _apply(self, effect: Effect) -> list[Event]:
         name = effect.target.name
+        if effect.target.kind == "Lease":
+            self._apply_lease(effect)
+            return []
         match effect:
             case CreateObject(manifest=manifest):
                 meta: Mapping[str, Any] = manifest["metadata"]

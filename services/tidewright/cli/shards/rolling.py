@@ -13,6 +13,8 @@ _WAITS = {
     "MaxUnavailable": "as many pods as may be are out of service",
     "MinReadySeconds": "a new pod has to be ready for rollout.minReady first",
     "NotReady": "a pod is not ready",
+    "StandBy": "all new pods have to be up, waiting for their locks, before an old one is stopped",
+    "OldPods": "an old pod has to be gone before the next one is stopped",
     "CanaryHold": "the canary is to be approved: `tidewright shards rollout resume`",
     "ProgressDeadlineExceeded": "there was no progress for rollout.progressDeadline",
 }
@@ -36,12 +38,14 @@ def progress(found: ReadSet) -> dict[str, Any]:
 def text(found: ReadSet, made: dict[str, Any]) -> str:
     """The same for people."""
     outdated, unready = set(made["outdated"]), set(made["notReady"])
-    updated = made["shards"] - len(outdated & {f"{found.name}-{n}" for n in range(made["shards"])})
+    updated = min(made["shards"], sum(pod["metadata"]["name"] not in outdated for pod in found.pods))
     lines = [
         f"{made['state']}: {updated} of {made['shards']} pods are as the template (version {made['template']})"
     ]
     if made["waitsFor"] and made["state"] != "Complete":
         lines.append(f"waits because {_WAITS.get(made['waitsFor'], made['waitsFor'])}")
+    if waiting := made.get("standingBy"):
+        lines.append(f"standing by, with their locks held: {', '.join(waiting)}")
     if made["draining"]:
         lines.append(f"{made['draining']} hands over its slots before it is replaced")
     if made["paused"]:
