@@ -43,16 +43,23 @@ def of(decider: object) -> Telling | None:
     return decider if hasattr(decider, "series") and hasattr(decider, "series_help") else None
 
 
+def _family(name: str, helped: Mapping[str, str]) -> str:
+    """The name that a series is listed under: a histogram's parts under the histogram's own."""
+    stem, _, part = name.rpartition("_")
+    return stem if part in ("bucket", "sum", "count") and name not in helped and stem in helped else name
+
+
 async def told(telling: Telling, states: Callable[[], Iterable[Any]]) -> str:
     """The series of all states, grouped by their names."""
     lines: dict[str, list[str]] = {}
     for count, series in enumerate(_all(telling, states)):
-        found = lines.get(series.name)
+        family = _family(series.name, telling.series_help)
+        found = lines.get(family)
         if found is None:
             kind = "counter" if series.counter else "gauge"
-            found = lines[series.name] = [
-                f"# HELP {series.name} {telling.series_help.get(series.name, series.name)}",
-                f"# TYPE {series.name} {kind}",
+            found = lines[family] = [
+                f"# HELP {family} {telling.series_help.get(family, family)}",
+                f"# TYPE {family} {kind if family == series.name else 'histogram'}",
             ]
         labels = ",".join([f'{key}="{_escaped(text)}"' for key, text in series.labels.items()])
         found.append(f"{series.name}{{{labels}}} {_number(series.value)}")

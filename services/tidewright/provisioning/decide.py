@@ -32,7 +32,7 @@ from tidewright.provisioning.followup import answered, cancelled, respecified
 from tidewright.provisioning.state import State, index_of
 
 SERVICE = "provisioning"
-STATE_VERSION = 1
+STATE_VERSION = 2
 
 
 class ProvisioningDecider:

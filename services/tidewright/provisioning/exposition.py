@@ -1,6 +1,7 @@
 """Prometheus series of a state: those of the reference that dashboards use, and some of our own. Spec 2.12, 3.10.
 
-Gauges alone, each a function of the state: a restart loses nothing.
+All are functions of the state, counters too: a restart loses nothing. `function_duration_seconds` is not
+among them, because a decider has no clock: the host tells how long it folds and decides.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from tidewright.provisioning import counts
 from tidewright.provisioning.backoff import backed_off
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.state import Request, State, index_of, shape_of
@@ -20,11 +22,26 @@ HELP = {
     "cluster_autoscaler_node_groups_count": "Node groups.",
     "cluster_autoscaler_cluster_safe_to_autoscale": "1 unless too many nodes are unready.",
     "cluster_autoscaler_node_group_backoff_status": "1 while the group is left alone after a failure.",
+    "cluster_autoscaler_unneeded_nodes_count": "Nodes that are empty and go when they stay so.",
+    "cluster_autoscaler_last_activity": "Log time of the last evaluation (main), increase and removal.",
+    "cluster_autoscaler_scaled_up_nodes_total": "Nodes ordered, once the cloud has accepted the order.",
+    "cluster_autoscaler_scaled_down_nodes_total": "Nodes removed, by reason.",
+    "cluster_autoscaler_old_unregistered_nodes_removed_count": "Instances deleted that never became a node.",
+    "cluster_autoscaler_failed_scale_ups_total": "Failures that left a group in backoff, by reason.",
+    "cluster_autoscaler_evicted_pods_total": "Pods evicted to free nodes; only empty nodes are removed.",
+    "cluster_autoscaler_errors_total": "Orders and writes that were refused or failed, by type.",
+    "cluster_autoscaler_skipped_scale_events_count": "Groups that a limit kept from growing, by its resource.",
+    "tidewright_provisioning_attempts_total": "Attempts at requests by class and result.",
+    "tidewright_provisioning_provisioned_seconds": "From a request's creation to Provisioned=True.",
+    "tidewright_provisioning_nodes_ready_seconds": "From a request's creation to all its nodes being ready.",
     "tidewright_provisioning_requests": "ProvisioningRequests of our classes by state.",
     "tidewright_provisioning_booked": "Room kept for requests: cpu in milli-cores, memory in bytes, others as counts.",
     "tidewright_provisioning_open_increase": "Nodes that were ordered and are not all ready.",
     "tidewright_provisioning_boot_seconds": "From the last order of the group to its last node being ready.",
 }
+
+
+_ALWAYS = ("cluster_autoscaler_evicted_pods_total", "cluster_autoscaler_scaled_up_nodes_total")
 
 
 class Series(NamedTuple):
@@ -63,6 +80,10 @@ def series(state: State) -> Iterator[Series]:
         labels = {"node_group": name, "reason": entry.code}
         left_alone = float(backed_off(entry, state.now))
         yield Series("cluster_autoscaler_node_group_backoff_status", labels, left_alone)
+    yield Series("cluster_autoscaler_unneeded_nodes_count", {}, len(state.idle))
+    for activity, at in (("main", state.evaluated_at), ("scaleUp", state.last_scale_up or 0.0)):
+        yield Series("cluster_autoscaler_last_activity", {"activity": activity}, at)
+    yield from _counters(state)
     standing: Counter[tuple[str, str]] = Counter()
     booked: Counter[str] = Counter()
     for request in state.requests.values():
@@ -81,6 +102,18 @@ def series(state: State) -> Iterator[Series]:
     for name, known in sorted(state.groups.items()):
         if known.boot_s:
             yield Series("tidewright_provisioning_boot_seconds", {"node_group": name}, known.boot_s)
+
+
+def _counters(state: State) -> Iterator[Series]:
+    """Counters, those that nothing was counted of yet at 0, then histograms."""
+    for name in _ALWAYS:
+        if name not in state.counts:
+            yield Series(name, {}, 0.0, counter=True)
+    for found in sorted(state.counts):
+        name, labels = counts.read(found)
+        yield Series(name, labels, state.counts[found], counter=True)
+    for name, labels, value in counts.lines(state.histograms):
+        yield Series(name, labels, value, counter=True)
 
 
 def standing_of(request: Request) -> str:

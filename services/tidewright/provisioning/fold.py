@@ -18,11 +18,11 @@ from tidewright.events.base import Event, Fact
 from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import CancelTimer, DeleteObject, RecordObjectEvent, SetStatus, SetTimer
 from tidewright.events.timers import TimerFired
-from tidewright.provisioning import saga
+from tidewright.provisioning import counts, saga
 from tidewright.provisioning.backoff import Entry
+from tidewright.provisioning.limits import Learnt
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.scaleup import Target
-from tidewright.provisioning.settings import Quota
 from tidewright.provisioning.state import (
     GroupState,
     Load,
@@ -359,6 +359,7 @@ def _timer(state: State, event: TimerFired) -> None:
     state.evaluating = rearmed(state) is None
     if state.evaluating:
         state.woken, state.first_wake, state.last_wake = False, None, None
+        state.evaluated_at = state.now
         state.executions = {
             name: execution
             for name, execution in state.executions.items()
@@ -380,6 +381,9 @@ def _attempt(state: State, event: p.AttemptRequest) -> None:
     request = state.requests.get(key_of(event))
     if request is None:
         return
+    labels = {"class": request.class_name, "result": event.result}
+    counts.add(state.counts, "tidewright_provisioning_attempts_total", **labels)
+    _limited(state, event.verdicts)
     request.attempts, request.last_try = event.attempt, event.at
     request.wait_s = event.retry_at - event.at if event.retry_at else None
 
@@ -389,7 +393,13 @@ def _status(state: State, event: SetStatus) -> None:
         return
     request = state.requests.get(f"{event.target.namespace}/{event.target.name}")
     if request is not None and request.uid == event.target.uid:
+        before = request.conditions
         request.conditions = cond.parse(event.status.get("conditions"))
+        for kind, name in _MILESTONES.items():
+            if cond.is_true(request.conditions, kind) and not cond.is_true(before, kind):
+                counts.observe(
+                    state.histograms, name, event.at - request.created_at, **{"class": request.class_name}
+                )
         request.details = dict(event.status.get("provisioningClassDetails") or {})
         request.rewrite = False
         state.orders[event.id] = ("status", f"{event.target.namespace}/{event.target.name}")
@@ -501,6 +511,25 @@ def shrink_open(state: State, name: str, nodes: int, plan: str = "") -> None:
             del state.open[name]
 
 
+_MILESTONES = {
+    cond.PROVISIONED: "tidewright_provisioning_provisioned_seconds",
+    cond.CAPACITY_READY: "tidewright_provisioning_nodes_ready_seconds",
+}
+
+
+def _limited(state: State, verdicts: tuple[p.GroupVerdict, ...]) -> None:
+    """Count increases that a limit kept from being, by the limit's resource."""
+    for verdict in verdicts:
+        if not verdict.reason.startswith("exceeded quota"):
+            continue
+        resources = verdict.reason.rpartition("resources: ")[2]
+        for resource in sorted(resources.split(", ")):
+            reason = f"{resource[:1].upper()}{resource[1:]}ResourceLimit"
+            counts.add(
+                state.counts, "cluster_autoscaler_skipped_scale_events_count", direction="up", reason=reason
+            )
+
+
 def _delete(state: State, event: p.DeleteInstances) -> None:
     group = state.groups.get(event.target.name)
     if group is not None:
@@ -509,6 +538,11 @@ def _delete(state: State, event: p.DeleteInstances) -> None:
         group.answered_at = None
     state.orders[event.id] = ("delete", event.target.name)
     unborn = sum(not name for name in event.nodes)
+    if unborn:
+        counts.add(state.counts, "cluster_autoscaler_old_unregistered_nodes_removed_count", unborn)
+    if unborn < len(event.nodes):
+        down = len(event.nodes) - unborn
+        counts.add(state.counts, "cluster_autoscaler_scaled_down_nodes_total", down, reason="empty")
     opened = state.open.get(event.target.name)
     for plan in opened.plans if opened is not None and unborn else ():
         if plan in state.executions:
@@ -546,12 +580,11 @@ def _back_off(state: State, event: p.BackOffGroup) -> None:
         code=event.code,
         message=event.message,
     )
+    counts.add(state.counts, "cluster_autoscaler_failed_scale_ups_total", reason=event.code or "other")
     group = state.groups.get(event.group)
     if group is not None and event.code == "QuotaExceeded":
-        # [B10]: the cloud said where its limit lies; it is believed for as long as the backoff lasts.
-        state.learnt[event.group] = Quota(
-            id=f"cloud-{event.group}", limits={"nodes": group.target_size}, groups=(event.group,)
-        )
+        # [B10]: the cloud said where its limit lies.
+        state.learnt[event.group] = Learnt(nodes=group.target, at=event.at)
 
 
 def _close(state: State, event: p.CloseScaleUp) -> None:
@@ -572,6 +605,7 @@ def _idle(state: State, event: p.TrackIdleNodes) -> None:
 
 
 def _decline(state: State, event: p.DeclineScaleUp) -> None:
+    _limited(state, event.verdicts)
     state.declined[event.shape] = signature(event.verdicts)
 
 
@@ -596,6 +630,9 @@ def _outcome(state: State, event: o.Applied | o.Rejected | o.Failed | o.Supersed
         return
     kind, name = order
     applied = isinstance(event, o.Applied)
+    if isinstance(event, o.Rejected | o.Failed):
+        where = "apiCallError" if kind in ("status", "collect") else "cloudProviderError"
+        counts.add(state.counts, "cluster_autoscaler_errors_total", type=where)
     if kind == "status":
         request = state.requests.get(name)
         if isinstance(event, o.Failed) and request is not None:
@@ -636,7 +673,13 @@ def _increase_answered(
     group = state.groups.get(step.group)
     if group is not None:
         group.answered_at = event.at
-    if not good:
+    if good:
+        learnt = state.learnt.get(step.group)
+        if learnt is not None and step.size > learnt.nodes:
+            del state.learnt[step.group]  # the cloud lets it grow again
+        added = step.size - step.from_size
+        counts.add(state.counts, "cluster_autoscaler_scaled_up_nodes_total", added)
+    else:
         if group is not None:
             group.wanted = None
         shrink_open(state, step.group, step.size - step.from_size, plan)

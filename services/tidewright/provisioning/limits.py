@@ -1,4 +1,4 @@
-"""Cluster-wide limits and quotas over node capacity: what is used, what is left. Spec 3.8.
+"""Cluster-wide limits and quotas over node capacity: what is used, what is left. Spec 3.8, [B10].
 
 Usage counts all nodes, also not autoscaled ones, and upcoming ones. A node adds its capacity, cores
 rounded up to whole ones.
@@ -6,6 +6,7 @@ rounded up to whole ones.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -94,6 +95,32 @@ def _covers(quota: Quota, group: str, labels: Mapping[str, str]) -> bool:
     if quota.groups is not None and group not in quota.groups:
         return False
     return all(labels.get(key) == value for key, value in quota.node_selector.items())
+
+
+class Learnt(msgspec.Struct, frozen=True):
+    """Where a cloud's quota for a group was found, by an order that it refused.
+
+    Attributes:
+        nodes: the group's size then.
+        at: log time of the refusal.
+    """
+
+    nodes: int
+    at: float
+
+
+def believed(group: str, found: Learnt, maximum: int, now: float, half_life_s: float) -> Quota | None:
+    """The limit that is believed in now; None once it limits nothing. [B10]
+
+    What lies between the size at which the cloud refused and the group's maximum is thought to be
+    out of reach at first, and half of it less after every half-life.
+    """
+    lacking = max(0, maximum - found.nodes)
+    left = lacking * 0.5 ** ((now - found.at) / half_life_s) if half_life_s > 0 else 0.0
+    if left <= 0.5:
+        return None
+    limit = maximum - min(lacking, math.ceil(left - 1e-9))
+    return Quota(id=f"cloud-{group}", limits={NODES: limit}, groups=(group,))
 
 
 def quotas_of(settings: Settings, learnt: Iterable[Quota] = ()) -> list[Quota]:

@@ -56,6 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         quiet_s: how long no new pending pod must come before a burst is decided.
         burst_s: the longest that a burst is waited for.
         template_grace_s: how long a missing template is waited for.
+        learnt_half_life_s: how fast the memory of a cloud's refusal for quota fades.
         consumer_orphan_s: after this long a consumer of a missing request is an ordinary pod; 0: never.
         min_cpu_cores, max_cpu_cores and so on: cluster-wide limits, in cores and bytes.
     """
@@ -105,6 +106,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     request_ttl_s: float = 7 * 86_400.0
     template_grace_s: float = 2.0
     consumer_orphan_s: float = 0.0
+    learnt_half_life_s: float = 3600.0
     delete_controlled: bool = False
     allowed_classes: tuple[str, ...] = ()
     quiet_s: float = 0.05
@@ -151,6 +153,7 @@ _NAMES: dict[str, str] = {
     "request-ttl": "request_ttl_s",
     "template-grace": "template_grace_s",
     "consumer-orphan-timeout": "consumer_orphan_s",
+    "learnt-quota-half-life": "learnt_half_life_s",
     "delete-controlled-requests": "delete_controlled",
     "quiet-window": "quiet_s",
     "burst-window": "burst_s",

@@ -17,10 +17,11 @@ from tidewright.kube.predicates import NodeView, PodShape, of_fields, taints_of
 from tidewright.kube.selectors import Requirement
 from tidewright.provisioning.backoff import Entry
 from tidewright.provisioning.helped import expendable, of_daemon_set
+from tidewright.provisioning.limits import Learnt
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.saga import Execution
-from tidewright.provisioning.settings import Quota, Settings
+from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.spec import consumed_request
 
 MIRROR = "kubernetes.io/config.mirror"
@@ -190,6 +191,8 @@ class State(msgspec.Struct, dict=True):
         first_wake, last_wake: of what has come since the last evaluation.
         declined: shape to the reasons that were last recorded for it.
         said: pod to the last message about it.
+        counts, histograms: see `counts`.
+        evaluated_at: log time of the last evaluation.
     """
 
     now: float = 0.0
@@ -201,7 +204,7 @@ class State(msgspec.Struct, dict=True):
     groups: dict[str, GroupState] = {}
     open: dict[str, Open] = {}
     backoff: dict[str, Entry] = {}
-    learnt: dict[str, Quota] = {}
+    learnt: dict[str, Learnt] = {}
     requests: dict[str, Request] = {}
     classes: dict[str, dict[str, str]] = {}
     templates: dict[str, JsonObject] = {}
@@ -219,6 +222,9 @@ class State(msgspec.Struct, dict=True):
     touched: tuple[str, ...] = ()
     declined: dict[str, str] = {}
     said: dict[str, str] = {}
+    counts: dict[str, float] = {}
+    histograms: dict[str, list[float]] = {}
+    evaluated_at: float = 0.0
 
 
 class NodeKind(msgspec.Struct, frozen=True):

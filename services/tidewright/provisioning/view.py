@@ -21,9 +21,9 @@ from tidewright.provisioning.clusterstate import (
     upcoming,
 )
 from tidewright.provisioning.groups import Group, RealNode, candidates, choose_template
-from tidewright.provisioning.limits import Limits, quotas_of
+from tidewright.provisioning.limits import Limits, believed, quotas_of
 from tidewright.provisioning.pack.classes import items
-from tidewright.provisioning.settings import Quota
+from tidewright.provisioning.settings import Quota, Settings
 from tidewright.provisioning.state import GroupState, Index, State, shape_of
 
 
@@ -81,7 +81,7 @@ def look(state: State, index: Index, now: float) -> View:
     for name in sorted(state.groups):
         found[name] = _group_view(state, index, name, members.get(name, []), daemons, health, now)
     unmanaged = members.get("", [])
-    limits = Limits(quotas_of(settings, _learnt(state, now)))
+    limits = Limits(quotas_of(settings, _learnt(state, settings, now)))
     kind_of = index.kind
     many = Counter((node.group, kind_of[name]) for name, node in state.nodes.items())
     for (group_name, number), count in many.items():
@@ -121,8 +121,14 @@ def _existing(state: State) -> list[str]:
     return [name for name, group in state.groups.items() if group.exists]
 
 
-def _learnt(state: State, now: float) -> list[Quota]:
-    return [quota for name, quota in sorted(state.learnt.items()) if backed_off(state.backoff.get(name), now)]
+def _learnt(state: State, settings: Settings, now: float) -> list[Quota]:
+    """What clouds have said about their quotas, as far as it is still believed."""
+    found = (
+        believed(name, learnt, state.groups[name].max_size, now, settings.learnt_half_life_s)
+        for name, learnt in sorted(state.learnt.items())
+        if name in state.groups
+    )
+    return [quota for quota in found if quota is not None]
 
 
 def _capacity(state: State, group: str, allocatable: dict[str, int]) -> dict[str, int]:

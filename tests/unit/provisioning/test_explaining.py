@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import msgspec
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
 from tidewright.host.explainer import Reference
+from tidewright.host.exposition import told
 from tidewright.provisioning.decide import DECIDER
 from tidewright.provisioning.explaining import EXPLAINER
 from tidewright.provisioning.state import State
@@ -170,4 +172,23 @@ def test_the_series_are_those_that_dashboards_use_and_follow_the_state() -> None
     assert found["cluster_autoscaler_cluster_safe_to_autoscale",] == 1
     assert found["tidewright_provisioning_requests", ATOMIC, "provisioned"] == 1
     assert found["tidewright_provisioning_booked", "cpu"] == 7000
-    assert {name for name, *_ in found} <= set(DECIDER.series_help)
+    assert found["cluster_autoscaler_scaled_up_nodes_total",] == 2
+    assert found["cluster_autoscaler_last_activity", "main"] >= cluster.now - 30
+    assert found["tidewright_provisioning_attempts_total", ATOMIC, "Successful"] == 1
+    assert found["tidewright_provisioning_provisioned_seconds_count", ATOMIC] == 1
+    assert found["tidewright_provisioning_provisioned_seconds_bucket", ATOMIC, "1"] == 1
+    assert found["tidewright_provisioning_nodes_ready_seconds_bucket", ATOMIC, "+Inf"] == 1
+
+
+async def test_histograms_are_told_as_prometheus_reads_them() -> None:
+    cluster = Cluster()
+    cluster.add_group("a", cpu=4000, maximum=3)
+    cluster.template("t", "3500m")
+    cluster.request("r", ATOMIC, [("t", 2)])
+    cluster.settle()
+    text = await told(DECIDER, lambda: [cluster.state])
+    families = {f.name: f for f in text_string_to_metric_families(text)}
+    assert families["tidewright_provisioning_provisioned_seconds"].type == "histogram"
+    assert families["cluster_autoscaler_scaled_up_nodes"].type == "counter"
+    helped = {line.split()[2] for line in text.splitlines() if line.startswith("# HELP")}
+    assert helped <= set(DECIDER.series_help)
