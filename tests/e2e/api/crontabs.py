@@ -17,6 +17,13 @@ def definition(group: str) -> Object:
             "replicas": {"type": "integer", "minimum": 0, "maximum": 10},
             "policy": {"type": "string", "enum": ["Allow", "Forbid"]},
             "budget": {"x-kubernetes-int-or-string": True},
+            "since": {"type": "string", "format": "date-time"},
+            "pause": {"type": "string", "nullable": True},
+            "target": {
+                "type": "object",
+                "properties": {"name": {"type": "string"}, "selector": {"type": "string"}},
+                "oneOf": [{"required": ["name"]}, {"required": ["selector"]}],
+            },
             "anything": {"type": "object", "x-kubernetes-preserve-unknown-fields": True},
             "steps": {
                 "type": "array",
@@ -38,6 +45,17 @@ def definition(group: str) -> Object:
             {
                 "rule": "!has(oldSelf.replicas) || (has(self.replicas) && self.replicas >= oldSelf.replicas)",
                 "message": "replicas may only grow",
+            },
+            {
+                "rule": "!has(self.since) || self.since < timestamp('2100-01-01T00:00:00Z')",
+                "messageExpression": "'too far away for ' + self.schedule",
+                "fieldPath": ".since",
+                "reason": "FieldValueForbidden",
+            },
+            {
+                "rule": "!has(self.budget) || oldSelf.hasValue() || self.budget == 1",
+                "message": "begins with a budget of 1",
+                "optionalOldSelf": True,
             },
         ],
     }

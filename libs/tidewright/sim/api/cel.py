@@ -52,18 +52,21 @@ class CelError(ValueError):
 
 
 class Rule:
-    """One compiled expression."""
+    """One compiled expression; `optional_old` when it sees `oldSelf` as an optional value."""
 
-    __slots__ = ("_expression", "escaped", "text", "uses_old")
+    __slots__ = ("_expression", "_optional_old", "escaped", "text", "uses_old")
 
-    def __init__(self, text: str, expression: Any) -> None:
+    def __init__(self, text: str, expression: Any, *, optional_old: bool = False) -> None:
         self.text = text
         self._expression = expression
-        self.uses_old = re.search(r"\boldSelf\b", text) is not None
+        self._optional_old = optional_old
+        self.uses_old = _OLD_SELF.search(text) is not None
         self.escaped = "__" in text  # names that CEL cannot spell are written in an escaped form
 
     def evaluate(self, data: Object) -> Any:
         """The plain value. Raises CelError when the evaluation fails."""
+        if self._optional_old:
+            data = data | {"oldSelf": [data["oldSelf"]] if "oldSelf" in data else []}
         try:
             value = self._expression.eval(data=data)
         except (RuntimeError, ValueError, TypeError) as error:
@@ -71,6 +74,16 @@ class Rule:
         if value.type().name() == "*error*" or str(value.type()) == "ERROR" or _is_error(value):
             raise CelError(_cel_message(value))
         return value.plain_value()
+
+
+_OLD_SELF = re.compile(r"\boldSelf\b")
+Times = tuple[tuple[str, str], ...]
+"""The fields that are times or durations by their format: (name, function that makes one of the text); the name is
+empty for the value itself, and lists of them have `[]` behind it."""
+
+# An optional value cannot be handed in, so it comes as a list of one or none. Texts in quotes stay as they are.
+_OPTIONAL_OLD = "(oldSelf.size() == 0 ? optional.none() : optional.of(oldSelf[0]))"
+_QUOTED_OR_OLD = re.compile(r"""("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')|\boldSelf\b""")
 
 
 def _is_error(value: Any) -> bool:
@@ -86,13 +99,89 @@ def _cel_message(value: Any) -> str:
 
 
 @lru_cache(maxsize=4096)
-def compile_rule(text: str, variables: tuple[str, ...] = ("self", "oldSelf")) -> Rule:
+def compile_rule(
+    text: str,
+    variables: tuple[str, ...] = ("self", "oldSelf"),
+    *,
+    optional_old: bool = False,
+    times: Times = (),
+) -> Rule:
     """Compile an expression over the named variables. Raises CelError with the compiler's message."""
+    written = _with_times(text, times)
+    if optional_old:
+        written = _QUOTED_OR_OLD.sub(lambda match: match[1] or _OPTIONAL_OLD, written)
     try:
-        return Rule(text, _environment(variables).compile(text))
+        return Rule(text, _environment(variables).compile(written), optional_old=optional_old)
     except (RuntimeError, ValueError) as error:
         message = str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
         raise CelError(f"compilation failed: {message.strip()}") from None
+
+
+_QUOTED = r"""(?P<quoted>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')"""
+_HAS = r"(?P<has>\bhas\([^()]*\))"
+
+
+def _with_times(text: str, times: Times) -> str:
+    """The expression with its texts that are times made into times where they are read.
+
+    Values that are handed in cannot hold times below themselves, so they stay texts until then.
+    """
+    if not times:
+        return text
+    made = dict(times)
+    names = "|".join(
+        sorted({re.escape(name.removesuffix("[]")) for name in made if name}, key=len, reverse=True)
+    )
+    parts = [_QUOTED, _HAS]
+    if names:
+        parts.append(rf"(?P<select>\.(?P<optional>\??)(?P<name>{names})\b)(?!\s*\()")
+    if "" in made:
+        parts.append(r"(?P<own>(?<![.\w])(?:self|oldSelf)\b)")
+
+    def replace(match: re.Match[str]) -> str:
+        found = match.groupdict()
+        if found.get("own"):
+            return f"{match[0]}.{made['']}()"
+        if not found.get("select"):
+            return match[0]
+        name = found["name"]
+        if f"{name}[]" in made:
+            return f"{match[0]}.map(t__, t__.{made[f'{name}[]']}())"
+        if found["optional"]:
+            return f"{match[0]}.optMap(t__, t__.{made[name]}())"
+        return f"{match[0]}.{made[name]}()"
+
+    return re.sub("|".join(parts), replace, text)
+
+
+def times_below(schema: Object) -> Times:
+    """The times and durations of a schema, by their fields' names as expressions write them."""
+    found: dict[str, str] = {}
+    _collect_times("", schema, found)
+    return tuple(sorted(found.items()))
+
+
+_MAKERS = {"date-time": "tidewright_time", "date": "tidewright_time", "duration": "tidewright_duration"}
+
+
+def _collect_times(name: str, schema: Any, found: dict[str, str]) -> None:
+    if not isinstance(schema, dict):
+        return
+    if schema.get("type") == "string" and schema.get("format") in _MAKERS:
+        found[name] = _MAKERS[schema["format"]]
+    for key, below in (schema.get("properties") or {}).items():
+        _collect_times(escape(key), below, found)
+    for key in ("items", "additionalProperties"):
+        _collect_times(f"{name}[]" if key == "items" and name else "[]", schema.get(key), found)
+
+
+def _time(text: str) -> dt.datetime:
+    found = dt.datetime.fromisoformat(text)
+    return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
+
+
+def _duration_of(text: str) -> dt.timedelta:
+    return dt.timedelta(seconds=go_duration_s(text) or 0.0)
 
 
 @lru_cache(maxsize=16)
@@ -128,6 +217,8 @@ def _functions(cel: Any) -> list[Any]:
         return cel.FunctionDecl(name, [overload])
 
     return [
+        declare("tidewright_time", cel.Type.TIMESTAMP, [dyn], _time),
+        declare("tidewright_duration", cel.Type.DURATION, [dyn], _duration_of),
         declare(
             "isSorted",
             boolean,
@@ -191,7 +282,7 @@ def escape(name: str) -> str:
 
 
 def to_cel(value: Any, schema: Object, *, escaped: bool) -> Any:
-    """A JSON value as expressions see it: times and durations by format, names escaped where needed."""
+    """A JSON value as expressions see it: numbers by their type, names escaped where needed."""
     if isinstance(value, dict):
         properties = schema.get("properties")
         below = schema.get("additionalProperties")
@@ -206,22 +297,8 @@ def to_cel(value: Any, schema: Object, *, escaped: bool) -> Any:
     if isinstance(value, list):
         items = schema.get("items")
         return [to_cel(item, items, escaped=escaped) for item in value] if isinstance(items, dict) else value
-    if isinstance(value, str):
-        return _to_time(value, schema.get("format"))
     if schema.get("type") == "number" and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
-    return value
-
-
-def _to_time(value: str, form: str | None) -> Any:
-    if form == "date-time":
-        try:
-            return dt.datetime.fromisoformat(value)
-        except ValueError:
-            return value
-    if form == "duration":
-        seconds = go_duration_s(value)
-        return dt.timedelta(seconds=seconds) if seconds is not None else value
     return value
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tidewright.sim.api import schemas, structural
+from tidewright.sim.api import rules, schemas, structural
 from tidewright.sim.api.errors import Cause
 from tidewright.sim.api.schemas import Problems
 
@@ -68,7 +68,7 @@ class CustomVersion:
         self.columns = columns
         self.status = status
         self._preserve = preserve or not schema
-        self._rules = structural.has_rules(schema)
+        self._rules = rules.has_rules(schema)
 
     def problems(self, kind: Kind, obj: Object) -> Problems | None:
         """Unknown fields, which are removed, and metadata of the wrong type."""
@@ -89,15 +89,21 @@ class CustomVersion:
         if self.schema:
             structural.default(self.schema, obj)
 
-    def validate(self, obj: Object, old: Object | None) -> list[Cause]:
-        """What does not fit the schema, and what the rules say where they can be asked."""
+    def validate(self, obj: Object, old: Object | None) -> tuple[list[Cause], list[str]]:
+        """What does not fit the schema, what the rules say where they can be asked, and what they warn of."""
         if not self.schema:
-            return []
-        body = {key: value for key, value in obj.items() if key not in _HEAD}
-        causes = structural.validate(self.schema, body, "")
-        if self._rules:
-            if any(cause.reason in _BLOCKING for cause in causes):
-                causes.append(RULES_NOT_CHECKED)
-            else:
-                causes += structural.validate_rules(self.schema, obj, old, "")
-        return causes
+            return [], []
+        body, before = _body(obj), structural.ABSENT if old is None else _body(old)
+        causes = structural.validate(self.schema, body, "", before)
+        if not self._rules:
+            return causes, []
+        if any(cause.reason in _BLOCKING for cause in causes):
+            return [*causes, RULES_NOT_CHECKED], []
+        refused, warned = rules.validate_rules(
+            self.schema, obj, "", structural.ABSENT if old is None else old
+        )
+        return causes + refused, [f"{cause.field}: {cause.message}" for cause in warned]
+
+
+def _body(obj: Object) -> Object:
+    return {key: value for key, value in obj.items() if key not in _HEAD}

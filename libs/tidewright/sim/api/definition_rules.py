@@ -223,7 +223,7 @@ def _check_rule(rule: Object, path: str) -> Iterator[Cause]:
     for field in ("rule", "messageExpression"):
         if rule.get(field):
             try:
-                compile_rule(rule[field])
+                compile_rule(rule[field], optional_old=rule.get("optionalOldSelf") is True)
             except CelError as error:
                 yield Cause(f"{path}.{field}", f'Invalid value: "{rule[field]}": {error}')
     if "message" in rule and "\n" in rule["message"]:

@@ -10,9 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import jsonpatch
+import jsonpointer
 import msgspec
 
 from tidewright.sim.api import errors, go_text
+from tidewright.sim.api.request import json_type
 
 MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
@@ -48,12 +51,15 @@ PRIMITIVE_SETS = frozenset({"finalizers", "podCIDRs"})
 
 def json_patch(target: dict[str, Any], operations: Any) -> Any:
     """RFC 6902. Raises 400 for what is no patch, 422 for a patch that does not apply."""
-    import jsonpatch
-    import jsonpointer
-
-    if not isinstance(operations, list):
+    if not isinstance(operations, list) or not all(isinstance(one, dict) for one in operations):
+        wrong = (
+            operations
+            if not isinstance(operations, list)
+            else next(one for one in operations if not isinstance(one, dict))
+        )
+        wanted = "[]handlers.jsonPatchOp" if wrong is operations else "handlers.jsonPatchOp"
         raise errors.bad_request(
-            "error decoding patch: json: cannot unmarshal object into Go value of type jsonpatch.Patch"
+            f"error decoding patch: json: cannot unmarshal {json_type(wrong)} into Go value of type {wanted}"
         )
     if len(operations) > 10_000:
         raise errors.ApiError(
@@ -61,16 +67,37 @@ def json_patch(target: dict[str, Any], operations: Any) -> Any:
         )
     try:
         return jsonpatch.JsonPatch(operations).apply(target)
-    except jsonpatch.InvalidJsonPatch as error:
-        raise errors.bad_request(f"error decoding patch: {error}") from None
-    except jsonpatch.JsonPatchTestFailed as error:
-        raise _unprocessable(f"testing value failed: {error}") from None
-    except (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError) as error:
-        raise _unprocessable(str(error)) from None
+    except _NOT_APPLICABLE:
+        raise _unprocessable(_why(target, operations)) from None
+
+
+_NOT_APPLICABLE = (jsonpatch.JsonPatchException, jsonpointer.JsonPointerException, TypeError, KeyError)
+
+
+def _why(target: dict[str, Any], operations: list[Any]) -> str:
+    """What is wrong with the first operation that cannot be applied."""
+    document: Any = target
+    for one in operations:
+        try:
+            document = jsonpatch.JsonPatch([one]).apply(document)
+        except jsonpatch.JsonPatchTestFailed:
+            return f"testing value {one.get('path')} failed: test failed"
+        except _NOT_APPLICABLE:
+            name, path = one.get("op"), one.get("path")
+            if name not in {"add", "remove", "replace", "move", "copy", "test"}:
+                return f"Unexpected kind: {name or 'unknown'}"
+            if not isinstance(path, str):
+                return f"{name} operation failed to decode path: missing value"
+            if name in {"move", "copy"}:
+                return f"{name} operation does not apply: doc is missing from path: {one.get('from')}: missing value"
+            return f'{name} operation does not apply: doc is missing path: "{path}": missing value'
+    return "the patch does not apply"
 
 
 def _unprocessable(message: str) -> errors.ApiError:
-    return errors.ApiError(422, f"the server rejected our request due to an error in our request: {message}")
+    return errors.ApiError(
+        422, f"the server rejected our request due to an error in our request: {message}", details={}
+    )
 
 
 def strategic(target: Any, patch: dict[str, Any], field: str = "", kind: str = "") -> Any:

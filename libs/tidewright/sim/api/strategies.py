@@ -128,7 +128,7 @@ class Strategies:
         """Raises 422 with every field that is wrong."""
         causes = validate.metadata(kind, obj)
         if kind.custom:
-            causes += kind.custom[version].validate(obj, None)
+            causes += kind.custom[version].validate(obj, None)[0]
         else:
             check = validate.CREATE.get(kind.table_name)
             if check is not None:
@@ -136,11 +136,15 @@ class Strategies:
         if causes:
             raise errors.invalid(kind.group, kind.kind, obj["metadata"].get("name", ""), causes)
 
-    def validate_update(self, kind: Kind, version: str, new: Object, old: Object, subresource: str) -> None:
-        """Raises 422 with every field that is wrong or may not be changed."""
+    def validate_update(
+        self, kind: Kind, version: str, new: Object, old: Object, subresource: str
+    ) -> list[str]:
+        """Warnings of what was wrong before. Raises 422 with every field that is wrong or may not be changed."""
+        warnings: list[str] = []
         causes = [] if new["metadata"] == old["metadata"] else validate.metadata(kind, new)
         if kind.custom:
-            causes += kind.custom[version].validate(new, old)
+            found, warnings = kind.custom[version].validate(new, old)
+            causes += found
         elif subresource != "status":
             check = validate.CREATE.get(kind.table_name)
             if check is not None and self._changed(new, old):
@@ -150,6 +154,7 @@ class Strategies:
                 causes += compare(new, old)
         if causes:
             raise errors.invalid(kind.group, kind.kind, old["metadata"]["name"], causes)
+        return warnings
 
     @staticmethod
     def _changed(new: Object, old: Object) -> bool:

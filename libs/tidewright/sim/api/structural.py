@@ -1,26 +1,21 @@
 """Structural schemas: prune, default and validate custom resources, with the API server's messages.
 
 A schema is the `openAPIV3Schema` of a definition, as JSON. `prune` finds (and removes) fields that it does not
-specify, `default` fills in its defaults, `validate` returns what is wrong, and `validate_rules` asks the CEL
-rules (`x-kubernetes-validations`).
+specify, `default` fills in its defaults, `validate` returns what is wrong. Its CEL rules are asked by `rules.py`.
+What an update leaves as it was is not held against it: both get the old value beside the new one.
 """
 
 from __future__ import annotations
 
-import base64
-import binascii
-import datetime as dt
-import ipaddress
 import re
-import uuid
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 
-from tidewright.sim.api.cel import CelError, compile_rule, go_duration_s, to_cel
 from tidewright.sim.api.errors import Cause
+from tidewright.sim.api.formats import has_format
 
 Object = dict[str, Any]
 _OBJECT_META = frozenset({"apiVersion", "kind", "metadata"})
@@ -51,6 +46,8 @@ def prune(schema: Object, value: Any, path: str, *, embedded: bool = False) -> l
         for key in list(value):
             below = f"{path}.{key}" if path else key
             if embedded and key in _OBJECT_META:
+                if key == "metadata" and isinstance(value[key], dict):
+                    removed += _prune_metadata(value[key], below)
                 continue
             if key in properties:
                 removed += prune(properties[key], value[key], below)
@@ -65,6 +62,35 @@ def prune(schema: Object, value: Any, path: str, *, embedded: bool = False) -> l
             for index, item in enumerate(value):
                 removed += prune(items, item, f"{path}[{index}]")
     return removed
+
+
+_METADATA_FIELDS = frozenset(
+    {
+        "annotations",
+        "creationTimestamp",
+        "deletionGracePeriodSeconds",
+        "deletionTimestamp",
+        "finalizers",
+        "generateName",
+        "generation",
+        "labels",
+        "managedFields",
+        "name",
+        "namespace",
+        "ownerReferences",
+        "resourceVersion",
+        "selfLink",
+        "uid",
+    }
+)
+
+
+def _prune_metadata(metadata: Object, path: str) -> list[str]:
+    """Embedded objects have metadata like any other, whatever their schema says."""
+    unknown = [key for key in metadata if key not in _METADATA_FIELDS]
+    for key in unknown:
+        del metadata[key]
+    return [f"{path}.{key}" for key in unknown]
 
 
 def default(schema: Object, value: Any) -> None:
@@ -124,24 +150,27 @@ def _type_of(value: Any) -> str:
     return "string" if isinstance(value, str) else "array" if isinstance(value, list) else "object"
 
 
-def validate(schema: Object, value: Any, path: str) -> list[Cause]:
-    """What of the value does not fit the schema."""
+ABSENT = object()  # an old value that is not there, or cannot be told
+
+
+def validate(schema: Object, value: Any, path: str, old: Any = ABSENT) -> list[Cause]:
+    """What of the value does not fit the schema; nothing of it, when it is as it was."""
     if value is None and schema.get("nullable"):
         return []
+    if old is not ABSENT and old == value:
+        return []
     wrong = _check_type(schema, value, path)
-    if wrong is not None:
-        return [wrong]
-    causes: list[Cause] = []
+    causes: list[Cause] = [] if wrong is None else [wrong]
     if isinstance(value, dict):
-        causes += _check_object(schema, value, path)
+        causes += _check_object(schema, value, path, old)
     elif isinstance(value, list):
-        causes += _check_list(schema, value, path)
+        causes += _check_list(schema, value, path, old)
     elif isinstance(value, str):
         causes += _check_text(schema, value, path)
     elif isinstance(value, int | float) and not isinstance(value, bool):
         causes += _check_number(schema, value, path)
     if "enum" in schema and value not in schema["enum"]:
-        supported = ", ".join(shown(item) for item in schema["enum"])
+        supported = ", ".join(shown(item) for item in sorted(schema["enum"], key=_go))
         causes.append(
             Cause(
                 path,
@@ -149,9 +178,31 @@ def validate(schema: Object, value: Any, path: str) -> list[Cause]:
                 "FieldValueNotSupported",
             )
         )
-    if any(key in schema for key in ("allOf", "anyOf", "oneOf", "not")):
+    if value is not None and any(key in schema for key in ("allOf", "anyOf", "oneOf", "not")):
         causes += _check_junctors(schema, value, path)
     return causes
+
+
+def _go(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def old_below(old: Any, key: str) -> Any:
+    """The old value of a field."""
+    return old.get(key, ABSENT) if isinstance(old, dict) else ABSENT
+
+
+def old_items(schema: Object, old: Any) -> Callable[[Any], Any]:
+    """Finds the old value of a list's item, in lists whose items can be told apart over time."""
+    if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
+        return lambda _: ABSENT
+    keys = schema.get("x-kubernetes-list-map-keys") or ()
+
+    def key_of(item: Any) -> bytes:
+        return msgspec.json.encode([item.get(key) if isinstance(item, dict) else item for key in keys])
+
+    known = {key_of(item): item for item in old}
+    return lambda item: known.get(key_of(item), ABSENT)
 
 
 def _check_type(schema: Object, value: Any, path: str) -> Cause | None:
@@ -167,7 +218,7 @@ def _check_type(schema: Object, value: Any, path: str) -> Cause | None:
     return _invalid(path, f'"{found}"', f'must be of type {wanted}: "{found}"')
 
 
-def _check_object(schema: Object, value: Object, path: str) -> Iterator[Cause]:
+def _check_object(schema: Object, value: Object, path: str, old: Any) -> Iterator[Cause]:
     properties = schema.get("properties") or {}
     for name in schema.get("required") or ():
         if name not in value:
@@ -175,34 +226,38 @@ def _check_object(schema: Object, value: Object, path: str) -> Iterator[Cause]:
     count = len(value)
     if count > schema.get("maxProperties", count):
         limit = schema["maxProperties"]
-        yield Cause(path, f"Too many: {count}: must have at most {limit} items", "FieldValueTooMany")
+        items_of = "item" if limit == 1 else "items"
+        yield Cause(path, f"Too many: {count}: must have at most {limit} {items_of}", "FieldValueTooMany")
     if count < schema.get("minProperties", 0):
-        yield _invalid(path, count, f"should have at least {schema['minProperties']} properties")
+        fewest = schema["minProperties"]
+        yield _invalid(path, count, f"should have at least {fewest} properties", "FieldValueInvalid")
     additional = schema.get("additionalProperties")
     embedded = schema.get("x-kubernetes-embedded-resource") is True
     for key, item in value.items():
         below = f"{path}.{key}" if path else key
         if key in properties:
-            yield from validate(properties[key], item, below)
+            yield from validate(properties[key], item, below, old_below(old, key))
         elif isinstance(additional, dict):
-            yield from validate(additional, item, below)
+            yield from validate(additional, item, below, old_below(old, key))
     if embedded:
         for name in ("apiVersion", "kind"):
             if not value.get(name):
                 yield Cause(f"{path}.{name}", "Required value: must not be empty", "FieldValueRequired")
 
 
-def _check_list(schema: Object, value: list[Any], path: str) -> Iterator[Cause]:
+def _check_list(schema: Object, value: list[Any], path: str, old: Any) -> Iterator[Cause]:
     count = len(value)
     if count > schema.get("maxItems", count):
         limit = schema["maxItems"]
-        yield Cause(path, f"Too many: {count}: must have at most {limit} items", "FieldValueTooMany")
+        items_of = "item" if limit == 1 else "items"
+        yield Cause(path, f"Too many: {count}: must have at most {limit} {items_of}", "FieldValueTooMany")
     if count < schema.get("minItems", 0):
         yield _invalid(path, count, f"should have at least {schema['minItems']} items", "FieldValueInvalid")
     items = schema.get("items")
     if isinstance(items, dict):
+        before = old_items(schema, old)
         for index, item in enumerate(value):
-            yield from validate(items, item, f"{path}[{index}]")
+            yield from validate(items, item, f"{path}[{index}]", before(item))
     kind = schema.get("x-kubernetes-list-type")
     if kind not in {"map", "set"}:
         return
@@ -224,7 +279,8 @@ def _check_text(schema: Object, value: str, path: str) -> Iterator[Cause]:
     length = len(value)
     if length > schema.get("maxLength", length):
         limit = schema["maxLength"]
-        yield Cause(path, f"Too long: may not be more than {limit} bytes", "FieldValueTooLong")
+        unit = "byte" if limit == 1 else "bytes"
+        yield Cause(path, f"Too long: may not be more than {limit} {unit}", "FieldValueTooLong")
     if length < schema.get("minLength", 0):
         yield _invalid(
             path, shown(value), f"should be at least {schema['minLength']} chars long", "FieldValueInvalid"
@@ -233,169 +289,92 @@ def _check_text(schema: Object, value: str, path: str) -> Iterator[Cause]:
     if pattern is not None and not _pattern(pattern).search(value):
         yield _invalid(path, shown(value), f"should match '{pattern}'", "FieldValueInvalid")
     form = schema.get("format")
-    if form in _FORMATS and not _FORMATS[form](value):
+    if form and schema.get("type", "string") == "string" and not has_format(form, value):
         yield _invalid(path, shown(value), f"must be of type {form}: {shown(value)}", "FieldValueInvalid")
 
 
 def _check_number(schema: Object, value: float, path: str) -> Iterator[Cause]:
     maximum, minimum, multiple = schema.get("maximum"), schema.get("minimum"), schema.get("multipleOf")
+    found = plain(value)
+    if multiple is not None and not _is_multiple(value, multiple):
+        yield _invalid(path, found, f"should be a multiple of {plain(multiple)}", "FieldValueInvalid")
     if maximum is not None:
+        limit = plain(maximum)
         if schema.get("exclusiveMaximum") and value >= maximum:
-            yield _invalid(path, value, f"should be less than {maximum}", "FieldValueInvalid")
+            yield _invalid(path, found, f"should be less than {limit}", "FieldValueInvalid")
         elif value > maximum:
-            yield _invalid(path, value, f"should be less than or equal to {maximum}", "FieldValueInvalid")
+            yield _invalid(path, found, f"should be less than or equal to {limit}", "FieldValueInvalid")
     if minimum is not None:
+        limit = plain(minimum)
         if schema.get("exclusiveMinimum") and value <= minimum:
-            yield _invalid(path, value, f"should be greater than {minimum}", "FieldValueInvalid")
+            yield _invalid(path, found, f"should be greater than {limit}", "FieldValueInvalid")
         elif value < minimum:
-            yield _invalid(path, value, f"should be greater than or equal to {minimum}", "FieldValueInvalid")
-    if multiple is not None and value % multiple:
-        yield _invalid(path, value, f"should be a multiple of {multiple}", "FieldValueInvalid")
-    form = schema.get("format")
-    bound = {"int32": 2**31, "int64": 2**63}.get(form or "")
-    if bound is not None and not -bound <= value < bound:
-        yield _invalid(path, value, f"must be of type {form}: {shown(value)}", "FieldValueInvalid")
+            yield _invalid(path, found, f"should be greater than or equal to {limit}", "FieldValueInvalid")
+    if schema.get("type") != "integer":
+        return
+    form = str(schema.get("format") or "int64")
+    bound = 2**31 if form == "int32" else 2**63
+    if not -bound <= value < bound:
+        message = f"Checked value must be of type integer with format {form} in {path}"
+        yield Cause("<nil>", f'Invalid value: "": {message}')
+
+
+def plain(value: float) -> str:
+    """A number as Go prints it: without a fraction of nothing."""
+    return str(int(value)) if value == int(value) else repr(value)
+
+
+def _is_multiple(value: float, of: float) -> bool:
+    quotient = value / of
+    return abs(quotient - round(quotient)) < 1e-9 * max(1.0, abs(quotient))
 
 
 def _check_junctors(schema: Object, value: Any, path: str) -> Iterator[Cause]:
-    for part in schema.get("allOf") or ():
-        yield from validate(part, value, path)
-    if "anyOf" in schema and not any(not validate(part, value, path) for part in schema["anyOf"]):
-        yield _junctor(path, f'"{path}" must validate at least one schema (anyOf)')
-        yield from validate(schema["anyOf"][0], value, path)
+    """Of several schemas that all fail, what the one says that looked at most of the value."""
+    if "anyOf" in schema:
+        found = [validate(part, value, path) for part in schema["anyOf"]]
+        if all(found):
+            yield _junctor(f'"{path}" must validate at least one schema (anyOf)')
+            yield from _best(schema["anyOf"], found, value)
     if "oneOf" in schema:
-        matching = sum(1 for part in schema["oneOf"] if not validate(part, value, path))
+        found = [validate(part, value, path) for part in schema["oneOf"]]
+        matching = sum(1 for causes in found if not causes)
         if matching != 1:
-            found = "none valid" if matching == 0 else f"{matching} valid alternatives"
-            yield _junctor(path, f'"{path}" must validate one and only one schema (oneOf). Found {found}')
+            said = "none valid" if matching == 0 else f"{matching} valid alternatives"
+            yield _junctor(f'"{path}" must validate one and only one schema (oneOf). Found {said}')
+        if matching == 0:
+            yield from _best(schema["oneOf"], found, value)
+    if "allOf" in schema:
+        found = [validate(part, value, path) for part in schema["allOf"]]
+        for causes in found:
+            yield from causes
+        if any(found):
+            said = ". None validated" if all(found) else ""
+            yield _junctor(f'"{path}" must validate all the schemas (allOf){said}')
     if "not" in schema and not validate(schema["not"], value, path):
-        yield _junctor(path, f'"{path}" must not validate the schema (not)')
+        yield _junctor(f'"{path}" must not validate the schema (not)')
 
 
-def _junctor(path: str, message: str) -> Cause:
-    return Cause(path or "<nil>", f'Invalid value: "": {message}')
+def _junctor(message: str) -> Cause:
+    return Cause("<nil>", f'Invalid value: "": {message}')
+
+
+def _best(parts: list[Object], found: list[list[Cause]], value: Any) -> list[Cause]:
+    looked_at = [_looked_at(part, value) for part in parts]
+    return found[looked_at.index(max(looked_at))]
+
+
+def _looked_at(schema: Object, value: Any) -> int:
+    """How many places of a value a schema speaks of."""
+    count = 1
+    if isinstance(value, dict):
+        for key, below in (schema.get("properties") or {}).items():
+            count += _looked_at(below, value[key]) if key in value else 0
+    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
+        count += sum(_looked_at(schema["items"], item) for item in value)
+    return count
 
 
 @lru_cache(maxsize=1024)
 def _pattern(text: str) -> re.Pattern[str]:
     return re.compile(text)
-
-
-def _parses(parse: Callable[[str], object]) -> Callable[[str], bool]:
-    def check(text: str) -> bool:
-        try:
-            parse(text)
-        except (ValueError, binascii.Error):
-            return False
-        return True
-
-    return check
-
-
-_FORMATS: dict[str, Callable[[str], bool]] = {
-    "date-time": lambda text: (
-        "T" in text.upper()
-        and re.search(r"([zZ]|[-+]\d\d:\d\d)$", text) is not None
-        and _parses(dt.datetime.fromisoformat)(text)
-    ),
-    "date": _parses(dt.date.fromisoformat),
-    "duration": lambda text: go_duration_s(text) is not None,
-    "ipv4": _parses(ipaddress.IPv4Address),
-    "ipv6": _parses(ipaddress.IPv6Address),
-    "cidr": _parses(lambda text: ipaddress.ip_network(text, strict=False)),
-    "uuid": _parses(uuid.UUID),
-    "byte": _parses(lambda text: base64.b64decode(text, validate=True)),
-    "email": lambda text: re.fullmatch(r"[^@\s]+@[^@\s]+", text) is not None,
-    "hostname": lambda text: re.fullmatch(r"[A-Za-z0-9]([-A-Za-z0-9.]*[A-Za-z0-9])?", text) is not None,
-    "uri": lambda text: re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", text) is not None,
-}
-
-
-# -- rules ---------------------------------------------------------------------------------------------
-
-
-def has_rules(schema: Any) -> bool:
-    """Whether there is a CEL rule in the schema or below."""
-    if not isinstance(schema, dict):
-        return False
-    if schema.get("x-kubernetes-validations"):
-        return True
-    below = [
-        *(schema.get("properties") or {}).values(),
-        schema.get("items"),
-        schema.get("additionalProperties"),
-    ]
-    return any(has_rules(part) for part in below)
-
-
-def validate_rules(schema: Object, value: Any, old: Any, path: str) -> list[Cause]:
-    """Ask the rules; `old` is the stored value, None when there is none (transition rules are then skipped)."""
-    causes: list[Cause] = []
-    for rule in schema.get("x-kubernetes-validations") or ():
-        cause = _ask(rule, schema, value, old, path)
-        if cause is not None:
-            causes.append(cause)
-    if isinstance(value, dict):
-        before = old if isinstance(old, dict) else {}
-        properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
-        for key, item in value.items():
-            part = properties.get(key, additional)
-            if isinstance(part, dict) and item is not None:
-                causes += validate_rules(part, item, before.get(key), f"{path}.{key}" if path else key)
-    elif isinstance(value, list) and isinstance(schema.get("items"), dict):
-        earlier = _by_key(schema, old)
-        for index, item in enumerate(value):
-            causes += validate_rules(
-                schema["items"], item, earlier.get(_key_of(schema, item)), f"{path}[{index}]"
-            )
-    return causes
-
-
-def _key_of(schema: Object, item: Any) -> bytes:
-    keys = schema.get("x-kubernetes-list-map-keys") or ()
-    if not keys or not isinstance(item, dict):
-        return b""
-    return msgspec.json.encode([item.get(key) for key in keys])
-
-
-def _by_key(schema: Object, old: Any) -> dict[bytes, Any]:
-    """Items of a list that can be told apart over time; those of other lists have no past."""
-    if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
-        return {}
-    return {_key_of(schema, item): item for item in old}
-
-
-def _ask(rule: Object, schema: Object, value: Any, old: Any, path: str) -> Cause | None:
-    compiled = compile_rule(rule["rule"])
-    optional_old = rule.get("optionalOldSelf") is True
-    if compiled.uses_old and old is None and not optional_old:
-        return None
-    data = {"self": to_cel(value, schema, escaped=compiled.escaped)}
-    if compiled.uses_old:
-        data["oldSelf"] = to_cel(old, schema, escaped=compiled.escaped)
-    field = path
-    if rule.get("fieldPath"):
-        field = f"{path}{rule['fieldPath']}" if path else rule["fieldPath"].removeprefix(".")
-    kind = _type_of(value)
-    quoted = f'"{kind}"' if kind in {"object", "array"} else shown(value)
-    try:
-        if compiled.evaluate(data) is True:
-            return None
-    except CelError as error:
-        return Cause(field or "<nil>", f"Invalid value: {quoted}: failed rule: {rule['rule']}: {error}")
-    message = rule.get("message") or f"failed rule: {rule['rule'].strip()}"
-    if rule.get("messageExpression"):
-        try:
-            found = compile_rule(rule["messageExpression"]).evaluate(data)
-            message = found if isinstance(found, str) and found.strip() else message
-        except CelError:
-            pass  # the fixed message stands, as on the real server
-    reason = rule.get("reason") or "FieldValueInvalid"
-    match reason:
-        case "FieldValueRequired":
-            return Cause(field or "<nil>", f"Required value: {message}", reason)
-        case "FieldValueForbidden":
-            return Cause(field or "<nil>", f"Forbidden: {message}", reason)
-        case "FieldValueDuplicate":
-            return Cause(field or "<nil>", f"Duplicate value: {quoted}", reason)
-    return Cause(field or "<nil>", f"Invalid value: {quoted}: {message}", reason)

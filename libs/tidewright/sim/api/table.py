@@ -190,16 +190,18 @@ def _descendants(item: Any) -> Iterator[Any]:
 def _custom_cell(obj: Object, column: PrinterColumn, now_s: float) -> Any:
     found = json_path(obj, column.json_path)
     value = found[0] if found else None
-    if value is None:
-        return None if column.type != "date" else "<unknown>"
-    if column.type == "date":
-        return age(str(value), now_s)
-    if column.type == "integer":
-        return int(value) if isinstance(value, int | float) else value
-    if column.type == "number":
-        return float(value) if isinstance(value, int | float) else value
-    if column.type == "boolean":
-        return value
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    match column.type:
+        case _ if value is None:
+            return None
+        case "date":
+            return age(value, now_s) if isinstance(value, str) else None
+        case "integer":
+            return int(value) if is_number else None
+        case "number":
+            return float(value) if is_number else None
+        case "boolean":
+            return value if isinstance(value, bool) else None
     if isinstance(value, str):
         return value
     return msgspec.json.encode(value).decode()

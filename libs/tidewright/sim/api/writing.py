@@ -260,7 +260,9 @@ async def _commit_change(
     if touched is None or not api.strategies.defaulted(kind, touched):
         api.strategies.default(kind, version, new)
     new = await api.admit(request, "UPDATE", new, old)
-    api.strategies.validate_update(kind, version, new, old, request.subresource)
+    warned = api.strategies.validate_update(kind, version, new, old, request.subresource)
+    if warned:
+        warnings = [*warnings, *warned]
     await api.admit_validating(request, "UPDATE", new, old)
     if table.objects.get(record.key) is not record:
         raise Changed
