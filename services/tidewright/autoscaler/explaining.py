@@ -14,7 +14,7 @@ from tidewright.autoscaler.fold import KIND
 from tidewright.autoscaler.lifecycle import gate
 from tidewright.autoscaler.limits import SCALE_DOWN_LIMIT, SCALE_UP_LIMIT, TOO_FEW, TOO_MANY
 from tidewright.autoscaler.passes import is_sampled, scene_of
-from tidewright.autoscaler.reasons import because, hold_reason
+from tidewright.autoscaler.reasons import STALE_METRIC, TARGET_AT_ZERO, because, hold_reason
 from tidewright.autoscaler.sentences import clock, next_stop, plural, sentences
 from tidewright.autoscaler.spec import Rules
 from tidewright.autoscaler.state import Autoscaler, State
@@ -33,19 +33,25 @@ HELD = {
     "ProposalEqualsCurrent": "Nothing is to be done: the proposal is the present count.",
     "PodsNotReady": "Nothing happens because too few pods are ready to measure by.",
     "MetricUnavailable": "Nothing happens because a metric cannot be read.",
-    "TargetAtZero": "Nothing happens because the target is at 0 replicas.",
-    "StaleMetric": "The downscale is held because a value is too old.",
-    "UpscaleForbiddenWindow": "The upscale waits for its forbidden window to end.",
-    "DownscaleForbiddenWindow": "The downscale waits for its forbidden window to end.",
-    "UpscaleDelay": "The upscale waits for its delay.",
-    "DownscaleDelay": "The downscale waits for its delay.",
-    "ReadyGuard": "The downscale is given up because fewer pods are ready than would remain.",
+    "TargetAtZero": "Nothing happens because the target is at 0 replicas: whoever set that has to set more.",
+    "UntoleratedZero": "Nothing is to be done: a value of 0 that is not tolerated moves nothing.",
     "TooManyReplicas": "Nothing happens because maxReplicas is reached.",
     "TooFewReplicas": "Nothing happens because minReplicas is reached.",
     "ScaleUpLimit": "Nothing happens because scaleUpLimitFactor allows no upscale.",
     "ScaleDownLimit": "Nothing happens because scaleDownLimitFactor allows no downscale.",
 }
 """Why a pass scales nothing, by its reason (`reasons.hold_reason`)."""
+TOLD = frozenset(
+    (
+        "StaleMetric",
+        "UpscaleForbiddenWindow",
+        "DownscaleForbiddenWindow",
+        "UpscaleDelay",
+        "DownscaleDelay",
+        "ReadyGuard",
+    )
+)
+"""Reasons that the rules of the pass tell already, with their numbers."""
 LIMITS = frozenset((SCALE_UP_LIMIT, SCALE_DOWN_LIMIT, TOO_FEW, TOO_MANY))
 
 
@@ -204,9 +210,15 @@ def _standing(state: State, space: str, found: Autoscaler, now: float) -> list[s
     ):
         # The rate limit is what a pass names; where the bound is nearer, the bound is what holds.
         reason = TOO_MANY if limited.replicas == rules.max_replicas else TOO_FEW
-    if reason:
+    if not made.current and made.failure is not None:
+        reason = TARGET_AT_ZERO  # no pod is left to measure by, and none is wanted
+    if reason and reason not in TOLD:
         told.append(HELD.get(reason, f"Nothing happens: {reason}."))
-    return told + next_stop(found, state.now)
+    if reason == TARGET_AT_ZERO:
+        return told
+    if rules.dry_run:
+        told.append("It is a dry run: nothing is written, and windows count from what was only decided.")
+    return told + next_stop(found, state.now, stale=reason == STALE_METRIC)
 
 
 def _stopped(state: State, space: str, found: Autoscaler, rules: Rules) -> list[str]:

@@ -70,7 +70,7 @@ def _by_value(
         if edge is None:
             return ()
         side, way = ("or less", "upscale") if up else ("or more", "downscale")
-        return (f"With {display} at {value(edge)} {side} instead of {was} there would have been no {way}.",)
+        return (f"With {display} at {value(edge)} {side} instead of {was}, there would have been no {way}.",)
     sentences: list[str] = []
     for word, end in (("or more", total * FARTHEST), ("or less", 0)):
 
@@ -82,7 +82,7 @@ def _by_value(
 
         edge = _last(scales, total, end)
         if edge is not None and (other := again(edge)).failure is None:
-            sentences.append(f"With {display} at {value(edge)} {word} instead of {was} {_what(other)}.")
+            sentences.append(f"With {display} at {value(edge)} {word} instead of {was}, {_what(other)}.")
     return sentences
 
 
@@ -109,7 +109,7 @@ def _by_limit(rules: Rules, policy: Policy, scene: Scene, made: Pass) -> Sequenc
         text = f"With minReplicas {fewer} instead of {rules.min_replicas}"
     else:
         return ()
-    return (f"{text} it would have been scaled to {other.desired}.",) if other.rescale else ()
+    return (f"{text}, it would have been scaled to {other.desired}.",) if other.rescale else ()
 
 
 def _by_time(rules: Rules, policy: Policy, scene: Scene, made: Pass) -> Sequence[str]:

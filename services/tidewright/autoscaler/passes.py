@@ -16,7 +16,13 @@ from tidewright.autoscaler.messages import Message
 from tidewright.autoscaler.plan import Plan
 from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.readiness import Pod, ReadyCount, ready_pods
-from tidewright.autoscaler.reasons import FAILURES, hold_reason, waits_for_pods
+from tidewright.autoscaler.reasons import (
+    FAILURES,
+    SCALING_BLOCKED,
+    TARGET_NOT_FOUND,
+    hold_reason,
+    waits_for_pods,
+)
 from tidewright.autoscaler.spec import Rules
 from tidewright.autoscaler.state import Autoscaler, Namespace, State, Workload
 from tidewright.events.base import Because, Scalar
@@ -42,7 +48,7 @@ def run(state: State, namespace_name: str, found: Autoscaler) -> None:
         reason: dict[str, Scalar] = {"monitor": f"{namespace_name}/{found.name}"}
         if opened.setting is not None:
             reason["message"] = opened.setting.message
-        _stop(state, namespace_name, found, settings, "ScalingBlocked", reason, told)
+        _stop(state, namespace_name, found, settings, SCALING_BLOCKED, reason, told)
         return
     if _is_ordered(found, policy, now):
         return
@@ -178,7 +184,7 @@ def _lose_target(
     settings = [c.PROCESSING, *([blocked] if blocked is not None else []), c.PROCESS_FAILED]
     found.fresh = ()
     told = (messages.failed_process(error),)
-    _stop(state, namespace_name, found, settings, "TargetNotFound", {"error": error}, told)
+    _stop(state, namespace_name, found, settings, TARGET_NOT_FOUND, {"error": error}, told)
 
 
 def _clear_blocked(found: Autoscaler) -> None:

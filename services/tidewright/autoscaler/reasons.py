@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from tidewright.autoscaler.combine import Calculation
-from tidewright.autoscaler.evaluate import Override, Pass
+from tidewright.autoscaler.evaluate import UNTOLERATED_ZERO, Override, Pass
 from tidewright.autoscaler.formula import Converge
 from tidewright.autoscaler.limits import SCALE_DOWN_LIMIT, SCALE_UP_LIMIT, TOO_FEW, TOO_MANY
 from tidewright.autoscaler.policy import Policy
@@ -19,8 +19,12 @@ from tidewright.events.base import Because, Scalar
 
 PODS_NOT_READY = "PodsNotReady"
 METRIC_UNAVAILABLE = "MetricUnavailable"
-FAILURES = frozenset((PODS_NOT_READY, METRIC_UNAVAILABLE))
-"""Reasons of passes that could compute nothing."""
+TARGET_NOT_FOUND = "TargetNotFound"
+TARGET_AT_ZERO = "TargetAtZero"
+STALE_METRIC = "StaleMetric"
+SCALING_BLOCKED = "ScalingBlocked"
+FAILURES = frozenset((PODS_NOT_READY, METRIC_UNAVAILABLE, TARGET_NOT_FOUND, SCALING_BLOCKED))
+"""Reasons of passes that could compute nothing: what is said of one is said again when it comes back."""
 
 _CONVERGED = {
     Converge.DOWN: "ConvergedDown",
@@ -77,16 +81,17 @@ def hold_reason(found: Pass) -> str:
     if failure is not None:
         return PODS_NOT_READY if failure.error_class in _POD_FAILURES else METRIC_UNAVAILABLE
     if found.override is Override.DISABLED:
-        return "TargetAtZero"
+        return TARGET_AT_ZERO
     if found.stale and found.limited is not None and found.limited.replicas < found.current:
-        return "StaleMetric"
+        return STALE_METRIC
     if found.verdict is not None and found.verdict.hold is not Hold.NO_CHANGE:
         return str(found.verdict.hold.value)
     limited = found.limited
     if limited is not None and limited.limited:
         return "ReadyGuard" if limited.guarded else limited.reason
     if found.combined.stable:
-        return "WithinWatermarks"
+        held = any(calculation.held for calculation in found.calculations)
+        return UNTOLERATED_ZERO if held else "WithinWatermarks"
     return "ProposalEqualsCurrent"
 
 

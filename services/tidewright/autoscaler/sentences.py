@@ -181,8 +181,11 @@ TELLERS: dict[str, Callable[[Values], str]] = {
 }
 
 
-def next_stop(found: Autoscaler, now: float) -> list[str]:
-    """What stops the next scale of an object and until when, in words, as of `now`."""
+def next_stop(found: Autoscaler, now: float, *, stale: bool = False) -> list[str]:
+    """What stops the next scale of an object and until when, in words, as of `now`.
+
+    `stale`: a downscale waits for a younger value.
+    """
     told: list[str] = []
     if found.rules is None:
         return [f"The spec cannot be used: {found.problem}."]
@@ -201,6 +204,8 @@ def next_stop(found: Autoscaler, now: float) -> list[str]:
                 told.append(
                     f"{word} wait until {clock(last + window_s)}: {window_s} s after the scale at {clock(last)}."
                 )
+    if stale:
+        told.append("Downscales wait for a younger value; upscales do not.")
     if found.timer_due is not None:
         told.append(f"It looks again by itself at {clock(found.timer_due)}.")
     return told or ["Nothing stops the next scale; the values decide."]

@@ -45,9 +45,11 @@ def computed(rules: Rules, policy: Policy, found: Pass, *, was_stale: bool = Fal
     settings.append(
         c.metric_found(winner.display, winner.details) if winner is not None else c.metric_found("", "")
     )
+    if was_stale and not found.stale:  # before the conditions of the reference, whose last one is shown
+        settings.append(c.freshness((), policy.stale_after_s))
     if found.limited is not None:
         settings.append(c.limited(found.limited.limited, found.limited.reason, found.limited.message))
-    if found.stale or was_stale:
+    if found.stale:
         settings.append(c.freshness(found.stale, policy.stale_after_s))
     if found.verdict is not None:
         settings.extend(c.backoff(found.verdict))

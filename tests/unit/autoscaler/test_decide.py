@@ -9,6 +9,7 @@ from tests.unit.autoscaler.world import (
     World,
     condition,
     external,
+    holds,
     of,
     one,
     pod,
@@ -41,10 +42,6 @@ from tidewright.events.timers import TimerFired
 
 def reasons(decisions: list[Decision]) -> list[str]:
     return [event.reason for event in of(decisions, RecordObjectEvent)]
-
-
-def holds(decisions: list[Decision]) -> list[str]:
-    return [hold.reason for hold in of(decisions, HoldReplicas)]
 
 
 def test_a_value_above_the_high_mark_scales_up_with_its_reasons() -> None:
@@ -285,6 +282,8 @@ def test_a_target_that_vanishes_is_said_and_found_again() -> None:
     given = world.feed(workload(120, 2, uid="another"))
     assert holds(given) == ["WithinWatermarks"]
     assert condition(one(given, SetStatus), "AbleToScale")["status"] == "True"
+    # Lost once more, it is said once more.
+    assert reasons(world.feed(msgspec.structs.replace(gone, at=130.0))) == ["FailedProcessWPA"]
 
 
 def test_the_older_of_two_objects_acts_and_the_other_says_so() -> None:

@@ -9,7 +9,7 @@ from tidewright.autoscaler.state import Autoscaler, State
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event
 from tidewright.events.config import ConfigSet
-from tidewright.events.decisions import ScaleWorkload, SetStatus
+from tidewright.events.decisions import HoldReplicas, ScaleWorkload, SetStatus
 from tidewright.events.facts import (
     MetricSampled,
     Owner,
@@ -148,6 +148,11 @@ def one(decisions: list[Decision], kind: type[D]) -> D:
     if len(found) != 1:
         raise AssertionError(f"expected one {kind.__name__}, found {decisions}")
     return found[0]
+
+
+def holds(decisions: list[Decision]) -> list[str]:
+    """The reasons for which nothing is scaled."""
+    return [hold.reason for hold in of(decisions, HoldReplicas)]
 
 
 def condition(status: SetStatus, type_: str) -> dict[str, Any]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from tidewright.cli.asking.objects import shown
 from tidewright.events import decisions, facts, outcomes, registry
 from tidewright.events.base import Decision, Event, ObjectRef, Outcome
 from tidewright.events.config import ClockSet, ConfigSet
@@ -63,7 +64,9 @@ def line(event: Event | registry.Unknown) -> str:
         case decisions.RecordObjectEvent():
             return f"say {event.event_type} {event.reason}: {event.message}"
         case decisions.SetTimer():
-            return f"wake {event.key} at {event.due:.3f}"
+            return f"wake {event.key} at {_due(event.due)}"
+        case decisions.CancelTimer():
+            return f"wake {event.key} no more"
         case decisions.SetStatus():
             return "set status" + ("" if event.urgent else " (values only)")
         case outcomes.Applied():
@@ -83,6 +86,13 @@ def line(event: Event | registry.Unknown) -> str:
         ", ".join(f"{name}={_short(value)}" for name, value in list(shown_fields.items())[:5])
         or type(event).__name__
     )
+
+
+def _due(at: float) -> str:
+    try:
+        return shown(at)
+    except (OverflowError, ValueError, OSError):
+        return f"{at:.0f}"  # a time that no calendar has
 
 
 def _short(value: Any) -> str:
