@@ -382,7 +382,7 @@ def _attempt(state: State, event: p.AttemptRequest) -> None:
     if request is None:
         return
     labels = {"class": request.class_name, "result": event.result}
-    counts.add(state.counts, "tidewright_provisioning_attempts_total", **labels)
+    counts.add(state.counts, "tidewright_provisioning_attempts_total", 1.0, **labels)
     _limited(state, event.verdicts)
     request.attempts, request.last_try = event.attempt, event.at
     request.wait_s = event.retry_at - event.at if event.retry_at else None

@@ -13,6 +13,7 @@ from tidewright.events.config import ClockSet, ConfigSet
 from tidewright.events.timers import TimerFired
 from tidewright.log.reader import Record
 from tidewright.log.subjects import unescape
+from tidewright.provisioning.lines import line as of_capacity
 
 _QUIET = frozenset(
     {"at", "id", "prev", "because", "namespace", "name", "uid", "refresh", "labels", "annotations", "target"}
@@ -77,6 +78,8 @@ def line(event: Event | registry.Unknown) -> str:
             return f"{type(event).__name__.lower()}: {event.reason} {event.message}".rstrip()
         case TimerFired():
             return f"woke {event.key}"
+    if told := of_capacity(event):
+        return told
     shown_fields = {
         name: value
         for name in event.__struct_fields__
