@@ -92,7 +92,7 @@ def fold(shard_set: ShardSetState, event: Event, now: float) -> None:
             gate = shard_set.gates.get(target.name)
             if gate is not None:
                 gate.renewed_at = now
-                if gate.state == "held" and (patch.get("spec") or {}).get("holderIdentity") == "":
+                if gate.state == "held" and "holderIdentity" in (patch.get("spec") or {}):
                     gate.state = "opening"
         case DeleteObject(target=target) if target.kind == LEASE_KIND:
             shard_set.gates.pop(target.name, None)
@@ -159,8 +159,8 @@ def renew(shard_set: ShardSetState, name: str, now: float) -> PatchObject:
 
 def release(shard_set: ShardSetState, name: str, now: float) -> PatchObject:
     """Give a lock away: whoever waits for it takes it at its next look."""
-    spec: dict[str, str | int] = {
-        "holderIdentity": "",
+    spec: dict[str, str | int | None] = {
+        "holderIdentity": None,
         "leaseDurationSeconds": 1,
         "renewTime": _stamp(now),
     }
@@ -174,7 +174,7 @@ def remove(shard_set: ShardSetState, name: str, now: float) -> DeleteObject:
 
 
 def _patch(
-    shard_set: ShardSetState, name: str, spec: Mapping[str, str | int], rule: str, now: float
+    shard_set: ShardSetState, name: str, spec: Mapping[str, str | int | None], rule: str, now: float
 ) -> PatchObject:
     return PatchObject(
         at=now,

@@ -217,7 +217,7 @@ def _told(
         restarts=tuple(f"{name}-{i}" for i in restarts),
         gap_s=(GATE_GAP_S if new.mode is Mode.GATE else None) if touched else 0.0,
         gap=_told_gap(grace_s, new.mode) if touched else "none: no pod is told anything else",
-        notes=(f"at most {new.max_unavailable} pod(s) are out of service at a time",) if restarts else (),
+        notes=_pod_notes(new) if restarts else (),
     )
 
 
@@ -248,7 +248,7 @@ def _mapped(
     stops = [i for i in present if i >= len(new.per_shard)]
     notes = [f"{old.label or new.label} {one}" for one in moved]
     if restarts:
-        notes.append(f"at most {new.max_unavailable} pod(s) are out of service at a time")
+        notes += _pod_notes(new)
     touched = bool(restarts or stops or moved)
     return Preview(
         moved=len(moved),
@@ -263,6 +263,13 @@ def _mapped(
 
 def _shard(name: str, index: int | None) -> str:
     return "" if index is None else f"{name}-{index}"
+
+
+def _pod_notes(spec: SetSpec) -> tuple[str, ...]:
+    said = f"at most {spec.max_unavailable} pod(s) are out of service at a time"
+    if spec.mode is Mode.GATE:
+        return said, "every pod is made anew beside the old ones: there has to be room for both"
+    return (said,)
 
 
 def _told_gap(grace_s: float, mode: Mode) -> str:
