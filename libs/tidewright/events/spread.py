@@ -61,6 +61,7 @@ class LedgerRules(msgspec.Struct, frozen=True, omit_defaults=True):
         replicas: of the target, from which percentages were made limits; -1 when it has none.
         fail_open: when the log cannot be reached, admit by the last known state.
         gone: the spread is deleted, or has no target: pods go in untouched.
+        uid: of the spread.
     """
 
     subsets: tuple[SubsetRule, ...] = ()
@@ -69,6 +70,7 @@ class LedgerRules(msgspec.Struct, frozen=True, omit_defaults=True):
     replicas: int = 0
     fail_open: bool = False
     gone: bool = False
+    uid: str = ""
 
 
 class PassedOver(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -88,11 +90,13 @@ class LedgerEntry(Event, frozen=True, kw_only=True):
         key: of the placement: the pod's name, or the request's uid for a pod without a name yet.
         request: uid of the admission request.
         version: revision of the pod template.
+        spread: uid of the spread whose rules were in force.
     """
 
     namespace: str
     name: str
     key: str
+    spread: str = ""
     request: str = ""
     version: str = ""
     subset: str = ""
@@ -132,7 +136,7 @@ class EntriesAppended(Event, frozen=True, kw_only=True, tag="ledger.entries-appe
     entries: tuple[PodPlaced | PodLeaving, ...]
 
 
-ChangeKind = Literal["Seen", "Held", "Released", "Gone"]
+ChangeKind = Literal["Seen", "Held", "Released", "Gone", "Uncounted"]
 
 
 class LedgerChange(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -140,7 +144,8 @@ class LedgerChange(msgspec.Struct, frozen=True, omit_defaults=True):
 
     Attributes:
         kind: `Seen`: the placed pod exists; `Held`: a pod holds a place that was not counted (or no
-            longer); `Released`: a place is free; `Gone`: a pod whose delete was admitted is gone.
+            longer); `Released`: a place is free; `Gone`: a pod whose delete was admitted is gone;
+            `Uncounted`: that pod held no place, so its delete has freed none.
         reason: CamelCase: `Adopted`, `NeverSeen`, `Finished`, `Deleted`, `DeleteRefused`, ...
         passed: of a pod that had no name when it was placed: the subsets that were passed over then.
     """
@@ -162,13 +167,15 @@ class ChangeLedger(Decision, frozen=True, kw_only=True, tag="decision.change-led
     Attributes:
         target: the spread.
         rules: when given, the rules from here on.
-        counts: when given, places held per version and subset from here on: a recount.
+        counts: when given, places held per version and subset: a recount, as of `through`.
+        through: request of the last entry of admission that was folded before this was decided.
     """
 
     target: ObjectRef
     rules: LedgerRules | None = None
     changes: tuple[LedgerChange, ...] = ()
     counts: dict[str, dict[str, int]] | None = None
+    through: str = ""
 
 
 class Foreseen(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -18,6 +18,7 @@ Placement
     choose       the choice of a subset, a pure function of free slots and the request
     inject       writing a subset's rules into a pod
     ledger       the spread's ledger: rules, placements, releases folded to free slots
+    following    the ledger as a reader of the log has it: recounts lose nothing
     placing      a pod's admission against the ledger, and the entry to append first
     admit        the same against the status, as the reference keeps it (strict profile)
 Control

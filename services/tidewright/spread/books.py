@@ -31,10 +31,10 @@ from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.reader import Record
 from tidewright.log.subjects import unescape
-from tidewright.spread import ledger as ledgers
 from tidewright.spread.admit import Refused
 from tidewright.spread.decide import SERVICE
 from tidewright.spread.evolve import evolve
+from tidewright.spread.following import Followed
 from tidewright.spread.ledger import Ledger
 from tidewright.spread.matching import NotFound
 from tidewright.spread.placing import spread_on
@@ -68,7 +68,7 @@ class Book:
 
     namespace: str
     name: str
-    ledger: Ledger = field(default_factory=Ledger)
+    followed: Followed = field(default_factory=Followed)
     seq: int = 0
     spread: Spread | None = None
     appending: bool = False
@@ -76,6 +76,10 @@ class Book:
     waiting: deque[Booking[Any]] = field(default_factory=deque)
     worker: asyncio.Task[None] | None = None
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def ledger(self) -> Ledger:
+        return self.followed.ledger
 
     def take(self, record: Record) -> None:
         """Fold an entry from the log, unless it is folded already."""
@@ -87,7 +91,7 @@ class Book:
         event = registry.decode(record.body)
         if not isinstance(event, registry.Unknown):
             rules = self.ledger.rules
-            ledgers.fold(self.ledger, event)
+            self.followed.fold(event)
             if self.ledger.rules is not rules:
                 self.spread = spread_on(self.ledger, self.namespace, self.name)
         self.seq = record.seq
@@ -313,7 +317,7 @@ class Books:
                 continue
             results.append((booking, result))
             if entry is not None:
-                ledgers.fold(book.ledger, entry)
+                book.followed.fold(entry)
                 entries.append(entry)
         return results, entries
 
@@ -336,7 +340,7 @@ class Books:
         try:
             committed = await self.log.commit([message])
         except errors.LogError as error:
-            self._take_back(book, entries)
+            book.followed.take_back(entries)
             book.release()
             self.conflicts += isinstance(error, errors.Conflict)
             # Without an answer the append may have happened: then the same choice finds its own
@@ -358,17 +362,6 @@ class Books:
             waits = book.ledger.rules is None or not book.ledger.rules.fail_open
         now = asyncio.get_running_loop().time()
         return [b for b in batch if waits and not b.done.done() and b.give_up_at > now]
-
-    def _take_back(self, book: Book, entries: list[LedgerEntry]) -> None:
-        for entry in reversed(entries):
-            if isinstance(entry, PodPlaced) and entry.subset:
-                book.ledger.placed.pop(entry.key, None)
-                ledgers.count(book.ledger, entry.version, entry.subset, -1)
-            elif isinstance(entry, PodLeaving) and entry.evicted:
-                book.ledger.evicting.pop(entry.pod, None)
-            elif isinstance(entry, PodLeaving):
-                book.ledger.leaving.pop(entry.pod, None)
-                ledgers.count(book.ledger, entry.version, entry.subset, 1)
 
     def _refuse(self, batch: list[Booking[Any]], error: errors.LogError) -> None:
         if not any(not b.done.done() for b in batch):

@@ -72,6 +72,7 @@ class Conclusion:
         self.pod_decisions: list[Decision] = []
         self.object_events: list[Decision] = []
         self.urgent = False
+        self.renewing = False
         self.held_delta: dict[tuple[str, str], int] = {}
         self.placed_gone: set[str] = set()
         self.leaving_gone: set[str] = set()
@@ -127,6 +128,8 @@ class Conclusion:
 
     def entry(self, *, unfenced: bool = False) -> list[Decision]:
         """The admission endpoint appended an entry: the status changes, and a bound begins to run."""
+        for key, pod, version, subset in self.state.touched.uncounted:
+            self._change("Uncounted", key, version, subset, pod, "NotCounted")
         if unfenced:
             self._event(
                 "Warning",
@@ -134,6 +137,11 @@ class Conclusion:
                 "a pod was placed while the log was away: limits may be exceeded",
             )
         return self._finish()
+
+    def renewed(self) -> list[Decision]:
+        """Rules and counts once more, before the log's retention forgets the entries that they come from."""
+        self.rules, self.renewing = self.s.ledger.rules, True
+        return self._finish() if self.rules is not None else []
 
     def _record(self) -> Iterator[Decision]:
         """Say once why a stored spread cannot be followed."""
@@ -190,6 +198,7 @@ class Conclusion:
             # Only where limits depend on it: otherwise scaling changes no rule, and needs no entry.
             replicas=replicas if limits.needs_replicas(s.limit for s in spread.subsets) else 0,
             fail_open=self.s.fail_open,
+            uid=self.s.uid,
         )
 
     def limit(self, subset: Subset, replicas: int) -> int | None:
@@ -222,13 +231,13 @@ class Conclusion:
         passed: tuple[PassedOver, ...] = (),
     ) -> None:
         self.changes.append(LedgerChange(kind, key, pod, row_version, subset, reason, passed))
-        step = {"Held": 1, "Released": -1}.get(kind, 0)
+        step = {"Held": 1, "Released": -1, "Uncounted": 1}.get(kind, 0)
         if step:
             place = (row_version, subset)
             self.held_delta[place] = self.held_delta.get(place, 0) + step
-        if kind in ("Seen", "Released"):
+        if kind == "Seen" or (kind == "Released" and not pod):
             self.placed_gone.add(key)
-        if kind in ("Held", "Gone"):
+        if kind in ("Held", "Gone", "Uncounted"):
             self.leaving_gone.add(pod)
 
     def _belongs(self, row: Row) -> bool:
@@ -616,7 +625,7 @@ class Conclusion:
 
     def _finish(self, row: Row | None = None) -> list[Decision]:
         decisions: list[Decision] = []
-        counts = self._recount() if self.s.recount else None
+        counts = self._recount() if self.s.recount or self.renewing else None
         if self.changes or self.rules is not None or counts is not None:
             # Each is one message, which the log's server limits in size.
             starts = range(0, len(self.changes), CHANGES_AT_ONCE) or range(1)
@@ -629,6 +638,7 @@ class Conclusion:
                         rules=self.rules if start == 0 else None,
                         changes=tuple(self.changes[start : start + CHANGES_AT_ONCE]),
                         counts=counts if last else None,
+                        through=self.s.ledger.last if last else "",
                         because=tuple(self.reasons) if start == 0 else (),
                     )
                 )
@@ -637,7 +647,8 @@ class Conclusion:
         status_due: float | None = None
         if self.s.spread is not None and not self.s.spread.deleting:
             wait_until = self.s.status_at + self.state.settings.status_every_seconds
-            if self.urgent or self.rules is not None or self.now >= wait_until:
+            changed = self.urgent or (self.rules is not None and not self.renewing)
+            if changed or self.now >= wait_until:
                 status = self.status()
                 if status != self.s.status:
                     decisions.append(

@@ -75,6 +75,7 @@ def decide(state: State, event: Event) -> list[Decision]:
         or touched.foresee
         or touched.failed
         or touched.fault
+        or touched.renew
     ):
         return []
     decisions: list[Decision] = []
@@ -85,6 +86,8 @@ def decide(state: State, event: Event) -> list[Decision]:
         decisions.extend(Conclusion(state, state.spreads[key]).failed(pod, deletion=deletion))
     if touched.fault and (spread := state.spreads.get(touched.fault)) is not None:
         decisions.extend(Conclusion(state, spread).replicas_unknown())
+    if touched.renew and (spread := state.spreads.get(touched.renew)) is not None:
+        decisions.extend(Conclusion(state, spread).renewed())
     if touched.home and touched.home not in touched.spreads and (spread := state.spreads.get(touched.home)):
         unfenced = isinstance(event, PodPlaced) and event.unfenced
         decisions.extend(_one(state, spread, touched, unfenced=unfenced))

@@ -362,6 +362,9 @@ def _spread(state: State, fact: WorkloadSpreadObserved) -> None:
         _forget_spread(state, key)
         known = None
     spread = known if known is not None else SpreadState(fact.namespace, fact.name)
+    if known is not None and fact.refresh:
+        state.touched = Touched(renew=key)
+        return
     if known is not None and (known.spec, known.generation) == (fact.spec, fact.generation):
         deleting = fact.deleting_at is not None
         open_now = fact.annotations.get(FAIL_OPEN_ANNOTATION, "").lower() == "true"
@@ -550,16 +553,16 @@ def _timer(state: State, event: TimerFired) -> None:
 def _entry(state: State, event: PodPlaced | PodLeaving) -> None:
     key = spread_key(event.namespace, event.name)
     spread = state.spreads.get(key)
-    if spread is None:
-        return
-    if isinstance(event, PodLeaving) and not event.evicted:
+    if spread is None or (event.spread and event.spread != spread.uid):
+        return  # of a spread of this name that is gone: its ledger has ended
+    if isinstance(event, PodLeaving) and not event.evicted and event.pod not in spread.ledger.leaving:
         row = spread.pods.get(event.pod)
-        fresh = event.pod not in spread.ledger.leaving
-        if row is not None and row.held and fresh:
+        if event.key in spread.ledger.placed:
+            pass  # not seen yet: the place of its placement is given back
+        elif row is not None and row.held:
             row.flags &= ~HELD
-        elif row is not None and fresh:
-            # Its place was not counted, so it cannot be given back: count it, and then free it.
-            ledger.count(spread.ledger, event.version, event.subset, 1)
+        else:
+            state.touched.uncounted.append((event.key, event.pod, event.version, event.subset))
     if isinstance(event, PodPlaced) and event.unfenced:
         spread.unfenced_at = event.at
     ledger.fold(spread.ledger, event)

@@ -58,6 +58,7 @@ class Ledger(msgspec.Struct):
             on its way (`REQUEST_LIFETIME_S`).
         leaving: pod name to the place that its admitted delete has freed.
         evicting: pod name to the place that its admitted eviction will free, if no budget refuses it.
+        last: request of the last entry of admission.
     """
 
     rules: LedgerRules | None = None
@@ -66,6 +67,7 @@ class Ledger(msgspec.Struct):
     seen: dict[str, Held] = {}
     leaving: dict[str, Held] = {}
     evicting: dict[str, Held] = {}
+    last: str = ""
 
     def held(self, version: str, subset: str) -> int:
         return self.counts.get(version, {}).get(subset, 0)
@@ -98,15 +100,18 @@ def fold(ledger: Ledger, event: Event) -> Ledger:
             for entry in event.entries:
                 fold(ledger, entry)
         case PodPlaced():
+            ledger.last = event.request
             if event.subset and event.key not in ledger.placed:
                 ledger.placed[event.key] = Held(
                     event.version, event.subset, event.at, event.pod, event.request, event.passed
                 )
                 count(ledger, event.version, event.subset, 1)
         case PodLeaving(evicted=True):
+            ledger.last = event.request
             ledger.evicting.pop(event.pod, None)  # the order is that of their times
             ledger.evicting[event.pod] = Held(event.version, event.subset, event.at, event.pod)
         case PodLeaving():
+            ledger.last = event.request
             if event.pod not in ledger.leaving:
                 ledger.placed.pop(event.key, None)
                 ledger.leaving[event.pod] = Held(event.version, event.subset, event.at, event.pod)
@@ -114,6 +119,9 @@ def fold(ledger: Ledger, event: Event) -> Ledger:
         case ChangeLedger():
             if event.rules is not None:
                 ledger.rules = event.rules
+                if event.rules.gone:
+                    for held in (ledger.placed, ledger.seen, ledger.leaving, ledger.evicting):
+                        held.clear()
             _forget(ledger, event.at)
             for change in event.changes:
                 _change(ledger, change)
@@ -146,11 +154,15 @@ def _change(ledger: Ledger, change: LedgerChange) -> None:
             ledger.leaving.pop(change.pod, None)
             count(ledger, change.version, change.subset, 1)
         case "Released":
-            ledger.placed.pop(change.key, None)
+            if not change.pod:  # else a pod that was seen has left; one of its name may be placed by now
+                ledger.placed.pop(change.key, None)
             ledger.evicting.pop(change.pod, None)
             count(ledger, change.version, change.subset, -1)
         case "Gone":
             ledger.leaving.pop(change.pod, None)
+        case "Uncounted":
+            ledger.leaving.pop(change.pod, None)
+            count(ledger, change.version, change.subset, 1)
 
 
 def count(ledger: Ledger, version: str, subset: str, by: int) -> None:

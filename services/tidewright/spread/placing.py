@@ -94,11 +94,16 @@ def created(
         key=key,
         request=request.uid,
         version=version,
+        spread=_uid(ledger),
         subset=place.subset,
         pod=pod.name or pod.generate_name,
         passed=place.passed,
     )
     return Placed(admitted, place.subset, entry, place.passed)
+
+
+def _uid(ledger: Ledger) -> str:
+    return "" if ledger.rules is None else ledger.rules.uid
 
 
 def _closed(rules: LedgerRules | None) -> frozenset[str]:
@@ -143,6 +148,7 @@ def removed(
         key=pod.key,
         request=request.uid,
         version=pod_version(pod.owner, pod.labels, versioned_kinds),
+        spread=_uid(ledger),
         subset=placement.subset,
         pod=pod.name,
         evicted=evicted,

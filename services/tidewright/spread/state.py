@@ -277,6 +277,8 @@ class Touched(msgspec.Struct):
         removed: a spread that is gone.
         foresee: a target's replicas that shrank: the spread, and the new number.
         fault: a spread whose target's replicas cannot be read, newly.
+        renew: a spread whose ledger is to be said again, so that the log's retention does not forget it.
+        uncounted: key, pod, version and subset of pods whose delete was admitted though they held no place.
         failed: a spread, a pod of it about which a decision did not come about, and whether that was
             its deletion.
     """
@@ -290,6 +292,8 @@ class Touched(msgspec.Struct):
     removed: SpreadState | None = None
     foresee: tuple[str, int] | None = None
     fault: str = ""
+    renew: str = ""
+    uncounted: list[tuple[str, str, str, str]] = []
     failed: tuple[str, str, bool] | None = None
 
 

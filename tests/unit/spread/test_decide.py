@@ -23,7 +23,14 @@ from tidewright.events.base import Decision, Event, ObjectRef
 from tidewright.events.decisions import DeleteObject, PatchObject, RecordObjectEvent, ScaleWorkload, SetTimer
 from tidewright.events.facts import PodGone, PodObserved
 from tidewright.events.outcomes import Rejected
-from tidewright.events.spread import ChangeLedger, ForeseeScaleIn, PodPlaced, RecordSpread, WorkloadSpreadGone
+from tidewright.events.spread import (
+    ChangeLedger,
+    ForeseeScaleIn,
+    PodLeaving,
+    PodPlaced,
+    RecordSpread,
+    WorkloadSpreadGone,
+)
 from tidewright.events.timers import TimerFired
 from tidewright.spread import sentences
 from tidewright.spread.decide import DECIDER
@@ -243,3 +250,35 @@ def test_a_spread_that_fails_open_says_in_its_status_that_it_is_not_exact() -> N
     status = fold.state.spreads[KEY].status
     assert status is not None
     assert [c["reason"] for c in status["subsetStatuses"][0]["conditions"]] == ["AdmittedUnfenced"]
+
+
+def test_a_ledger_is_said_again_with_each_refresh_of_its_spread() -> None:
+    fold = Fold(spread_fact(spec(3, None)), *deployment(3), placed("a", 0), placed("a", 1))
+    fold.see(
+        PodPlaced(at=0, namespace=NAMESPACE, name=SPREAD, key="r9", request="r9", version=HASH, subset="a")
+    )
+    before = fold.state.spreads[KEY].ledger.rules
+    (said,) = fold.see(spread_fact(spec(3, None), refresh=True))
+    assert isinstance(said, ChangeLedger)
+    assert said.rules == before
+    assert said.counts == {HASH: {"a": 3}}
+    assert said.through == "r9"
+
+
+def test_a_delete_of_a_pod_without_a_place_frees_none() -> None:
+    fold = Fold(spread_fact(spec(3, None)), *deployment(3), placed("a", 0))
+    leaving = {
+        "namespace": NAMESPACE,
+        "name": SPREAD,
+        "key": "web-0",
+        "version": HASH,
+        "subset": "a",
+        "pod": "web-0",
+    }
+    fold.see(PodLeaving(at=0, request="d1", **leaving))
+    assert fold.state.spreads[KEY].ledger.counts == {}
+    fold.see(PodGone(at=0, namespace=NAMESPACE, name="web-0", uid="uid-web-0"))
+    late = fold.see(PodLeaving(at=0, request="d2", **leaving))
+    assert [c.kind for d in late if isinstance(d, ChangeLedger) for c in d.changes] == ["Uncounted"]
+    assert fold.state.spreads[KEY].ledger.counts == {}
+    assert not fold.state.spreads[KEY].ledger.leaving
