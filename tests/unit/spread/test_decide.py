@@ -267,7 +267,7 @@ def test_a_ledger_is_said_again_with_each_refresh_of_its_spread() -> None:
 
 def test_a_delete_of_a_pod_without_a_place_frees_none() -> None:
     fold = Fold(spread_fact(spec(3, None)), *deployment(3), placed("a", 0))
-    leaving = {
+    leaving: dict[str, Any] = {
         "namespace": NAMESPACE,
         "name": SPREAD,
         "key": "web-0",
