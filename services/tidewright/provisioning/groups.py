@@ -44,6 +44,24 @@ DROPPED_TAINTS = frozenset(
         "node.cloudprovider.kubernetes.io/shutdown",
     }
 )
+ZONE_LABELS = (
+    "topology.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/zone",
+    "topology.ebs.csi.aws.com/zone",
+    "topology.gke.io/zone",
+    "topology.disk.csi.azure.com/zone",
+)
+"""Labels whose value is a node's zone: the standard one, its predecessor, and those of volume drivers."""
+
+
+def in_zone(labels: Mapping[str, str], zone: str) -> dict[str, str]:
+    """A node's labels were it in that zone: the standard label, and others that it has already."""
+    if not zone:
+        return dict(labels)
+    kept = {key: zone for key in ZONE_LABELS if key in labels}
+    return {**labels, **kept, ZONE_LABELS[0]: zone}
+
+
 IGNORED_LABELS = frozenset(
     {
         HOSTNAME,
@@ -77,6 +95,8 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
         nodes: of the group that exist or are upcoming.
         also: groups that come into being with this one (one per further zone).
         zones: of a group that does not exist yet: its own, then those of `also`.
+        beside: of a group that does not exist yet: the one that it is among the `also` of. By itself it
+            is of use for what that one cannot hold.
     """
 
     id: str
@@ -97,6 +117,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     machine_type: str = ""
     also: tuple[str, ...] = ()
     zones: tuple[str, ...] = ()
+    beside: str = ""
 
     @property
     def room(self) -> int:
@@ -296,32 +317,53 @@ def candidates(
     found: list[Group] = []
     for machine in machine_types:
         name = f"autoprovisioned-{machine.name}"
-        if name in there:
-            continue
-        zone = {"topology.kubernetes.io/zone": machine.zones[0]} if machine.zones else {}
+        zones = machine.zones or ("",)
+        labels = {
+            "node.kubernetes.io/instance-type": machine.name,
+            **machine.labels,
+            TEMPLATE_LABEL: "true",
+        }
         view = NodeView(
             name="template",
-            labels={
-                "node.kubernetes.io/instance-type": machine.name,
-                **machine.labels,
-                **zone,
-                TEMPLATE_LABEL: "true",
-            },
+            labels=in_zone(labels, zones[0]),
             taints=tuple(
                 Taint(t["key"], t.get("value", ""), t.get("effect", "NoSchedule")) for t in machine.taints
             ),
             allocatable={"pods": 110, **machine.resources},
         )
-        found.append(
-            Group(
-                id=name,
-                max=machine.max_size,
-                template=Template(view=view, residents=daemons_for(view, daemons)),
-                exists=False,
-                price_micro=machine.price_micro,
-                machine_type=machine.name,
-                also=tuple(f"{name}-{i}" for i in range(1, len(machine.zones))),
-                zones=machine.zones,
-            )
+        first = Group(
+            id=name,
+            max=machine.max_size,
+            template=Template(view=view, residents=daemons_for(view, daemons)),
+            exists=False,
+            price_micro=machine.price_micro,
+            machine_type=machine.name,
+            also=tuple(f"{name}-{i}" for i in range(1, len(zones))),
+            zones=machine.zones,
         )
-    return found
+        found += [first, *(sibling(first, other) for other in first.also)]
+    return [
+        msgspec.structs.replace(
+            group,
+            also=tuple(n for n in group.also if n not in there),
+            zones=tuple(
+                zone
+                for n, zone in zip((group.id, *group.also), group.zones or ("",), strict=True)
+                if n not in there and zone
+            ),
+        )
+        for group in found
+        if group.id not in there
+    ]
+
+
+def sibling(group: Group, name: str) -> Group:
+    """One of the groups that would come into being with this one, in its own zone."""
+    zone = group.zones[1 + group.also.index(name)]
+    template = group.template
+    if template is not None:
+        labels = in_zone(template.view.labels, zone)
+        template = msgspec.structs.replace(
+            template, view=msgspec.structs.replace(template.view, labels=labels)
+        )
+    return msgspec.structs.replace(group, id=name, template=template, also=(), zones=(zone,), beside=group.id)

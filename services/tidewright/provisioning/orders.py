@@ -17,7 +17,7 @@ from tidewright.events.provisioning import (
     TemplateNode,
 )
 from tidewright.provisioning import expander, saga
-from tidewright.provisioning.groups import TEMPLATE_LABEL, Group
+from tidewright.provisioning.groups import TEMPLATE_LABEL, Group, in_zone
 from tidewright.provisioning.scaleup import NOT_CHOSEN, Plan, World
 from tidewright.provisioning.sentences import because
 from tidewright.provisioning.state import State
@@ -27,7 +27,6 @@ STATUS_MAP = ObjectRef(
     api_version="v1", kind="ConfigMap", namespace="kube-system", name="cluster-autoscaler-status"
 )
 NAMED_PODS = 100
-ZONE_LABEL = "topology.kubernetes.io/zone"
 MAX_MESSAGE = 1024
 """The API server refuses longer messages of object events."""
 
@@ -192,7 +191,7 @@ def _creations(at: float, group: Group) -> list[CreateNodeGroup]:
     zones = group.zones or ("",)
     found = []
     for name, zone in zip((group.id, *group.also), zones, strict=True):
-        zoned = {**labels, ZONE_LABEL: zone} if zone else labels
+        zoned = in_zone(labels, zone)
         found.append(
             CreateNodeGroup(
                 at=at,

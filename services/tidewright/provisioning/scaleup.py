@@ -13,7 +13,7 @@ import msgspec
 
 from tidewright.kube.predicates import HOSTNAME, NodeView, PodShape
 from tidewright.provisioning import expander as exp
-from tidewright.provisioning.groups import Group, alike, balance, cannot_grow, similar
+from tidewright.provisioning.groups import Group, alike, balance, cannot_grow, sibling, similar
 from tidewright.provisioning.limits import Limits
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.estimate import (
@@ -191,6 +191,7 @@ def plan(
         if not reason:
             valid.append(group)
             fits[group.id] = good
+    valid = [g for g in valid if not _needless(g, fits)]
     able = {g.id: frozenset(fits[g.id]) for g in valid if fits[g.id]}
     found: dict[str, Estimate] = {}
     options: list[exp.Option] = []
@@ -228,6 +229,11 @@ def plan(
     return _cut_and_share(
         base, chosen, found[chosen.group], items, valid, fits, world, all_or_nothing, redistribute
     )
+
+
+def _needless(group: Group, fits: Mapping[str, list[int]]) -> bool:
+    """A group in a further zone that could be made, where the one that brings it along will do."""
+    return group.beside in fits and set(fits[group.beside]) >= set(fits[group.id])
 
 
 def _option(
@@ -336,7 +342,11 @@ def _cut_and_share(
     sharers = {group.id: group, **{g.id: g for g in _peers(group, valid, fits, settings)}}
     if not group.exists:
         for name in group.also:
-            sharers[name] = msgspec.structs.replace(group, id=name, also=())
+            other = sibling(group, name)
+            if other.template is not None and not any(
+                fits_reason(items[i].shape, other.template) for i in fits[group.id]
+            ):
+                sharers[name] = other
     shares = _share(sharers, nodes, world.limits, redistribute or all_or_nothing, group)
     total = sum(added for _, added in shares)
     if total < nodes and all_or_nothing:
@@ -514,10 +524,9 @@ def enact(trial: World, step: Plan, shapes: Mapping[str, PodShape], number: int 
     for target in step.targets:
         group = groups.get(target.group)
         if group is None:  # one that comes into being beside its first
-            parent = next(g for g in groups.values() if target.group in g.also)
-            group = msgspec.structs.replace(parent, id=target.group, also=(), exists=True)
+            group = sibling(next(g for g in groups.values() if target.group in g.also), target.group)
         groups[target.group] = msgspec.structs.replace(
-            group, target=target.size, nodes=group.nodes + target.added, exists=True, also=()
+            group, target=target.size, nodes=group.nodes + target.added, exists=True, also=(), beside=""
         )
         trial.limits.consume(group.id, group.labels, group.node_capacity, target.added)
         trial.current_nodes += target.added

@@ -58,6 +58,12 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         template_grace_s: how long a missing template is waited for.
         learnt_half_life_s: how fast the memory of a cloud's refusal for quota fades.
         consumer_orphan_s: after this long a consumer of a missing request is an ordinary pod; 0: never.
+        force_failed, force_unregistered: instances that failed, or never became a node, are deleted
+            below the minimum of their group too.
+        fair_share: requests of one priority take turns by namespace.
+        starvation_s: a request that has waited for so long comes before those of any priority.
+        head_deadline_s: for so long after its creation the first request that found no room keeps
+            later ones from passing it; 0: they pass at once.
         min_cpu_cores, max_cpu_cores and so on: cluster-wide limits, in cores and bytes.
     """
 
@@ -106,9 +112,17 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     request_ttl_s: float = 7 * 86_400.0
     template_grace_s: float = 2.0
     consumer_orphan_s: float = 0.0
-    learnt_half_life_s: float = 3600.0
     delete_controlled: bool = False
     allowed_classes: tuple[str, ...] = ()
+    learnt_half_life_s: float = 3600.0
+    force_failed: bool = False
+    force_unregistered: bool = False
+    fair_share: bool = False
+    starvation_s: float = 86_400.0
+    head_deadline_s: float = 0.0
+    write_status: bool = True
+    status_namespace: str = "kube-system"
+    status_name: str = "cluster-autoscaler-status"
     quiet_s: float = 0.05
     burst_s: float = 1.0
     dry_run: bool = False
@@ -153,12 +167,47 @@ _NAMES: dict[str, str] = {
     "request-ttl": "request_ttl_s",
     "template-grace": "template_grace_s",
     "consumer-orphan-timeout": "consumer_orphan_s",
+    "force-delete-failed-nodes": "force_failed",
+    "force-delete-unregistered-nodes": "force_unregistered",
+    "fair-share": "fair_share",
+    "starvation-age": "starvation_s",
+    "head-deadline": "head_deadline_s",
+    "write-status-configmap": "write_status",
+    "status-config-map-name": "status_name",
+    "namespace": "status_namespace",
     "learnt-quota-half-life": "learnt_half_life_s",
     "delete-controlled-requests": "delete_controlled",
     "quiet-window": "quiet_s",
     "burst-window": "burst_s",
     "dry-run": "dry_run",
 }
+_WITHOUT_EFFECT = frozenset(
+    {
+        # How the reference loops, estimates and serves: here it is by events, exact and by the host.
+        "scan-interval", "frequent-loops-enabled", "estimator", "fastpath-binpacking-enabled",
+        "max-nodegroup-binpacking-duration", "max-binpacking-time", "salvo-scale-up", "salvo-scale-up-budget",
+        "scaleup-simulation-for-skipped-node-groups-enabled", "predicate-parallelism", "pod-injection-limit",
+        "provisioning-request-max-backoff-cache-size", "enable-graceful-degradation",
+        "pending-pods-batching-timeout", "max-inactivity", "max-failing-time", "max-startup-time",
+        "capacity-quotas-enabled",
+        # Removing nodes that still have pods.
+        "scale-down-unready-enabled", "scale-down-unready-time", "scale-down-utilization-threshold",
+        "scale-down-gpu-utilization-threshold", "scale-down-delay-after-delete",
+        "scale-down-delay-after-failure", "scale-down-delay-type-local",
+        "scale-down-non-empty-candidates-count", "scale-down-candidates-pool-ratio",
+        "scale-down-candidates-pool-min-count", "scale-down-simulation-timeout",
+        "unremovable-node-recheck-timeout", "max-scale-down-parallelism", "max-drain-parallelism",
+        "max-graceful-termination-sec", "max-pod-eviction-time", "node-delete-delay-after-taint",
+        "node-deletion-delay-timeout", "node-deletion-batcher-interval", "cordon-node-before-terminating",
+        "skip-nodes-with-system-pods", "skip-nodes-with-local-storage",
+        "skip-nodes-with-custom-controller-pods", "blocking-system-pod-distruption-timeout",
+        "min-replica-count", "daemonset-eviction-for-empty-nodes", "daemonset-eviction-for-occupied-nodes",
+        "ignore-daemonsets-utilization", "ignore-mirror-pods-utilization", "max-bulk-soft-taint-count",
+        "max-bulk-soft-taint-time",
+    }
+)  # fmt: skip
+"""Flags of the reference that a configuration may carry over, and that change nothing here."""
+EXPANDERS = ("random", "least-waste", "least-gpu-waste", "most-pods", "least-nodes", "price", "priority")
 _LISTS = {
     "expander": "expander",
     "balancing-ignore-label": "ignored_labels",
@@ -201,15 +250,28 @@ def read(data: Mapping[str, Any]) -> tuple[Settings, tuple[str, ...]]:
                     part.split(":")[0]: int(part.split(":")[2])
                     for part in (found if isinstance(found, list) else [found])
                 }
-            else:
+            elif key not in _WITHOUT_EFFECT:
                 warnings.append(f"{key}: not a setting of provisioning")
         except (ValueError, TypeError, IndexError, KeyError) as error:
             warnings.append(f"{key}={found!r}: {error}; the default stays")
+    if "expander" in values and (wrong := _wrong_expanders(values["expander"])):
+        del values["expander"]
+        warnings.append(f"expander={data['expander']!r}: {wrong}; the default stays")
     if values.get("profile", "compat") not in ("compat", "hold"):
         warnings.append(f"profile={values.pop('profile')!r}: valid are compat and hold; the default stays")
     if values.get("profile") == "hold":
         values.setdefault("template_grace_s", 30.0)
     return Settings(**values), tuple(warnings)
+
+
+def _wrong_expanders(names: tuple[str, ...]) -> str:
+    """What is wrong with a chain of expanders; empty when it can be used."""
+    unknown = [name for name in names if name not in EXPANDERS]
+    if unknown or not names:
+        return f"{', '.join(map(repr, unknown)) or 'nothing'} is none; valid are {', '.join(EXPANDERS)}"
+    if len(set(names)) < len(names):
+        return "a name may stand there once"
+    return ""
 
 
 def _scalar(name: str, kind: Any, found: Any) -> Any:

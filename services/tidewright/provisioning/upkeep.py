@@ -76,7 +76,7 @@ def upkeep(state: State, index: Index, view: View, now: float) -> Found:
             continue  # its instances are those of before: the answer says what is left
         if group.failed:
             _creation_failed(state, index.settings, name, group, now, found)
-        elif group.long and _never_registered(state, name, group, now, found):
+        elif group.long and _never_registered(state, index.settings, name, group, now, found):
             pass
         elif name in state.open:
             _open(state, index.settings, name, group, now, found)
@@ -207,17 +207,23 @@ def _creation_failed(
         everything, zero_or_max=group.zero_or_max, allow_non_atomic=group.allow_non_atomic
     )
     if doomed:
-        found.decisions.append(_deletion(state, name, doomed, now, "CreationFailed"))
+        force = settings.force_failed
+        found.decisions.append(_deletion(state, name, doomed, now, "CreationFailed", force=force))
 
 
-def _never_registered(state: State, name: str, view: GroupView, now: float, found: Found) -> bool:
+def _never_registered(
+    state: State, settings: Settings, name: str, view: GroupView, now: float, found: Found
+) -> bool:
     """Instances without a node for too long are deleted, never below the group's minimum; whether any is."""
     group = state.groups[name]
     spare = max(0, group.target - group.min_size)
-    doomed = list(view.long)[:spare]
-    if not doomed:
+    doomed = list(view.long) if settings.force_unregistered else list(view.long)[:spare]
+    if not doomed or (group.zero_or_max and len(doomed) < len(view.long)):
         return False
-    found.decisions.append(_deletion(state, name, doomed, now, "TimedOut"))
+    if group.zero_or_max:
+        doomed = [i.id for i in group.instances if i.id not in group.deleting]  # as a whole, or not at all
+    force = settings.force_unregistered
+    found.decisions.append(_deletion(state, name, doomed, now, "TimedOut", force=force))
     found.decisions.append(
         status_event(
             now, "DeleteUnregistered", f"group {name}: {len(doomed)} instances never registered", "Warning"
@@ -226,7 +232,9 @@ def _never_registered(state: State, name: str, view: GroupView, now: float, foun
     return True
 
 
-def _deletion(state: State, name: str, instances: list[str], now: float, rule: str) -> DeleteInstances:
+def _deletion(
+    state: State, name: str, instances: list[str], now: float, rule: str, *, force: bool
+) -> DeleteInstances:
     machines = {node.provider_id: key for key, node in state.nodes.items() if node.group == name}
     count = len(instances)
     why = (
@@ -239,6 +247,7 @@ def _deletion(state: State, name: str, instances: list[str], now: float, rule: s
         target=group_ref(name),
         instances=tuple(instances),
         nodes=tuple(machines.get(i, "") for i in instances),
+        force=force,
         because=(why,),
     )
 
