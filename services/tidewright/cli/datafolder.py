@@ -88,7 +88,7 @@ class DataFolder:
     @property
     def continues(self) -> bool:
         """Whether an earlier run left a log here."""
-        return (self.path / "nats" / "jetstream").exists()
+        return keeps_log(self.path)
 
     def port(self, name: str, wanted: int | None) -> int:
         """A free port: the wanted one, or that of the last run, or any.
@@ -96,7 +96,7 @@ class DataFolder:
         Raises:
             Unavailable: the wanted one is in use.
         """
-        known = self._ports()
+        known = _known_ports(self.path)
         if wanted is not None:
             if not _is_free(wanted):
                 raise Unavailable(
@@ -110,12 +110,23 @@ class DataFolder:
         (self.path / "ports.json").write_text(json.dumps({**known, name: port}) + "\n")
         return port
 
-    def _ports(self) -> dict[str, int]:
-        try:
-            content = json.loads((self.path / "ports.json").read_text())
-            return {str(k): int(v) for k, v in content.items()}
-        except (OSError, ValueError, AttributeError):
-            return {}
+
+def keeps_log(path: Path) -> bool:
+    """Whether a log lies in a data folder."""
+    return (path / "nats" / "jetstream").exists()
+
+
+def known_port(path: Path, name: str) -> int | None:
+    """The port of the run that goes on in a data folder, or of the last one; None when there was none."""
+    return _known_ports(path).get(name)
+
+
+def _known_ports(path: Path) -> dict[str, int]:
+    try:
+        content = json.loads((path / "ports.json").read_text())
+        return {str(k): int(v) for k, v in content.items()}
+    except (OSError, ValueError, AttributeError):
+        return {}
 
 
 def _is_free(port: int) -> bool:

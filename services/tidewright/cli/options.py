@@ -38,6 +38,18 @@ class LogOptions:
     cluster: str = "local"
 
 
+@Parameter(name="*", group=THE_LOG)
+@dataclass(frozen=True, kw_only=True)
+class AskedLogOptions(LogOptions):
+    """Where the log is that is asked.
+
+    Attributes:
+        data: Data folder of `tidewright up` or `demo`: the log that is kept there, whether they run or not.
+    """
+
+    data: Path | None = None
+
+
 @Parameter(name="*", group=THE_CLUSTER)
 @dataclass(frozen=True, kw_only=True)
 class ClusterOptions:

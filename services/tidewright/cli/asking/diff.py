@@ -20,7 +20,7 @@ from tidewright.cli.asking.replaying import Redecided
 from tidewright.cli.asking.restored import bare, deciders, inputs_of
 from tidewright.cli.asking.source import Source, opened
 from tidewright.cli.errors import BadInput
-from tidewright.cli.options import LogOptions, Output, emit
+from tidewright.cli.options import AskedLogOptions, Output, emit
 from tidewright.cli.services import Service, load
 from tidewright.events.base import Decision, ObjectRef
 from tidewright.events.decisions import CancelTimer, SetStatus, SetTimer
@@ -205,7 +205,7 @@ def diff(
     everything: Annotated[
         bool, Parameter(name="--all", help="List timers and statuses, too.", negative="")
     ] = False,
-    log: LogOptions | None = None,
+    log: AskedLogOptions | None = None,
     output: Output = "table",
 ) -> int:
     """Which decisions of two logs differ, or of a log and its replay; exit code 1 when some do."""

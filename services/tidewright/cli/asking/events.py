@@ -21,7 +21,7 @@ from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.restored import Asked, glimpsed
 from tidewright.cli.asking.source import FromFile, Source, matches, opened, slot_in
 from tidewright.cli.errors import BadInput, CommandError
-from tidewright.cli.options import LogOptions, Output
+from tidewright.cli.options import AskedLogOptions, Output
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, Outcome
 from tidewright.host.explainer import Explainer, Reference
@@ -189,7 +189,7 @@ def events(
     parked: Annotated[
         bool, Parameter(help="Only messages that do not decode, for which a slot has stopped.", negative="")
     ] = False,
-    log: LogOptions | None = None,
+    log: AskedLogOptions | None = None,
     file: FromFile = None,
     output: Output = "table",
 ) -> int:

@@ -21,7 +21,7 @@ from tidewright.cli.asking.objects import named
 from tidewright.cli.asking.restored import Asked, restored, seen_by
 from tidewright.cli.asking.source import FromFile, Source, opened
 from tidewright.cli.errors import BadInput
-from tidewright.cli.options import LogOptions, Output, emit
+from tidewright.cli.options import AskedLogOptions, Output, emit
 from tidewright.cli.services import BY_NAME, SERVICES, Service
 from tidewright.events.base import Because, Decision, Event, ObjectRef
 from tidewright.events.decisions import CancelTimer, SetStatus, SetTimer
@@ -253,7 +253,7 @@ def explain(
     namespace: Annotated[str, Parameter(name=["--namespace", "-n"], help="Its namespace.")] = "default",
     at: Annotated[str, Parameter(help="As of this log time, so long ago, or seq:N; now by default.")] = "",
     decision: Annotated[str, Parameter(help="Explain the decision of this id.")] = "",
-    log: LogOptions | None = None,
+    log: AskedLogOptions | None = None,
     file: FromFile = None,
     output: Output = "table",
 ) -> int:

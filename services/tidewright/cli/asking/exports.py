@@ -19,7 +19,7 @@ from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.restored import inputs_of
 from tidewright.cli.asking.source import FromFile, Source, ends_of, opened, slot_in
 from tidewright.cli.errors import BadInput, translated
-from tidewright.cli.options import LogOptions
+from tidewright.cli.options import AskedLogOptions, LogOptions
 from tidewright.cli.services import SERVICES, Role, Service, load
 from tidewright.events.version import __version__
 from tidewright.log import checkpoint as checkpoints
@@ -208,7 +208,7 @@ def export(
     namespace: Annotated[
         tuple[str, ...], Parameter(name=["--namespace", "-n"], help="Only the slots of these namespaces.")
     ] = (),
-    log: LogOptions | None = None,
+    log: AskedLogOptions | None = None,
     file: FromFile = None,
 ) -> int:
     """Write the log, or a part of it, to one compressed file that verifies alone."""

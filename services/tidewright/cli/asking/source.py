@@ -10,7 +10,7 @@ from tidewright.cli.asking import quick  # isort: skip  # before whoever imports
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
 from pathlib import Path
 from typing import Annotated, Protocol
@@ -18,12 +18,13 @@ from typing import Annotated, Protocol
 import msgspec
 from cyclopts import Parameter
 
-from tidewright.cli.errors import BadInput, CommandError, translated
-from tidewright.cli.options import THE_LOG, LogOptions
+from tidewright.cli.errors import BadInput, CommandError, Unavailable, translated
+from tidewright.cli.options import THE_LOG, AskedLogOptions, LogOptions
 from tidewright.events import registry
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.connection import Log
 from tidewright.log.direct import TooMany
+from tidewright.log.errors import LogUnavailable
 from tidewright.log.lastwords import last_words
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot, Snapshots
@@ -228,14 +229,17 @@ async def ends_of(source: Source, up_to: int) -> dict[str, int]:
 
 @asynccontextmanager
 async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[Source]:
-    """The log that the options name.
+    """The log that the options name: a file, that of a data folder, or that of a server.
 
     Raises:
         BadInput: the file is no export; the stream is of another cluster.
         Unavailable: nobody answers.
     """
     quick.warn_only()
+    folder = where.data if isinstance(where, AskedLogOptions) else None
     if file is not None:
+        if folder is not None:
+            raise BadInput("--log names a log in a file, and --data that of a folder: give one of them")
         from tidewright.cli.asking.exported import ExportedLog
         from tidewright.log.export import BadExport, ExportFile
 
@@ -259,16 +263,45 @@ async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[S
             raise CommandError(f"{file}: {_parked(error)}") from error
         return
     on = where or LogOptions()
+    if folder is not None:
+        async with _kept(on, folder) as kept, opened(kept, None) as source:
+            yield source
+        return
     if on.nats.startswith(("ws:", "wss:")):
         quick.allow_websockets()
     with translated():
-        log = await Log.connect(on.nats, on.cluster, credentials=on.nats_credentials, timeout_s=5.0)
+        log = await _connected(on)
         async with log:
             await log.adopt_slots()
             try:
                 yield RunningLog(log)
             except registry.NotAnEvent as error:
                 raise CommandError(f"stream {log.stream}: {_parked(error)}") from error
+
+
+async def _connected(on: LogOptions) -> Log:
+    try:
+        return await Log.connect(on.nats, on.cluster, credentials=on.nats_credentials, timeout_s=5.0)
+    except LogUnavailable as error:
+        if on.nats != LogOptions.nats:
+            raise
+        from tidewright.cli import keptlog
+
+        raise Unavailable(f"{error}{keptlog.hint()}") from error
+
+
+@asynccontextmanager
+async def _kept(on: LogOptions, folder: Path) -> AsyncIterator[LogOptions]:
+    """The log of a data folder as one on a server, under the name of its cluster."""
+    from tidewright.cli import keptlog
+
+    if on.nats != LogOptions.nats:
+        raise BadInput("--data names the log of a folder, and --nats that of a server: give one of them")
+    async with keptlog.served(folder) as url:
+        with translated():
+            async with await Log.connect(url, on.cluster, timeout_s=5.0) as log:
+                cluster = await keptlog.cluster_on(log, on.cluster)
+        yield replace(LogOptions(), nats=url, cluster=cluster)
 
 
 def _parked(error: Exception) -> str:

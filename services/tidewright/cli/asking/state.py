@@ -17,7 +17,7 @@ from tidewright.cli.asking.moments import Moment, moment_of
 from tidewright.cli.asking.objects import named, shown
 from tidewright.cli.asking.restored import Asked, restored
 from tidewright.cli.asking.source import FromFile, Source, opened
-from tidewright.cli.options import LogOptions, Output, emit
+from tidewright.cli.options import AskedLogOptions, Output, emit
 from tidewright.host.explainer import Reference
 
 
@@ -68,7 +68,7 @@ def state(
     *,
     namespace: Annotated[str, Parameter(name=["--namespace", "-n"], help="Its namespace.")] = "default",
     at: Annotated[str, Parameter(help="As of this log time, so long ago, or seq:N; now by default.")] = "",
-    log: LogOptions | None = None,
+    log: AskedLogOptions | None = None,
     file: FromFile = None,
     output: Output = "table",
 ) -> int:

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.restored import deciders, inputs_of
 from tidewright.cli.asking.source import FromFile, Source, opened
-from tidewright.cli.options import LogOptions, Output, emit
+from tidewright.cli.options import AskedLogOptions, Output, emit
 from tidewright.cli.services import Service, load
 from tidewright.host.decider import Decider
 from tidewright.host.verify import Report, Verification, Verifier
@@ -80,7 +80,7 @@ def seldom_collecting() -> Iterator[None]:
 def verify(
     *,
     service: Annotated[tuple[str, ...], Parameter(help="Only these services; all deciders by default.")] = (),
-    log: LogOptions | None = None,
+    log: AskedLogOptions | None = None,
     file: FromFile = None,
     output: Output = "table",
 ) -> int:

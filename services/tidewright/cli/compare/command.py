@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from tidewright.cli.asking.source import FromFile, Source, opened, slot_in
 from tidewright.cli.commands import BY_NAME
 from tidewright.cli.errors import BadInput
-from tidewright.cli.options import LogOptions, Output, emit
+from tidewright.cli.options import AskedLogOptions, Output, emit
 
 if TYPE_CHECKING:
     from tidewright.autoscaler.comparing import Change, Comparison, Row
@@ -39,7 +39,7 @@ def wpa(
     within: Annotated[
         float, Parameter(help="Seconds by which a decision and the incumbent's change may lie apart.")
     ] = 60.0,
-    log: LogOptions | None = None,
+    log: AskedLogOptions | None = None,
     file: FromFile = None,
     output: Output = "table",
 ) -> int:

@@ -14,7 +14,7 @@ from tidewright.cli.asking.restored import Asked, restored
 from tidewright.cli.asking.source import opened
 from tidewright.cli.commands import BY_NAME as COMMANDS
 from tidewright.cli.errors import BadInput
-from tidewright.cli.options import LogOptions, Output, emit
+from tidewright.cli.options import AskedLogOptions, LogOptions, Output, emit
 from tidewright.cli.plan.manifests import Wanted, read
 from tidewright.cli.services import BY_NAME
 from tidewright.provisioning.explaining import verdict_sentence
@@ -49,7 +49,7 @@ def provisioning(
     at: Annotated[
         str, Parameter(help="As of this log time, so long ago, or seq:N; now by default.", group=STATE)
     ] = "",
-    log: LogOptions | None = None,
+    log: AskedLogOptions | None = None,
     output: Output = "table",
 ) -> int:
     """What would be done about a ProvisioningRequest, without doing it."""

@@ -13,7 +13,7 @@ from tidewright.cli.asking.moments import moment_of
 from tidewright.cli.asking.restored import Asked, restored
 from tidewright.cli.asking.source import FromFile, opened
 from tidewright.cli.errors import BadInput
-from tidewright.cli.options import LogOptions, Output, emit
+from tidewright.cli.options import AskedLogOptions, LogOptions, Output, emit
 from tidewright.cli.services import BY_NAME
 from tidewright.kube.customworkloads import Whitelist
 from tidewright.spread import planning, validation
@@ -35,7 +35,7 @@ def ws(
     now: Annotated[
         bool, Parameter(negative="", help="Start from the pods that are there, as the log has them.")
     ] = False,
-    log: LogOptions | None = None,
+    log: AskedLogOptions | None = None,
     log_file: FromFile = None,
     output: Output = "table",
 ) -> int:
