@@ -9,8 +9,9 @@ parse_reply     the body of the answer
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -51,11 +52,14 @@ class _Error(msgspec.Struct, forbid_unknown_fields=True):
     message: str = ""
 
 
+_Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
+
+
 class _Body(msgspec.Struct, rename="camel", forbid_unknown_fields=True):
     timestamp: str = ""
-    target_replicas: int = 0
-    lower_bound_replicas: int | None = None
-    upper_bound_replicas: int | None = None
+    target_replicas: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
+    lower_bound_replicas: _Int32 | None = None
+    upper_bound_replicas: _Int32 | None = None
     observed_targets: list[_ObservedTarget] = []
     reason: str = ""
     error: _Error | None = None
@@ -132,15 +136,28 @@ def _without_zeros(value: Any) -> Any:
     return value
 
 
+def _members(value: Any) -> Any:
+    """As the JSON form of protobuf is read: `target_replicas` is `targetReplicas`, null is absent."""
+    if isinstance(value, dict):
+        return {
+            re.sub("_([a-z])", lambda letter: letter[1].upper(), key): _members(member)
+            for key, member in value.items()
+            if member is not None
+        }
+    return [_members(member) for member in value] if isinstance(value, list) else value
+
+
 def parse_reply(body: bytes) -> Reply:
-    """Read the body of an answer with status 200.
+    """Read the body of an answer with status 200, in the JSON form of protobuf.
+
+    Numbers may be texts, members may have their names of the protocol, and null counts as absent.
 
     Raises:
         BadReply: no JSON object of the protocol, a member that the protocol does not know, a value
             of the wrong type, or an error that the recommender reports.
     """
     try:
-        reply = msgspec.json.decode(body, type=_Body)
+        reply = msgspec.convert(_members(msgspec.json.decode(body)), _Body, strict=False)
     except msgspec.MsgspecError as error:
         raise BadReply(f"unable to read the recommendation: {error}") from error
     if reply.error is not None:

@@ -227,8 +227,8 @@ def set_condition(conditions: list[Condition], setting: Setting, now: float) -> 
     change = Change.NONE
     if condition.message != setting.message:
         condition.message = setting.message
-        # Only this one's text can change from pass to pass; another's is news, and maybe the last one.
-        change = Change.TEXT if wanted == SCALING_ACTIVE else Change.REASON
+        # Only this one's text can change from pass to pass while all is well; any other is news.
+        change = Change.TEXT if wanted == SCALING_ACTIVE and setting.status else Change.REASON
     if condition.reason != setting.reason:
         condition.reason = setting.reason
         change = Change.REASON

@@ -14,7 +14,14 @@ from tidewright.autoscaler.fold import KIND
 from tidewright.autoscaler.lifecycle import gate
 from tidewright.autoscaler.limits import SCALE_DOWN_LIMIT, SCALE_UP_LIMIT, TOO_FEW, TOO_MANY
 from tidewright.autoscaler.passes import is_sampled, scene_of
-from tidewright.autoscaler.reasons import STALE_METRIC, TARGET_AT_ZERO, because, hold_reason
+from tidewright.autoscaler.reasons import (
+    PROPOSAL_EQUALS_CURRENT,
+    STALE_METRIC,
+    TARGET_AT_ZERO,
+    WITHIN_WATERMARKS,
+    because,
+    hold_reason,
+)
 from tidewright.autoscaler.sentences import clock, next_stop, plural, sentences
 from tidewright.autoscaler.spec import Rules
 from tidewright.autoscaler.state import Autoscaler, State
@@ -210,6 +217,8 @@ def _standing(state: State, space: str, found: Autoscaler, now: float) -> list[s
     ):
         # The rate limit is what a pass names; where the bound is nearer, the bound is what holds.
         reason = TOO_MANY if limited.replicas == rules.max_replicas else TOO_FEW
+    if rules.recommender is not None and reason == WITHIN_WATERMARKS:
+        reason = PROPOSAL_EQUALS_CURRENT
     if not made.current and made.failure is not None:
         reason = TARGET_AT_ZERO  # no pod is left to measure by, and none is wanted
     if reason and reason not in TOLD:

@@ -22,6 +22,8 @@ METRIC_UNAVAILABLE = "MetricUnavailable"
 TARGET_NOT_FOUND = "TargetNotFound"
 TARGET_AT_ZERO = "TargetAtZero"
 STALE_METRIC = "StaleMetric"
+WITHIN_WATERMARKS = "WithinWatermarks"
+PROPOSAL_EQUALS_CURRENT = "ProposalEqualsCurrent"
 SCALING_BLOCKED = "ScalingBlocked"
 FAILURES = frozenset((PODS_NOT_READY, METRIC_UNAVAILABLE, TARGET_NOT_FOUND, SCALING_BLOCKED))
 """Reasons of passes that could compute nothing: what is said of one is said again when it comes back."""
@@ -91,8 +93,8 @@ def hold_reason(found: Pass) -> str:
         return "ReadyGuard" if limited.guarded else limited.reason
     if found.combined.stable:
         held = any(calculation.held for calculation in found.calculations)
-        return UNTOLERATED_ZERO if held else "WithinWatermarks"
-    return "ProposalEqualsCurrent"
+        return UNTOLERATED_ZERO if held else WITHIN_WATERMARKS
+    return PROPOSAL_EQUALS_CURRENT
 
 
 _POD_FAILURES = frozenset(("no-pods", "none-ready", "unready-ratio", "no-ready-metrics"))

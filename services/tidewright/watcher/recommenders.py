@@ -105,6 +105,7 @@ class Recommenders:
     async def ask(self, wish: Recommendation) -> RecommendationReceived:
         """The fact that the recommender's answer makes, or the want of one; `at` is 0."""
         spec: dict[str, Any] = msgspec.json.decode(wish.spec)
+        spec.setdefault("minReplicas", 1)  # as the decider has it, too
         try:
             current, ready = await self._replicas(wish, spec)
             body = recommendation.request(

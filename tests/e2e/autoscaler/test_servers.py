@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from tests.e2e.autoscaler.world import PATIENCE_S, World, condition, says, shell, wants
+from tests.e2e.autoscaler.world import PATIENCE_S, Object, World, condition, says, shell, wants
 from tests.e2e.conftest import Cluster, Services, tidewright
+from tests.unit.watcher.certificates import certificate
 from tidewright.log.server import EmbeddedServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -84,6 +87,81 @@ async def test_a_metrics_server_that_misbehaves_is_said_and_never_scales(world: 
         assert (await world.get(target))["spec"]["replicas"] == 4
         # While it hangs nothing is decided, and nothing is stuck: the next answer counts.
         bad.mode, bad.value = "hang", "60"
+        async with asyncio.timeout(PATIENCE_S):
+            await bad.hanging.wait()
+        bad.mode = "good"
+        assert (await world.get(target))["spec"]["replicas"] == 4
+        bad.released.set()
+        await world.until(target, wants(6))
+    finally:
+        bad.released.set()
+        await runner.cleanup()
+
+
+class MisbehavingRecommender:
+    """A recommender that does as it is told."""
+
+    def __init__(self) -> None:
+        self.wanted = 4
+        self.mode = "good"
+        self.hanging, self.released = asyncio.Event(), asyncio.Event()
+
+    async def handle(self, _: web.BaseRequest) -> web.StreamResponse:
+        match self.mode:
+            case "good":
+                return web.json_response({"targetReplicas": self.wanted})
+            case "hang":
+                self.hanging.set()
+                await self.released.wait()
+                return web.Response()
+            case "garbage":
+                return web.Response(text="<html>not here</html>")
+            case "negative":
+                return web.json_response({"targetReplicas": -1})
+            case "error":
+                return web.json_response({"error": {"code": 13, "message": "no model"}})
+        return web.Response(status=int(self.mode), text="no")
+
+
+async def test_a_recommender_that_misbehaves_is_said_and_never_scales(
+    world: World, own: Services, tmp_path: Path
+) -> None:
+    certificate(tmp_path, "server", host="recommender.test")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "server.crt", tmp_path / "server.key")
+    bad = MisbehavingRecommender()
+    runner = web.ServerRunner(web.Server(bad.handle, access_log=None), shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    url = f"https://127.0.0.1:{runner.addresses[0][1]}/"
+    trusted = {"caFile": str(tmp_path / "server.crt"), "serverName": "recommender.test"}
+    asked: dict[str, Any] = {"url": url, "highWatermark": "10", "lowWatermark": "5", "tlsConfig": trusted}
+    try:
+        await own.start("watcher", "autoscaler", "actuator", watcher=("--metrics-interval", "0.3"))
+        target = await world.deployment(4)
+        wpa = await world.autoscaler(recommender=asked)
+        await world.until(wpa, says("ScalingActive", "True", "ValidMetricFound"))
+        texts = {
+            "401": "code: 401 (no)", "403": "code: 403 (no)", "404": "code: 404 (no)", "429": "code: 429 (no)",
+            "500": "code: 500 (no)", "garbage": "unable to read", "negative": "$.targetReplicas",
+            "error": "error from recommender: 13 no model",
+        }  # fmt: skip
+        for mode, text in texts.items():
+            bad.mode = mode
+
+            def said(found: Object, text: str = text) -> bool:
+                return text in condition(found, "ScalingActive").get("message", "")
+
+            found = await world.until(wpa, said)
+            assert condition(found, "ScalingActive")["reason"] == "FailedGetResourceMetric", mode
+        await world.patch(wpa, {"spec": {"recommender": {"tlsConfig": {"caFile": None}}}})
+        await world.until(wpa, lambda found: "certificate" in condition(found, "ScalingActive")["message"])
+        await world.patch(wpa, {"spec": {"recommender": {"tlsConfig": trusted}}})
+        bad.mode = "good"
+        await world.until(wpa, says("ScalingActive", "True"))
+        assert (await world.get(target))["spec"]["replicas"] == 4
+        # While it hangs nothing is decided, and nothing is stuck: the next answer counts.
+        bad.mode, bad.wanted = "hang", 6
         async with asyncio.timeout(PATIENCE_S):
             await bad.hanging.wait()
         bad.mode = "good"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import datetime as dt
 import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,12 +13,9 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from prometheus_client import CollectorRegistry, generate_latest
 
+from tests.unit.watcher.certificates import certificate
 from tests.unit.watcher.cluster import Cluster, refusal
 from tests.unit.watcher.test_service import WPAS, Tail, cluster, tail, watching
 from tidewright.events.facts import RecommendationReceived
@@ -181,7 +177,10 @@ async def test_every_other_status_is_said_with_the_beginning_of_the_body(
     ("body", "text"),
     [
         (b"<html>", "unable to read the recommendation"),
-        (b'{"targetReplicas": "7"}', "unable to read the recommendation"),
+        (b'{"targetReplicas": "many"}', "unable to read the recommendation"),
+        (b'{"targetReplicas": -4}', "$.targetReplicas"),
+        (b'{"targetReplicas": 99999999999}', "$.targetReplicas"),
+        (b"[7]", "unable to read the recommendation"),
         (b'{"targetReplicas": 7, "surprise": 1}', "surprise"),
         (b'{"error": {"code": 3, "message": "no model"}}', "error from recommender: 3 no model"),
         (b"x" * (2**20 + 1), "longer than"),
@@ -196,6 +195,27 @@ async def test_garbage_is_no_recommendation(body: bytes, text: str, cluster: Clu
     async with recommender(answer) as url:
         fact = await ask(cluster, url)
     assert (fact.error_class, text in fact.error) == ("garbage", True)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"targetReplicas": 7, "upperBoundReplicas": 9, "observedTargets": [{"targetValue": 1.5}]}',
+        b'{"target_replicas": "7", "upper_bound_replicas": "9", "observed_targets": [{"target_value": "1.5"}]}',
+        b'{"targetReplicas": 7.0, "upperBoundReplicas": 9, "observedTargets": [{"targetValue": 1.5}], "error": null}',
+    ],
+)
+async def test_every_json_form_of_the_protocol_is_read(body: bytes, cluster: Cluster) -> None:
+    with_target(cluster)
+
+    async def answer(_: web.Request) -> web.Response:
+        return web.Response(body=body)
+
+    async with recommender(answer) as url:
+        fact = await ask(cluster, url)
+    assert fact.error == ""
+    assert (fact.target_replicas, fact.lower_bound_replicas, fact.upper_bound_replicas) == (7, None, 9)
+    assert fact.observed_value == 1.5
 
 
 async def test_one_that_hangs_and_one_that_is_not_there_are_given_up(cluster: Cluster) -> None:
@@ -239,36 +259,6 @@ async def test_the_recommender_of_an_autoscaler_is_asked_on_the_interval(
 
 
 # TLS
-
-
-def certificate(
-    folder: Path, name: str, *, issuer: tuple[Any, Any] | None = None, host: str = ""
-) -> tuple[Any, Any]:
-    """A certificate and key as PEM files; signed by itself without an issuer."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-    signer_name, signer_key = (issuer[0].subject, issuer[1]) if issuer else (subject, key)
-    now = dt.datetime.now(dt.UTC)
-    built = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(signer_name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(hours=1))
-        .not_valid_after(now + dt.timedelta(hours=1))
-        .add_extension(x509.BasicConstraints(ca=issuer is None, path_length=None), critical=True)
-    )
-    if host:
-        built = built.add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
-    made = built.sign(signer_key, hashes.SHA256())
-    (folder / f"{name}.crt").write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    (folder / f"{name}.key").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-        )
-    )
-    return made, key
 
 
 async def test_tls_settings_of_an_object_are_its_own(cluster: Cluster, tmp_path: Path) -> None:
