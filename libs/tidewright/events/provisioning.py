@@ -2,8 +2,8 @@
 
 Facts      ProvisioningRequest..., ProvisioningClass..., PodTemplate..., DaemonSet..., NodeGroup...,
            ResourceQuota..., ...Gone
-Effects    IncreaseNodeGroup, DecreaseNodeGroup, DeleteInstances, CreateNodeGroup, DeleteNodeGroup;
-           targets are `cloud/v1` NodeGroup objects named by the group's id
+Effects    IncreaseNodeGroup, DecreaseNodeGroup, DeleteInstances, CreateNodeGroup, DeleteNodeGroup:
+           targets are `cloud/v1` NodeGroup objects named by the group's id; ReportClusterStatus
 Records    PlanScaleUp, DeclineScaleUp, AcceptRequest, AttemptRequest, BookCapacity, ReleaseCapacity,
            BackOffGroup, CloseScaleUp, TrackIdleNodes
 
@@ -225,6 +225,20 @@ class CreateNodeGroup(Effect, frozen=True, kw_only=True, tag="decision.create-no
     max_size: int
     zone: str = ""
     also: tuple[str, ...] = ()
+
+
+class ReportClusterStatus(Effect, frozen=True, kw_only=True, tag="decision.report-cluster-status.v1"):
+    """Make the key `status` of the target, a ConfigMap, this text; make the ConfigMap when there is none.
+
+    Attributes:
+        text: YAML for people and their tools.
+        digest: of what it says without its times.
+        statuses: part to its status, for telling since when each has been so.
+    """
+
+    text: str
+    digest: str = ""
+    statuses: dict[str, str] = {}
 
 
 class DeleteNodeGroup(Effect, frozen=True, kw_only=True, tag="decision.delete-node-group.v1"):

@@ -29,6 +29,7 @@ from tidewright.events.decisions import (
     SetStatus,
 )
 from tidewright.events.endpoints import EndpointEffect
+from tidewright.events.provisioning import ReportClusterStatus
 from tidewright.kube.client import Kube
 from tidewright.kube.discovery import Discovery, Resource
 from tidewright.kube.errors import KubeError
@@ -95,6 +96,8 @@ class Applier:
                     return await self._record(effect, allowance)
                 case EndpointEffect():
                     return await self._endpoint(effect, allowance)
+                case ReportClusterStatus():
+                    return await self._report(effect, allowance)
             return Refused(verdict.NOT_SUPPORTED, f"no way here to apply a {type(effect).__name__}")
         except KubeError as error:
             return verdict.of_error(error)
@@ -249,6 +252,21 @@ class Applier:
             if error.status == 429:
                 return Again("DisruptionBudget", str(error), error.retry_after_s)
             raise
+        return Done()
+
+    async def _report(self, effect: ReportClusterStatus, allowance: Allowance) -> Result:
+        target, data = effect.target, {"data": {"status": effect.text}}
+        place = await self._place(target, allowance)
+        path, patch = place.item(target.namespace, target.name), msgspec.json.encode(data)
+        try:
+            await self._request(allowance, "PATCH", path, patch, MERGE_PATCH)
+        except KubeError as error:
+            if error.status != 404:
+                raise
+            body = msgspec.json.encode(
+                {"apiVersion": "v1", "kind": target.kind, "metadata": {"name": target.name}, **data}
+            )
+            await self._request(allowance, "POST", place.collection(target.namespace), body)
         return Done()
 
     async def _endpoint(self, effect: EndpointEffect, allowance: Allowance) -> Result:

@@ -34,6 +34,7 @@ from tidewright.events.provisioning import (
     DeleteInstances,
     DeleteNodeGroup,
     IncreaseNodeGroup,
+    ReportClusterStatus,
 )
 
 Lane: TypeAlias = tuple[str, str, str, str, str]
@@ -89,6 +90,8 @@ def rank(effect: Effect) -> Rank:
             return Rank.OBJECT_EVENT
         case SetStatus():
             return Rank.STATUS if effect.urgent else Rank.MEASURED_STATUS
+        case ReportClusterStatus():
+            return Rank.MEASURED_STATUS
         case CreateObject() | PatchObject():
             return Rank.CHANGE
     return Rank.CHANGE
@@ -101,6 +104,8 @@ def supersedes(later: Effect, earlier: Effect) -> bool:
             return later.replicas != earlier.replicas and _same_object(earlier, later)
         case SetStatus(), SetStatus():
             return later.status != earlier.status and _same_object(earlier, later)
+        case ReportClusterStatus(), ReportClusterStatus():
+            return later.text != earlier.text
         case PatchObject(), PatchObject():
             if earlier.patch == later.patch or earlier.expect or later.expect:
                 return False

@@ -16,6 +16,9 @@ helped          which pending pods may cause an increase
 idle            empty nodes that nobody needs any more
 kueue           what Kueue makes of a request's conditions
 exposition      series on /metrics
+counts          its counters and histograms, kept in the state
+statusmap       the ConfigMap with the state of all groups
+lines           one line per event, for lists of events
 explaining      what `tidewright explain` says
 whatif          what would be done about a request
 settings        the configuration, with the reference's names and defaults

@@ -6,7 +6,7 @@ Reads   nodes, pods and their shapes, node groups, ProvisioningRequests, Provisi
 Writes  PlanScaleUp, IncreaseNodeGroup, DecreaseNodeGroup, DeleteInstances, CreateNodeGroup,
         DeleteNodeGroup, AcceptRequest, AttemptRequest, BookCapacity, ReleaseCapacity, BackOffGroup,
         CloseScaleUp, TrackIdleNodes, DeclineScaleUp, SetStatus, DeleteObject, RecordObjectEvent,
-        SetTimer, CancelTimer
+        ReportClusterStatus, SetTimer, CancelTimer
 Pure    no clock, no I/O, no randomness
 
 One partition for the whole cluster: it reads the facts of all slots. Whatever may be answered wakes
@@ -17,8 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+import msgspec
+
 from tidewright.events.base import Decision, Event
-from tidewright.events.decisions import SetTimer
+from tidewright.events.decisions import RecordObjectEvent, SetTimer
 from tidewright.events.outcomes import Applied, Failed, Rejected, Superseded
 from tidewright.events.provisioning import (
     NodeGroupGone,
@@ -26,9 +28,10 @@ from tidewright.events.provisioning import (
     ProvisioningRequestObserved,
 )
 from tidewright.events.timers import TimerFired
-from tidewright.provisioning import exposition, fold
+from tidewright.provisioning import exposition, fold, statusmap
 from tidewright.provisioning.evaluate import Evaluation
 from tidewright.provisioning.followup import answered, cancelled, respecified
+from tidewright.provisioning.orders import STATUS_MAP
 from tidewright.provisioning.state import State, index_of
 
 SERVICE = "provisioning"
@@ -81,7 +84,7 @@ class ProvisioningDecider:
                 if not state.evaluating:
                     due = fold.rearmed(state)
                     return [SetTimer(at=event.at, key=fold.EVALUATE, due=due or state.now)]
-                return Evaluation(state, seed=f"{event.at:.6f}").run()
+                return _addressed(state, Evaluation(state, seed=f"{event.at:.6f}").run())
             case Applied() | Rejected() | Failed() | Superseded():
                 found = answered(state, index, event.decision)
             case NodeGroupGone():
@@ -93,7 +96,18 @@ class ProvisioningDecider:
         due = _wake_at(state, index.settings.quiet_s)
         if due is not None:
             found.append(SetTimer(at=event.at, key=fold.EVALUATE, due=due))
-        return found
+        return _addressed(state, found)
+
+
+def _addressed(state: State, found: list[Decision]) -> list[Decision]:
+    """Object events about groups are about the status ConfigMap, wherever it is configured to be."""
+    target = statusmap.target(index_of(state).settings)
+    return [
+        msgspec.structs.replace(d, target=target)
+        if isinstance(d, RecordObjectEvent) and d.target == STATUS_MAP and target != STATUS_MAP
+        else d
+        for d in found
+    ]
 
 
 def _wake_at(state: State, quiet_s: float) -> float | None:

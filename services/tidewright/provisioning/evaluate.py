@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tidewright.events.base import Because, Decision
 from tidewright.events.decisions import CancelTimer, RecordObjectEvent, SetTimer
 from tidewright.events.provisioning import CloseScaleUp, DeclineScaleUp
-from tidewright.provisioning import helped
+from tidewright.provisioning import helped, statusmap
 from tidewright.provisioning.fold import CONFIGURATION_IGNORED, EVALUATE, signature
 from tidewright.provisioning.orders import (
     MAX_MESSAGE,
@@ -80,6 +80,9 @@ class Evaluation:
         idle = idle_decisions(self.state, self.index, self.view, self.now, world.grid)
         self.decisions += idle.decisions
         self.dues += idle.dues + work.dues
+        told, later = statusmap.report(self.state, self.view, settings, self.now)
+        self.decisions += [told] if told is not None else []
+        self.dues += [later] if later is not None else []
         self._next(any(demand.count for demand in pool.values()))
         return self.decisions
 

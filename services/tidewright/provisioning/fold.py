@@ -614,6 +614,16 @@ def signature(verdicts: tuple[p.GroupVerdict, ...]) -> str:
     return ";".join(f"{v.group}={v.reason}" for v in verdicts)
 
 
+def _report(state: State, event: p.ReportClusterStatus) -> None:
+    before = state.reported
+    before.digest, before.at = event.digest, event.at
+    before.since = {
+        key: before.since[key] if before.since.get(key, ("", 0.0))[0] == status else (status, event.at)
+        for key, status in event.statuses.items()
+    }
+    state.orders[event.id] = ("report", "")
+
+
 def _said(state: State, event: RecordObjectEvent) -> None:
     if event.reason == CONFIGURATION_IGNORED:
         state.said[CONFIGURATION_IGNORED] = event.message
@@ -631,13 +641,17 @@ def _outcome(state: State, event: o.Applied | o.Rejected | o.Failed | o.Supersed
     kind, name = order
     applied = isinstance(event, o.Applied)
     if isinstance(event, o.Rejected | o.Failed):
-        where = "apiCallError" if kind in ("status", "collect") else "cloudProviderError"
+        where = "apiCallError" if kind in ("status", "collect", "report") else "cloudProviderError"
         counts.add(state.counts, "cluster_autoscaler_errors_total", type=where)
     if kind == "status":
         request = state.requests.get(name)
         if isinstance(event, o.Failed) and request is not None:
             request.rewrite = True
             wake(state)
+        return
+    if kind == "report":
+        if not applied and not isinstance(event, o.Superseded):
+            state.reported.digest = ""  # written again with the next evaluation
         return
     if kind == "collect":
         request = state.requests.get(name)
@@ -750,6 +764,7 @@ _FOLDS: dict[type[Event], Callable[[State, Any], None]] = {
     p.CloseScaleUp: _close,
     p.TrackIdleNodes: _idle,
     p.DeclineScaleUp: _decline,
+    p.ReportClusterStatus: _report,
     RecordObjectEvent: _said,
     o.Applied: _outcome,
     o.Rejected: _outcome,

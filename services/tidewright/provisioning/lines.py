@@ -68,6 +68,11 @@ def _order(event: Event) -> str:
             return f"make the group of machine type {event.machine_type}{where}, of at most {event.max_size} nodes"
         case p.DeleteNodeGroup():
             return "remove the empty group"
+        case p.ReportClusterStatus():
+            told = Counter(status for part, status in event.statuses.items() if part.startswith("scaleUp/"))
+            return "report " + (
+                ", ".join(f"{n} {status}" for status, n in sorted(told.items())) or "no group"
+            )
     return ""
 
 

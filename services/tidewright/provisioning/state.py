@@ -182,6 +182,18 @@ class Request(msgspec.Struct):
     respecified: bool = False
 
 
+class Reported(msgspec.Struct):
+    """What the status ConfigMap was last told.
+
+    Attributes:
+        since: part to its status and the log time since when it has been so.
+    """
+
+    digest: str = ""
+    at: float = 0.0
+    since: dict[str, tuple[str, float]] = {}
+
+
 class State(msgspec.Struct, dict=True):
     """Everything that provisioning knows about one cluster.
 
@@ -225,6 +237,7 @@ class State(msgspec.Struct, dict=True):
     counts: dict[str, float] = {}
     histograms: dict[str, list[float]] = {}
     evaluated_at: float = 0.0
+    reported: Reported = msgspec.field(default_factory=Reported)
 
 
 class NodeKind(msgspec.Struct, frozen=True):

@@ -54,6 +54,9 @@ def _actuator() -> list[Rule]:
         rule("", ["pods"], "get", "create", "patch", "delete"),
         rule("", ["pods/eviction"], "create"),
         rule("", ["events"], "create", "patch"),
+        # The status that provisioning reports. A name cannot be demanded of a create.
+        rule("", ["configmaps"], "create"),
+        rule("", ["configmaps"], "patch", names=["cluster-autoscaler-status"]),
         rule("datadoghq.com", ["watermarkpodautoscalers"], "get", "patch"),
         rule("datadoghq.com", ["watermarkpodautoscalers/status"], "update"),
         rule("autoscaling.x-k8s.io", ["provisioningrequests"], "get", "delete"),
