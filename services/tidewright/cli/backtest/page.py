@@ -27,6 +27,42 @@ Place: TypeAlias = Callable[[float], float]
 Height: TypeAlias = Callable[[float, float, float, float], float]
 """Likewise, of value, bottom and top of the axis, and where its panel begins."""
 
+HEADINGS = {
+    "REPLICA-HOURS": ("Replica-hours", "Replicas, times the hours that they were asked for"),
+    "ABOVE-HIGH": ("Above high mark", "Time that a metric was above its high watermark"),
+    "BELOW-LOW": ("Below low mark", "Time that a metric was below its low watermark"),
+    "SCALES": ("Scales", "Changes of the count"),
+    "UP": ("Up", "Changes to more"),
+    "DOWN": ("Down", "Changes to fewer"),
+    "WORST-SHORTFALL": (
+        "Worst shortfall",
+        "Most replicas that were ever missing to bring a metric under its high mark",
+    ),
+    "LEAST": ("Least", "Fewest replicas"),
+    "MOST": ("Most", "Most replicas"),
+}
+"""What the page calls each figure, and explains it with."""
+
+TICKS_S = (
+    60,
+    300,
+    900,
+    1800,
+    3600,
+    3 * 3600,
+    6 * 3600,
+    12 * 3600,
+    *(86400 * n for n in (1, 2, 7, 14, 28, 56, 91, 182, 364)),
+)
+MOST_TICKS = 8
+
+BOUNDS = {
+    "ScaleUpLimit": ", bounded by scaleUpLimitFactor",
+    "ScaleDownLimit": ", bounded by scaleDownLimitFactor",
+    "TooManyReplicas": ", bounded by maxReplicas",
+    "TooFewReplicas": ", bounded by minReplicas",
+}
+
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2733; --soft: #5b6b7b; --line: #d9e0e7; --ground: #fff; --panel: #f6f8fa;
   --load: #8a97a6; --one: #0b6bcb; --two: #c2410c; --three: #15803d; --four: #7e22ce; --five: #b45309; --six: #0e7490; }
@@ -48,7 +84,10 @@ svg text { fill: var(--soft); font: 11px system-ui, sans-serif; } svg .title { f
 .key i { display: inline-block; width: 1.4em; height: 0; border-top: 3px solid; vertical-align: middle; margin-right: .4em; }
 details { border-bottom: 1px solid var(--line); padding: .3rem 0; } summary { cursor: pointer; }
 summary b { font-variant-numeric: tabular-nums; } details ul { margin: .3rem 0 .6rem; color: var(--soft); }
-.up::before { content: "\\25B2 "; color: var(--two); } .down::before { content: "\\25BC "; color: var(--one); }
+.up::before { content: "\\25B2\\00A0"; color: var(--two); } .down::before { content: "\\25BC\\00A0"; color: var(--one); }
+.list { max-height: 30rem; overflow-y: auto; border: 1px solid var(--line); border-radius: 6px; padding: 0 .8rem; }
+.list details:last-child { border-bottom: 0; } summary time { color: var(--soft); font-variant-numeric: tabular-nums; }
+summary b { display: inline-block; min-width: 5.5em; margin: 0 .8em; } summary span { color: var(--soft); }
 """
 
 
@@ -77,7 +116,8 @@ def as_html(result: Result) -> str:
         _key(result.runs),
     ]
     for run in result.runs[: 1 if result.swept else None]:
-        parts += [f"<h2>Decisions of {escape(run.candidate.label)}</h2>", _decisions(run)]
+        count = len(run.report.steps)
+        parts += [f"<h2>{count:,} decisions of {escape(run.candidate.label)}</h2>", _decisions(run)]
     body = "\n".join(parts)
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
@@ -94,8 +134,9 @@ def _table(result: Result) -> str:
                 found = [value(run.report) for run in result.runs]
                 if min(found) != max(found):
                     best[n] = min(found)
-    head = "".join(
-        f"<th scope=col>{escape(heading)}</th>" for heading in ("POLICY", *(c[0] for c in COLUMNS))
+    head = "<th scope=col>Policy</th>" + "".join(
+        f'<th scope=col title="{escape(HEADINGS[heading][1])}">{escape(HEADINGS[heading][0])}</th>'
+        for heading, _, _ in COLUMNS
     )
     rows = []
     if result.series.recorded:
@@ -147,13 +188,29 @@ def _chart(runs: Sequence[Run], first: float, last: float) -> str:
                 _mark(step, x(step.at), y(step.to_replicas, 0, replicas_top, second), COLOURS[n])
                 for step in (run.report.steps if len(run.report.steps) <= MOST_MARKS else ())
             ]
-    for n in range(6):
-        at = first + span * n / 5
-        anchor = "start" if n == 0 else "end" if n == 5 else "middle"
-        parts.append(
-            f'<text x="{x(at):.1f}" y="{height - 10}" text-anchor="{anchor}">{moment(at)[:16].replace("T", " ")}</text>'
-        )
+    for at, text in _ticks(first, last):
+        here = f"{x(at):.1f}"
+        ends = f'x1="{here}" x2="{here}" y1="{TOP}" y2="{second + PANEL}"'
+        parts += [
+            f'<line {ends} stroke="var(--line)" stroke-dasharray="2 4"/>',
+            f'<text x="{here}" y="{height - 10}" text-anchor="middle">{text}</text>',
+        ]
     return "\n".join([*parts, "</svg>"])
+
+
+def _ticks(first: float, last: float) -> list[tuple[float, str]]:
+    """Round times of the span (UTC), as many as find room, and what is written under them."""
+    step = next((s for s in TICKS_S if (last - first) / s <= MOST_TICKS), TICKS_S[-1])
+    margin = (last - first) * 0.03  # a text there would leave the drawing
+    found: list[tuple[float, str]] = []
+    at = float(math.ceil((first + margin) / step) * step)
+    while at <= last - margin:
+        day, time = moment(at)[:10], moment(at)[11:16]
+        found.append((at, day if step >= 86400 or (time == "00:00" and step >= 3600) else time))
+        at += step
+    if found and not any("-" in text for _, text in found):
+        found[0] = (found[0][0], moment(found[0][0])[:16].replace("T", " "))
+    return found
 
 
 def _grid(
@@ -233,12 +290,22 @@ def _decisions(run: Run) -> str:
         way = "up" if step.to_replicas > step.from_replicas else "down"
         why = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences(step.because))
         told.append(
-            f'<details><summary class="{way}">{moment(step.at)} <b>{step.from_replicas} &rarr; {step.to_replicas}</b>'
+            f'<details><summary class="{way}"><time>{moment(step.at)[:19].replace("T", " ")}</time>'
+            f"<b>{step.from_replicas} &rarr; {step.to_replicas}</b><span>{escape(_reason(step))}</span>"
             f"</summary><ul>{why}</ul></details>"
         )
     if len(steps) > MOST_DECISIONS:
         told.append(f"<p>{len(steps) - MOST_DECISIONS:,} more are in the JSON form.</p>")
-    return "\n".join(told)
+    return '<div class="list">' + "\n".join(told) + "</div>"
+
+
+def _reason(step: Step) -> str:
+    """The reason in the reference's words, and what bounded the step."""
+    bound = next((BOUNDS[one.rule] for one in step.because if one.rule in BOUNDS), "")
+    reason = next(
+        (str(one.values.get("reason", "")) for one in step.because if one.rule == "ScaleDecided"), ""
+    )
+    return f"{reason}{bound}"
 
 
 def _ceiling(value: float, *, whole: bool = False) -> float:
