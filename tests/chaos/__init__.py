@@ -2,6 +2,7 @@
 
 scenario    the cluster's objects and the recorded load, with an end that has one fixed point
 killer      what is killed, paused or made to fail, and when: drawn from a seed
+network     links between the parts, which are cut and healed
 findings    the log and the API server's request log read together: what is lost, what is doubled
 live        the whole of Tidewright under it, against an undisturbed run
 scripted    deciders, actuator and nats-server under it with scripted facts: the same decisions

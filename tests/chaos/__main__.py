@@ -42,8 +42,9 @@ def told(calm: Ended, shaken: Ended) -> tuple[list[str], int, int]:
         *(f"  missing at {name}" for name in effects.lost[:5]),
         *(f"  too many at {name}" for name in effects.doubled[:5]),
         (
-            f"the end beside an undisturbed run: {len(calm.state['workloads'])} workloads' replicas and "
-            f"{len(calm.state['autoscalers'])} autoscalers' conditions, {len(apart)} differ"
+            f"the end beside an undisturbed run: {len(calm.state['workloads'])} workloads' replicas, "
+            f"{len(calm.state['autoscalers'])} autoscalers' and {len(calm.state['requests'])} requests' conditions, "
+            f"{len(calm.state['places'])} workloads' places and their spreads' status, and the cloud's nodes: {len(apart)} differ"
         ),
         *(f"  {line}" for line in apart[:10]),
     ]  # fmt: skip
@@ -56,7 +57,13 @@ async def compare(folder: Path, *, kills: int, seed: int, workloads: int, every_
     namespaces = max(2, workloads // 6)
 
     def scenario(load_s: float) -> Scenario:
-        return Scenario(workloads=workloads, namespaces=namespaces, speed=60.0, load_s=load_s, start=START)
+        return Scenario(
+            workloads=workloads,
+            namespaces=namespaces,
+            speed=60.0,
+            load_s=load_s,
+            start=START,
+        )
 
     calm = await live.run(scenario(CALM_LOAD_S), folder / "calm", kills=0, seed=seed, every_s=every_s)
     print(f"undisturbed: {len(calm.ledger.decisions)} decisions in {calm.wall_s:.0f} s", flush=True)

@@ -1,7 +1,7 @@
 """What is killed, paused or made to fail, and when: all drawn from a seed.
 
-A kill is `kill -9`. A pause (SIGSTOP, then SIGCONT) is what a cut network looks like from both
-sides: the process hears nobody, nobody hears it, and then it goes on as if nothing had been.
+A kill is `kill -9`. A pause (SIGSTOP, then SIGCONT) leaves a process as it is while the world goes on,
+clocks included. Cuts of the network (`network`) run beside both.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tests.chaos.network import Cutter
 from tidewright.cli.supervisor import Child
 
 PAUSES_S = (0.5, 4.0)
@@ -31,7 +32,8 @@ class Killer:
     Attributes:
         every_s: mean wall seconds between two kills; drawn between half and one and a half of it.
         weights: how often a program is chosen, by its name; 1 where nothing is said.
-        kills, pauses, faults: what was done, by what it was done to.
+        cutter: cuts the network, where there is something to cut.
+        kills, pauses, faults, cuts: what was done, by what it was done to.
     """
 
     children: Sequence[Child]
@@ -40,21 +42,32 @@ class Killer:
     weights: Mapping[str, float] = field(default_factory=dict)
     pausable: frozenset[str] = frozenset()
     acts: Sequence[Act] = ()
+    cutter: Cutter | None = None
     kills: Counter[str] = field(default_factory=Counter)
     pauses: Counter[str] = field(default_factory=Counter)
     faults: Counter[str] = field(default_factory=Counter)
+    cuts: Counter[str] = field(default_factory=Counter)
+
+    def __post_init__(self) -> None:
+        self._draw = random.Random(self.seed)  # repeatable, not secret
 
     async def run(self, count: int) -> None:
-        """Kill `count` times; now and then pause something, or do one of the other acts, between."""
-        draw = random.Random(self.seed)  # repeatable, not secret
-        done = 0
+        """Kill `count` times; now and then pause something, cut, or do one of the other acts, between.
+
+        Returns when every cut is healed. A further run goes on with the same draws.
+        """
+        draw, done = self._draw, 0
         while done < count:
             await asyncio.sleep(self.every_s * draw.uniform(0.5, 1.5))
             if draw.random() < 0.25:
                 await self._pause(draw)
             if self.acts and draw.random() < 0.5:
                 self.faults[await draw.choice(self.acts)(draw)] += 1
+            if self.cutter is not None and draw.random() < 0.5:
+                self.cuts.update(self.cutter.cut(draw))
             done += self._kill(draw)
+        if self.cutter is not None:
+            await self.cutter.healed()
 
     def _kill(self, draw: random.Random) -> int:
         weights = [self.weights.get(child.program.name, 1.0) for child in self.children]
@@ -85,4 +98,5 @@ class Killer:
             return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"
 
         lines = [f"killed: {listed(self.kills)}", f"paused: {listed(self.pauses)}"]
+        lines += [f"cut: {listed(self.cuts)}"] if self.cutter is not None else []
         return [*lines, f"API server made to fail: {listed(self.faults)}"] if self.acts else lines

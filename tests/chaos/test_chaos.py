@@ -10,19 +10,34 @@ from pathlib import Path
 import pytest
 
 from tests.chaos import live
-from tests.chaos.scenario import FINAL_REPLICAS, Scenario, fixed_points
+from tests.chaos.scenario import (
+    FINAL,
+    FINAL_PLACES,
+    FINAL_REPLICAS,
+    FIRST,
+    VALLEY,
+    VALLEY_REPLICAS,
+    Scenario,
+    fixed_points,
+)
 
-WORKLOADS, KILLS, EVERY_S = 6, 6, 1.0
+WORKLOADS, KILLS, EVERY_S = 6, 6, 0.8
 
 
 def test_the_end_of_the_scenario_has_one_fixed_point() -> None:
-    assert fixed_points() == [FINAL_REPLICAS]
+    assert fixed_points(FINAL) == [FINAL_REPLICAS]
+    assert fixed_points(VALLEY) == [VALLEY_REPLICAS]
+    assert VALLEY_REPLICAS <= FIRST
 
 
 @pytest.mark.timeout(150)
 async def test_kills_of_everything_lose_and_double_nothing(tmp_path: Path) -> None:
     scenario = Scenario(
-        workloads=WORKLOADS, namespaces=3, speed=120.0, load_s=KILLS * EVERY_S + 2.0, start=1_770_000_000.0
+        workloads=WORKLOADS,
+        namespaces=2,
+        speed=120.0,
+        load_s=KILLS * EVERY_S,
+        start=1_770_000_000.0,
     )
     ended = await live.run(scenario, tmp_path, kills=KILLS, seed=5, every_s=EVERY_S, lead_s=6.0)
     print("\n".join(ended.told))  # shown when it fails
@@ -39,3 +54,7 @@ async def test_kills_of_everything_lose_and_double_nothing(tmp_path: Path) -> No
         assert autoscaler["desired"] == autoscaler["current"] == FINAL_REPLICAS, name
         assert autoscaler["conditions"]["ScalingActive"].startswith("True ValidMetricFound"), name
         assert autoscaler["conditions"]["AbleToScale"].startswith("True"), name
+    assert ended.state["places"] == dict.fromkeys(scenario.spread, FINAL_PLACES)
+    assert ended.state["cloud"] == []
+    for name, conditions in ended.state["requests"].items():
+        assert conditions["Provisioned"].startswith("True"), name
