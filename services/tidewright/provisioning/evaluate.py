@@ -8,6 +8,7 @@ when the evaluation is over.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from tidewright.events.base import Because, Decision
@@ -25,8 +26,17 @@ from tidewright.provisioning.orders import (
 )
 from tidewright.provisioning.pack.classes import Demand, Item
 from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requestwork import RequestWork
-from tidewright.provisioning.scaleup import SUCCESSFUL, Plan, World, enact, plan_all, to_minimum
+from tidewright.provisioning.scaleup import (
+    MAX_NODES_TOTAL,
+    SUCCESSFUL,
+    Plan,
+    World,
+    enact,
+    plan_all,
+    to_minimum,
+)
 from tidewright.provisioning.sentences import because, not_triggered_message, triggered_message
 from tidewright.provisioning.state import Index, Load, Pod, State, index_of, shape_of
 from tidewright.provisioning.upkeep import idle_decisions, upkeep
@@ -35,6 +45,9 @@ from tidewright.provisioning.view import View, look
 STALENESS_S = 10.0
 """While something waits that no fact announces (a backoff's end, a boot), this bounds the wait."""
 EVENTS_PER_PLAN = 50
+AGAIN_S = 300.0
+"""How long after it was told something that lasts is told again."""
+MISSING = "ProvisioningRequestMissing"
 
 
 class Evaluation:
@@ -74,6 +87,9 @@ class Evaluation:
         if self.view.healthy:
             self.decisions += work.attempts(world, self.orders)
             self._scale_up(world, pool, waiting)
+        else:
+            unready = sum(group.counts.unready for group in self.view.groups.values())
+            self._standing("ClusterUnhealthy", f"{unready} nodes are unready: nothing is ordered")
         self.decisions += work.statuses()
         if settings.enforce_min:
             self._minimum(world)
@@ -92,6 +108,13 @@ class Evaluation:
         if message and self.state.said.get(CONFIGURATION_IGNORED) != message[:MAX_MESSAGE]:
             self.decisions.append(status_event(self.now, CONFIGURATION_IGNORED, message, "Warning"))
 
+    def _standing(self, reason: str, message: str, event_type: str = "Warning") -> None:
+        """Something that lasts: told when it begins or changes, and again after a while."""
+        at = self.state.said_at.get(reason)
+        again = at is None or at + AGAIN_S <= self.now
+        if again or self.state.said.get(reason) != message[:MAX_MESSAGE]:
+            self.decisions.append(status_event(self.now, reason, message, event_type))
+
     # --- Pending pods ---
 
     def _waiting(self) -> tuple[list[tuple[str, Pod]], list[float]]:
@@ -105,11 +128,17 @@ class Evaluation:
             shape = shape_of(state, self.index, pod.shape)
             if pod.daemon or helped.expendable(shape.priority, settings.expendable_cutoff):
                 continue
-            if pod.consumes and not self._orphan(pod):
-                if state.said.get(key) != "Consumer" and events < EVENTS_PER_PLAN:
-                    events += 1
-                    self.decisions.append(self._consumer_event(key, pod))
-                continue
+            if pod.consumes:
+                trouble = self._trouble(pod.consumes)
+                ordinary_at = self._ordinary_at(pod, trouble)
+                if ordinary_at > self.now:
+                    reason = MISSING if trouble and settings.hold else "NotTriggerScaleUp"
+                    if state.said.get(key) != reason and events < EVENTS_PER_PLAN:
+                        events += 1
+                        self.decisions.append(self._consumer_event(key, pod, reason, trouble))
+                    if trouble and ordinary_at < math.inf:
+                        dues.append(ordinary_at)
+                    continue
             wait = helped.delay_s(pod.annotations or {}, settings.new_pod_delay_s)
             if wait and self.now - pod.created_at <= wait:
                 dues.append(pod.created_at + wait + 0.001)
@@ -117,28 +146,28 @@ class Evaluation:
             found.append((key, pod))
         return found, dues
 
-    def _orphan(self, pod: Pod) -> bool:
-        """[B4]: a consumer whose request is missing or has ended, long enough ago."""
-        after = self.index.settings.consumer_orphan_s
-        if not after or pod.created_at + after > self.now:
-            return False
-        request = self.state.requests.get(pod.consumes)
-        return request is None or not (request.booked or request.accepted)
+    def _trouble(self, request: str) -> str:
+        """[B4]: what is wrong with the request of a consumer; empty when it may still come to something."""
+        found = self.state.requests.get(request)
+        if found is None:
+            return "does not exist"
+        if cond.is_true(found.conditions, cond.FAILED):
+            return "has failed"
+        if cond.is_true(found.conditions, cond.BOOKING_EXPIRED):
+            return "keeps no room any more"
+        return ""
 
-    def _consumer_event(self, key: str, pod: Pod) -> RecordObjectEvent:
+    def _ordinary_at(self, pod: Pod, trouble: str) -> float:
+        """[B4]: when a consumer whose request came to nothing is treated as any other pod."""
+        after = self.index.settings.consumer_orphan_s
+        return pod.created_at + after if after and trouble else math.inf
+
+    def _consumer_event(self, key: str, pod: Pod, reason: str, trouble: str) -> RecordObjectEvent:
         namespace, name = pod.consumes.split("/", 1)
-        missing = pod.consumes not in self.state.requests
-        message = helped.consumer_message(namespace, name)
-        if missing and self.index.settings.hold:
-            return pod_event(
-                self.now,
-                key,
-                pod.uid,
-                "ProvisioningRequestMissing",
-                f"{message}, which does not exist",
-                "Warning",
-            )
-        return pod_event(self.now, key, pod.uid, "NotTriggerScaleUp", message)
+        if reason == MISSING:
+            message = helped.orphan_message(namespace, name, trouble)
+            return pod_event(self.now, key, pod.uid, reason, message, "Warning")
+        return pod_event(self.now, key, pod.uid, reason, helped.consumer_message(namespace, name))
 
     # --- Room ---
 
@@ -184,6 +213,13 @@ class Evaluation:
         if not items:
             return
         made = plan_all(items, world, redistribute=self.index.settings.hold)
+        for reason in dict.fromkeys(note.reason for note in made.notes):
+            message = "; ".join(note.sentence for note in made.notes if note.reason == reason)
+            self._standing(reason, message)
+        most = self.index.settings.max_nodes_total
+        full = 0 < most <= world.current_nodes and not made.targets
+        if full or made.event:
+            self._standing("MaxNodesTotalReached", f"{MAX_NODES_TOTAL}: {world.current_nodes} of {most}")
         names = _names(waiting, items, made)
         if made.targets:
             why: list[Because] = [
@@ -198,7 +234,7 @@ class Evaluation:
             )
             self._tell_triggered(made, names)
             enact(world, made, {item.shape.digest: item.shape for item in items})
-        self._decline(made, items, waiting)
+        self._decline(made, items, waiting, MAX_NODES_TOTAL if full else "")
 
     def _tell_triggered(self, made: Plan, names: Sequence[Sequence[str]]) -> None:
         message = triggered_message(made.targets)
@@ -211,9 +247,12 @@ class Evaluation:
                 pod = self.state.pods[key]
                 self.decisions.append(pod_event(self.now, key, pod.uid, "TriggeredScaleUp", message))
 
-    def _decline(self, made: Plan, items: Sequence[Item], waiting: Sequence[tuple[str, Pod]]) -> None:
+    def _decline(
+        self, made: Plan, items: Sequence[Item], waiting: Sequence[tuple[str, Pod]], limit: str
+    ) -> None:
         """Pods for which nothing is ordered: recorded when the reasons change, and told to the pod."""
         told = 0
+        existing = [g.group.id for _, g in sorted(self.view.groups.items()) if g.group.exists]
         first: dict[str, tuple[str, Pod]] = {}
         for key, pod in waiting:
             first.setdefault(pod.shape, (key, pod))
@@ -221,7 +260,7 @@ class Evaluation:
             left = item.count - made.placed[index]
             if left <= 0:
                 continue
-            why = made.why_not(index)
+            why = dict.fromkeys(existing, limit) if limit else made.why_not(index)
             verdicts = verdicts_of(why, made)
             if self.state.declined.get(item.shape.digest) == signature(verdicts):
                 continue
@@ -240,9 +279,9 @@ class Evaluation:
             key, pod = first[item.shape.digest]
             if told < EVENTS_PER_PLAN and item.shape.digest in first:
                 told += 1
-                self.decisions.append(
-                    pod_event(self.now, key, pod.uid, "NotTriggerScaleUp", not_triggered_message(why))
-                )
+                counted = {g: r for g, r in why.items() if g in existing} or why
+                message = not_triggered_message(counted, limit)
+                self.decisions.append(pod_event(self.now, key, pod.uid, "NotTriggerScaleUp", message))
 
     def _minimum(self, world: World) -> None:
         below = [g for g in world.groups if g.exists and g.target < g.min]

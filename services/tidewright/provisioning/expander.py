@@ -53,6 +53,16 @@ class PriorityNote(msgspec.Struct, frozen=True):
     reason: str
     group: str = ""
 
+    @property
+    def sentence(self) -> str:
+        """For the message of the event."""
+        match self.reason:
+            case "PriorityConfigMapInvalid":
+                return "the priorities of groups are missing or cannot be read: all groups are kept"
+            case "PriorityConfigMapNoGroupMatched":
+                return "no expression of the priorities matches any group: all groups are kept"
+        return f"no expression of the priorities matches group {self.group}: it is left out"
+
 
 def waste(option: Option) -> float:
     """Unused share of cpu plus unused share of memory, of capacity."""

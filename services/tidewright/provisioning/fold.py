@@ -43,6 +43,17 @@ from tidewright.provisioning.state import (
 
 EVALUATE = "evaluate"
 CONFIGURATION_IGNORED = "ConfigurationIgnored"
+STANDING = frozenset(
+    {
+        CONFIGURATION_IGNORED,
+        "ClusterUnhealthy",
+        "MaxNodesTotalReached",
+        "PriorityConfigMapInvalid",
+        "PriorityConfigMapNoGroupMatched",
+        "PriorityConfigMapNotMatchedGroup",
+    }
+)
+"""Reasons of object events about a state that lasts: told when it begins, and again now and then."""
 REQUEST_KIND = "ProvisioningRequest"
 
 
@@ -322,6 +333,7 @@ def _config(state: State, event: ConfigSet) -> None:
         state.config = event.data
     elif event.name == "cluster-autoscaler-priority-expander":
         found = event.data.get("priorities")
+        # Nothing there, or nothing that can be read: the expander says so, and keeps all groups.
         state.priorities = found if isinstance(found, dict) else None
     else:
         return
@@ -625,8 +637,9 @@ def _report(state: State, event: p.ReportClusterStatus) -> None:
 
 
 def _said(state: State, event: RecordObjectEvent) -> None:
-    if event.reason == CONFIGURATION_IGNORED:
-        state.said[CONFIGURATION_IGNORED] = event.message
+    if event.reason in STANDING:
+        state.said[event.reason] = event.message
+        state.said_at[event.reason] = event.at
     if event.target.kind == "Pod":
         state.said[f"{event.target.namespace}/{event.target.name}"] = event.reason
 

@@ -49,6 +49,11 @@ def consumer_message(namespace: str, request: str) -> str:
     )
 
 
+def orphan_message(namespace: str, request: str, what: str) -> str:
+    """[B4]: the message of the warning on a consumer whose request is missing or has ended."""
+    return f"{consumer_message(namespace, request)}, which {what}"
+
+
 def without_consumers(
     pods: Sequence[Pending], event_limit: int = 50
 ) -> tuple[list[Pending], list[tuple[Pending, str]]]:

@@ -82,6 +82,7 @@ class Plan(msgspec.Struct, kw_only=True):
         item_reasons: (item, group) as `index/group` to the predicate's reason.
         placements: what the new nodes will hold.
         event: something to report besides (`MaxNodesTotalReached`).
+        notes: what there is to say about the priorities of groups.
     """
 
     result: str
@@ -96,6 +97,7 @@ class Plan(msgspec.Struct, kw_only=True):
     item_reasons: dict[str, str] = {}
     placements: tuple[Placement, ...] = ()
     event: str = ""
+    notes: tuple[exp.PriorityNote, ...] = ()
 
     def awaiting(self, item: int) -> bool:
         """Whether some group could host the item, were it tried again."""
@@ -221,7 +223,9 @@ def plan(
     )
     if not options:
         return base
-    chosen = (chooser or chooser_of(world, []))(options)
+    notes: list[exp.PriorityNote] = []
+    chosen = (chooser or chooser_of(world, notes))(options)
+    base.notes = tuple(notes)
     if chosen is None:
         base.reasons = {**reasons, **{o.group: FILTERED_OUT for o in options}}
         return base
@@ -464,6 +468,7 @@ def plan_all(
             first = step
         if step.event:
             total.event = step.event
+        total.notes += tuple(note for note in step.notes if note not in total.notes)
         if step.result != SUCCESSFUL or not sum(step.placed):
             break
         rounds += 1

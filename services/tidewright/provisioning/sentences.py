@@ -18,8 +18,10 @@ def triggered_message(targets: Iterable[Target]) -> str:
     return f"pod triggered scale-up: [{{{parts}}}]" if parts else "pod triggered scale-up"
 
 
-def not_triggered_message(reasons: Mapping[str, str]) -> str:
-    """For a pod that no group could help: how many groups for which reason, the most first."""
+def not_triggered_message(reasons: Mapping[str, str], limit: str = "") -> str:
+    """For a pod that no group could help: how many groups for which reason, the most first; or the limit."""
+    if limit:
+        return f"pod didn't trigger scale-up: {limit}"
     counted = Counter(reason for reason in reasons.values() if reason)
     items = [f"{n} {text}" for text, n in sorted(counted.items(), key=lambda e: (-e[1], e[0]))]
     return "pod didn't trigger scale-up: " + (", ".join(items) if items else "no node group is known")

@@ -202,7 +202,8 @@ class State(msgspec.Struct, dict=True):
         due: when the evaluation timer fires; None when it is not set.
         first_wake, last_wake: of what has come since the last evaluation.
         declined: shape to the reasons that were last recorded for it.
-        said: pod to the last message about it.
+        said: pod to the reason of the last event about it; reason of a standing event to its message.
+        said_at: reason of a standing event to the log time of its last telling.
         counts, histograms: see `counts`.
         evaluated_at: log time of the last evaluation.
     """
@@ -234,6 +235,7 @@ class State(msgspec.Struct, dict=True):
     touched: tuple[str, ...] = ()
     declined: dict[str, str] = {}
     said: dict[str, str] = {}
+    said_at: dict[str, float] = {}
     counts: dict[str, float] = {}
     histograms: dict[str, list[float]] = {}
     evaluated_at: float = 0.0

@@ -29,6 +29,9 @@ from tidewright.watcher.stamp import Stamp
 
 CONFIG = "config"
 CLOCK = "clock"
+PRIORITY_EXPANDER = "cluster-autoscaler-priority-expander"
+"""The ConfigMap with the priorities of node groups, of this name and with this key in it."""
+PRIORITIES = "priorities"
 JUMP_CHECK_S = 1.0
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -40,6 +43,28 @@ class _ConfigMap(msgspec.Struct):
 
 
 _decoder = msgspec.json.Decoder(_ConfigMap)
+
+
+def priorities_of(data: dict[str, str] | None) -> ConfigSet:
+    """The priorities of node groups, `at` 0, from their ConfigMap; None: there is none. Pure.
+
+    Whatever is no map of numbers to lists of texts is handed on as the text of what is wrong: the
+    expander keeps all groups then, and says so.
+    """
+    if data is None:
+        return ConfigSet(at=0.0, name=PRIORITY_EXPANDER)
+    try:
+        found = yaml.safe_load(data.get(PRIORITIES, ""))
+        levels = {str(int(level)): [str(text) for text in _list(texts)] for level, texts in found.items()}
+    except (yaml.YAMLError, AttributeError, TypeError, ValueError) as error:
+        return ConfigSet(at=0.0, name=PRIORITY_EXPANDER, data={"error": str(error)})
+    return ConfigSet(at=0.0, name=PRIORITY_EXPANDER, data={PRIORITIES: levels})
+
+
+def _list(found: Any) -> list[Any]:
+    if not isinstance(found, list):
+        raise TypeError(f"{found!r} is no list")
+    return found
 
 
 class BadPart(ValueError):
@@ -145,14 +170,19 @@ class Configuration:
         stamp: Stamp,
         *,
         config_map: str = "",
+        priorities: str = f"kube-system/{PRIORITY_EXPANDER}",
         max_age_s: float = 0.0,
     ) -> None:
-        """`config_map` is `namespace/name`; empty for none. `max_age_s` is the log's."""
+        """`config_map` is `namespace/name`; empty for none. `max_age_s` is the log's.
+
+        `priorities` is `namespace/name` of the ConfigMap with the priorities of node groups.
+        """
         self._kube = kube
         self._log = log
         self._appender = appender
         self._stamp = stamp
         self._config_map = config_map
+        self._priorities = priorities
         self._max_age_s = max_age_s
         self._again = Again(log, max_age_s)
         self._turn = asyncio.Lock()
@@ -180,6 +210,8 @@ class Configuration:
                 tasks.create_task(self._say_again())
                 if self._config_map:
                     tasks.create_task(self._follow())
+                if self._priorities:
+                    tasks.create_task(self._follow_priorities())
         except ExceptionGroup as group:
             if (fenced := fenced_in(group)) is None:
                 raise
@@ -225,8 +257,8 @@ class Configuration:
         known: dict[str, ConfigSet] = {}
         async for record in self._log.last_per_subject([self._log.subjects.configs]):
             event = registry.decode(record.body)
-            if isinstance(event, ConfigSet) and event.name != WHITELIST_CONFIG_MAP:  # another ConfigMap's
-                known[event.name] = event
+            if isinstance(event, ConfigSet) and event.name not in (WHITELIST_CONFIG_MAP, PRIORITY_EXPANDER):
+                known[event.name] = event  # those are of other ConfigMaps
         namespace, _, name = self._config_map.rpartition("/")
         path = f"/api/v1/namespaces/{namespace or 'default'}/configmaps"
         async for item in list_watch(self._kube, path, query={"fieldSelector": f"metadata.name={name}"}):
@@ -247,6 +279,25 @@ class Configuration:
             for part in stamped:
                 known[part.name] = part
                 _log.info("configuration said", name=part.name, config_map=self._config_map)
+
+    async def _follow_priorities(self) -> None:
+        """The priorities of node groups, from the ConfigMap that the reference reads."""
+        subject = self._log.subjects.config(PRIORITY_EXPANDER)
+        record = await self._log.last(subject)
+        known = registry.decode(record.body) if record else None
+        said = known.data if isinstance(known, ConfigSet) else {}
+        namespace, _, name = self._priorities.rpartition("/")
+        path = f"/api/v1/namespaces/{namespace}/configmaps"
+        async for item in list_watch(self._kube, path, query={"fieldSelector": f"metadata.name={name}"}):
+            data = _data(item)
+            if data is None:
+                continue
+            part = priorities_of(data or None)
+            if part.data != said:
+                said, at = part.data, self._stamp.now()
+                part = msgspec.structs.replace(part, at=at)
+                await self._append([(subject, registry.encode(part))], at)
+                _log.info("configuration said", name=part.name, config_map=self._priorities)
 
 
 def _data(item: Item) -> dict[str, str] | None:

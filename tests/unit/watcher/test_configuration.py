@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from tidewright.events.config import ConfigSet
-from tidewright.watcher.configuration import BadPart, changes, read_part
+from tidewright.watcher.configuration import BadPart, changes, priorities_of, read_part
 
 
 def test_a_key_is_a_part_with_or_without_the_suffix_of_a_file() -> None:
@@ -41,3 +41,19 @@ def test_a_part_that_cannot_be_read_stays_as_it_was() -> None:
     said, bad = changes(known, {"a": "["})
     assert said == []
     assert len(bad) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("10:\n- .*spot.*\n50:\n- big\n- ^x", {"priorities": {"10": [".*spot.*"], "50": ["big", "^x"]}}),
+        ("10: spot", {"error": "'spot' is no list"}),
+        ("high: [a]", {"error": "invalid literal for int() with base 10: 'high'"}),
+        ("- a", {"error": "'list' object has no attribute 'items'"}),
+    ],
+)
+def test_priorities_of_groups_are_read_as_the_reference_has_them(
+    text: str, expected: dict[str, object]
+) -> None:
+    assert priorities_of({"priorities": text}).data == expected
+    assert priorities_of(None).data == {}

@@ -43,6 +43,8 @@ def _watcher() -> list[Rule]:
         rule("*", ["*/scale"], "get"),
         rule("external.metrics.k8s.io", ["*"], "get", "list"),
         rule("metrics.k8s.io", ["pods"], "get", "list"),
+        # The priorities of node groups, where Cluster Autoscaler's users have them.
+        rule("", ["configmaps"], "list", "watch", names=["cluster-autoscaler-priority-expander"]),
         # Whose log this is: the uid of kube-system.
         rule("", ["namespaces"], "get", names=["kube-system"]),
     ]
