@@ -1,6 +1,6 @@
 """What the spread service sees, records and decides beyond the shared vocabulary.
 
-Facts      WorkloadSpreadObserved/Gone, TargetReplicasObserved
+Facts      WorkloadSpreadObserved/Gone, TargetReplicasObserved, KindRefused
 Ledger     PodPlaced, PodLeaving, EntriesAppended (written by the admission endpoint), ChangeLedger (by the
            decider)
 Records    RecordSpread (why a spread is as it is), ForeseeScaleIn (who goes when a workload shrinks)
@@ -36,6 +36,18 @@ class TargetReplicasObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.ta
     """
 
     replicas: int = 0
+    error: str = ""
+
+
+class KindRefused(ObjectFact, frozen=True, kw_only=True, tag="fact.kind-refused.v1"):
+    """Objects of a whitelisted kind may not be read; `name` is `<kind>.<group>`.
+
+    Attributes:
+        error: what the API server says; empty once they can be read (again).
+    """
+
+    group: str
+    kind: str
     error: str = ""
 
 

@@ -35,7 +35,7 @@ from tidewright.spread import ledger as ledgers
 from tidewright.spread.admit import Refused, spread_for
 from tidewright.spread.books import Book, Books
 from tidewright.spread.decide import SERVICE
-from tidewright.spread.matching import NotFound
+from tidewright.spread.matching import Forbidden, NotFound
 from tidewright.spread.placing import Placed, Request
 from tidewright.spread.pods import Pod, pod_of, pod_version
 from tidewright.spread.reviews import BadReview, Review, answer, converted, json_patch, read_review
@@ -220,10 +220,14 @@ class Endpoint:
         if not self.books.in_namespace(namespace):
             return answer(review)
         pod = pod_of(obj)
-        spread = await self._spread_for(pod, namespace)
+        spread, unread = await self._spread_for(pod, namespace)
         book = None if spread is None else self.books.find(namespace, spread.name)
         if book is None:
-            return answer(review)
+            if unread:
+                _log.warning(
+                    "an owner may not be read, the pod goes in untouched", namespace=namespace, error=unread
+                )
+            return answer(review, warnings=[f"no WorkloadSpread takes this pod: {unread}"] if unread else ())
         await self._replicas_known(book, pod)
         await self._evictions_known(book, pod)
         placed = await self._place(book, obj, pod, review)
@@ -246,16 +250,24 @@ class Endpoint:
                         await self.books.changed.wait()
             self._awaited.pop((where, name), None)
 
-    async def _spread_for(self, pod: Pod, namespace: str) -> Spread | None:
-        """Which spread takes the pod; waits for an owner that may matter and was not seen yet."""
+    async def _spread_for(self, pod: Pod, namespace: str) -> tuple[Spread | None, str]:
+        """Which spread takes the pod, and which owner may not be read; waits for one that was not seen yet and may matter."""
+        plain, unread = self.books.reader(namespace), ""
+
+        def read(api_version: str, kind: str, name: str) -> JsonObject:
+            nonlocal unread
+            try:
+                return plain(api_version, kind, name)
+            except Forbidden as error:
+                unread = str(error)
+                raise
+
         deadline = asyncio.get_running_loop().time() + OWNER_WAIT_S
         while True:
             spreads = [b.spread for b in self.books.in_namespace(namespace) if b.spread is not None]
             self.books.changed.clear()
             try:
-                return spread_for(
-                    pod, spreads, self.books.whitelist, self.books.reader(namespace), Profile.BETTER
-                )
+                return spread_for(pod, spreads, self.books.whitelist, read, Profile.BETTER), unread
             except Refused:
                 left = deadline - asyncio.get_running_loop().time()
                 if left <= 0:

@@ -22,7 +22,7 @@ from tidewright.events import registry
 from tidewright.events.base import Event, JsonObject
 from tidewright.events.config import ClockSet, ConfigSet
 from tidewright.events.facts import Owner, PodObserved, TemplateObserved, WorkloadGone, WorkloadObserved
-from tidewright.events.spread import EntriesAppended, LedgerEntry, PodLeaving, PodPlaced
+from tidewright.events.spread import EntriesAppended, KindRefused, LedgerEntry, PodLeaving, PodPlaced
 from tidewright.kube.customworkloads import BadApiVersion, BadWhitelist, Whitelist, group_version
 from tidewright.kube.kinds import TEMPLATE
 from tidewright.log import errors
@@ -36,12 +36,13 @@ from tidewright.spread.decide import SERVICE
 from tidewright.spread.evolve import evolve
 from tidewright.spread.following import Followed
 from tidewright.spread.ledger import Ledger
-from tidewright.spread.matching import NotFound
+from tidewright.spread.matching import Forbidden, NotFound
 from tidewright.spread.placing import spread_on
 from tidewright.spread.spec import Spread, TargetRef
 from tidewright.spread.state import State
 
 OWNER_KINDS = ("replicaset", "deployment", "statefulset", "job", "cloneset", "workload", "customworkload")
+REFUSED = "kindrefused"
 BATCH = 200
 """Choices appended together, as one message: it is stored in 0.3 ms, an atomic batch of any size in about
 15 ms, because the server keeps a batch in a store of its own until it is committed (measured)."""
@@ -128,6 +129,7 @@ class Books:
         self._books: dict[Key, Book] = {}
         self._names: dict[str, list[str]] = {}
         self._owners: dict[tuple[str, str, str, str], JsonObject] = {}
+        self._unreadable: dict[tuple[str, str], str] = {}
         self._templates: dict[tuple[str, str, str, str], str] = {}
         self._late: deque[PodPlaced] = deque()
 
@@ -161,6 +163,8 @@ class Books:
 
         def read(api_version: str, kind: str, name: str) -> JsonObject:
             found = self._owners.get((namespace, group_version(api_version)[0], kind, name))
+            if found is None and (refusal := self._unreadable.get((group_version(api_version)[0], kind))):
+                raise Forbidden(f"{kind} {namespace}/{name}: {refusal}")
             if found is None:
                 raise NotFound(f"{kind} {namespace}/{name} has not been seen")
             return found
@@ -215,7 +219,7 @@ class Books:
         while True:
             try:
                 _, position = await self.log.bounds()
-                filters = [names.configs, *(names.facts("*", kind) for kind in OWNER_KINDS)]
+                filters = [names.configs, *(names.facts("*", kind) for kind in (*OWNER_KINDS, REFUSED))]
                 for one in filters:
                     async for record in self.log.last_per_subject([one]):
                         self._take(record)
@@ -243,6 +247,8 @@ class Books:
                 self._book_of(record.subject).take(record)
             elif cls == "fact" and third in OWNER_KINDS:
                 self._owner(record)
+            elif cls == "fact" and third == REFUSED:
+                self._refused(registry.decode(record.body))
             elif cls == "config":
                 event = registry.decode(record.body)
                 if isinstance(event, ClockSet):
@@ -259,6 +265,10 @@ class Books:
             book = self._books[namespace, name] = Book(namespace, name)
             self._names.setdefault(namespace, []).append(name)
         return book
+
+    def _refused(self, event: object) -> None:
+        if isinstance(event, KindRefused):
+            self._unreadable[event.group, event.kind] = event.error
 
     def _owner(self, record: Record) -> None:
         event = registry.decode(record.body)

@@ -33,7 +33,7 @@ from tidewright.events.spread import (
 from tidewright.spread import limits
 from tidewright.spread.adoption import best_subset
 from tidewright.spread.costs import COST_KINDS, regular_cost, surplus_cost, unmatched_cost
-from tidewright.spread.evolve import TIMER
+from tidewright.spread.evolve import TIMER, refused_kinds
 from tidewright.spread.inject import adoption_patch
 from tidewright.spread.matching import group_kind
 from tidewright.spread.reconcile import CLOSED_FOR_S
@@ -164,6 +164,17 @@ class Conclusion:
         """The target's replicas cannot be read at their paths: say so; the last ones that were read hold."""
         held = "none were ever read" if self.s.path_replicas is None else f"{self.s.path_replicas} hold"
         self._event("Warning", "TargetReplicasUnknown", f"{self.s.path_fault}; {held}")
+        return self._finish()
+
+    def unreadable(self) -> list[Decision]:
+        """A kind between the pods and the target may not be read: say what that means."""
+        for kind in sorted(refused_kinds(self.state, self.s)):
+            self._event(
+                "Warning",
+                "WorkloadUnreadable",
+                f"{kind} may not be read ({self.state.refusals[kind]}): pods that are found through it are left alone, "
+                "and replicas that stand there are not known",
+            )
         return self._finish()
 
     # -- rules ---------------------------------------------------------------------------------

@@ -34,6 +34,7 @@ KINDS = frozenset(
         "cloneset",
         "job",
         "customworkload",
+        "kindrefused",
     }
 )
 NAMED_AT_MOST = 500
@@ -76,6 +77,7 @@ def decide(state: State, event: Event) -> list[Decision]:
         or touched.failed
         or touched.fault
         or touched.renew
+        or touched.refused
     ):
         return []
     decisions: list[Decision] = []
@@ -86,6 +88,8 @@ def decide(state: State, event: Event) -> list[Decision]:
         decisions.extend(Conclusion(state, state.spreads[key]).failed(pod, deletion=deletion))
     if touched.fault and (spread := state.spreads.get(touched.fault)) is not None:
         decisions.extend(Conclusion(state, spread).replicas_unknown())
+    for key in touched.refused:
+        decisions.extend(Conclusion(state, state.spreads[key]).unreadable())
     if touched.renew and (spread := state.spreads.get(touched.renew)) is not None:
         decisions.extend(Conclusion(state, spread).renewed())
     if touched.home and touched.home not in touched.spreads and (spread := state.spreads.get(touched.home)):

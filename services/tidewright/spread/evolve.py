@@ -37,6 +37,7 @@ from tidewright.events.spread import (
     ChangeLedger,
     EntriesAppended,
     ForeseeScaleIn,
+    KindRefused,
     PodLeaving,
     PodPlaced,
     RecordSpread,
@@ -390,6 +391,8 @@ def _spread(state: State, fact: WorkloadSpreadObserved) -> None:
     except BadSpread as error:
         spread.spread, spread.invalid = None, str(error)
     _retarget(state, key, spread)
+    if known is None and refused_kinds(state, spread):
+        state.touched.refused.append(key)
 
 
 def _untarget(state: State, key: str) -> None:
@@ -501,6 +504,31 @@ def _waken_unplaced(state: State, node: str) -> None:
     for key, spread in state.spreads.items():
         if any(r.node == node and not r.subset for r in spread.pods.values() if not r.held):
             state.touched.spreads.append(key)
+
+
+def _refused(state: State, fact: KindRefused) -> None:
+    if not fact.error:
+        state.refusals.pop(fact.name, None)
+        return
+    if state.refusals.get(fact.name) == fact.error:
+        return
+    state.refusals[fact.name] = fact.error
+    state.touched.refused.extend(
+        key for key, spread in state.spreads.items() if fact.name in refused_kinds(state, spread)
+    )
+
+
+def refused_kinds(state: State, spread: SpreadState) -> set[str]:
+    """The kinds that may not be read and lie on the way from the spread's pods to its target, or are it."""
+    if not state.refusals or spread.spread is None or spread.spread.target is None:
+        return set()
+    try:
+        kind = GroupKind(group_version(spread.spread.target.api_version)[0], spread.spread.target.kind)
+    except BadApiVersion:
+        return set()
+    entry = state.whitelist.entry(kind)
+    on_the_way = {kind, *(entry.sub_resources if entry is not None else ())}
+    return {str(one) for one in on_the_way} & state.refusals.keys()
 
 
 def _shape(state: State, fact: ShapeObserved) -> None:
@@ -706,6 +734,7 @@ _FOLDS: dict[type[Event], Callable[[State, Any], None]] = {
     WorkloadSpreadObserved: _spread,
     WorkloadSpreadGone: _spread_gone,
     TargetReplicasObserved: _target_replicas,
+    KindRefused: _refused,
     NodeObserved: _node,
     NodeGone: _node_gone,
     ShapeObserved: _shape,

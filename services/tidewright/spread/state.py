@@ -277,6 +277,7 @@ class Touched(msgspec.Struct):
         removed: a spread that is gone.
         foresee: a target's replicas that shrank: the spread, and the new number.
         fault: a spread whose target's replicas cannot be read, newly.
+        refused: spreads that depend on a kind that may not be read, newly.
         renew: a spread whose ledger is to be said again, so that the log's retention does not forget it.
         uncounted: key, pod, version and subset of pods whose delete was admitted though they held no place.
         failed: a spread, a pod of it about which a decision did not come about, and whether that was
@@ -292,6 +293,7 @@ class Touched(msgspec.Struct):
     removed: SpreadState | None = None
     foresee: tuple[str, int] | None = None
     fault: str = ""
+    refused: list[str] = []
     renew: str = ""
     uncounted: list[tuple[str, str, str, str]] = []
     failed: tuple[str, str, bool] | None = None
@@ -303,6 +305,7 @@ class State(msgspec.Struct):
     Attributes:
         now: greatest log time so far, seconds.
         whitelist_fault: why the whitelist as it stands cannot be read; the last one that could holds.
+        refusals: kind to why its objects may not be read.
         strays: per namespace, pods that belong to no spread.
         children: uid of a workload to the uids of those that it controls.
         labels: label sets that rows share, by their own text.
@@ -313,6 +316,7 @@ class State(msgspec.Struct):
     settings: Settings = Settings()
     whitelist: Whitelist = Whitelist()
     whitelist_fault: str = ""
+    refusals: dict[str, str] = {}
     versioned_kinds: tuple[str, ...] = tuple(sorted(VERSIONED_KINDS))
     spreads: dict[str, SpreadState] = {}
     targets: dict[str, str] = {}

@@ -3,6 +3,7 @@
     ConfigMap      -> config.all.kruise-configuration     ConfigSet, whole
     listed kinds   -> fact.<slot>.customworkload....      WorkloadObserved: who owns whom, and replicas
     spreads' paths -> fact.<slot>.targetreplicas....      TargetReplicasObserved, named like the spread
+    refusals       -> fact.all.kindrefused....            KindRefused, named like the kind
 
 What is watched follows the whitelist and the spreads at once; an entry without a version is resolved by
 discovery. A kind that may not be read, or that nobody serves, is said so in the facts about it.
@@ -21,7 +22,12 @@ from tidewright.events import registry
 from tidewright.events.base import Fact
 from tidewright.events.config import ConfigSet
 from tidewright.events.facts import ObjectFact, TemplateObserved, WorkloadGone, WorkloadObserved
-from tidewright.events.spread import TargetReplicasObserved, WorkloadSpreadGone, WorkloadSpreadObserved
+from tidewright.events.spread import (
+    KindRefused,
+    TargetReplicasObserved,
+    WorkloadSpreadGone,
+    WorkloadSpreadObserved,
+)
 from tidewright.host.fenced import RENEW_S, Fenced, fenced_in
 from tidewright.kube import projection
 from tidewright.kube.client import Kube
@@ -43,7 +49,7 @@ from tidewright.kube.errors import KubeError
 from tidewright.kube.kinds import BY_KIND, TEMPLATE
 from tidewright.kube.listwatch import Deleted, ListDone, ListStarted, Page, list_watch
 from tidewright.kube.projection import Malformed
-from tidewright.log.subjects import unescape
+from tidewright.log.subjects import ALL, unescape
 from tidewright.watcher.again import Again
 from tidewright.watcher.appender import Appender
 from tidewright.watcher.diff import digest_of, is_gone
@@ -51,7 +57,7 @@ from tidewright.watcher.follow import FactLog
 from tidewright.watcher.stamp import Stamp
 
 CUSTOM = "custom"
-KIND, REPLICAS = "customworkload", "targetreplicas"
+KIND, REPLICAS, REFUSED = "customworkload", "targetreplicas", "kindrefused"
 """Kinds in subjects: several kinds of objects share the first, so the kind is in the name."""
 GROUP = 500
 AGAIN_S = 15.0
@@ -197,7 +203,7 @@ class CustomWorkloads:
         self._again = Again(self._log, self._max_age_s)
         subjects = self._log.subjects
         whitelist = subjects.config(WHITELIST_CONFIG_MAP)
-        for one in (subjects.facts("*", KIND), subjects.facts("*", REPLICAS), whitelist):
+        for one in (*(subjects.facts("*", kind) for kind in (KIND, REPLICAS, REFUSED)), whitelist):
             async for record in self._log.last_per_subject([one]):
                 event = registry.decode(record.body)
                 if isinstance(event, Fact) and not is_gone(event):
@@ -286,6 +292,7 @@ class CustomWorkloads:
         def refused(error: KubeError) -> None:
             if not error.retriable:
                 _log.warning("a whitelisted kind may not be watched", kind=str(kind), error=str(error))
+                self._say_refused(kind, str(error))
 
         async for item in list_watch(self._kube, found.collection(), on_error=refused):
             raws: list[bytes | msgspec.Raw] = []
@@ -295,6 +302,7 @@ class CustomWorkloads:
                 case Page(objects=objects):
                     raws += objects
                 case ListDone():
+                    self._say_refused(kind, "")
                     for subject in sorted(vanished):
                         await self._gone(subject, found.api_version, kind.kind)
                     vanished = set()
@@ -374,6 +382,15 @@ class CustomWorkloads:
     def _replicas_subject(self, place: Place) -> str:
         slot = self._log.slot_of(place.namespace)
         return self._log.subjects.fact(slot, REPLICAS, place.namespace, place.spread)
+
+    def _say_refused(self, kind: GroupKind, error: str) -> None:
+        """Say that a kind may not be read; and that it can be, if the contrary was said."""
+        fact = KindRefused(at=0.0, name=str(kind), group=kind.group, kind=kind.kind, error=error)
+        subject = self._log.subjects.fact(ALL, REFUSED, "", fact.name)
+        digest = digest_of(fact)
+        if self._said.get(subject) != digest and (error or subject in self._said):
+            self._said[subject] = digest
+            self._sayings.put_nowait((subject, fact))
 
     async def _say(self, subject: str, fact: ObjectFact) -> None:
         digest = digest_of(fact)

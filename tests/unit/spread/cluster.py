@@ -18,7 +18,7 @@ import msgspec
 from tidewright.events import registry
 from tidewright.events.base import Event, JsonObject
 from tidewright.events.facts import Owner, PodObserved, TemplateObserved, WorkloadObserved
-from tidewright.events.spread import WorkloadSpreadObserved
+from tidewright.events.spread import KindRefused, WorkloadSpreadObserved
 from tidewright.host.health import Health
 from tidewright.host.host import Host
 from tidewright.host.membership import Alone
@@ -33,6 +33,13 @@ from tidewright.spread.state import SpreadState, State
 NAMESPACE = "shop"
 SPREAD = "web"
 HASH = "5d9c7b8f6d"
+KINDS: dict[type[Event], str] = {
+    WorkloadSpreadObserved: "workloadspread",
+    PodObserved: "pod",
+    TemplateObserved: "template",
+    KindRefused: "kindrefused",
+}
+"""Kinds in subjects, where they are not the workload's."""
 
 
 def spec(*limits: int | str | None, **more: Any) -> JsonObject:
@@ -120,10 +127,8 @@ async def say(log: Log, *facts: Event) -> None:
     """Append facts as the watcher would."""
     messages = []
     for fact in facts:
-        kind = {WorkloadSpreadObserved: "workloadspread", PodObserved: "pod"}.get(type(fact), "")
+        kind = KINDS.get(type(fact), "")
         kind = kind or str(getattr(fact, "kind", type(fact).__name__)).lower()
-        if isinstance(fact, TemplateObserved):
-            kind = "template"
         namespace = getattr(fact, "namespace", NAMESPACE)
         name = fact.digest if isinstance(fact, TemplateObserved) else getattr(fact, "name", "")
         subject = log.subjects.fact(log.slot_of(namespace), kind, namespace, name)

@@ -28,12 +28,16 @@ from tests.unit.spread.cluster import (
     subset_of,
     until,
 )
+from tidewright.events import registry
 from tidewright.events.base import JsonObject
+from tidewright.events.config import ConfigSet
 from tidewright.events.facts import TemplateObserved
+from tidewright.events.spread import KindRefused
 from tidewright.host import certificates
 from tidewright.host.host import Host
+from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP, WHITELIST_KEY
 from tidewright.log import errors
-from tidewright.log.connection import Log
+from tidewright.log.connection import Log, Message
 from tidewright.log.server import EmbeddedServer
 from tidewright.spread.state import State
 
@@ -148,6 +152,44 @@ async def test_an_eviction_that_a_budget_refuses_frees_nothing(nats: EmbeddedSer
         assert subset_of(await endpoint.admit("r2", new_pod())) == "b"
         (counts,) = book.ledger.counts.values()
         assert counts == {"a": 1, "b": 1}
+
+
+async def test_a_pod_whose_owner_may_not_be_read_goes_in_untouched_and_is_told(
+    nats: EmbeddedServer, log: Log
+) -> None:
+    entry = {
+        "Group": "games.example.com",
+        "Kind": "GameSet",
+        "subResources": [{"Group": "games.example.com", "Kind": "Game"}],
+    }
+    whitelist = {WHITELIST_KEY: msgspec.json.encode({"workloads": [entry]}).decode()}
+    setting = ConfigSet(at=time.time(), name=WHITELIST_CONFIG_MAP, data=whitelist)
+    await log.commit([Message(log.subjects.config(WHITELIST_CONFIG_MAP), registry.encode(setting))])
+    given = spec(1, None)
+    given["targetRef"] = {"apiVersion": "games.example.com/v1", "kind": "GameSet", "name": "arena"}
+    refused = KindRefused(
+        at=time.time(),
+        name="Game.games.example.com",
+        group="games.example.com",
+        kind="Game",
+        error="games is forbidden",
+    )
+    await say(log, refused, spread_fact(given))
+    pod = new_pod()
+    owner = {
+        "apiVersion": "games.example.com/v1",
+        "kind": "Game",
+        "name": "g",
+        "uid": "g",
+        "controller": True,
+    }
+    pod["metadata"]["ownerReferences"] = [owner]
+    async with deciding(log), replicas(nats, 1) as (endpoint,):
+        await until(lambda: in_force(endpoint))
+        answered = await endpoint.post("/mutate-pod", review("r1", pod))
+        assert answered["allowed"]
+        assert "patch" not in answered
+        assert answered["warnings"] == ["no WorkloadSpread takes this pod: Game shop/g: games is forbidden"]
 
 
 async def test_a_dry_run_and_a_pod_of_nobody_go_in_untouched(nats: EmbeddedServer, log: Log) -> None:

@@ -20,18 +20,21 @@ from tests.unit.spread.cluster import (
     spread_fact,
 )
 from tidewright.events.base import Decision, Event, ObjectRef
+from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import DeleteObject, PatchObject, RecordObjectEvent, ScaleWorkload, SetTimer
 from tidewright.events.facts import PodGone, PodObserved
 from tidewright.events.outcomes import Rejected
 from tidewright.events.spread import (
     ChangeLedger,
     ForeseeScaleIn,
+    KindRefused,
     PodLeaving,
     PodPlaced,
     RecordSpread,
     WorkloadSpreadGone,
 )
 from tidewright.events.timers import TimerFired
+from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP, WHITELIST_KEY
 from tidewright.spread import sentences
 from tidewright.spread.decide import DECIDER
 from tidewright.spread.state import State, pack_uid, unpack_uid
@@ -282,3 +285,30 @@ def test_a_delete_of_a_pod_without_a_place_frees_none() -> None:
     assert [c.kind for d in late if isinstance(d, ChangeLedger) for c in d.changes] == ["Uncounted"]
     assert fold.state.spreads[KEY].ledger.counts == {}
     assert not fold.state.spreads[KEY].ledger.leaving
+
+
+def test_a_workload_that_may_not_be_read_is_said_once_on_the_spreads_that_depend_on_it() -> None:
+    entry = {
+        "Group": "games.example.com",
+        "Kind": "GameSet",
+        "subResources": [{"Group": "games.example.com", "Kind": "Game"}],
+    }
+    whitelist = {WHITELIST_KEY: msgspec.json.encode({"workloads": [entry]}).decode()}
+    given = spec(1, None)
+    given["targetRef"] = {"apiVersion": "games.example.com/v1", "kind": "GameSet", "name": "arena"}
+    fold = Fold(ConfigSet(at=0, name=WHITELIST_CONFIG_MAP, data=whitelist), spread_fact(given))
+    refused: dict[str, Any] = {"name": "Game.games.example.com", "group": "games.example.com", "kind": "Game"}
+
+    def said(error: str) -> list[str]:
+        decisions = fold.see(KindRefused(at=0, error=error, **refused))
+        return [
+            d.message
+            for d in decisions
+            if isinstance(d, RecordObjectEvent) and d.reason == "WorkloadUnreadable"
+        ]
+
+    (message,) = said("games is forbidden")
+    assert message.startswith("Game.games.example.com may not be read (games is forbidden)")
+    assert said("games is forbidden") == []
+    assert said("") == []
+    assert len(said("games is forbidden")) == 1

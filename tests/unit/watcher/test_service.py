@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.watcher.cluster import Cluster, refusal
@@ -25,6 +26,7 @@ from tidewright.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
+from tidewright.events.spread import KindRefused
 from tidewright.log.connection import Log
 from tidewright.log.reader import Reader
 from tidewright.log.server import EmbeddedServer
@@ -385,3 +387,48 @@ async def test_configuration_is_said_again_before_the_log_forgets_it(
     assert isinstance(again, ConfigSet)
     assert isinstance(clock, ClockSet)
     assert (again.data, clock.speed) == ({"a": 1}, 1.5)
+
+
+SETS = "/apis/games.example.com/v1"
+WHITELIST = {
+    "WorkloadSpread_Watch_Custom_Workload_WhiteList": msgspec.json.encode(
+        {
+            "workloads": [
+                {"Group": "games.example.com", "Version": "v1", "Kind": "GameSet", "replicasPath": "spec.n"}
+            ]
+        }
+    ).decode()
+}
+
+
+async def test_a_whitelisted_kind_that_may_not_be_read_is_told_until_it_can_be(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    maps = "/api/v1/namespaces/ops/configmaps"
+    cluster.objects[maps] = {}
+    await cluster.put(maps, "ops", "kruise-configuration", data=WHITELIST)
+    versions = [{"groupVersion": "games.example.com/v1", "version": "v1"}]
+    cluster.answers["/apis/games.example.com"] = {"name": "games.example.com", "versions": versions}
+    kinds = [{"name": "gamesets", "kind": "GameSet", "namespaced": True}]
+    cluster.answers[SETS] = {"resources": kinds}
+    cluster.objects[f"{SETS}/gamesets"] = {}
+    await cluster.put(f"{SETS}/gamesets", "shop", "arena", spec={"n": 3})
+    cluster.answers[f"{SETS}/gamesets"] = refusal(403, "Forbidden", "gamesets is forbidden")
+    async with watching(
+        cluster,
+        nats,
+        tmp_path,
+        kinds=("pod",),
+        whitelist_config_map="ops/kruise-configuration",
+        max_age_s=3.0,
+    ):
+        refused = await tail.until(lambda e: isinstance(e, KindRefused))
+        assert isinstance(refused, KindRefused)
+        assert (refused.group, refused.kind) == ("games.example.com", "GameSet")
+        assert "gamesets is forbidden" in refused.error
+        del cluster.answers[f"{SETS}/gamesets"]
+        await tail.until(lambda e: isinstance(e, KindRefused) and not e.error)
+        assert any(isinstance(e, WorkloadObserved) and e.kind == "GameSet" for e in tail.events)
+        await tail.until(lambda e: isinstance(e, WorkloadObserved) and e.kind == "GameSet" and e.refresh)
+        if not any(isinstance(e, ConfigSet) and e.refresh for e in tail.events):
+            await tail.until(lambda e: isinstance(e, ConfigSet) and e.refresh)
