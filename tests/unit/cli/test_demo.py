@@ -15,7 +15,7 @@ from tidewright.cli.demo.chart import bars, chart, sampled
 from tidewright.cli.demo.objects import Windows, marks_for
 from tidewright.cli.demo.story import Story
 from tidewright.cli.demo.summary import Run, as_json, as_text
-from tidewright.cli.demo.view import Screen
+from tidewright.cli.demo.view import Lines, Screen
 from tidewright.cli.typed import typed
 from tidewright.events.base import Because, ObjectRef
 from tidewright.events.decisions import HoldReplicas, ScaleWorkload
@@ -98,6 +98,23 @@ def test_the_largest_step_is_one_that_was_applied_if_any_was() -> None:
     assert told(scale(1.0, 2, 3)).largest(up=False) is None
 
 
+def test_a_step_that_held_already_is_not_told_twice(capsys: pytest.CaptureFixture[str]) -> None:
+    story = told(scale(10.0, 2, 6), Applied(at=11.0, decision="autoscaler.0.10.0"), scale(12.0, 2, 6))
+    with Lines(quiet_stdout=False) as lines:
+        lines.update(story)
+        story.fold(Applied(at=13.0, decision="autoscaler.0.12.0", found=True))
+        story.fold(scale(20.0, 6, 7))
+        story.fold(Rejected(at=21.0, decision="autoscaler.0.20.0"))
+        story.fold(scale(30.0, 6, 5))
+        lines.update(story)
+    told_lines = [line.split("  ", 1)[1].strip() for line in capsys.readouterr().out.splitlines()]
+    assert [line[:30].split("replicas")[0].strip() for line in told_lines] == ["2 -> 6", "6 -> 7", "6 -> 5"]
+    assert "(rejected)" in told_lines[1]
+    assert "(open)" in told_lines[2]
+    assert as_json(story, RUN)["decisions"]["scale_ups"] == 2
+    assert as_json(story, RUN)["decisions"]["by_type"] == {"scale-workload": 4}
+
+
 def test_pods_that_serve_are_counted() -> None:
     story = told(
         PodObserved(at=1.0, namespace="demo", name="a", ready=True),
@@ -153,8 +170,8 @@ def test_marks_are_apart_and_the_peak_needs_about_ten_replicas(values: list[floa
 
 
 def test_windows_grow_with_the_speed_from_the_defaults_on() -> None:
-    assert Windows.at(1.0) == Windows(up_s=60, down_s=300)
-    assert Windows.at(2000.0) == Windows(up_s=500, down_s=1000)
+    assert Windows.at(1.0) == Windows(up_s=60, down_s=300, stale_s=300)
+    assert Windows.at(2000.0) == Windows(up_s=600, down_s=1000, stale_s=2000)
 
 
 def test_a_command_is_printed_as_it_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

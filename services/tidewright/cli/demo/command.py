@@ -104,7 +104,10 @@ class _Plan:
             data=self.folder, fresh=True, cluster="demo", services=SERVICES, slots=4,
             speed=self.speed, log_start=self.start, clock_wall=wall,
             sim=("--nodes", "4", "--metrics", str(served)),
-            watcher=("--metrics-interval", repr(self.interval_s)),
+            watcher=(
+                *("--metrics-interval", repr(self.interval_s)),
+                *("--config-map", f"{objects.NAMESPACE}/{objects.CONFIG_MAP}"),
+            ),
             stop_within_s=5.0,
         )  # fmt: skip
 
@@ -118,7 +121,8 @@ async def _run(plan: _Plan, *, json_output: bool) -> int:
     print(
         f"load: {plan.source}, {plan.duration_s / 3600:,.0f} hours at {plan.speed:,.0f} times the speed\n"
         f"logs of the services: {plan.folder / 'services.log'}\n"
-        f"look at it meanwhile: KUBECONFIG={plan.folder / 'kubeconfig'} {typed('kubectl')} get wpa,deployments,pods -n demo",
+        "look at it meanwhile, in another terminal:\n"
+        f"  {typed('kubectl')} --kubeconfig {plan.folder / 'kubeconfig'} get wpa,deployments,pods -n demo",
         file=sys.stderr, flush=True,
     )  # fmt: skip
     wall = time.time() + LEAD_S

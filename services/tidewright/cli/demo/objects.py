@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 NAMESPACE, NAME, METRIC = "demo", "shop", "shop.requests"
+CONFIG_MAP = "tidewright"
+"""The services' configuration, in the same namespace."""
 LABELS = {"app": NAME}
 MAX_REPLICAS = 20
 PEAK_REPLICAS = 10
@@ -32,24 +34,36 @@ def marks_for(values: Sequence[float]) -> Marks:
 
 @dataclass(frozen=True)
 class Windows:
-    """Cooldowns of the autoscaler in log seconds, whole, at least its defaults.
+    """Cooldowns and patience of the autoscaler in log seconds, whole, at least its defaults.
 
-    In compressed time a scaled workload takes more log seconds to show, so they grow with the speed:
-    an autoscaler that looks again before it can see its last step takes the same step twice.
+    In compressed time a scaled workload and a sample take more log seconds to show, so they grow with the
+    speed: an autoscaler that looks again before it can see its last step takes the same step twice, and
+    one that is told late takes every value for a stale one.
     """
 
     up_s: int
     down_s: int
+    stale_s: int
 
     @classmethod
     def at(cls, speed: float) -> Windows:
         """Windows for a speed in log seconds per wall second."""
-        return cls(up_s=max(60, round(0.25 * speed)), down_s=max(300, round(0.5 * speed)))
+        return cls(
+            up_s=max(60, round(0.3 * speed)),
+            down_s=max(300, round(0.5 * speed)),
+            stale_s=max(300, round(speed)),
+        )
 
 
 def manifests(marks: Marks, windows: Windows) -> list[tuple[str, dict[str, Any]]]:
     """Path of the collection and object, in the order in which they are made."""
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}
+    configuration = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": CONFIG_MAP, "namespace": NAMESPACE},
+        "data": {"autoscaler": f"stale_after_s: {windows.stale_s}\n"},
+    }
     container = {
         "name": "shop",
         "image": "registry.k8s.io/pause:3.10",
@@ -91,6 +105,7 @@ def manifests(marks: Marks, windows: Windows) -> list[tuple[str, dict[str, Any]]
     }
     return [
         ("/api/v1/namespaces", namespace),
+        (f"/api/v1/namespaces/{NAMESPACE}/configmaps", configuration),
         (f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments", deployment),
         (f"/apis/datadoghq.com/v1alpha1/namespaces/{NAMESPACE}/watermarkpodautoscalers", autoscaler),
     ]

@@ -8,6 +8,7 @@ from tidewright.cli.demo.objects import NAME, NAMESPACE
 from tidewright.events.base import Decision, Event, Outcome
 from tidewright.events.decisions import HoldReplicas, ScaleWorkload
 from tidewright.events.facts import MetricSampled, PodGone, PodObserved, WorkloadObserved
+from tidewright.events.outcomes import Applied
 from tidewright.events.registry import wire_name
 
 
@@ -77,10 +78,20 @@ class Story:
         outcome = self.outcomes.get(decision.id)
         return "" if outcome is None else type(outcome).__name__.lower()
 
+    def repeats(self, decision: Decision) -> bool:
+        """Whether the actuator found that it held already: taken again before its predecessor was seen to."""
+        outcome = self.outcomes.get(decision.id)
+        return isinstance(outcome, Applied) and outcome.found
+
+    @property
+    def steps(self) -> list[ScaleWorkload]:
+        """The scale decisions without repeats."""
+        return [scale for scale in self.scales if not self.repeats(scale)]
+
     def largest(self, *, up: bool) -> ScaleWorkload | None:
         """The scale decision with the largest step in one direction, an applied one if there is, the first."""
         sign = 1 if up else -1
-        steps = [s for s in self.scales if sign * (s.replicas - s.from_replicas) > 0]
+        steps = [s for s in self.steps if sign * (s.replicas - s.from_replicas) > 0]
         return max(
             steps,
             key=lambda s: (self.applied(s) == "applied", abs(s.replicas - s.from_replicas)),

@@ -57,8 +57,8 @@ def as_json(story: Story, run: Run) -> dict[str, Any]:
             "outcomes": dict(
                 sorted(Counter(type(o).__name__.lower() for o in story.outcomes.values()).items())
             ),
-            "scale_ups": sum(s.replicas > s.from_replicas for s in story.scales),
-            "scale_downs": sum(s.replicas < s.from_replicas for s in story.scales),
+            "scale_ups": sum(s.replicas > s.from_replicas for s in story.steps),
+            "scale_downs": sum(s.replicas < s.from_replicas for s in story.steps),
         },
         "replicas": [[at, replicas] for at, replicas in story.replicas],
         "load": [[at, value] for at, value in story.load],
@@ -104,7 +104,9 @@ def as_text(story: Story, run: Run) -> str:
         lines += ["", *_story_of(direction, content[key])]
     lines += [
         "",
-        f"The log is kept in {run.folder}; go on from there with",
+        f"Log and cluster are kept in {run.folder}. Ask the log, or go on from there:",
+        f"  {run.command} explain wpa/{NAME} -n {NAMESPACE} --data {run.folder}",
+        f"  {run.command} verify --data {run.folder}",
         f"  {run.command} up --data {run.folder} --cluster {run.cluster}",
     ]
     return "\n".join(lines)

@@ -36,24 +36,35 @@ def reason(scale: ScaleWorkload) -> str:
 
 
 class Lines:
-    """One line per scale decision, on stderr or stdout; for pipes and files."""
+    """One line per scale decision once its outcome is known, on stderr or stdout; for pipes and files."""
 
     def __init__(self, *, quiet_stdout: bool) -> None:
         self._stream = sys.stderr if quiet_stdout else sys.stdout
         self._said = 0
+        self._story = Story()
 
     def __enter__(self) -> Lines:
         return self
 
     def __exit__(self, *_: object) -> None:
-        return None
+        for scale in self._story.scales[self._said :]:
+            self._say(scale, "open")
 
     def update(self, story: Story) -> None:
-        """Say what is new."""
+        """Say what has come of the decisions, in their order."""
+        self._story = story
         for scale in story.scales[self._said :]:
-            change = f"{scale.from_replicas:>3} -> {scale.replicas:<3}"
-            print(f"{clock(scale.at)}  {change} replicas  {reason(scale)}", file=self._stream, flush=True)
-        self._said = len(story.scales)
+            outcome = story.applied(scale)
+            if not outcome:
+                return
+            self._said += 1
+            if not story.repeats(scale):
+                self._say(scale, outcome)
+
+    def _say(self, scale: ScaleWorkload, outcome: str) -> None:
+        change = f"{scale.from_replicas:>3} -> {scale.replicas:<3} replicas"
+        said = "" if outcome == "applied" else f" ({outcome})"
+        print(f"{clock(scale.at)}  {change}{said}  {reason(scale)}", file=self._stream, flush=True)
 
 
 class Screen:
@@ -84,7 +95,7 @@ class Screen:
         table = Table(box=None, pad_edge=False, header_style="dim")
         for column in ("time", "replicas", "because", "outcome"):
             table.add_column(column, no_wrap=column != "because")
-        for scale in story.scales[-SHOWN:]:
+        for scale in story.steps[-SHOWN:]:
             up = scale.replicas > scale.from_replicas
             change = Text(f"{scale.from_replicas} -> {scale.replicas}", style="green" if up else "yellow")
             # As text: a metric's selector in brackets would be taken for markup.
