@@ -1,7 +1,7 @@
 """`POST /v1/metrics`: samples that are pushed become facts at once.
 
     Content-Type: application/json        [{"metric": ..., "value": ..., "namespace": ..., "labels": {...}}]
-    Content-Type: application/x-protobuf  Prometheus remote-write 1.0, Content-Encoding: snappy
+    Content-Type: application/x-protobuf  Prometheus remote-write 1.0 or 2.0, Content-Encoding: snappy
 
 It answers when the facts are on the log: 200 (JSON) or 204 (remote-write). 400, 408, 413 and 415 name
 what is wrong; 401 without the token, where one is asked for; 429 and 503 (another watcher samples at
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -77,9 +78,12 @@ class Intake:
             return _said(429, f"{AT_ONCE} pushes wait for the log already", **{"Retry-After": "1"})
         self._waiting += 1
         try:
-            remote = _is_remote_write(request)
+            remote = _remote_write(request)
             body = await _body(request)
-            samples = self._in_log_time(remotewrite.decode(body)) if remote else pushed.decode_json(body)
+            if remote:
+                samples = self._in_log_time(remotewrite.decode(body, remote))
+            else:
+                samples = pushed.decode_json(body)
             taken = await self._sampler.push(samples)
         except NotSampling as error:
             return _said(503, str(error), **{"Retry-After": "5"})
@@ -93,10 +97,11 @@ class Intake:
         }
         for result, count in counts.items():
             self._samples.labels(result).inc(count)
+        written = _written(len(samples) - len(taken.refused)) if remote == remotewrite.SECOND else {}
         if taken.refused:
-            return _refused(max(error.status for error in taken.refused), taken.refused)
+            return _refused(max(error.status for error in taken.refused), taken.refused, written)
         if remote:
-            return web.Response(status=204)
+            return web.Response(status=204, headers=written)
         return web.json_response(counts)
 
     def _in_log_time(self, samples: list[Sample]) -> list[Sample]:
@@ -110,8 +115,18 @@ class Intake:
         ]
 
 
-def _is_remote_write(request: web.Request) -> bool:
-    """Which form it has.
+def _written(samples: int) -> dict[str, str]:
+    """What 2.0 asks an answer to say."""
+    prefix = "X-Prometheus-Remote-Write"
+    return {
+        f"{prefix}-Samples-Written": str(samples),
+        f"{prefix}-Histograms-Written": "0",
+        f"{prefix}-Exemplars-Written": "0",
+    }
+
+
+def _remote_write(request: web.Request) -> str:
+    """The remote-write message that it holds; empty for JSON.
 
     Raises:
         BadPush: none that is known.
@@ -119,16 +134,17 @@ def _is_remote_write(request: web.Request) -> bool:
     kind = request.content_type
     encoding = request.headers.get("Content-Encoding", "identity").lower()
     if kind == remotewrite.CONTENT_TYPE:
-        proto = _parameter(request, "proto")
-        if proto not in ("", "prometheus.WriteRequest"):
-            raise BadPush("Content-Type", f"proto={proto}: only prometheus.WriteRequest (1.0)", status=415)
+        proto = _parameter(request, "proto") or remotewrite.FIRST
+        if proto not in (remotewrite.FIRST, remotewrite.SECOND):
+            valid = f"{remotewrite.FIRST} and {remotewrite.SECOND}"
+            raise BadPush("Content-Type", f"proto={proto}: valid are {valid}", status=415)
         if encoding != "snappy":
             raise BadPush("Content-Encoding", f"is {encoding}; remote-write is snappy", status=415)
-        return True
+        return proto
     if kind in ("application/json", "application/octet-stream"):  # the latter: none was said
         if encoding != "identity":
             raise BadPush("Content-Encoding", f"is {encoding}; JSON comes as it is", status=415)
-        return False
+        return ""
     raise BadPush(
         "Content-Type", f"is {kind}; valid are application/json and {remotewrite.CONTENT_TYPE}", status=415
     )
@@ -164,13 +180,13 @@ async def _body(request: web.Request) -> bytes:
     return bytes(body)
 
 
-def _refused(status: int, errors: list[BadPush]) -> web.Response:
+def _refused(status: int, errors: list[BadPush], headers: Mapping[str, str] | None = None) -> web.Response:
     more = f"; and {len(errors) - SAID} more" if len(errors) > SAID else ""
     content = {
         "error": "; ".join(str(error) for error in errors[:SAID]) + more,
         "fields": [error.field for error in errors[:SAID]],
     }
-    return web.json_response(content, status=status)
+    return web.json_response(content, status=status, headers=headers)
 
 
 def _said(status: int, text: str, **headers: str) -> web.Response:

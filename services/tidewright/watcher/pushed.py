@@ -2,8 +2,10 @@
 
 A pushed series answers every External query of its metric whose selector its labels satisfy; in its
 own namespace, or in every namespace when it names none. A query's value is the sum of its live
-series, as an answer of the External Metrics API would be. A series lives for `LIFETIME_S` after its
-last push; while a query has one, it is not polled.
+series, as an answer of the External Metrics API would be. One with a label `pod` answers Resource
+queries of its namespace, too: the series of a pod are summed, and stand for that pod. A series lives
+for `LIFETIME_S` after its last push, of a pod for `POD_LIFETIME_S`; while a query has one, it is not
+polled.
 """
 
 from __future__ import annotations
@@ -23,6 +25,10 @@ from tidewright.watcher.wanted import Query
 
 LIFETIME_S: Final = 300.0
 """Log time that a series counts after it was pushed, as long as Prometheus looks back for one."""
+POD_LIFETIME_S: Final = 60.0
+"""Of a series of a pod: what a pod that is gone has used last would go on counting."""
+POD: Final = "pod"
+"""The label that names the pod."""
 AHEAD_S: Final = 60.0
 """A stamp further than this ahead of our clock would make staleness blind."""
 MAX_SAMPLES: Final = 20_000
@@ -89,6 +95,7 @@ class _Live(msgspec.Struct):
     sampled_at: float
     taken_at: float
     error: str = ""
+    pod: str = ""
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -113,20 +120,23 @@ class Pushed:
     def __init__(self) -> None:
         self._wanted: dict[str, dict[Query, LabelSelector]] = {}
         self._live: dict[Query, dict[str, _Live]] = {}
+        self._by_pod: set[Query] = set()
 
     def want(self, query: Query) -> None:
         """A query that somebody asks."""
         try:
             parsed = MetricQuery.parse(query.name)
-            if parsed.source == "external":
-                selector = LabelSelector.parse(parsed.selector)
-                self._wanted.setdefault(parsed.metric, {})[query] = selector
+            selector = LabelSelector.parse(parsed.selector)
+            self._wanted.setdefault(parsed.metric, {})[query] = selector
+            if parsed.source == "resource":
+                self._by_pod.add(query)
         except (NotAQuery, SelectorError):
             return
 
     def forget(self, query: Query) -> None:
         """Nobody asks it any more."""
         self._live.pop(query, None)
+        self._by_pod.discard(query)
         for queries in self._wanted.values():
             queries.pop(query, None)
 
@@ -138,11 +148,15 @@ class Pushed:
         found = self._live.get(query)
         if found is None:
             return {}
-        for key in [key for key, live in found.items() if live.taken_at <= now - LIFETIME_S]:
+        oldest = now - self._lifetime_s(query)
+        for key in [key for key, live in found.items() if live.taken_at <= oldest]:
             del found[key]
         if not found:
             del self._live[query]
         return found
+
+    def _lifetime_s(self, query: Query) -> float:
+        return POD_LIFETIME_S if query in self._by_pod else LIFETIME_S
 
     def take(self, samples: Sequence[Sample], now: float) -> Taken:
         """Take a push; what is wrong with a sample does not keep the others out.
@@ -189,7 +203,12 @@ class Pushed:
         return [
             query
             for query, selector in wanted.items()
-            if sample.namespace in ("", query.namespace) and selector.matches(sample.labels)
+            if selector.matches(sample.labels)
+            and (
+                sample.namespace in ("", query.namespace)
+                if query not in self._by_pod
+                else sample.namespace == query.namespace and bool(sample.labels.get(POD))
+            )
         ]
 
     def _is_full(self, query: Query, sample: Sample) -> bool:
@@ -201,12 +220,14 @@ class Pushed:
         key = _key(sample)
         stamp = now if sample.timestamp is None else sample.timestamp
         known = series.get(key)
-        if stamp <= now - LIFETIME_S or (known is not None and stamp < known.sampled_at):
+        if stamp <= now - self._lifetime_s(query) or (known is not None and stamp < known.sampled_at):
             return False
         if sample.ended:
             series.pop(key, None)
         elif math.isfinite(sample.value):
-            series[key] = _Live(quantities.milli(repr(sample.value)), stamp, now)
+            series[key] = _Live(
+                quantities.milli(repr(sample.value)), stamp, now, pod=sample.labels.get(POD, "")
+            )
         else:
             series[key] = _Live(0, stamp, now, f"the value pushed for {{{key}}} is {sample.value}: {FINITE}")
         return True
@@ -220,11 +241,16 @@ class Pushed:
         for key in keys:
             if live[key].error:
                 return failure(query, live[key].error, "garbage", 0.0)
+        pods: dict[str, int] = {}
+        if query in self._by_pod:
+            for key in keys:
+                pods[live[key].pod] = pods.get(live[key].pod, 0) + live[key].milli
         return MetricSampled(
             at=0.0,
             namespace=query.namespace,
             name=query.name,
-            series_milli=tuple(live[key].milli for key in keys),
+            series_milli=() if pods else tuple(live[key].milli for key in keys),
+            pods_milli=pods,
             # A sum is as fresh as its oldest part.
             sampled_at=min(one.sampled_at for one in live.values()),
         )

@@ -1,9 +1,11 @@
-"""Prometheus remote-write 1.0: a snappy block that holds one protobuf message. Pure.
+"""Prometheus remote-write, 1.0 and 2.0: a snappy block that holds one protobuf message. Pure.
 
-WriteRequest   1 timeseries *TimeSeries, 3 metadata (not read)
-TimeSeries     1 labels *Label, 2 samples *Sample, 3 exemplars and 4 histograms (not read)
-Label          1 name, 2 value
-Sample         1 value (double), 2 timestamp (int64, milliseconds)
+1.0  WriteRequest   1 timeseries *TimeSeries, 3 metadata (not read)
+     TimeSeries     1 labels *Label, 2 samples *Sample, 3 exemplars and 4 histograms (not read)
+     Label          1 name, 2 value
+2.0  Request        4 symbols *text, 5 timeseries *TimeSeries
+     TimeSeries     1 places of names and values among the symbols (uint32), 2 samples *Sample, and more (not read)
+     Sample         1 value (double), 2 timestamp (int64, milliseconds)
 """
 
 from __future__ import annotations
@@ -17,6 +19,8 @@ import cramjam
 from tidewright.watcher.pushed import BadPush, Sample
 
 CONTENT_TYPE: Final = "application/x-protobuf"
+FIRST, SECOND = "prometheus.WriteRequest", "io.prometheus.write.v2.Request"
+"""The messages of 1.0 and 2.0, as the content type names them."""
 MAX_DECODED_BYTES: Final = 8 * 2**20
 STALE: Final = 0x7FF0000000000002
 """Bits of the NaN by which Prometheus says that a series has ended."""
@@ -30,14 +34,17 @@ class _Series(NamedTuple):
     ended: bool
 
 
-def decode(body: bytes) -> list[Sample]:
+def decode(body: bytes, message: str = FIRST) -> list[Sample]:
     """The newest sample of each series; those without samples (metadata, histograms) are left out.
+
+    `message` is `FIRST` or `SECOND`.
 
     Raises:
         BadPush: no snappy block, one that grows beyond `MAX_DECODED_BYTES`, no message of this kind,
             or a series without a name.
     """
-    return [_sample(n, series) for n, series in enumerate(_series(_inflated(body))) if series is not None]
+    found = _series(_inflated(body)) if message == FIRST else _series_by_symbols(_inflated(body))
+    return [_sample(n, series) for n, series in enumerate(found) if series is not None]
 
 
 def _inflated(body: bytes) -> bytes:
@@ -76,13 +83,46 @@ def _series(data: bytes) -> Iterator[_Series | None]:
             n += 1
 
 
-def _one(data: bytes, where: str) -> _Series | None:
+def _series_by_symbols(data: bytes) -> Iterator[_Series | None]:
+    symbols: list[str] = []
+    series: list[bytes] = []
+    for number, value in _fields(data, "body"):
+        if number == 4 and isinstance(value, bytes):
+            try:
+                symbols.append(value.decode())
+            except UnicodeDecodeError as error:
+                raise BadPush(f"symbols[{len(symbols)}]", f"is not UTF-8: {error}") from error
+        elif number == 5 and isinstance(value, bytes):
+            series.append(value)
+    for n, value in enumerate(series):
+        yield _one(value, f"timeseries[{n}]", symbols)
+
+
+def _named(places: list[int], symbols: list[str], where: str) -> dict[str, str]:
+    if len(places) % 2 or any(place >= len(symbols) for place in places):
+        raise BadPush(
+            f"{where}.labels_refs", f"are pairs of places among {len(symbols)} symbols, found {places}"
+        )
+    return {symbols[name]: symbols[value] for name, value in zip(places[::2], places[1::2], strict=True)}
+
+
+def _places(data: bytes, where: str) -> Iterator[int]:
+    at = 0
+    while at < len(data):
+        value, at = _varint(data, at, where)
+        yield value
+
+
+def _one(data: bytes, where: str, symbols: list[str] | None = None) -> _Series | None:
     labels: dict[str, str] = {}
+    places: list[int] = []
     newest: tuple[int, bytes] | None = None
     for number, value in _fields(data, where):
-        if not isinstance(value, bytes):
+        if number == 1 and symbols is not None:
+            places += [value] if isinstance(value, int) else _places(value, where)
+        elif not isinstance(value, bytes):
             continue
-        if number == 1:
+        elif number == 1:
             pair = dict(_fields(value, f"{where}.labels"))
             name, text = pair.get(1, b""), pair.get(2, b"")
             if not isinstance(name, bytes) or not isinstance(text, bytes):
@@ -101,6 +141,8 @@ def _one(data: bytes, where: str) -> _Series | None:
                 newest = (stamp, bits)
     if newest is None:
         return None
+    if symbols is not None:
+        labels = _named(places, symbols, where)
     value_: float = struct.unpack("<d", newest[1])[0]
     return _Series(labels, value_, newest[0], int.from_bytes(newest[1], "little") == STALE)
 

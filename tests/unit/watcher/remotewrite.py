@@ -32,5 +32,20 @@ def series(labels: dict[str, str], *samples: tuple[float | bytes, int]) -> bytes
     return _bytes(1, body)
 
 
+def request(*series_: tuple[dict[str, str], float, int]) -> bytes:
+    """A whole Request of 2.0."""
+    symbols = [""]
+    body = b""
+    for labels, value, stamp_ms in series_:
+        places = b""
+        for text in (text for pair in labels.items() for text in pair):
+            if text not in symbols:
+                symbols.append(text)
+            places += _varint(symbols.index(text))
+        sample = _varint(1 << 3 | 1) + struct.pack("<d", value) + _varint(2 << 3) + _varint(stamp_ms)
+        body += _bytes(5, _bytes(1, places) + _bytes(2, sample) + _bytes(5, b"\x08\x01"))
+    return b"".join(_bytes(4, symbol.encode()) for symbol in symbols) + body
+
+
 def compressed(message: bytes) -> bytes:
     return bytes(cramjam.snappy.compress_raw(message))

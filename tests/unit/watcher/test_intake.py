@@ -12,7 +12,7 @@ import aiohttp
 import pytest
 
 from tests.unit.watcher.cluster import Cluster
-from tests.unit.watcher.remotewrite import compressed, series
+from tests.unit.watcher.remotewrite import compressed, request, series
 from tests.unit.watcher.test_service import WPAS, Tail, cluster, wpa_spec
 from tidewright.events.base import Event
 from tidewright.events.facts import MetricSampled, WatermarkPodAutoscalerObserved
@@ -125,6 +125,14 @@ async def test_remote_write_is_answered_with_204_and_becomes_a_fact(
         }
         assert await push(session, data=body, headers=headers) == (204, {})
         await tail.until(lambda e: sampled(e, 7000, 8000))
+        second = {
+            "Content-Type": "application/x-protobuf;proto=io.prometheus.write.v2.Request",
+            "Content-Encoding": "snappy",
+        }
+        body = compressed(request(({**labels, "pod": "b"}, 9.0, now_ms)))
+        async with session.post("/v1/metrics", data=body, headers=second) as answer:
+            assert (answer.status, answer.headers["X-Prometheus-Remote-Write-Samples-Written"]) == (204, "1")
+        await tail.until(lambda e: sampled(e, 7000, 9000))
 
 
 REMOTE = {"Content-Type": "application/x-protobuf", "Content-Encoding": "snappy"}
@@ -135,7 +143,7 @@ async def test_bad_pushes_are_refused_naming_what_is_wrong(
 ) -> None:
     async with serving(cluster, nats, tmp_path) as session:
         await asked_for(cluster, tail)
-        v2 = {**REMOTE, "Content-Type": "application/x-protobuf;proto=io.prometheus.write.v2.Request"}
+        v3 = {**REMOTE, "Content-Type": "application/x-protobuf;proto=io.prometheus.write.v3.Request"}
         cases: list[tuple[dict[str, Any], int, str]] = [
             ({"json": [{"metric": "m"}]}, 400, "samples[0] cannot be read"),
             ({"json": [{**SAMPLE, "value": "many"}]}, 400, "samples[0].value"),
@@ -147,7 +155,7 @@ async def test_bad_pushes_are_refused_naming_what_is_wrong(
             ({"data": b"", "headers": {"Content-Type": "application/json"}}, 400, "body is empty"),
             ({"data": b"x", "headers": {"Content-Type": "text/csv"}}, 415, "Content-Type is text/csv"),
             ({"data": b"x", "headers": REMOTE}, 400, "body is no snappy block"),
-            ({"data": b"x", "headers": v2}, 415, "only prometheus.WriteRequest"),
+            ({"data": b"x", "headers": v3}, 415, "valid are prometheus.WriteRequest and"),
             (
                 {"data": b"x", "headers": {"Content-Type": "application/x-protobuf"}},
                 415,

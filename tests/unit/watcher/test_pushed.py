@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.watcher.remotewrite import compressed, series
+from tests.unit.watcher.remotewrite import compressed, request, series
 from tidewright.watcher import pushed, remotewrite
-from tidewright.watcher.pushed import LIFETIME_S, BadPush, Pushed, Sample
+from tidewright.watcher.pushed import LIFETIME_S, POD_LIFETIME_S, BadPush, Pushed, Sample
 from tidewright.watcher.remotewrite import MAX_DECODED_BYTES, STALE
 from tidewright.watcher.wanted import Query
 
@@ -63,6 +63,36 @@ def test_the_series_of_a_query_are_summed_until_they_end(table: Pushed) -> None:
     assert fact.series_milli == (2000,)
     assert table.take([sample(0, labels={"app": "web", "pod": "b"}, ended=True)], NOW).facts == []
     assert not table.lives(QUERY, NOW)  # polled again
+
+
+def test_series_of_pods_answer_a_resource_query_pod_by_pod(table: Pushed) -> None:
+    cpu = Query("shop", "resource/cpu/app=web")
+    table.want(cpu)
+
+    def used(pod: str, value: float, **fields: Any) -> Sample:
+        labels = {"app": "web", "pod": pod, **fields.pop("labels", {})}
+        return sample(value, metric="cpu", labels={k: v for k, v in labels.items() if v}, **fields)
+
+    taken = table.take(
+        [
+            used("a", 0.25, labels={"container": "c"}),
+            used("a", 0.5, labels={"container": "proxy"}),
+            used("b", 0.1, timestamp=NOW - 2),
+            used("", 9.0),  # of no pod
+            used("a", 9.0, namespace=""),  # of no namespace
+        ],
+        NOW,
+    )
+    assert (taken.used, taken.unused) == (3, 2)
+    (fact,) = taken.facts
+    assert (fact.name, fact.pods_milli, fact.series_milli) == (cpu.name, {"a": 750, "b": 100}, ())
+    assert fact.sampled_at == NOW - 2
+    # A pod that is pushed no longer has gone, and counts no longer.
+    (fact,) = table.take([used("b", 0.2)], NOW + POD_LIFETIME_S).facts
+    assert fact.pods_milli == {"b": 200}
+    assert not table.lives(cpu, NOW + 2 * POD_LIFETIME_S)
+    table.forget(cpu)
+    assert table.take([used("a", 1.0)], NOW).facts == []
 
 
 def test_a_series_that_is_no_longer_pushed_is_polled_again(table: Pushed) -> None:
@@ -139,6 +169,29 @@ def test_remote_write_gives_the_newest_sample_of_each_series() -> None:
     assert three.ended
 
 
+def test_the_second_version_of_remote_write_names_its_labels_by_symbols() -> None:
+    labels = {"__name__": "requests", "namespace": "shop", "app": "web"}
+    body = compressed(request((labels, 2.5, 3000), ({"__name__": "other", "app": "requests"}, 7.0, -5)))
+    one, two = remotewrite.decode(body, remotewrite.SECOND)
+    assert one == Sample(
+        metric="requests",
+        namespace="shop",
+        labels={"namespace": "shop", "app": "web"},
+        value=2.5,
+        timestamp=3.0,
+    )
+    assert (two.metric, two.labels, two.timestamp) == ("other", {"app": "requests"}, -0.005)
+
+
+@pytest.mark.parametrize("places", [b"\x01", b"\x01\x63", b"\x63\x01"])
+def test_symbols_that_are_not_there_are_refused(places: bytes) -> None:
+    sample_ = b"\x12\x02\x10\x01"
+    series_ = b"\x0a" + bytes([len(places)]) + places + sample_
+    body = b"\x22\x00\x22\x08__name__" + b"\x2a" + bytes([len(series_)]) + series_
+    with pytest.raises(BadPush, match=r"timeseries\[0\].labels_refs are pairs of places among 2 symbols"):
+        remotewrite.decode(compressed(body), remotewrite.SECOND)
+
+
 @pytest.mark.parametrize(
     ("body", "field"),
     [
@@ -162,11 +215,11 @@ def test_a_series_without_samples_is_left_out_whatever_its_labels() -> None:
         remotewrite.decode(compressed(odd))
 
 
-@given(st.binary(max_size=200))
-def test_any_bytes_are_samples_or_a_refusal(body: bytes) -> None:
+@given(st.binary(max_size=200), st.sampled_from([remotewrite.FIRST, remotewrite.SECOND]))
+def test_any_bytes_are_samples_or_a_refusal(body: bytes, message: str) -> None:
     for given_ in (body, compressed(body)):
         try:
-            samples = remotewrite.decode(given_)
+            samples = remotewrite.decode(given_, message)
         except BadPush as refusal:
             assert refusal.field  # noqa: PT017  # either is right
         else:
