@@ -104,9 +104,12 @@ class Orders:
                 # Somebody wrote between our reading and our writing, while the slot was ours.
                 self.clashes[name] += 1
             elif error.status != 404:
+                worker.done(failed=True)
                 raise
+        else:
+            worker.done()
         finally:
-            worker.busy(slot, time.monotonic() - start)
+            worker.busy(slot, time.monotonic() - start, name)
             async with self.idle:
                 self.in_flight[slot] -= 1
                 self.idle.notify_all()
@@ -120,6 +123,7 @@ class Orders:
         epoch = worker.guard(slot)  # raises when the lease has run out meanwhile, whatever we believe
         data = found.get("data") or {}
         if epoch < int(data.get("epoch", 0)):
+            worker.fenced()
             return
         said = {
             "count": str(int(data.get("count", 0)) + 1),

@@ -130,11 +130,13 @@ class SizeShards(Decision, frozen=True, kw_only=True, tag="decision.size-shards.
     recommended: int
 
 
-RolloutChange = Literal["started", "paused", "resumed", "complete", "draining"]
+RolloutChange = Literal["started", "paused", "resumed", "complete", "draining", "canary", "approved"]
 
 
 class ChangeRollout(Decision, frozen=True, kw_only=True, tag="decision.change-rollout.v1"):
     """A rollout of a ShardSet starts, pauses, goes on, drains a pod before replacing it, or is complete.
+
+    `canary`: it holds after its first pods, which are looked at from now on; `approved`: they did as well as the others.
 
     Attributes:
         generation: digest of template and injected parts that is being rolled out.

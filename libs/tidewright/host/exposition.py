@@ -28,7 +28,10 @@ class Series(Protocol):
 
 
 class Telling(Protocol):
-    """What a decider with series of its own brings."""
+    """What a decider with series of its own brings.
+
+    One whose names with parts (`_sum`, `_count`) are summaries also brings `series_types`, their type by name.
+    """
 
     @property
     def series_help(self) -> Mapping[str, str]:
@@ -52,6 +55,7 @@ def _family(name: str, helped: Mapping[str, str]) -> str:
 async def told(telling: Telling, states: Callable[[], Iterable[Any]]) -> str:
     """The series of all states, grouped by their names."""
     lines: dict[str, list[str]] = {}
+    types: Mapping[str, str] = getattr(telling, "series_types", {})
     for count, series in enumerate(_all(telling, states)):
         family = _family(series.name, telling.series_help)
         found = lines.get(family)
@@ -59,7 +63,7 @@ async def told(telling: Telling, states: Callable[[], Iterable[Any]]) -> str:
             kind = "counter" if series.counter else "gauge"
             found = lines[family] = [
                 f"# HELP {family} {telling.series_help.get(family, family)}",
-                f"# TYPE {family} {kind if family == series.name else 'histogram'}",
+                f"# TYPE {family} {types.get(family) or (kind if family == series.name else 'histogram')}",
             ]
         labels = ",".join([f'{key}="{_escaped(text)}"' for key, text in series.labels.items()])
         found.append(f"{series.name}{{{labels}}} {_number(series.value)}")

@@ -63,6 +63,7 @@ class Record:
         leaving: bool = False,
         released: bool = False,
         load: dict[int, int | None] | None = None,
+        signals: dict[str, Any] | None = None,
         timeout_s: float,
     ) -> None:
         """Renew the lease, and say how things stand.
@@ -85,6 +86,8 @@ class Record:
         }
         if load:
             status["load"] = {str(slot): busy for slot, busy in sorted(load.items())}  # null removes one
+        if signals and any(value is not None for value in signals.values()):
+            status["signals"] = signals
         for _attempt in range(3):
             body = {"metadata": {"resourceVersion": self._version}, "status": status}
             try:

@@ -36,6 +36,7 @@ from tidewright.sharding.lease import LeaseTimes
 from tidewright.sharding.load import Load
 from tidewright.sharding.member import Activate, Drain, Member, NotOwner, Prepare, Revoke, Task
 from tidewright.sharding.record import API_VERSION, Record, Taken
+from tidewright.sharding.signals import Signals
 from tidewright.sharding.wire import document_of
 
 _log = structlog.get_logger(__name__)
@@ -89,6 +90,7 @@ class Worker:
         self.clock = clock
         self.member: Member | None = None
         self.load = Load(clock())
+        self.signals = Signals()
         self._stopping = asyncio.Event()
         self._changed = asyncio.Event()
         self._over = asyncio.Event()
@@ -115,9 +117,26 @@ class Worker:
             raise NotOwner(-1, "no assignment has been seen yet")
         return slot_of(key, self.slots, self._hash)
 
-    def busy(self, slot: int, seconds: float) -> None:
-        """Count time spent on a slot's work, for rebalancing and auto-sizing."""
+    def busy(self, slot: int, seconds: float, key: str = "") -> None:
+        """Count time spent on a slot's work, for rebalancing and auto-sizing; on which key, to find hot ones."""
         self.load.add(slot, seconds)
+        self.signals.busy(slot, seconds, key)
+
+    def waited(self, seconds: float) -> None:
+        """Count how long a piece of work has waited for its turn: auto-sizing and canaries go by it."""
+        self.signals.waited(seconds)
+
+    def backlog(self, slot: int, count: int) -> None:
+        """Say how much work of a slot waits now; a rollout waits until it is no more than twice that before."""
+        self.signals.backlog(slot, count)
+
+    def done(self, *, failed: bool = False) -> None:
+        """Count a piece of work that has ended; canaries go by the share that failed."""
+        self.signals.done(failed=failed)
+
+    def fenced(self) -> None:
+        """Count a write that the sink refused for its epoch (R5)."""
+        self.signals.fenced += 1
 
     def stop(self) -> None:
         """Hand everything over, then end."""
@@ -258,6 +277,7 @@ class Worker:
                     leaving=leaving,
                     released=left,
                     load=self.load.report(member.acting(), sent_at),
+                    signals=self.signals.report(member.acting()),
                     timeout_s=max(1.0, member.times.act_until(member.renewed_at) - sent_at),
                 )
             except Taken as error:

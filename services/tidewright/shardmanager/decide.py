@@ -39,6 +39,7 @@ class ShardManager:
     state_type = State
     kinds = KINDS
     series_help = exposition.help_of_fleets()
+    series_types = exposition.types_of_fleets()
 
     def series(self, state: State) -> Iterable[exposition.Sample]:
         """What a state tells on /metrics."""

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tidewright.sharding.document import MemberState, SlotState
+from tidewright.sharding.histogram import Histogram
 from tidewright.shardmanager.fleet import Fleet
 from tidewright.shardmanager.metricnames import metrics, scope
 from tidewright.shardmanager.sets import ShardSetState, doubly_claimed, weights_of
@@ -33,6 +34,11 @@ HELP: dict[str, str] = {
     "shards_lease_age_seconds": "Since the last renewal of a member was seen.",
     "shards_unlabelled_objects": "Objects without a legal slot label at the last look.",
     "shards_document_revision": "Changes of the assignment so far.",
+    "shards_handover_seconds": "How long the phases of hand-overs took, by slot.",
+    "shards_gap_seconds": "How long slots were without an owner that acts, by cause.",
+    "shards_pass_seconds": "How long passes over propeller fleets took, in log time.",
+    "shards_document_conflicts_total": "Changes that were refused: decided on another revision.",
+    "shards_fenced_writes_total": "Writes that sinks refused for their epoch, as workers tell.",
 }
 
 
@@ -61,6 +67,19 @@ def help_of_fleets() -> dict[str, str]:
     return {**found, **HELP}
 
 
+def types_of_fleets() -> dict[str, str]:
+    """The types of the original's series that stand for several lines each."""
+    return {f"{scope(prefix)}round_time_ms": "summary" for prefix in ("flyte", "kozmo")}
+
+
+def _histogram(name: str, labels: dict[str, str], found: Histogram) -> Iterator[Sample]:
+    count = 0
+    for bound, count in found.buckets():
+        yield Sample(f"{name}_bucket", {**labels, "le": bound}, count)
+    yield Sample(f"{name}_sum", labels, found.total)
+    yield Sample(f"{name}_count", labels, count)
+
+
 def _fleet(fleet: Fleet) -> Iterator[Sample]:
     start = scope(fleet.metrics_prefix)
     durations = sorted(fleet.round_ms)
@@ -72,6 +91,8 @@ def _fleet(fleet: Fleet) -> Iterator[Sample]:
     yield Sample(f"{start}round_time_ms_count", {}, fleet.passes, counter=True)
     yield Sample(f"{start}pods_created_count", {}, fleet.created_total, counter=True)
     yield Sample(f"{start}pods_deleted_count", {}, fleet.deleted_total, counter=True)
+    labels = {"namespace": fleet.namespace, "name": fleet.config.pod_application}
+    yield from _histogram("shards_pass_seconds", labels, fleet.rounds)
     if fleet.last is not None and fleet.last.running is not None:
         yield Sample(f"{start}pods_running_count", {}, fleet.last.running)
 
@@ -104,6 +125,15 @@ def _set(state: State, shard_set: ShardSetState) -> Iterator[Sample]:
     if shard_set.lacking is not None:
         lacking = len(shard_set.lacking.objects) + shard_set.lacking.remaining
         yield Sample("shards_unlabelled_objects", mine, lacking)
+    for phase, took in sorted(shard_set.timing.phases.items()):
+        yield from _histogram("shards_handover_seconds", {**mine, "phase": phase}, took)
+    for cause, took in sorted(shard_set.timing.gaps.items()):
+        yield from _histogram("shards_gap_seconds", {**mine, "cause": cause}, took)
+    yield Sample("shards_document_conflicts_total", mine, shard_set.conflicts, counter=True)
+    fenced = shard_set.fenced + sum(
+        m.signals.fenced for i, m in shard_set.members.items() if i in document.members
+    )
+    yield Sample("shards_fenced_writes_total", mine, fenced, counter=True)
     yield Sample("shards_document_revision", mine, document.revision, counter=True)
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from tidewright.events.base import JsonObject
 from tidewright.events.facts import PodObserved
+from tidewright.sharding.histogram import Histogram
 from tidewright.shardmanager.config import ManagerConfig
 from tidewright.shardmanager.confighash import accepted_hashes
 from tidewright.shardmanager.pods import APP_LABEL, CONFIG_HASH, TEMPLATE_VERSION
@@ -81,7 +82,7 @@ class Fleet(msgspec.Struct, kw_only=True):
         local: the fleet's namespace belongs to this slot, because its template was seen here.
         metrics_prefix: of the original's series.
         begun_at: log time at which the last pass began, seconds.
-        round_ms: how long the last passes took; round_ms_total: all of them.
+        round_ms: how long the last passes took; round_ms_total, rounds: all of them.
         rival: pod that another manager with another configuration has made while this one runs; while
             that goes on nothing is written, or the two would undo each other for ever.
         rival_at: log time at which the last of them was seen, seconds.
@@ -105,6 +106,7 @@ class Fleet(msgspec.Struct, kw_only=True):
     begun_at: float = 0.0
     round_ms: list[float] = []
     round_ms_total: float = 0.0
+    rounds: Histogram = msgspec.field(default_factory=Histogram)
     rival: str = ""
     rival_at: float = 0.0
     passes: int = 0
@@ -158,6 +160,7 @@ class Fleet(msgspec.Struct, kw_only=True):
         took_ms = 1000 * max(0.0, now - self.begun_at)
         self.round_ms = [*self.round_ms[-(ROUNDS_KEPT - 1) :], took_ms]
         self.round_ms_total += took_ms
+        self.rounds.observe(took_ms / 1000)
         self.rearm = self.unreported = True
         self.created_total += self.last.created
         self.deleted_total += self.last.deleted

@@ -31,7 +31,7 @@ from tidewright.events.timers import TimerFired
 from tidewright.sharding.document import Document, MemberState, SlotState, apply
 from tidewright.sharding.keyspace import runs
 from tidewright.sharding.lease import LeaseState
-from tidewright.shardmanager import gates, labeller, setpods, setscale
+from tidewright.shardmanager import gates, labeller, setpods, setscale, signals
 from tidewright.shardmanager.autosize import SHRINK_PERIOD_S, Demand, exact, known_loads, recommend
 from tidewright.shardmanager.balance import rebalance
 from tidewright.shardmanager.handover import Plan, losses, plan
@@ -373,6 +373,7 @@ def _size(shard_set: ShardSetState, now: float) -> SizeShards | None:
         missing=max(0, shard_set.size - len(known)),
         capacity=exact(spec.autosize.capacity),
         utilisation=exact(spec.autosize.target),
+        latency_ratio=signals.latency_ratio(shard_set),
     )
     recommended = recommend(max(1, shard_set.size), demand, spec.autosize.limits)
     follower = deepcopy(shard_set.follower)
@@ -396,6 +397,7 @@ def _size(shard_set: ShardSetState, now: float) -> SizeShards | None:
                     "missing": demand.missing,
                     "capacity": spec.autosize.capacity,
                     "target": spec.autosize.target,
+                    "queue_wait_ratio": None if demand.latency_ratio is None else float(demand.latency_ratio),
                 },
             ),
         ),
@@ -423,6 +425,7 @@ def _publish(
         found["PinnedToNobody"] = _pinned_to_nobody(shard_set, document)
         found["NotExhaustive"] = "; ".join(shard_set.spec.notices)
         found["GateRefused"] = shard_set.spec.gate_refused
+        found["HotSlot"] = signals.hot(shard_set, document)
         found.update(labeller.troubles(shard_set))
         found["WorkloadMissing"] = setscale.missing(state, shard_set)
         found.update(setpods.troubles(state, shard_set))

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from tidewright.events.base import Because, Decision, ObjectRef
 from tidewright.events.decisions import CreateObject, DeleteObject
 from tidewright.events.shards import ChangeRollout, RolloutChange
 from tidewright.sharding.document import Document
 from tidewright.sharding.keyspace import runs
-from tidewright.shardmanager import claims, setworkers
+from tidewright.shardmanager import claims, setworkers, signals
 from tidewright.shardmanager.fleet import KnownPod, Template
 from tidewright.shardmanager.podsof import (
     deletion,
@@ -31,6 +33,7 @@ from tidewright.shardmanager.shardset import (
     GENERATION_ANNOTATION,
     INDEX_LABEL,
     SET_LABEL,
+    CanaryAnalysis,
     Mode,
 )
 from tidewright.shardmanager.state import State
@@ -56,7 +59,7 @@ class PodPlan:
         self.table = setworkers.tables(shard_set)
         self.digests = {i: self._digest(i, template) for i in range(shard_set.size)}
         indexes = sorted(set(range(shard_set.size)).union(self.pods))
-        self.statuses = [s for i in indexes if (s := self._status(i)) is not None]
+        self.statuses = self._backlogged([s for i in indexes if (s := self._status(i)) is not None])
         here = tuple(s for s in self.statuses if s.state not in _NOT_HERE)
         self.paused = self.spec.paused or shard_set.rollout.paused
         under_way = shard_set.rollout.template is not None and not shard_set.rollout.complete
@@ -70,7 +73,7 @@ class PodPlan:
                 since_progress_s=self.now - shard_set.rollout.progress_at if under_way else 0.0,
                 progress_deadline_s=self.spec.progress_deadline_s,
                 canary=self.spec.canary,
-                approved=self.spec.approved,
+                approved=self.spec.approved or shard_set.rollout.judged == digest_of(template.template),
             )
         )
 
@@ -85,6 +88,35 @@ class PodPlan:
             yield self.change("complete", "AllReady")
         elif rollout.complete and any(s.generation == OLD for s in self.statuses):
             yield self.change("started", "ShardsChanged")
+        elif self.step.reason == "CanaryHold" and self.spec.analysis is not None:
+            yield from self._judge_canary(self.spec.analysis)
+
+    def _judge_canary(self, limits: CanaryAnalysis) -> Iterator[ChangeRollout]:
+        """Let a canary pass that does as well as the others for long enough; pause for one that does not."""
+        since = self.shard_set.rollout.canary_since
+        if since is None:
+            yield self.change("canary", "CanaryHold")
+            return
+        pods = {
+            self.pods[s.index].name for s in self.statuses if s.generation == NEW and s.index in self.pods
+        }
+        verdict = signals.canary(self.shard_set, pods, limits)
+        if verdict.worse:
+            yield self.change("paused", f"CanaryFailed: {verdict.worse}")
+        elif verdict.known and self.now >= since + limits.period_s:
+            yield self.change("approved", "CanaryPassed")
+
+    def _backlogged(self, statuses: list[ShardStatus]) -> list[ShardStatus]:
+        """A replaced shard has not settled while more than twice the work waits than before the step."""
+        before, now = self.shard_set.rollout.backlog, signals.backlog(self.shard_set)
+        if before is None or now is None or now <= max(2 * before, signals.BACKLOG_FLOOR):
+            return statuses
+        return [
+            msgspec.structs.replace(s, state=ShardState.SETTLING)
+            if s.generation == NEW and s.state is ShardState.READY
+            else s
+            for s in statuses
+        ]
 
     def change(self, what: RolloutChange, reason: str, pod: str = "") -> ChangeRollout:
         return ChangeRollout(
@@ -160,6 +192,9 @@ class PodPlan:
             if pod.deleting_since is not None and pod.deleting_since + self.spec.fence_after_s > self.now
         ]
         dues += [until for until in self.shard_set.holds.values() if until > self.now]
+        since, limits = self.shard_set.rollout.canary_since, self.spec.analysis
+        if since is not None and limits is not None and since + limits.period_s > self.now:
+            dues.append(since + limits.period_s)
         return min(dues, default=None)
 
     def _status(self, index: int) -> ShardStatus | None:

@@ -14,7 +14,7 @@ from tidewright.events.facts import PodGone, PodObserved
 from tidewright.events.outcomes import Applied
 from tidewright.events.shards import ChangeRollout
 from tidewright.sharding.document import Document
-from tidewright.shardmanager import claims, gates, setworkers
+from tidewright.shardmanager import claims, gates, setworkers, signals
 from tidewright.shardmanager.fleet import KnownPod, Template
 from tidewright.shardmanager.gateplan import GatePlan
 from tidewright.shardmanager.podplan import OLD, PodPlan
@@ -144,17 +144,25 @@ def fold_rollout(state: State, shard_set: ShardSetState, event: ChangeRollout) -
         case "started":
             rollout.template, rollout.complete, rollout.paused = template, False, False
             rollout.progress_at = event.at
+            rollout.backlog = rollout.canary_since = None
+            rollout.judged = rollout.why = ""
             if rollout.good is None:
                 rollout.good = template
         case "paused":
-            rollout.paused, rollout.resumes = True, shard_set.spec.resumes
+            rollout.paused, rollout.resumes, rollout.why = True, shard_set.spec.resumes, event.reason
             if shard_set.spec.rollback_auto and template is not None and template != rollout.good:
                 rollout.rejected = template.version
         case "resumed":
             rollout.paused, rollout.progress_at = False, event.at
             rollout.rejected, rollout.resumes = "", shard_set.spec.resumes
+            rollout.canary_since, rollout.why = None, ""
         case "draining":
             rollout.leaving = event.pod
+            rollout.backlog = signals.backlog(shard_set)
+        case "canary":
+            rollout.canary_since = event.at
+        case "approved":
+            rollout.judged, rollout.progress_at = event.generation, event.at
         case "complete":
             rollout.complete, rollout.good, rollout.paused = True, template, False
             table = setworkers.tables(shard_set)
@@ -227,7 +235,10 @@ def troubles(state: State, shard_set: ShardSetState) -> dict[str, str]:
             f"pods {', '.join(stuck)} do not go away for {spec.fence_after_s:g} s: fence their nodes"
         )
     if shard_set.rollout.paused:
-        found["RolloutPaused"] = f"no progress for {spec.progress_deadline_s:g} s"
+        deadline = f"no progress for {spec.progress_deadline_s:g} s"
+        found["RolloutPaused"] = (
+            deadline if shard_set.rollout.why in ("", "ProgressDeadlineExceeded") else shard_set.rollout.why
+        )
     return found
 
 

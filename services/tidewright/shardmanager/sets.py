@@ -33,13 +33,34 @@ from tidewright.shardmanager.fleet import Template
 from tidewright.shardmanager.handover import Report
 from tidewright.shardmanager.shardset import SetSpec, Strategy, read_spec
 from tidewright.shardmanager.specreader import Problem
+from tidewright.shardmanager.timing import Timing
 
 RETRY_S = 10.0
 """Pause before an effect that was refused is asked for again."""
 UNSEEN_S = 30.0
 """How long a fact about an effect that was made may take before it is asked for again."""
+HOT_KEYS = 10
+"""Keys of a hot slot that are told."""
 REMEMBERED_S = 86_400.0
 """How long an ended incarnation is remembered: far longer than any process sleeps through its lease."""
+
+
+class MemberSignals(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a worker tells of its work besides its busy time; None where it does not.
+
+    Attributes:
+        backlog: pieces of work that wait.
+        wait_s: 99th percentile of how long one waits, seconds.
+        error_share: of the pieces of work that ended lately, 0 to 1.
+        fenced: writes that the sink refused for their epoch, so far.
+        hot: the keys with most busy time, by slot.
+    """
+
+    backlog: int | None = None
+    wait_s: float | None = None
+    error_share: float | None = None
+    fenced: int = 0
+    hot: dict[int, list[str]] = {}
 
 
 class MemberSeen(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -52,6 +73,7 @@ class MemberSeen(msgspec.Struct, kw_only=True, omit_defaults=True):
         lost: its lease was taken, or its pod is proven gone.
         gone: its record was deleted; it may act until its lease runs out.
         load: busy units by slot, of the last report.
+        signals: what else it tells of its work.
         cleared: the deletion of its record was asked for; once is enough.
         lease_s: duration of its lease as it reckons it itself, 0 when it does not say.
         not_taken_at: log time at which an attempt to take its lease was refused, seconds.
@@ -72,6 +94,7 @@ class MemberSeen(msgspec.Struct, kw_only=True, omit_defaults=True):
     acting: list[int] = []
     stopped: list[Acknowledgement] = []
     load: dict[int, int] = {}
+    signals: MemberSignals = MemberSignals()
     cleared: bool = False
     lease_s: float = 0.0
     not_taken_at: float | None = None
@@ -116,6 +139,10 @@ class RolloutState(msgspec.Struct, kw_only=True, omit_defaults=True):
         rejected: version of a template that was rolled back.
         progress_at: log time of the last progress, seconds.
         leaving: name of the pod that drains before it is replaced.
+        backlog: of the set before that, which the next step waits to be nearly reached again; None: not told.
+        judged: digest of the template whose canary passed its analysis.
+        canary_since: log time since which a canary stands, seconds; None: none does.
+        why: it was paused.
     """
 
     template: Template | None = None
@@ -126,6 +153,10 @@ class RolloutState(msgspec.Struct, kw_only=True, omit_defaults=True):
     rejected: str = ""
     progress_at: float = 0.0
     leaving: str = ""
+    backlog: int | None = None
+    judged: str = ""
+    canary_since: float | None = None
+    why: str = ""
 
 
 class Gate(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -163,6 +194,9 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
         refused: why an effect was refused last, by `verb name`.
         lacking: what the last look for objects without a slot label found.
         to_label: those of them that were not asked for yet.
+        timing: how long hand-overs and gaps lasted.
+        conflicts: entries that were refused, because they were decided on another revision.
+        fenced: writes that sinks refused for their epoch, as members that are over told.
         moves_made: slots given an owner, by cause; forced_slots: slots taken from lost members.
         moved: the spec's moves that were made, so that each is made once.
         cooling: log time until which a slot stays where it is.
@@ -195,6 +229,9 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
     refused: dict[str, str] = {}
     lacking: SlotLabelsScanned | None = None
     to_label: list[UnlabelledObject] = []
+    timing: Timing = msgspec.field(default_factory=Timing)
+    conflicts: int = 0
+    fenced: int = 0
     moves_made: dict[str, int] = {}
     forced_slots: int = 0
     moved: dict[int, str] = {}
@@ -312,6 +349,7 @@ def observe_member(shard_set: ShardSetState, event: ShardMemberObserved, now: fl
         acting=_runs(status.get("acting")),
         stopped=_acknowledgements(status.get("stopped")),
         load=_load(status.get("load")),
+        signals=_signals(status.get("signals")),
     )
     before = shard_set.members.get(seen.id)
     if before is None and (seen.lost or seen.released or seen.id in shard_set.ended):
@@ -322,6 +360,7 @@ def observe_member(shard_set: ShardSetState, event: ShardMemberObserved, now: fl
             seen.changed_at, seen.not_taken_at = before.changed_at, before.not_taken_at
         seen.cleared = before.cleared
     shard_set.members[seen.id] = seen
+    shard_set.timing.acting(shard_set.document, seen.id, seen.acting, now)
     record = shard_set.document.members.get(seen.id)
     if before is None or record is None or record.state is MemberState.EXPIRED:
         return True
@@ -340,10 +379,20 @@ def member_gone(shard_set: ShardSetState, event: ShardMemberGone) -> None:
 def fold_entry(shard_set: ShardSetState, entry: AssignmentEntry) -> None:
     """Fold one entry of the ledger. One that a rule refuses changes nothing (R4)."""
     document = shard_set.document
+    slots = parse_runs(entry.slots)
+    before = {
+        slot: (document.slots[slot].state, document.slots[slot].since)
+        for slot in slots
+        if slot < len(document.slots)
+    }
     try:
         apply(document, entry)
     except Refused:
+        shard_set.conflicts += 1
         return
+    lost = shard_set.members.get(entry.member)
+    heard_at = lost.changed_at if lost is not None and lost.record else entry.at
+    shard_set.timing.fold(entry, before, heard_at, reports=shard_set.spec.dynamic)
     match entry.kind:
         case "create":
             shard_set.target = [None] * entry.keyspace
@@ -359,6 +408,7 @@ def fold_entry(shard_set: ShardSetState, entry: AssignmentEntry) -> None:
             shard_set.ended = {**fresh, entry.member: entry.at}
             shard_set.taking = [m for m in shard_set.taking if m != entry.member]
             seen = shard_set.members.get(entry.member)
+            shard_set.fenced += seen.signals.fenced if seen is not None else 0
             if seen is not None and (seen.gone or not seen.record):
                 del shard_set.members[entry.member]
         case "grant":
@@ -494,6 +544,26 @@ def _acknowledgements(value: Any) -> list[Acknowledgement]:
         ):
             found.append(Acknowledgement(item["slot"], item["epoch"], str(item.get("checkpoint") or "")))
     return found
+
+
+def _signals(value: Any) -> MemberSignals:
+    if not isinstance(value, Mapping):
+        return MemberSignals()
+    backlog, wait, errors = value.get("backlog"), value.get("waitP99"), value.get("errorShare")
+    hot = value.get("hot")
+    return MemberSignals(
+        backlog=max(0, _integer(backlog, 0)) if backlog is not None else None,
+        wait_s=max(0.0, _seconds(wait)) if wait is not None else None,
+        error_share=min(1.0, max(0.0, _seconds(errors))) if errors is not None else None,
+        fenced=max(0, _integer(value.get("fenced"), 0)),
+        hot={
+            item["slot"]: [str(key) for key in item["keys"]][:HOT_KEYS]
+            for item in (hot if isinstance(hot, list) else ())
+            if isinstance(item, Mapping)
+            and isinstance(item.get("slot"), int)
+            and isinstance(item.get("keys"), list)
+        },
+    )
 
 
 def _load(value: Any) -> dict[int, int]:

@@ -35,9 +35,10 @@ _CONDITIONS = {
     "PinUnmet": ("PinnedToNobody",),
     "NotExhaustive": ("NotExhaustive",),
     "GateRefused": ("GateRefused",),
+    "HotSlot": ("HotSlot",),
     "Unlabelled": ("UnlabelledObjects", "IllegalSlotLabels"),
 }
-_NOTICES = frozenset({"PinnedToNobody", "NotExhaustive", "GateRefused"})
+_NOTICES = frozenset({"PinnedToNobody", "NotExhaustive", "GateRefused", "HotSlot"})
 """Worth a condition, and no trouble: every slot has its owner all the same."""
 
 

@@ -57,11 +57,24 @@ class Mode(StrEnum):
 
 
 class AutosizeSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """Bounds and target of auto-sizing; `capacity` in busy seconds per 100 seconds of a shard by default."""
+    """Bounds and target of auto-sizing; `capacity` in busy seconds per 100 seconds of a shard by default.
+
+    `wait_objective_s` is that of the p99 queue wait, 0 for none.
+    """
 
     limits: Limits
     capacity: float = 100.0
     target: float = 0.7
+    wait_objective_s: float = 0.0
+
+
+class CanaryAnalysis(msgspec.Struct, frozen=True, kw_only=True):
+    """How much worse than the others a canary may be, by ratio, and for how long it is looked at, seconds."""
+
+    period_s: float = 60.0
+    error_ratio: float = 1.5
+    wait_ratio: float = 1.5
+    backlog_ratio: float = 2.0
 
 
 class SetSpec(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +126,7 @@ class SetSpec(msgspec.Struct, frozen=True, kw_only=True):
     rollback_auto: bool = False
     resumes: int = 0
     autosize: AutosizeSpec | None = None
+    analysis: CanaryAnalysis | None = None
 
     @property
     def theta(self) -> Fraction:
@@ -184,6 +198,7 @@ def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
             "minReady",
             "progressDeadline",
             "canary",
+            "canaryAnalysis",
             "approved",
             "paused",
             "undo",
@@ -253,6 +268,7 @@ def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
         rollback_auto=reader.choice(rollout, "rollout.rollback", "manual", ("manual", "auto")) == "auto",
         resumes=reader.integer(rollout, "rollout.resumes", 0, least=0),
         autosize=_autosize(reader, spec, slots),
+        analysis=_analysis(reader, rollout),
     )
     reader.known(
         spec,
@@ -293,7 +309,9 @@ def _ungated(spec: SetSpec) -> str:
 def _autosize(reader: SpecReader, spec: JsonObject, slots: int) -> AutosizeSpec | None:
     if spec.get("autosize") is None:
         return None
-    section = reader.section(spec, "autosize", ("min", "max", "signal", "capacity", "target"))
+    section = reader.section(
+        spec, "autosize", ("min", "max", "signal", "capacity", "target", "queueWaitObjective")
+    )
     least, most = reader.integer(section, "autosize.min", 1), reader.integer(section, "autosize.max", 16)
     if least > most:
         reader.refuse("autosize.max", f"is {most}: expected at least autosize.min ({least})")
@@ -304,7 +322,30 @@ def _autosize(reader: SpecReader, spec: JsonObject, slots: int) -> AutosizeSpec 
     useful = tuple(useful_counts(slots)) if slots == 32 else ()
     limits = Limits(minimum=least, maximum=most, useful=useful)
     return AutosizeSpec(
-        limits=limits, capacity=reader.number(section, "autosize.capacity", 100.0), target=target
+        limits=limits,
+        capacity=reader.number(section, "autosize.capacity", 100.0),
+        target=target,
+        wait_objective_s=reader.seconds(section, "autosize.queueWaitObjective", 0.0),
+    )
+
+
+def _analysis(reader: SpecReader, rollout: Mapping[str, Any]) -> CanaryAnalysis | None:
+    if rollout.get("canaryAnalysis") is None:
+        return None
+    path, default = "rollout.canaryAnalysis", CanaryAnalysis()
+    section = reader.section(
+        rollout,
+        "canaryAnalysis",
+        ("period", "maxErrorRatio", "maxQueueWaitRatio", "maxBacklogRatio"),
+        "rollout.",
+    )
+    if not rollout.get("canary"):
+        reader.refuse(path, "is given without rollout.canary: expected the number of shards to look at")
+    return CanaryAnalysis(
+        period_s=reader.seconds(section, f"{path}.period", default.period_s),
+        error_ratio=reader.number(section, f"{path}.maxErrorRatio", default.error_ratio),
+        wait_ratio=reader.number(section, f"{path}.maxQueueWaitRatio", default.wait_ratio),
+        backlog_ratio=reader.number(section, f"{path}.maxBacklogRatio", default.backlog_ratio),
     )
 
 
