@@ -67,9 +67,13 @@ class Inputs:
     def reads(self, subject: str, owned: Container[Slot], *, recorded: bool) -> bool:
         """Whether a message on this subject is one of the service's, for the slots that it owns.
 
-        `recorded` adds the service's own decisions and checkpoints, which are read to restore.
+        `recorded` adds the service's own decisions and checkpoints, which are read to restore. What is
+        of no known form is nobody's.
         """
-        cls, slot, third = subject.split(".", 5)[2:5]
+        tokens = subject.split(".", 5)
+        if len(tokens) < 5:
+            return False
+        cls, slot, third = tokens[2:5]
         mine = slot in owned
         match cls:
             case "fact":

@@ -10,7 +10,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
 import structlog
@@ -93,16 +93,33 @@ async def _run(options: ProcessOptions, main: Callable[[Process], Awaitable[None
     logger.info("started", health_port=process.health.port)
     try:
         await main(process)
-    except (errors.LogForbidden, errors.WrongStream) as error:
-        logger.error("cannot start", reason=error.reason, error=str(error))
-        return EXIT_USAGE
-    except errors.LogUnavailable as error:
-        logger.error("cannot go on", reason=error.reason, error=str(error))
-        return EXIT_UNAVAILABLE
-    except Exception:
-        logger.exception("failed")
-        return EXIT_FAILED
+    except Exception as error:  # noqa: BLE001 - the last place where it can be told
+        return _failed(logger, error)
     finally:
         await process.health.stop()
     logger.info("stopped")
     return EXIT_OK
+
+
+def _failed(logger: structlog.stdlib.BoundLogger, error: Exception) -> int:
+    """Say why a service ends, and return its exit code. A part that runs beside others ends them in a group."""
+    causes = list(_causes(error))
+    cause = next((one for one in causes if isinstance(one, errors.LogError)), causes[0])
+    match cause:
+        case errors.LogForbidden() | errors.WrongStream():
+            logger.error("cannot start", reason=cause.reason, error=str(cause))
+            return EXIT_USAGE
+        case errors.LogUnavailable():
+            logger.error("cannot go on", reason=cause.reason, error=str(cause))
+            return EXIT_UNAVAILABLE
+        case _:
+            logger.error("failed", error=f"{type(cause).__name__}: {cause}", exc_info=error)
+            return EXIT_FAILED
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    if not isinstance(error, BaseExceptionGroup):
+        yield error
+        return
+    for one in error.exceptions:
+        yield from _causes(one)

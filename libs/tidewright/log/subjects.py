@@ -129,7 +129,8 @@ class Subjects:
             raise ValueError(
                 f"subject {subject!r} is not one of cluster {self.cluster!r}: expected {self.root}.<class>.<slot>"
             )
-        cls, slot, *rest = subject[self._after :].split(".")
+        cls, _, place = subject[self._after :].partition(".")
+        slot, *rest = place.split(".")
         return Parsed(cls, Slot(slot), tuple(rest))
 
     def slot_token(self, subject: str) -> Slot:
@@ -140,7 +141,7 @@ class Subjects:
 
     def class_token(self, subject: str) -> str:
         """The class of a subject of this stream, without the rest."""
-        return subject[self._after : subject.index(".", self._after)]
+        return subject[self._after :].partition(".")[0]
 
     def forged(self, subject: str, scheduler: str) -> bool:
         """Whether a message that a schedule published has no business on this subject.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
@@ -21,7 +21,7 @@ from tidewright.host.host import Host, Settings
 from tidewright.host.membership import Alone, BucketMembership, rendezvous, shares
 from tidewright.log import errors
 from tidewright.log.checkpoint import decode as decode_checkpoint
-from tidewright.log.connection import Log, Message
+from tidewright.log.connection import Committed, Log, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.server import EmbeddedServer
 from tidewright.log.subjects import Slot
@@ -208,6 +208,15 @@ async def test_bytes_that_do_not_decode_stop_one_slot_and_the_others_go_on(log: 
         assert f"slot {slot}: not a fact.pod-observed.v1" in host.health.not_ready
 
 
+async def test_a_message_on_a_subject_of_no_known_form_is_nobodys(log: Log) -> None:
+    for subject in ("x", "fact", "fact.1", "decision.2", "nothing.1.a.b.c.d", "timer.1"):
+        await log.commit([Message(f"{log.subjects.root}.{subject}", b"?")])
+    async with hosting(log) as host:
+        await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(3)])
+        await expect_holds(log, 1)
+        assert not [o.halted for o in host.owned.values() if o.halted]
+
+
 async def test_a_failing_decider_stops_its_slot_with_the_event_named(log: Log) -> None:
     async with hosting(log) as host:
         await until(lambda: len(host.owned) == log.slots)
@@ -231,6 +240,51 @@ async def test_an_outage_of_the_server_loses_and_doubles_nothing(nats: EmbeddedS
                 await nats.kill()
                 await nats.start()
             await expect_holds(log, 6)
+
+
+class Losing:
+    """A log that stores one append without an answer: the one as many appends from now as `left` is set to."""
+
+    def __init__(self, log: Log) -> None:
+        self._log, self.left = log, 0
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)
+
+    async def commit(self, messages: Sequence[Message]) -> Committed:
+        committed = await self._log.commit(messages)
+        self.left -= 1
+        if self.left == 0:
+            raise errors.LogUnavailable("no answer")
+        return committed
+
+
+async def test_slots_claimed_right_before_an_outage_are_read_from_where_they_stood(log: Log) -> None:
+    """The reader of the slots that the host had has gone on beyond what the new ones are behind with."""
+    losing, writer = Losing(log), Writer("counting", "a")
+    membership = Alone("a")
+    membership.members = frozenset({"a", "b"})
+    host = Host(Counting(), losing, membership, Health("counting"), writer=writer)  # type: ignore[arg-type]  # a stand-in
+    mine = shares("a", {"a", "b"}, host.inputs.every)
+    others = [n for n in NAMESPACES if log.slot_of(n) not in mine]
+    own = next(f"own{i}" for i in range(100) if log.slot_of(f"own{i}") in mine)
+    assert others
+    stop = asyncio.Event()
+    running = asyncio.create_task(host.run(stop))
+    try:
+        await until(lambda: set(host.owned) == mine)
+        await log.commit([pod(log, n, i) for n in others for i in range(3)])
+        await log.commit([pod(log, own, i) for i in range(3)])
+        await until_recorded(log, own)
+        losing.left = log.slots - len(mine)  # the last one of the claims, after which nothing else is claimed
+        membership.members = frozenset({"a"})
+        membership.changed.set()
+        for name in others:
+            await until_recorded(log, name)
+    finally:
+        stop.set()
+        await running
+    assert losing.left <= 0
 
 
 async def _say(log: Log, message: Message) -> None:

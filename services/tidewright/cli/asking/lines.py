@@ -105,8 +105,8 @@ def _short(value: Any) -> str:
 
 def subject_object(subject: str) -> tuple[str, str, str, str]:
     """Class, kind, namespace and name that a subject of any cluster names; empty where it names none."""
-    _, _, cls, _, *tokens = subject.split(".")
-    rest = [unescape(token) for token in tokens]
+    _, _, cls, *place = subject.split(".")
+    rest = [unescape(token) for token in place[1:]]
     match cls:
         case "fact" | "outcome" if len(rest) == 3:
             return cls, rest[0], rest[1], rest[2]
