@@ -1,18 +1,16 @@
-"""What the API server checks of a CustomResourceDefinition: names, versions, structural schemas, rules."""
+"""What the API server checks of a CustomResourceDefinition: names, versions, columns; schemas are `schema_rules`."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from tidewright.sim.api import names
-from tidewright.sim.api.cel import CelError, compile_rule
 from tidewright.sim.api.errors import Cause
+from tidewright.sim.api.schema_rules import check_schema
 
 Object = dict[str, Any]
 _SCHEMA = "openAPIV3Schema"
-_TYPES = frozenset({"object", "array", "string", "boolean", "integer", "number"})
 
 
 def check(obj: Object) -> list[Cause]:
@@ -73,7 +71,9 @@ def _check(obj: Object) -> Iterator[Cause]:
         yield from (
             Cause("spec.group", f'Invalid value: "{group}": {message}') for message in names.subdomain(group)
         )
-    elif "." not in group:
+    else:
+        yield from _check_approval(obj, group)
+    if group and "." not in group:
         yield Cause("spec.group", f'Invalid value: "{group}": should be a domain with at least one dot')
     scope = spec.get("scope")
     if not scope:
@@ -86,6 +86,9 @@ def _check(obj: Object) -> Iterator[Cause]:
             "FieldValueNotSupported",
         )
     yield from _check_names(plural_kind)
+    if spec.get("preserveUnknownFields"):
+        message = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
+        yield Cause("spec.preserveUnknownFields", f"Invalid value: true: {message}")
     versions = spec.get("versions") or []
     if not versions:
         yield _required("spec.versions")
@@ -106,28 +109,56 @@ def _check(obj: Object) -> Iterator[Cause]:
         if not isinstance(schema, dict):
             yield _required(f"{path}.schema.{_SCHEMA}", "schemas are required")
             continue
-        yield from _check_schema(schema, f"{path}.schema.{_SCHEMA}", root=True)
-        yield from _check_subresources(version.get("subresources") or {}, f"{path}.subresources")
+        subresources = version.get("subresources") or {}
+        yield from check_schema(schema, f"{path}.schema.{_SCHEMA}", status="status" in subresources)
+        yield from _check_subresources(subresources, f"{path}.subresources")
 
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
+_COLUMN_FORMATS = ("byte", "date", "date-time", "double", "float", "int32", "int64", "password")
 
 
 def _check_columns(version: Object, path: str) -> Iterator[Cause]:
     """Printer columns and selectable fields."""
     for index, column in enumerate(version.get("additionalPrinterColumns") or ()):
         at = f"{path}.additionalPrinterColumns[{index}]"
-        for field in ("name", "type", "jsonPath"):
-            if not column.get(field):
-                yield _required(f"{at}.{field}")
-        kind = column.get("type")
-        if kind and kind not in _COLUMN_TYPES:
-            supported = ", ".join(f'"{name}"' for name in _COLUMN_TYPES)
-            message = f'Unsupported value: "{kind}": supported values: {supported}'
-            yield Cause(f"{at}.type", message, "FieldValueNotSupported")
+        if not column.get("name"):
+            yield _required(f"{at}.name")
+        kind, form, json_path = column.get("type"), column.get("format"), column.get("jsonPath")
+        types = f"must be one of {','.join(_COLUMN_TYPES)}"
+        if not kind:
+            yield _required(f"{at}.type", types)
+        elif kind not in _COLUMN_TYPES:
+            yield Cause(f"{at}.type", f'Invalid value: "{kind}": {types}')
+        if form and form not in _COLUMN_FORMATS:
+            message = f"must be one of {','.join(_COLUMN_FORMATS)}"
+            yield Cause(f"{at}.format", f'Invalid value: "{form}": {message}')
+        if not json_path:
+            yield _required(f"{at}.JSONPath")
+        elif not json_path.startswith("."):
+            message = "must be a simple json path starting with ."
+            yield Cause(f"{at}.JSONPath", f'Invalid value: "{json_path}": {message}')
     for index, selectable in enumerate(version.get("selectableFields") or ()):
         if not selectable.get("jsonPath"):
             yield _required(f"{path}.selectableFields[{index}].jsonPath")
+
+
+_APPROVED = "api-approved.kubernetes.io"
+_WHY_APPROVED = "see https://github.com/kubernetes/enhancements/pull/1111"
+
+
+def _check_approval(obj: Object, group: str) -> Iterator[Cause]:
+    """Groups of the Kubernetes project itself are not for everybody."""
+    if not any(group == owner or group.endswith(f".{owner}") for owner in ("k8s.io", "kubernetes.io")):
+        return
+    field = f"metadata.annotations[{_APPROVED}]"
+    said = (obj["metadata"].get("annotations") or {}).get(_APPROVED)
+    message = f'protected groups must have approval annotation "{_APPROVED}"'
+    if not said:
+        yield _required(field, f"{message}, {_WHY_APPROVED}")
+    elif not said.startswith("unapproved") and "://" not in said:
+        message += f' with either a URL or a reason starting with "unapproved", {_WHY_APPROVED}'
+        yield Cause(field, f'Invalid value: "{said}": {message}')
 
 
 def _check_names(given: Object) -> Iterator[Cause]:
@@ -136,8 +167,9 @@ def _check_names(given: Object) -> Iterator[Cause]:
         if not value:
             yield _required(f"spec.names.{field}")
         else:
-            for message in names.dns1035(value.lower()):
-                yield Cause(f"spec.names.{field}", f'Invalid value: "{value}": {message}')
+            mixed = "may have mixed case, but should otherwise match: " if "ind" in field else ""
+            for message in names.dns1035(value.lower() if mixed else value):
+                yield Cause(f"spec.names.{field}", f'Invalid value: "{value}": {mixed}{message}')
     for index, short in enumerate(given.get("shortNames") or ()):
         for message in names.dns1035(short):
             yield Cause(f"spec.names.shortNames[{index}]", f'Invalid value: "{short}": {message}')
@@ -157,76 +189,3 @@ def _check_subresources(given: Object, path: str) -> Iterator[Cause]:
         elif not value.startswith(prefix):
             message = f"should be a json path under {prefix[:-1]}"
             yield Cause(f"{path}.scale.{field}", f'Invalid value: "{value}": {message}')
-
-
-def _check_schema(schema: Object, path: str, *, root: bool = False) -> Iterator[Cause]:
-    """Structural: every place has a type, or says why it has none."""
-    kind = schema.get("type")
-    free = schema.get("x-kubernetes-int-or-string") or schema.get("x-kubernetes-preserve-unknown-fields")
-    if not kind and not free:
-        where = "at the root" if root else "for specified object fields"
-        if path.endswith("items"):
-            where = "for specified array items"
-        yield _required(f"{path}.type", f"must not be empty {where}")
-    elif kind and kind not in _TYPES:
-        supported = ", ".join(f'"{name}"' for name in sorted(_TYPES))
-        yield Cause(
-            f"{path}.type",
-            f'Unsupported value: "{kind}": supported values: {supported}',
-            "FieldValueNotSupported",
-        )
-    if root and kind and kind != "object":
-        yield Cause(f"{path}.type", f'Invalid value: "{kind}": must be object at the root')
-    pattern = schema.get("pattern")
-    if pattern is not None:
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            yield Cause(
-                f"{path}.pattern", f'Invalid value: "{pattern}": must be a valid regular expression: {error}'
-            )
-    if kind == "array" and not isinstance(schema.get("items"), dict):
-        yield _required(f"{path}.items", "must be specified")
-    if schema.get("properties") and isinstance(schema.get("additionalProperties"), dict):
-        yield Cause(
-            f"{path}.additionalProperties",
-            "Forbidden: additionalProperties and properties are mutual exclusive",
-            "FieldValueForbidden",
-        )
-    if schema.get("uniqueItems"):
-        yield Cause(
-            f"{path}.uniqueItems",
-            "Forbidden: uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
-            "FieldValueForbidden",
-        )
-    if schema.get("x-kubernetes-list-type") == "map" and not schema.get("x-kubernetes-list-map-keys"):
-        yield _required(
-            f"{path}.x-kubernetes-list-map-keys", "must not be empty if x-kubernetes-list-type is map"
-        )
-    for index, rule in enumerate(schema.get("x-kubernetes-validations") or ()):
-        yield from _check_rule(rule, f"{path}.x-kubernetes-validations[{index}]")
-    for name, below in (schema.get("properties") or {}).items():
-        if root and name in {"metadata", "apiVersion", "kind"}:
-            continue
-        if isinstance(below, dict):
-            yield from _check_schema(below, f"{path}.properties[{name}]")
-    for key in ("items", "additionalProperties"):
-        if isinstance(schema.get(key), dict):
-            yield from _check_schema(schema[key], f"{path}.{key}")
-
-
-def _check_rule(rule: Object, path: str) -> Iterator[Cause]:
-    text = rule.get("rule") or ""
-    if not text.strip():
-        yield _required(f"{path}.rule", "rule is not specified")
-        return
-    for field in ("rule", "messageExpression"):
-        if rule.get(field):
-            try:
-                compile_rule(rule[field], optional_old=rule.get("optionalOldSelf") is True)
-            except CelError as error:
-                yield Cause(f"{path}.{field}", f'Invalid value: "{rule[field]}": {error}')
-    if "message" in rule and "\n" in rule["message"]:
-        yield Cause(
-            f"{path}.message", f'Invalid value: "{rule["message"]}": message must not contain line breaks'
-        )

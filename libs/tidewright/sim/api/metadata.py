@@ -59,7 +59,7 @@ def generated_name(prefix: str) -> str:
     return prefix[:_MAX_GENERATED_PREFIX] + suffix
 
 
-_NOT_GIVEN = frozenset({*KEPT, "resourceVersion"})
+_NOT_GIVEN = frozenset({*KEPT, "resourceVersion"}) - {"generation"}
 
 
 def wipe(metadata: dict[str, Any]) -> None:
@@ -70,13 +70,11 @@ def wipe(metadata: dict[str, Any]) -> None:
 
 
 def initialise(metadata: dict[str, Any], created: str, *, generation: bool) -> None:
-    """Set what the server chooses for a new object."""
+    """Set what the server chooses for a new object; of a kind that counts none, a generation stays as sent."""
     metadata["uid"] = str(uuid.uuid4())
     metadata["creationTimestamp"] = created
     if generation:
         metadata["generation"] = 1
-    else:
-        metadata.pop("generation", None)
 
 
 def keep(new: dict[str, Any], old: dict[str, Any]) -> None:

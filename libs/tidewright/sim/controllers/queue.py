@@ -60,7 +60,8 @@ class WorkQueue(Generic[K]):
     async def run(self, work: Callable[[K], Awaitable[float | None]], workers: int = 4) -> None:
         """Work until cancelled. `work` returns after how many wall seconds to look again, or None.
 
-        A `KubeError` is retried with backoff; any other exception is a defect and ends the queue.
+        A `KubeError` is retried with backoff, and so is any other exception, which is a defect and told as such:
+        one object that a controller cannot cope with must not stop it for all others.
         """
         async with asyncio.TaskGroup() as group:
             slots = asyncio.Semaphore(workers)
@@ -106,6 +107,12 @@ class WorkQueue(Generic[K]):
                     error=str(error),
                     again_s=again_s,
                 )
+        except Exception:  # noqa: BLE001  # as above
+            failures = self._failures[key] = self._failures.get(key, 0) + 1
+            again_s = min(LAST_RETRY_S, FIRST_RETRY_S * 2 ** min(failures, 20))
+            _log.exception(
+                "a controller failed on an object", controller=self.name, key=str(key), again_s=again_s
+            )
         finally:
             when = self._working.pop(key)
             slots.release()
