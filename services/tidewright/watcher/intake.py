@@ -86,7 +86,9 @@ class Intake:
                 samples = pushed.decode_json(body)
             taken = await self._sampler.push(samples)
         except NotSampling as error:
-            return _said(503, str(error), **{"Retry-After": "5"})
+            later = _said(503, str(error), **{"Retry-After": "5"})
+            later.force_close()  # so that the next attempt may reach the watcher that samples
+            return later
         finally:
             self._waiting -= 1
         counts = {

@@ -62,6 +62,16 @@ def test_the_manifests_run_every_service_with_an_account_of_its_own() -> None:
         assert pod["containers"][0]["args"][:2] == ["run", name]
 
 
+def test_samples_can_be_pushed_to_the_watcher_by_name() -> None:
+    service = of("Service", "services.yaml")["watcher"]["spec"]
+    pod = of("Deployment", "services.yaml")["watcher"]["spec"]["template"]
+    assert service["selector"].items() <= pod["metadata"]["labels"].items()
+    (port,) = service["ports"]
+    ports = {p["name"]: p["containerPort"] for p in pod["spec"]["containers"][0]["ports"]}
+    args = pod["spec"]["containers"][0]["args"]
+    assert args[args.index("--health-port") + 1] == str(ports[port["targetPort"]]) == str(port["port"])
+
+
 def test_only_watcher_and_actuator_may_ask_the_api_server() -> None:
     bound = {
         (subject["name"], d["kind"])

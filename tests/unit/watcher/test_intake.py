@@ -199,6 +199,7 @@ async def test_a_watcher_that_does_not_sample_sends_the_push_elsewhere(
             assert (await push(first, json=SAMPLE))[0] == 503
             async with first.post("/v1/metrics", json=SAMPLE) as answer:
                 assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+                assert answer.headers["Connection"] == "close"
 
 
 @pytest.mark.parametrize("content", ["", None])

@@ -113,7 +113,7 @@ def command(service: Service, cluster: str) -> list[str]:
 
 
 def workload(service: Service, cluster: str) -> list[Manifest]:
-    """The Deployment, and the Service before an endpoint."""
+    """The Deployment, and the Service before what others send to: endpoints, and pushed samples."""
     labels = {"app.kubernetes.io/name": "tidewright", "app.kubernetes.io/component": service.name}
     endpoint = service.role is Role.ENDPOINT
     ports = [{"name": "probes", "containerPort": PROBES}]
@@ -152,13 +152,18 @@ def workload(service: Service, cluster: str) -> list[Manifest]:
             "template": {"metadata": {"labels": labels}, "spec": spec},
         },
     }
-    if not endpoint:
+    reached: list[Manifest] = []
+    if endpoint:
+        reached = [{"name": "https", "port": 443, "targetPort": "https"}]
+    elif service.role is Role.WATCHER:
+        reached = [{"name": "push", "port": PROBES, "targetPort": "probes"}]
+    if not reached:
         return [deployment]
     before = {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": _named(service.name) | {"labels": labels},
-        "spec": {"selector": labels, "ports": [{"name": "https", "port": 443, "targetPort": "https"}]},
+        "spec": {"selector": labels, "ports": reached},
     }
     return [deployment, before]
 
