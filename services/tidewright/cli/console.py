@@ -25,6 +25,9 @@ _NATS_LEVELS = {
     "ERR": "error",
     "FTL": "critical",
 }
+_HARMLESS = re.compile(r"Failed restoring partial batch write .*no such file or directory$")
+"""Said at a start when the last message is a timer that fired: it keeps the headers of the batch that set
+it, and the server takes that batch for one that was not finished."""
 _HIDDEN = frozenset({"event", "level", "timestamp", "service", "program"})
 
 
@@ -38,11 +41,10 @@ def parsed(program: str, line: str) -> dict[str, Any]:
         if isinstance(fields, dict) and "event" in fields:
             return {"program": program, "level": "info", **fields}
     if match := _NATS.match(line):
-        return {
-            "program": program,
-            "level": _NATS_LEVELS.get(match["level"], "info"),
-            "event": match["event"],
-        }
+        level = _NATS_LEVELS.get(match["level"], "info")
+        if _HARMLESS.search(match["event"]):
+            level = "debug"
+        return {"program": program, "level": level, "event": match["event"].strip()}
     return {"program": program, "level": "info", "event": line}
 
 

@@ -137,6 +137,9 @@ def test_lines_of_programs_become_one_shape() -> None:
         "level": "critical",
         "event": "port is taken",
     }
+    timer_last = "[7] 2026/11/21 12:00:00.0 [ERR]   Failed restoring partial batch write for stream 'TW_x' at sequence 4: stat b: no such file or directory"
+    assert parsed("nats", timer_last)["level"] == "debug"
+    assert parsed("nats", timer_last.replace("no such file or directory", "disk full"))["level"] == "error"
     assert parsed("a", "{not json")["event"] == "{not json"
 
 
