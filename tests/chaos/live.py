@@ -29,11 +29,14 @@ from tests.chaos.scenario import (
     FINAL,
     FINAL_PLACES,
     FINAL_REPLICAS,
+    FIRST,
     GROUP,
+    PEAK,
     VALLEY,
     VALLEY_PLACES,
     VALLEY_REPLICAS,
     Scenario,
+    fixed_points,
     nodes_for,
 )
 from tidewright.cli.asking.source import RunningLog
@@ -47,6 +50,7 @@ from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.log.connection import Log
 from tidewright.log.errors import LogUnavailable
+from tidewright.spread.spec import DELETION_COST_ANNOTATION
 
 CLUSTER = "chaos"
 SLOTS = 8
@@ -119,9 +123,10 @@ async def run(
             last = round(kills * LAST_KILLS)
             await killer.run(kills - last)
             await _faults(stack, "DELETE", b"")
-            await asyncio.sleep(max(0.0, begins + scenario.load_s - time.time()) + scenario.window_s)
+            await asyncio.sleep(max(0.0, begins + scenario.load_s - time.time()))
+            await _reached(stack, lambda state: off_the_plateau(state, scenario))
             await _load(stack, scenario, VALLEY)
-            await _valley(stack, scenario)
+            await _reached(stack, lambda state: off_the_valley(state, scenario))
             await _load(stack, scenario, FINAL)
             await killer.run(last)
             await _faults(stack, "DELETE", b"")
@@ -237,26 +242,42 @@ async def _load(stack: Linked, scenario: Scenario, load: float) -> None:
         answer.raise_for_status()
 
 
-async def _valley(stack: Linked, scenario: Scenario) -> None:
-    """Wait until everybody is down there.
+async def _reached(stack: Linked, wrong: Callable[[dict[str, Any]], list[str]]) -> None:
+    """Wait until nothing is wrong with the state.
 
     Raises:
-        TimeoutError: somebody never was.
+        TimeoutError: something stayed wrong; the message names the first.
     """
-    deadline, missing = time.monotonic() + PATIENCE_S, ["everybody"]
+    deadline, found = time.monotonic() + PATIENCE_S, ["nothing was read"]
     async with _kube(stack) as kube:
-        while missing:
+        while found:
             if time.monotonic() > deadline:
                 raise TimeoutError(
-                    f"{len(missing)} are not in the valley, the first: {missing[0]}; the services' words are in "
-                    f"{stack.folder.path}/services.log"
+                    f"{len(found)} objects are not where they have to be, the first: {'; '.join(found[:5])}; "
+                    f"the services' words are in {stack.folder.path}/services.log"
                 )
             await asyncio.sleep(0.2)
             with contextlib.suppress(KubeError, OSError, TimeoutError):
-                found = await final_state(kube)
-                places = found["places"]
-                missing = [n for n, w in found["workloads"].items() if w["ready"] != VALLEY_REPLICAS]
-                missing += [f"{n} {places.get(n)}" for n in scenario.spread if places.get(n) != VALLEY_PLACES]
+                found = wrong(await final_state(kube))
+
+
+def off_the_plateau(state: dict[str, Any], scenario: Scenario) -> list[str]:
+    """Who is not up there, or has no costs yet by which the first subset's pods go last."""
+    wanted = fixed_points(PEAK)
+    lines = [f"{n}: {w}, not {wanted}" for n, w in state["workloads"].items() if w["ready"] not in wanted]
+    for name in scenario.spread:
+        costs = state["costs"].get(name, [])
+        last = [subset for _, subset in sorted(costs)[-FIRST:]]
+        if last != ["first"] * FIRST or sorted(costs)[-FIRST][0] <= 0:
+            lines.append(f"{name}: costs {costs}")
+    return lines
+
+
+def off_the_valley(state: dict[str, Any], scenario: Scenario) -> list[str]:
+    """Who is not down there, or elsewhere than in the first subset."""
+    lines = [f"{n}: {w}" for n, w in state["workloads"].items() if w["ready"] != VALLEY_REPLICAS]
+    placed = {name: state["places"].get(name) for name in scenario.spread}
+    return lines + [f"{n}: placed {p}" for n, p in placed.items() if p != VALLEY_PLACES]
 
 
 async def _settled(stack: Linked, log: Log, scenario: Scenario) -> None:
@@ -328,10 +349,14 @@ async def final_state(kube: Kube) -> dict[str, Any]:
         for w in await listed("/apis/datadoghq.com/v1alpha1/watermarkpodautoscalers")
     }
     places: dict[str, Counter[str]] = defaultdict(Counter)
+    costs: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for pod in await listed("/api/v1/pods"):
         labels = pod["metadata"].get("labels", {})
         if "deletionTimestamp" not in pod["metadata"] and "subset" in labels:
-            places[f"{pod['metadata']['namespace']}/{labels['app']}"][labels["subset"]] += 1
+            name = f"{pod['metadata']['namespace']}/{labels['app']}"
+            places[name][labels["subset"]] += 1
+            cost = pod["metadata"].get("annotations", {}).get(DELETION_COST_ANNOTATION, "0")
+            costs[name].append((int(cost), labels["subset"]))
     spreads = {
         _key(w): [
             {name: subset.get(name) for name in ("name", "replicas", "missingReplicas", "conditions")}
@@ -348,7 +373,7 @@ async def final_state(kube: Kube) -> dict[str, Any]:
     )
     return {
         "workloads": workloads, "autoscalers": autoscalers, "places": {k: dict(v) for k, v in places.items()},
-        "spreads": spreads, "requests": requests, "cloud": cloud,
+        "spreads": spreads, "costs": {k: sorted(v) for k, v in costs.items()}, "requests": requests, "cloud": cloud,
     }  # fmt: skip
 
 
