@@ -28,8 +28,16 @@ Control
     reconcile    one pass over a spread's pods (strict profile): status, costs, adoption, rescheduling
     triggers     which object wakes which spread (strict profile)
     state        what the decider remembers
-    evolve       folding events into the state
-    conclude     what follows for one spread
+    owners       whose pod is it, as owners and filters become known
+    foldpods, foldworkloads, foldspreads, foldledger    folding each kind of event
+    evolve       folding events into the state: which of those, and the surroundings
+    gathering    what one look at a spread gathers, by
+    places         the rules in force and the places held
+    adopting       pods adopted where they run
+    costing        deletion costs that change
+    rescheduling   pods that cannot be scheduled, subsets that close and open
+    wantedstatus   the status as it shall be
+    conclude     what follows for one spread, in its order
     decide       the decider: State, evolve, decide
     planning     where pods would land, and what a change would do
     sentences    reasons as sentences

@@ -26,14 +26,7 @@ from tidewright.kube.customworkloads import (
 )
 from tidewright.kube.selectors import LabelSelector, SelectorError
 from tidewright.spread import limits
-from tidewright.spread.pods import (
-    POD_TEMPLATE_HASH,
-    VERSION_IGNORED,
-    Owner,
-    Pod,
-    controller_of,
-    short_hash,
-)
+from tidewright.spread.pods import POD_TEMPLATE_HASH, VERSION_IGNORED, Owner, Pod, controller_of, short_hash
 from tidewright.spread.spec import Profile, Spread, TargetFilter, TargetRef
 
 _REPLICAS_AT_ADMISSION = frozenset(

@@ -27,6 +27,8 @@ from tidewright.spread.pods import Owner as Controller
 from tidewright.spread.spec import DELETION_COST_ANNOTATION, Spread
 from tidewright.spread.status import Condition
 
+TIMER = "spread/"
+"""Begins the keys of timers."""
 DELETING, READY, UNSCHEDULABLE, HELD, CALLED = 1, 2, 4, 8, 16
 """Flags of a row. HELD: its place is counted in the ledger. CALLED: its deletion was decided."""
 

@@ -1,0 +1,189 @@
+"""Folding the ledger, the decider's own decisions, and what came of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from tidewright.events.base import Outcome
+from tidewright.events.decisions import (
+    DeleteObject,
+    EvictPod,
+    PatchObject,
+    ScaleWorkload,
+    SetStatus,
+    SetTimer,
+)
+from tidewright.events.outcomes import Failed, Rejected
+from tidewright.events.spread import (
+    ChangeLedger,
+    EntriesAppended,
+    ForeseeScaleIn,
+    PodLeaving,
+    PodPlaced,
+    RecordSpread,
+)
+from tidewright.kube.customworkloads import BadApiVersion, GroupKind, group_version
+from tidewright.spread import ledger
+from tidewright.spread.pods import placement_of
+from tidewright.spread.spec import DELETION_COST_ANNOTATION, MATCHED_ANNOTATION
+from tidewright.spread.state import CALLED, HELD, TIMER, SpreadState, State, Touched, spread_key, target_key
+from tidewright.spread.status import LIMIT_VALID, Condition
+
+
+def entry_appended(state: State, event: PodPlaced | PodLeaving) -> None:
+    """An entry of the admission endpoint."""
+    key = spread_key(event.namespace, event.name)
+    spread = state.spreads.get(key)
+    if spread is None or (event.spread and event.spread != spread.uid):
+        return  # of a spread of this name that is gone: its ledger has ended
+    if isinstance(event, PodLeaving) and not event.evicted and event.pod not in spread.ledger.leaving:
+        row = spread.pods.get(event.pod)
+        if event.key in spread.ledger.placed:
+            pass  # not seen yet: the place of its placement is given back
+        elif row is not None and row.held:
+            row.flags &= ~HELD
+        else:
+            state.touched.uncounted.append((event.key, event.pod, event.version, event.subset))
+    if isinstance(event, PodPlaced) and event.unfenced:
+        spread.unfenced_at = event.at
+    ledger.fold(spread.ledger, event)
+    state.touched.home = key
+
+
+def entries_appended(state: State, event: EntriesAppended) -> None:
+    """Several, in their order."""
+    for entry in event.entries:
+        entry_appended(state, entry)
+
+
+def ledger_changed(state: State, decision: ChangeLedger) -> None:
+    """An own decision about the ledger."""
+    spread = state.spreads.get(spread_key(decision.target.namespace, decision.target.name))
+    if spread is None:
+        return
+    if decision.rules is not None:
+        _closures(spread, decision)
+    for change in decision.changes:
+        row = spread.pods.get(change.pod)
+        if row is None:
+            continue
+        if change.kind in ("Seen", "Held"):
+            row.flags |= HELD
+        elif change.kind == "Released":
+            row.flags &= ~HELD
+    if decision.counts is not None:
+        spread.recount = False
+    ledger.fold(spread.ledger, decision)
+
+
+def _closures(spread: SpreadState, decision: ChangeLedger) -> None:
+    """Conditions follow from the rules: a subset that closes or opens does so at this moment."""
+    if spread.spread is None or decision.rules is None or not spread.spread.adaptive:
+        spread.conditions.clear()
+        return
+    before = spread.conditions
+    spread.conditions = {
+        rule.name: old
+        if (old := before.get(rule.name)) is not None and old.open != rule.closed
+        else Condition(not rule.closed, decision.at)
+        for rule in decision.rules.subsets
+    }
+
+
+def patched(state: State, decision: PatchObject) -> None:
+    """An own decision about a pod's metadata: a cost was asked for, or a pod adopted."""
+    if decision.target.kind != "Pod":
+        return
+    spread, row = state.find(decision.target.namespace, decision.target.name)
+    if row is None:
+        return
+    annotations: Mapping[str, Any] = (decision.patch.get("metadata") or {}).get("annotations") or {}
+    cost = annotations.get(DELETION_COST_ANNOTATION)
+    if isinstance(cost, str):
+        row.asked = sys.intern(cost)
+        _await(spread, decision.id, row.name)
+    placement = placement_of(annotations.get(MATCHED_ANNOTATION))
+    if placement is not None and spread is not None:
+        if row.active:
+            spread.count(row, -1)
+        row.placed_by, row.subset = sys.intern(placement.name), sys.intern(placement.subset)
+        if row.active:
+            spread.count(row, 1)
+
+
+def called(state: State, decision: DeleteObject | EvictPod) -> None:
+    """An own decision to delete or evict a pod."""
+    if decision.target.kind == "Pod":
+        spread, row = state.find(decision.target.namespace, decision.target.name)
+        if row is not None:
+            row.flags |= CALLED
+        if spread is not None and isinstance(decision, EvictPod):
+            spread.brought_back_at = decision.at
+        _await(spread, decision.id, decision.target.name)
+
+
+def _await(spread: SpreadState | None, decision_id: str, pod: str) -> None:
+    if spread is not None and decision_id:
+        spread.awaited[decision_id] = pod
+
+
+def answered(state: State, outcome: Outcome) -> None:
+    """What was decided about a pod did not come about: forget that it was, and look again."""
+    for key, spread in state.spreads.items():
+        pod = spread.awaited.pop(outcome.decision, None)
+        if pod is None:
+            continue
+        row = spread.pods.get(pod)
+        if row is not None and isinstance(outcome, Rejected | Failed):
+            state.touched.failed = (key, pod, bool(row.flags & CALLED))
+            row.flags &= ~CALLED
+            row.asked = ""
+        return
+
+
+def status_set(state: State, decision: SetStatus) -> None:
+    """An own decision about the status."""
+    spread = state.spreads.get(spread_key(decision.target.namespace, decision.target.name))
+    if spread is not None:
+        spread.status, spread.status_at = decision.status, decision.at
+        spread.fault_since = {
+            entry["name"]: spread.fault_since.get(entry["name"], decision.at)
+            for entry in decision.status.get("subsetStatuses") or ()
+            if any(c.get("type") == LIMIT_VALID for c in entry.get("conditions") or ())
+        }
+
+
+def foresee(state: State, decision: ScaleWorkload) -> None:
+    """Another service's decision to scale a workload, read as an input."""
+    state.touched = Touched()
+    try:
+        group, _ = group_version(decision.target.api_version)
+    except BadApiVersion:
+        return
+    kind = GroupKind(group, decision.target.kind)
+    key = state.targets.get(target_key(decision.target.namespace, kind, decision.target.name))
+    if key is not None and decision.replicas < decision.from_replicas:
+        state.touched.foresee = (key, decision.replicas)
+
+
+def foreseen(state: State, decision: ForeseeScaleIn) -> None:
+    """Who leaves has been said for this number of replicas."""
+    spread = state.spreads.get(spread_key(decision.target.namespace, decision.target.name))
+    if spread is not None:
+        spread.foreseen = decision.replicas
+
+
+def recorded(state: State, decision: RecordSpread) -> None:
+    """Why the spread rests has been said."""
+    spread = state.spreads.get(spread_key(decision.target.namespace, decision.target.name))
+    if spread is not None:
+        spread.recorded = decision.message
+
+
+def timer_set(state: State, decision: SetTimer) -> None:
+    """The spread's timer is set."""
+    spread = state.spreads.get(decision.key.removeprefix(TIMER))
+    if spread is not None:
+        spread.due = decision.due

@@ -1,0 +1,71 @@
+"""Folding facts about pods."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+from tidewright.events.facts import PodGone, PodObserved
+from tidewright.spread.owners import enter, imply, key_of, pod_id, spread_of, take, unimply
+from tidewright.spread.pods import placement_of
+from tidewright.spread.spec import MATCHED_ANNOTATION
+from tidewright.spread.state import CALLED, HELD, State, Touched, row_of
+
+
+def pod_observed(state: State, fact: PodObserved) -> None:
+    """A pod as it is now: its row goes where it belongs."""
+    namespace, name = fact.namespace, fact.name
+    placement = placement_of(fact.annotations.get(MATCHED_ANNOTATION))
+    new = row_of(fact, _kinds(state.versioned_kinds), state.shared_labels(fact.labels), placement)
+    home, old = take(state, namespace, name, new.owner)
+    if old is None or old.owner != new.owner:
+        imply(state, fact, new.owner)
+    same = old is not None and old.uid == new.uid
+    if old is not None and same:
+        new.name = old.name
+        new.flags |= old.flags & (HELD | CALLED)
+        new.asked = old.asked if new.cost == old.cost else ""
+        if not new.placed_by and old.placed_by:
+            new.placed_by, new.subset = old.placed_by, old.subset
+    where = home if home is not None and same else None
+    if where is None or old is None or (old.labels is not new.labels) or old.owner != new.owner:
+        where = spread_of(state, namespace, new)
+    if where is None:
+        state.strays.setdefault(namespace, {})[new.name] = new
+    else:
+        where.pods[new.name] = new
+        enter(where, new, state.now)
+    key = ""
+    if (where or home) is not None:
+        key = placement.uid if placement is not None and placement.uid else name
+    if home is not None and where is not home:
+        # It left one spread and may have entered another: both are looked at as a whole.
+        state.touched = Touched(pod=pod_id(namespace, name), home=key_of(home), key=key, before=old)
+        if where is not None:
+            state.touched.spreads.append(key_of(where))
+        return
+    owner = where if where is not None else home
+    state.touched = Touched(
+        pod=pod_id(namespace, name),
+        home="" if owner is None else key_of(owner),
+        key=key,
+        before=old if home is not None else None,
+        after=new,
+    )
+
+
+@lru_cache(maxsize=8)
+def _kinds(names: tuple[str, ...]) -> frozenset[str]:
+    return frozenset(names)
+
+
+def pod_gone(state: State, fact: PodGone) -> None:
+    """A pod is gone."""
+    home, old = take(state, fact.namespace, fact.name, "")
+    state.touched = Touched(
+        pod=pod_id(fact.namespace, fact.name),
+        home="" if home is None else key_of(home),
+        key=fact.name,
+        before=old,
+    )
+    if old is not None:
+        unimply(state, old.owner)

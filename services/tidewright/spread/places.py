@@ -1,0 +1,129 @@
+"""Places on the ledger: the rules in force, and which pods hold a place.
+
+current_rules, set_rules   limits as numbers, closed subsets
+place_of, hold             one pod that changed; one pod as it is
+overdue                    placements whose pod never came, deletes that were refused
+recount                    all that is held, counted anew
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidewright.events.base import Because
+from tidewright.events.spread import LedgerRules, SubsetRule
+from tidewright.spread import limits
+from tidewright.spread.gathering import Gathering
+from tidewright.spread.spec import Spread
+from tidewright.spread.state import Row
+
+
+def set_rules(g: Gathering, rules: LedgerRules) -> None:
+    """Put rules in force, unless they are."""
+    if rules != g.s.ledger.rules:
+        g.rules = rules
+        numbers: dict[str, Any] = {"replicas": g.replicas, "generation": rules.generation}
+        for rule in rules.subsets:
+            numbers[f"limit[{rule.name}]"] = rule.limit
+        g.reasons.append(Because(rule="RulesInForce", values=numbers))
+
+
+def current_rules(g: Gathering, spread: Spread) -> LedgerRules:
+    """The rules as they follow from the spec, the replicas and the conditions."""
+    replicas = g.replicas
+    return LedgerRules(
+        subsets=tuple(
+            SubsetRule(s.name, g.limit(s, replicas), not g.conditions.get(s.name, True))
+            for s in spread.subsets
+        ),
+        spec=g.s.spec,
+        generation=g.s.generation,
+        # Only where limits depend on it: otherwise scaling changes no rule, and needs no entry.
+        replicas=replicas if limits.needs_replicas(s.limit for s in spread.subsets) else 0,
+        fail_open=g.s.fail_open,
+        uid=g.s.uid,
+    )
+
+
+def place_of(g: Gathering, before: Row | None, after: Row | None, key: str) -> None:
+    """Bring the ledger in line with one pod."""
+    same = before is not None and after is not None and before.uid == after.uid
+    if before is not None and before.held and not same:
+        g.change("Released", before.name, before.version, before.subset, before.name, "Deleted")
+    elif after is None and before is not None and before.name in g.s.ledger.leaving:
+        g.change("Gone", before.name, before.version, before.subset, before.name, "Deleted")
+    if after is None:
+        return
+    if (
+        same
+        and before is not None
+        and before.held
+        and (before.version, before.subset) != (after.version, after.subset)
+    ):
+        g.change("Released", before.name, before.version, before.subset, before.name, "Moved")
+        if after.active and g.belongs(after):
+            g.change("Held", after.name, after.version, after.subset, after.name, "Moved")
+        return
+    hold(g, after, key)
+
+
+def hold(g: Gathering, row: Row, key: str = "") -> None:
+    """A pod holds its place while it is active, unless its delete was admitted."""
+    leaving = row.name in g.s.ledger.leaving
+    if row.held:
+        if not row.active:
+            reason = "Deleted" if row.flags & 1 else "Finished"
+            g.change("Released", row.name, row.version, row.subset, row.name, reason)
+        return
+    if leaving and not row.active:
+        g.change("Gone", row.name, row.version, row.subset, row.name, "Deleted")
+    elif not leaving and row.active and g.belongs(row):
+        placed = key and g.s.ledger.placed.get(key)
+        if placed:
+            told = placed.passed if key != row.name else ()
+            g.change("Seen", key, row.version, row.subset, row.name, "Seen", told)
+            if (placed.version, placed.subset) != (row.version, row.subset):
+                g.change("Released", key, placed.version, placed.subset, "", "Moved")
+                g.change("Held", row.name, row.version, row.subset, row.name, "Moved")
+        elif row.name in g.s.ledger.placed:
+            g.change("Seen", row.name, row.version, row.subset, row.name, "Seen")
+        else:
+            g.change("Held", row.name, row.version, row.subset, row.name, "Found")
+
+
+def overdue(g: Gathering) -> None:
+    """Placements whose pod never came, and deletes that were refused after all."""
+    ledger, settings = g.s.ledger, g.state.settings
+    for key, held in ledger.placed.items():
+        if held.at + settings.unseen_bound_seconds > g.now:
+            break
+        g.change("Released", key, held.version, held.subset, "", "NeverSeen")
+        g.reasons.append(
+            Because(
+                rule="NeverSeen",
+                values={"key": key, "subset": held.subset, "bound_s": settings.unseen_bound_seconds},
+            )
+        )
+        g.tell("Warning", "CreatePodFailed", f"no pod appeared for {held.pod or key} in {held.subset}")
+    for pod, held in ledger.leaving.items():
+        if held.at + settings.leaving_bound_seconds > g.now:
+            break
+        row = g.s.pods.get(pod)
+        if row is not None and row.active:
+            g.change("Held", pod, held.version, held.subset, pod, "DeleteRefused")
+            g.tell("Warning", "DeletePodFailed", f"pod {pod} is still active after its delete was admitted")
+        elif row is None:
+            g.change("Gone", pod, held.version, held.subset, pod, "Deleted")
+
+
+def recount(g: Gathering) -> dict[str, dict[str, int]]:
+    """Places held after these changes: by pods that hold one, and by placements not seen yet."""
+    places = dict(g.held_delta)
+    held = [(row.version, row.subset) for row in g.s.pods.values() if row.held]
+    for place in (*held, *((h.version, h.subset) for h in g.s.ledger.placed.values())):
+        places[place] = places.get(place, 0) + 1
+    counts: dict[str, dict[str, int]] = {}
+    for (version, subset), number in places.items():
+        if number:
+            counts.setdefault(version, {})[subset] = number
+    return counts
