@@ -266,7 +266,7 @@ class Services:
 
     async def log(self) -> Log:
         """A connection to the log of this test."""
-        log = await Log.connect(self.nats_url, self.name, name="test")
+        log = await Log.connect(self.nats_url, self.name, name="test", patience_s=READY_WITHIN_S)
         await log.adopt_slots()
         return log
 

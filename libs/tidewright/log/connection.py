@@ -6,7 +6,9 @@ than its types, atomic batches, and expectations per message. They are thin, and
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
 import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -51,6 +53,8 @@ _NOT_FOUND = 10059
 _NO_MESSAGE = 10037
 
 _VIOLATION = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
+ASK_AGAIN_S = 0.2
+"""Between a question that was not answered and the next."""
 DENIED_FOR_S = 30.0
 """A subject that was refused is not tried again for so long; permissions can change meanwhile."""
 
@@ -87,7 +91,9 @@ class Committed:
 class Log:
     """A connection to the stream of one cluster."""
 
-    def __init__(self, client: Client, cluster: str, url: str, timeout_s: float) -> None:
+    def __init__(
+        self, client: Client, cluster: str, url: str, timeout_s: float, patience_s: float = 0.0
+    ) -> None:
         self.client = client
         self.cluster = cluster
         self.url = url
@@ -97,6 +103,7 @@ class Log:
         self.replicas = 1
         self.max_age_s = 0.0
         self.timeout_s = timeout_s
+        self.patience_s = patience_s
         self._torn = Torn(self.last, self.at)
         self._room = Room(lambda: self._api("INFO", {}))
         self._denied: dict[str, float] = {}
@@ -113,11 +120,13 @@ class Log:
         password: str | None = None,
         name: str = "tidewright",
         timeout_s: float = 1.0,
+        patience_s: float = 0.0,
     ) -> Self:
         """Connect, without touching the stream.
 
         `timeout_s` bounds each answer that is waited for later; the connection itself reconnects
-        for ever.
+        for ever. What is asked of the log without appending to it is asked again for `patience_s`
+        when no answer comes.
 
         Raises:
             LogUnavailable: nobody answers at `url`, or a server without JetStream or too old.
@@ -164,14 +173,16 @@ class Log:
             raise errors.LogUnavailable(
                 f"nats-server at {_shown(url)} is {version.major}.{version.minor}: {'.'.join(map(str, MIN_SERVER))} or later is needed"
             )
-        log = cls(client, cluster, url, timeout_s)
+        log = cls(client, cluster, url, timeout_s, patience_s)
         log._denied = denied
         return log
 
     async def close(self) -> None:
         """Close the connection. What was not answered is not waited for."""
         await self._room.close()
-        await self.client.close()
+        # What the client has yet to say to a server that is gone must not hide why we close.
+        with contextlib.suppress(OSError, nats.errors.Error):
+            await self.client.close()
 
     async def __aenter__(self) -> Self:
         return self
@@ -429,8 +440,17 @@ class Log:
 
     async def _api(self, verb: str, body: Mapping[str, Any]) -> dict[str, Any]:
         payload = msgspec.json.encode(body) if body else b""
-        answer: dict[str, Any] = msgspec.json.decode(await self._request(f"$JS.API.{verb}", payload, None))
-        return answer
+        patient_until = time.monotonic() + self.patience_s
+        while True:
+            try:
+                answer = await self._request(f"$JS.API.{verb}", payload, None)
+            except errors.LogUnavailable as error:
+                if time.monotonic() >= patient_until:
+                    raise
+                logger.warning("the log does not answer, asking again", asked=verb, error=str(error))
+                await asyncio.sleep(ASK_AGAIN_S)
+            else:
+                return msgspec.json.decode(answer)  # type: ignore[no-any-return]  # an answer is an object
 
     async def _publish(self, subject: str, body: bytes, headers: dict[str, str]) -> None:
         try:

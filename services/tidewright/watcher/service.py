@@ -123,7 +123,11 @@ async def run(options: Options, process: Process | None = None) -> None:
     try:
         cluster_id = await _cluster_id(kube)
         async with await Log.connect(
-            options.nats_url, options.cluster, credentials=options.nats_credentials, name=SERVICE
+            options.nats_url,
+            options.cluster,
+            credentials=options.nats_credentials,
+            name=SERVICE,
+            patience_s=START_S,
         ) as log:
             await log.ensure(
                 options.slots, cluster_id=cluster_id, replicas=options.replicas, max_age_s=options.max_age_s
