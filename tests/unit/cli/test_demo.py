@@ -104,12 +104,12 @@ def test_a_step_that_held_already_is_not_told_twice(capsys: pytest.CaptureFixtur
         lines.update(story)
         story.fold(Applied(at=13.0, decision="autoscaler.0.12.0", found=True))
         story.fold(scale(20.0, 6, 7))
-        story.fold(Rejected(at=21.0, decision="autoscaler.0.20.0"))
+        story.fold(Rejected(at=21.0, decision="autoscaler.0.20.0", message="replicas is 5"))
         story.fold(scale(30.0, 6, 5))
         lines.update(story)
     told_lines = [line.split("  ", 1)[1].strip() for line in capsys.readouterr().out.splitlines()]
     assert [line[:30].split("replicas")[0].strip() for line in told_lines] == ["2 -> 6", "6 -> 7", "6 -> 5"]
-    assert "(rejected)" in told_lines[1]
+    assert "(rejected: replicas is 5)" in told_lines[1]
     assert "(open)" in told_lines[2]
     assert as_json(story, RUN)["decisions"]["scale_ups"] == 2
     assert as_json(story, RUN)["decisions"]["by_type"] == {"scale-workload": 4}
@@ -171,7 +171,7 @@ def test_marks_are_apart_and_the_peak_needs_about_ten_replicas(values: list[floa
 
 def test_windows_grow_with_the_speed_from_the_defaults_on() -> None:
     assert Windows.at(1.0) == Windows(up_s=60, down_s=300, stale_s=300)
-    assert Windows.at(2000.0) == Windows(up_s=600, down_s=1000, stale_s=2000)
+    assert Windows.at(2000.0) == Windows(up_s=800, down_s=1000, stale_s=2000)
 
 
 def test_a_command_is_printed_as_it_can_be_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -122,7 +122,8 @@ async def _run(plan: _Plan, *, json_output: bool) -> int:
         f"load: {plan.source}, {plan.duration_s / 3600:,.0f} hours at {plan.speed:,.0f} times the speed\n"
         f"logs of the services: {plan.folder / 'services.log'}\n"
         "look at it meanwhile, in another terminal:\n"
-        f"  {typed('kubectl')} --kubeconfig {plan.folder / 'kubeconfig'} get wpa,deployments,pods -n demo",
+        f"  {typed('kubectl')} --kubeconfig {plan.folder / 'kubeconfig'} get wpa,deployments,pods -n demo\n"
+        f"starting: log, cluster, {', '.join(SERVICES)}",
         file=sys.stderr, flush=True,
     )  # fmt: skip
     wall = time.time() + LEAD_S

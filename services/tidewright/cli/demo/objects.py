@@ -49,7 +49,7 @@ class Windows:
     def at(cls, speed: float) -> Windows:
         """Windows for a speed in log seconds per wall second."""
         return cls(
-            up_s=max(60, round(0.3 * speed)),
+            up_s=max(60, round(0.4 * speed)),
             down_s=max(300, round(0.5 * speed)),
             stale_s=max(300, round(speed)),
         )

@@ -59,11 +59,11 @@ class Lines:
                 return
             self._said += 1
             if not story.repeats(scale):
-                self._say(scale, outcome)
+                self._say(scale, outcome, story.outcomes[scale.id].message)
 
-    def _say(self, scale: ScaleWorkload, outcome: str) -> None:
+    def _say(self, scale: ScaleWorkload, outcome: str, message: str = "") -> None:
         change = f"{scale.from_replicas:>3} -> {scale.replicas:<3} replicas"
-        said = "" if outcome == "applied" else f" ({outcome})"
+        said = "" if outcome == "applied" else f" ({outcome}{': ' if message else ''}{message})"
         print(f"{clock(scale.at)}  {change}{said}  {reason(scale)}", file=self._stream, flush=True)
 
 
