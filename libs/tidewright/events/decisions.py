@@ -44,11 +44,14 @@ class SetStatus(Effect, frozen=True, kw_only=True, tag="decision.set-status.v1")
             are removed.
         observed_generation: the generation that the status speaks about.
         urgent: False for a status in which only measured values differ: it is written last.
+        stamp: where in the status the actuator writes this decision's id, member by member; empty for
+            nowhere.
     """
 
     status: JsonObject
     observed_generation: int = 0
     urgent: bool = True
+    stamp: tuple[str, ...] = ()
 
 
 class PatchObject(Effect, frozen=True, kw_only=True, tag="decision.patch-object.v1"):

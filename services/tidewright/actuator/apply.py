@@ -184,12 +184,13 @@ class Applier:
 
     async def _set_status(self, effect: SetStatus, allowance: Allowance) -> Result:
         place = await self._place(effect.target, allowance)
+        wanted = requests.stamped(effect)
 
         def change(obj: JsonObject) -> bytes | None:
             requests.check_uid(obj, effect.target)
-            if obj.get("status") == effect.status:
+            if obj.get("status") == wanted:
                 return None
-            return msgspec.json.encode({**obj, "status": effect.status})
+            return msgspec.json.encode({**obj, "status": wanted})
 
         path = place.item(effect.target.namespace, effect.target.name)
         return await self._write_looking(allowance, path, change, write_path=f"{path}/status")

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from tidewright.events.base import JsonObject, ObjectRef
-from tidewright.events.decisions import CreateObject, DeleteObject, EvictPod, PatchObject
+from tidewright.events.decisions import CreateObject, DeleteObject, EvictPod, PatchObject, SetStatus
 from tidewright.kube.mergepatch import merged
 
 DECISION = "tidewright.dev/decision"
@@ -130,3 +130,14 @@ def eviction_body(effect: EvictPod) -> bytes:
 def _shown(value: Any) -> str:
     text = msgspec.json.encode(value).decode()
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def stamped(effect: SetStatus) -> JsonObject:
+    """The wanted status, with the decision's id where it is to be."""
+    if not effect.stamp:
+        return effect.status
+    patch: Any = effect.id
+    for member in reversed(effect.stamp):
+        patch = {member: patch}
+    found: JsonObject = merged(effect.status, patch)
+    return found

@@ -84,7 +84,10 @@ class Evaluation:
         else:  # the scheduler places pending pods first, whatever is booked
             _place(world.grid, pool)
             _place(world.grid, booked)
+        short = work.lacking(booked)
+        self.decisions += work.hold_to_account(short)
         if self.view.healthy:
+            self.decisions += work.growth(short, world, self.orders)
             self.decisions += work.attempts(world, self.orders)
             self._scale_up(world, pool, waiting)
         else:

@@ -93,6 +93,8 @@ def _over(state: State, index: Index, execution: saga.Execution) -> list[Decisio
     request = state.requests.get(execution.request)
     if request is None or request.uid != execution.request_uid or request.deleting:
         return found
+    if not execution.all_or_nothing:
+        return found  # a gang that has its minimum grows: what it is stays as it is
     if execution.failed:
         error = because("OrderFailed", group=execution.failed[0].group, error=execution.error)
         parameters = parameters_of(request.parameters, len(request.sets))
@@ -100,15 +102,23 @@ def _over(state: State, index: Index, execution: saga.Execution) -> list[Decisio
         found.append(_told(state, execution.request, request, condition, error, request.details))
         return found
     if index.settings.hold:
-        return found  # the condition follows when the nodes are ready
+        # `Provisioned=True` follows when the nodes are ready.
+        groups = [state.groups.get(step.group) for step in execution.steps]
+        boots = [group.boot_s for group in groups if group is not None]
+        eta = execution.ordered_at + max(boots) if boots and all(boots) else None
+        condition, why = (
+            cond.nodes_ordered(eta),
+            because("Ordered", nodes=sum(s.size - s.from_size for s in execution.steps)),
+        )
+        found.append(_told(state, execution.request, request, condition, why, request.details))
+        return found
     settings = index.settings
     own = parameters_of(request.parameters, len(request.sets)).booking_s
     until = state.now + (settings.booking_s if own is None else own)
     namespace, name = execution.request.split("/", 1)
-    ordered = because("FitsNow", pods=sum(n for _, n in request.sets))
+    ordered = because("Ordered", nodes=sum(s.size - s.from_size for s in execution.steps))
     details = {
         **request.details,
-        "decision": execution.steps[0].decision,
         "reservation": cond.format_time(until),
     }
     found.append(_told(state, execution.request, request, cond.ORDERED, ordered, details))

@@ -6,6 +6,7 @@ when the evaluation is over, so this keeps its own view of what it has decided s
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
@@ -21,6 +22,8 @@ from tidewright.events.provisioning import (
 )
 from tidewright.kube.predicates import PodShape, of_template, scheduling_fields
 from tidewright.provisioning import spec
+from tidewright.provisioning.durations import duration_text
+from tidewright.provisioning.groups import IN_BACKOFF
 from tidewright.provisioning.orders import (
     COMPONENT,
     MAX_MESSAGE,
@@ -33,7 +36,7 @@ from tidewright.provisioning.pack.classes import Demand, Item
 from tidewright.provisioning.pack.classes import items as merged
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests import lifecycle
-from tidewright.provisioning.requests.attempt import Asked, Attempt, attempt, nearest
+from tidewright.provisioning.requests.attempt import Asked, Attempt, attempt, grow, nearest
 from tidewright.provisioning.requests.booking import bookable, booking
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.scaleup import NO_OPTIONS, NOT_NEEDED, SUCCESSFUL, World, enact
@@ -59,6 +62,8 @@ class RequestWork:
         self.understood: dict[str, Parameters] = {}
         self.fresh: dict[str, tuple[tuple[PodShape, int], ...]] = {}
         self.ended: list[Decision] = []
+        self.claims: dict[str, dict[str, int]] = {}
+        self.kept: dict[str, tuple[Item, ...]] = {}
         for key in sorted(state.requests):
             request = state.requests[key]
             if not settings.enabled or request.deleting:
@@ -96,6 +101,7 @@ class RequestWork:
             booking_s=understood.booking_s,
             valid_until_s=understood.valid_until_s,
             controlled=request.controlled,
+            starving=0 < self.settings.starvation_s <= self.now - request.created_at,
         )
 
     def _now(self, key: str) -> tuple[Condition, ...]:
@@ -209,7 +215,7 @@ class RequestWork:
             ]
             failed = next((closed for closed in mine if closed.result != "Finished"), None)
             if failed is not None or execution.short:
-                found += self._nodes_missing(key, failed or mine[0])
+                found += self._nodes_missing(key, failed or mine[0], grows=not execution.all_or_nothing)
             elif not any(plan in o.plans for name, o in self.state.open.items() if name not in closing):
                 self._set(key, cond.NODES_READY, *mine[0].because)
                 if self.settings.hold and not cond.is_true(self._now(key), cond.PROVISIONED):
@@ -217,11 +223,11 @@ class RequestWork:
                     found += self.booked(key)
         return found
 
-    def _nodes_missing(self, key: str, closed: CloseScaleUp) -> list[Decision]:
+    def _nodes_missing(self, key: str, closed: CloseScaleUp, *, grows: bool) -> list[Decision]:
         """`compat` says it and leaves `Provisioned` alone; `hold` tries elsewhere, or gives up."""
         self._set(key, cond.NODES_MISSING, *closed.because)
         found: list[Decision] = [self._event(key, "CapacityNotReady", cond.NODES_MISSING.message, "Warning")]
-        if self.settings.hold:
+        if self.settings.hold and not grows:
             self._set(key, cond.GIVEN_UP if self.understood[key].no_retry else cond.NOT_FOUND)
             found.append(self._release(key, "Failed"))
         return found
@@ -273,9 +279,134 @@ class RequestWork:
                 if provisioned is not None:
                     until = provisioned.changed_at + (self.settings.booking_s if own is None else own)
                     self.dues.append(until + 0.001)
-            for item in items:
+            self.kept[key] = tuple(items)
+            for item in self.kept[key]:
                 demand = found.setdefault(item.shape.digest, Demand(item.shape, 0))
                 demand.count += item.count
+        self._claim_quota()
+        return found
+
+    def _claim_quota(self) -> None:
+        """[B10]: what is kept for pods that are still to be created will count against their quota."""
+        if not self.state.quotas:
+            return
+        unborn = Counter(
+            {key: sum(item.count for item in items) for key, items in self.kept.items()}
+        ) - Counter(self.state.pods[pod].consumes for pod in self.index.waiting)
+        for key, items in self.kept.items():
+            left = unborn[key]
+            for item in items:
+                pods = min(left, item.count)
+                left -= pods
+                self._claim(key.split("/", 1)[0], item.shape, pods)
+
+    def _claim(self, namespace: str, shape: PodShape, pods: int) -> None:
+        claimed = self.claims.setdefault(namespace, {})
+        for name, amount in shape.requests.items():
+            claimed[name] = claimed.get(name, 0) + amount * pods
+
+    # --- Room that went away, and gangs that grow ---
+
+    def lacking(self, booked: Mapping[str, Demand]) -> dict[str, tuple[Item, ...]]:
+        """Request to what is kept for it on paper only: the last ones lack what has found no room."""
+        left = {digest: demand.count for digest, demand in booked.items() if demand.count}
+        found: dict[str, tuple[Item, ...]] = {}
+        for key in reversed(self.kept):
+            short = []
+            for item in self.kept[key]:
+                pods = min(left.get(item.shape.digest, 0), item.count)
+                if pods:
+                    left[item.shape.digest] -= pods
+                    short.append(Item(item.shape, pods))
+            if short:
+                found[key] = tuple(short)
+        return found
+
+    def hold_to_account(self, short: Mapping[str, tuple[Item, ...]]) -> list[Decision]:
+        """[B13], in the profile `hold`: say when provisioned room is gone, and when it stays gone."""
+        found: list[Decision] = []
+        limit_s = self.settings.max_node_provision_s
+        for key in sorted(self.kept) if self.settings.hold else ():
+            request, now = self.state.requests[key], self._now(key)
+            if not bookable(now) or self._busy(key) or request.ordered:
+                continue
+            elastic = cond.find(now, cond.FULLY_PROVISIONED)
+            pods = sum(item.count for item in short.get(key, ()))
+            if elastic is not None and elastic.status == "False":
+                pods = 0  # what lacks was never there
+            ready = cond.find(now, cond.CAPACITY_READY)
+            lost = ready is not None and ready.reason == cond.LOST and ready.status == "False"
+            if not pods:
+                if lost:
+                    self._set(key, cond.NODES_READY)
+                continue
+            if ready is None or not lost:
+                if any(plan in o.plans for plan in [request.plan] if plan for o in self.state.open.values()):
+                    continue  # its nodes are still on their way
+                self._set(key, cond.capacity_lost(pods), because("CapacityLost", pods=pods))
+                self.dues.append(self.now + limit_s + 1)
+            elif ready.changed_at + limit_s < self.now:
+                revoked = cond.capacity_revoked(pods, duration_text(limit_s))
+                self._set(key, revoked, because("CapacityLost", pods=pods))
+                found.append(self._release(key, "Revoked"))
+                found.append(self._event(key, "CapacityRevoked", revoked.message, "Warning"))
+            else:
+                self.dues.append(ready.changed_at + limit_s + 1)
+        return found
+
+    def growth(self, short: Mapping[str, tuple[Item, ...]], world: World, orders: Orders) -> list[Decision]:
+        """[B8]: elastic gangs with their minimum go on growing, at the pace of retries."""
+        found: list[Decision] = []
+        for key in sorted(self.kept):
+            request, now = self.state.requests[key], self._now(key)
+            full = cond.is_true(now, cond.FULLY_PROVISIONED)
+            if not self.understood[key].min_counts or full or not bookable(now) or self._busy(key):
+                continue
+            rest = short.get(key, ())
+            told = cond.fully(sum(item.count for item in rest))
+            before = cond.find(now, cond.FULLY_PROVISIONED)
+            if before is None or before.message != told.message:
+                self._set(key, told)
+            if not rest:
+                continue
+            wait = self.settings.initial_backoff_s if request.wait_s is None else request.wait_s
+            due = (request.last_try or 0.0) + wait
+            if self.modes[key] is not Mode.ATOMIC or due >= self.now:
+                self.dues.append(due + 0.001)
+                continue
+            found += self._grow(key, rest, wait, world, orders)
+        return found
+
+    def _grow(
+        self, key: str, rest: tuple[Item, ...], wait: float, world: World, orders: Orders
+    ) -> list[Decision]:
+        request = self.state.requests[key]
+        namespace, name = key.split("/", 1)
+        items = merged((item.shape, item.count) for item in rest)
+        made = grow(items, world)
+        pods = sum(item.count for item in items)
+        why = [because("Growing", pods=pods, placed=sum(made.placed))]
+        retry = self.now + min(2 * wait, self.settings.max_backoff_s)
+        self.dues.append(retry + 0.001)
+        found: list[Decision] = [
+            AttemptRequest(
+                at=self.now,
+                namespace=namespace,
+                name=name,
+                uid=request.uid,
+                result=made.result,
+                attempt=request.attempts + 1,
+                retry_at=retry,
+                verdicts=verdicts_of(made.out(), made),
+                because=tuple(why),
+            )
+        ]
+        if made.result != SUCCESSFUL or not made.targets:
+            return found
+        found += ordered_plan(orders, made, world, pods=(), why=why, request=key, request_uid=request.uid)
+        enact(world, made, {item.shape.digest: item.shape for item in items})
+        groups = ", ".join(f"{t.group} {t.from_size}->{t.size}" for t in made.targets)
+        found.append(self._event(key, "ScaleUpRequested", f"scale-up requested: {groups}"))
         return found
 
     # --- Attempts ---
@@ -311,15 +442,43 @@ class RequestWork:
             ):
                 self.dues.append(lifecycle.expires_at(candidate, self.settings.request_expiry_s) + 1)
         by_key = {f"{c.namespace}/{c.name}": v for c, v in due}
+        waiting = self._in_turn([c for c, _ in due])
         turn = lifecycle.within_timebox(
-            [c for c, _ in due], batch_size=self.settings.batch_size, timebox_s=self.settings.batch_timebox_s
+            waiting, batch_size=self.settings.batch_size, timebox_s=self.settings.batch_timebox_s
         )
-        if len(turn) < len(due):
+        if len(turn) < len(waiting):
             self.dues.append(self.now + 0.01)
         for position, candidate in enumerate(turn):
             key = f"{candidate.namespace}/{candidate.name}"
             found += self._try(key, candidate, by_key[key], world, orders, position)
+            if self._blocks(key):
+                break
         return found
+
+    def _in_turn(self, due: list[lifecycle.Candidate]) -> list[lifecycle.Candidate]:
+        """[B6]: those that are due and may be tried: turns by namespace, and nobody past a head."""
+        if self.settings.fair_share:
+            served = Counter(key.split("/", 1)[0] for key in self.kept)
+            due = lifecycle.taking_turns(due, served)
+        if not self.settings.head_deadline_s:
+            return due
+        heads = [key for key in self.modes if self._blocks(key)]
+        there = {f"{c.namespace}/{c.name}" for c in due}
+        queue = lifecycle.in_order([*due, *(self._candidate(key) for key in heads if key not in there)])
+        allowed = lifecycle.before_head(queue, [key for key in heads if key not in there])
+        return [c for c in allowed if f"{c.namespace}/{c.name}" in there]
+
+    def _blocks(self, key: str) -> bool:
+        """[B6]: it found no room, and its deadline is not over: later ones do not pass it."""
+        deadline = self.state.requests[key].created_at + self.settings.head_deadline_s
+        if not self.settings.head_deadline_s or self.now >= deadline:
+            return False
+        provisioned = cond.find(self._now(key), cond.PROVISIONED)
+        waits = provisioned is not None and provisioned.status == "False"
+        if waits and not cond.is_true(self._now(key), cond.FAILED):
+            self.dues.append(deadline)
+            return True
+        return False
 
     def _take_up(self, key: str) -> list[Decision]:
         """Freeze spec and templates; or fail, when they are wrong or do not come."""
@@ -401,7 +560,7 @@ class RequestWork:
         request, parameters = self.state.requests[key], self.understood[key]
         sets = tuple(Item(shape, n) for shape, n in self._sets(key))
         asked = Asked(sets=sets, parameters=parameters, alias=spec.is_check_alias(request.class_name))
-        over = self._over_quota(candidate.namespace, sets) if candidate.mode is Mode.ATOMIC else ""
+        over = self._over_quota(candidate.namespace, sets)
         dry = request.annotations.get(spec.DRY_RUN) == "true"
         before = world.grid
         if over:
@@ -418,6 +577,9 @@ class RequestWork:
         final = succeeded or any(c.type == cond.FAILED for c in made.conditions)
         retry = 0.0 if final else self.now + (verdict.next_wait_s or self.settings.initial_backoff_s)
         why = self._why(sets, made, over, attempts, retry)
+        if succeeded:
+            for item in sets:
+                self._claim(candidate.namespace, item.shape, item.count)
         found: list[Decision] = [
             AttemptRequest(
                 at=self.now,
@@ -434,18 +596,29 @@ class RequestWork:
         if made.result == SUCCESSFUL and made.plan is not None and made.plan.targets:
             return found + self._order(key, asked, made, world, orders, why)
         for condition in made.conditions:
-            self._set(key, self._with_eta(condition, retry), *why)
+            self._set(key, self._with_eta(condition, self._eta(made, world, retry)), *why)
         if succeeded:
             found += self.booked(key)
             found.append(self._event(key, "CapacityFound", cond.FOUND.message))
         else:
             if retry:
                 self.dues.append(retry + 0.001)
-            reasons = "; ".join(f"group {v}" for v in sorted(nearest(asked, world).values()))
-            message = over or reasons or "no group can take all of it"
+            message = over or self._no_room(asked, made, world)
             if request.attempts == 0 or final:
                 found.append(self._event(key, "Failed" if final else "CapacityNotFound", message, "Warning"))
         return found
+
+    def _no_room(self, asked: Asked, made: Attempt, world: World) -> str:
+        """For people: what no group ever holds, else what holds the groups back, the most first."""
+        never = "; ".join(f"group {v}" for v in sorted(nearest(asked, world).values()))
+        if never:
+            return never
+        if made.plan is None:
+            pods = sum(item.count for item in asked.sets)
+            return f"there is no room for {pods} pods on nodes that exist or are on their way"
+        counted = Counter(made.plan.out().values())
+        top = [f"{n} {text}" for text, n in sorted(counted.items(), key=lambda e: (-e[1], e[0]))]
+        return ", ".join(top[:5]) or "no group can take all of it"
 
     def _order(
         self, key: str, asked: Asked, made: Attempt, world: World, orders: Orders, why: list[Because]
@@ -471,8 +644,24 @@ class RequestWork:
         found.append(self._event(key, "ScaleUpRequested", f"scale-up requested: {groups}"))
         return found
 
+    def _eta(self, made: Attempt, world: World, retry: float) -> float:
+        """[B12]: when room is expected.
+
+        That is the next attempt; or where groups are left alone after a failure, the first of them to
+        come back, with the time that its nodes took last.
+        """
+        if not retry or made.plan is None:
+            return retry
+        out = made.plan.out()
+        back = [
+            max(retry, group.backoff_until) + self.state.groups[group.id].boot_s
+            for group in world.groups
+            if out.get(group.id) == IN_BACKOFF and group.id in self.state.groups
+        ]
+        return min(back, default=retry)
+
     def _with_eta(self, condition: Condition, retry: float) -> Condition:
-        """[B12]: in the profile `hold`, when the next attempt will be."""
+        """[B12]: in the profile `hold`, when room is expected."""
         if (
             not self.settings.hold
             or condition.type != cond.PROVISIONED
@@ -539,10 +728,12 @@ class RequestWork:
             if key.split("/", 1)[0] != namespace:
                 continue
             hard, used = self.state.quotas[key]
+            claimed = self.claims.get(namespace, {})
             short = sorted(
                 name
                 for name, limit in hard.items()
-                if used.get(name, 0) + _asked_of(wanted, name) > limit and _asked_of(wanted, name)
+                if _asked_of(wanted, name)
+                and used.get(name, 0) + _asked_of(claimed, name) + _asked_of(wanted, name) > limit
             )
             if short:
                 return f'exceeded quota: "{key.split("/", 1)[1]}", resources: {", ".join(short)}'
@@ -570,7 +761,8 @@ class RequestWork:
 
 def _asked_of(wanted: Mapping[str, int], quota_name: str) -> int:
     """What pods ask of a quota's resource: `requests.cpu` and `cpu` are the same."""
-    return wanted.get(quota_name.removeprefix("requests."), 0)
+    name = quota_name.removeprefix("requests.")
+    return wanted.get("pods" if name == "count/pods" else name, 0)
 
 
 def status_of(
@@ -591,5 +783,6 @@ def status_of(
         target=request_ref(namespace, name, request.uid),
         status=status,
         observed_generation=request.generation,
+        stamp=("provisioningClassDetails", "decision"),
         because=why,
     )

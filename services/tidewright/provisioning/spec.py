@@ -71,6 +71,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
         booking_s: seconds that room is kept; None for the setting.
         priority: place in the order of requests; None: the templates' highest.
         topology: label key whose value is the same for all pods.
+        topology_per_set: it is the same within each pod set, and may differ between them.
         min_counts: pod set index to the number with which it is content.
         across_groups: one plan may combine groups.
         warnings: values that were not understood, and are ignored.
@@ -81,6 +82,7 @@ class Parameters(msgspec.Struct, frozen=True, kw_only=True):
     booking_s: float | None = None
     priority: int | None = None
     topology: str = ""
+    topology_per_set: bool = False
     min_counts: dict[int, int] = {}
     across_groups: bool = False
     warnings: tuple[str, ...] = ()
@@ -221,6 +223,9 @@ def parameters_of(found: Mapping[str, str], pod_sets: int) -> Parameters:
         if text not in ("true", "false"):
             warnings.append(f"{key}={text!r} is ignored: expected true or false")
         flags[key] = text == "true"
+    scope = found.get("TopologyScope", "Request")
+    if scope not in ("Request", "PodSet"):
+        warnings.append(f"TopologyScope={scope!r} is ignored: expected Request or PodSet")
     valid_until_s = duration("ValidUntilSeconds")
     booking_s = duration("BookingSeconds")
     counts = {}
@@ -237,6 +242,7 @@ def parameters_of(found: Mapping[str, str], pod_sets: int) -> Parameters:
         booking_s=booking_s,
         priority=number("Priority", -(2**31)),
         topology=found.get("Topology", ""),
+        topology_per_set=scope == "PodSet",
         min_counts=counts,
         across_groups=flags["AcrossGroups"],
         warnings=tuple(warnings),

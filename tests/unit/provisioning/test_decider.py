@@ -453,7 +453,9 @@ def test_hold_says_provisioned_when_nodes_are_ready() -> None:
     cluster.template("worker", "3500m")
     cluster.request("r", ATOMIC, [("worker", 3)])
     cluster.advance(60)
-    assert "Provisioned" not in cluster.conditions("r")
+    waits = cluster.conditions("r")["Provisioned"]
+    assert (waits.status, waits.reason) == ("False", "NodesNotReady")
+    assert waits.message == "Nodes are ordered and not ready yet."
     cluster.boot("workers")
     cluster.advance(15)
     assert cluster.conditions("r")["Provisioned"].reason == "CapacityIsProvisioned"

@@ -85,36 +85,37 @@ def _keep(world: World, trial: Grid) -> None:
 
 def check(asked: Asked, world: World) -> Attempt:
     """Everything fits where there is room, or nothing is placed. Never adds nodes."""
-    best: tuple[Grid, tuple[int, ...], tuple[PodShape, ...]] | None = None
-    for sets in _variants(asked, world):
+
+    def fits(sets: Sequence[Item]) -> bool:
+        return _enough(_place(world.grid.fork(), sets), sets, asked.parameters)
+
+    for sets in _variants(asked, world, fits):
         trial = world.grid.fork()
         placed = _place(trial, sets)
         if _enough(placed, sets, asked.parameters):
-            best = (trial, placed, tuple(item.shape for item in sets))
-            break
-    if best is None:
-        return Attempt(result=NO_OPTIONS, conditions=_failure(asked), placed=(0,) * len(asked.sets))
-    _keep(world, best[0])
-    return Attempt(
-        result=SUCCESSFUL,
-        conditions=(cond.FOUND, *_fully(asked, best[1])),
-        placed=best[1],
-        shapes=best[2],
-    )
+            _keep(world, trial)
+            return Attempt(
+                result=SUCCESSFUL,
+                conditions=(cond.FOUND, *_fully(asked, placed)),
+                placed=placed,
+                shapes=tuple(item.shape for item in sets),
+            )
+    return Attempt(result=NO_OPTIONS, conditions=_failure(asked), placed=(0,) * len(asked.sets))
 
 
 def atomic(asked: Asked, world: World) -> Attempt:
     """Place what fits; for the rest one plan that holds all of it, or nothing."""
+
+    def fits(sets: Sequence[Item]) -> bool:
+        made = _ordered(asked, world, sets)[2]
+        return made is None or made.result == SUCCESSFUL
+
     last: Plan | None = None
     for wanted in _goals(asked):
-        for sets in _variants(asked, world, wanted):
-            trial = world.grid.fork()
-            here = _place(trial, sets)
+        for sets in _variants(asked, world, fits, wanted):
+            trial, here, made = _ordered(asked, world, sets)
             shapes = tuple(item.shape for item in sets)
-            rest = merged(
-                (item.shape, item.count - n) for item, n in zip(sets, here, strict=True) if n < item.count
-            )
-            if not rest:
+            if made is None:
                 _keep(world, trial)
                 return Attempt(
                     result=NOT_NEEDED,
@@ -122,10 +123,6 @@ def atomic(asked: Asked, world: World) -> Attempt:
                     placed=here,
                     shapes=shapes,
                 )
-            on_trial = _with_grid(world, trial)
-            made = plan(rest, on_trial, all_or_nothing=True, redistribute=True)
-            if made.result != SUCCESSFUL and asked.parameters.across_groups:
-                made = plan_all(rest, on_trial, all_or_nothing=True, redistribute=True)
             if made.result == SUCCESSFUL:
                 _keep(world, trial)
                 full = tuple(item.count for item in sets)
@@ -144,6 +141,25 @@ def atomic(asked: Asked, world: World) -> Attempt:
         placed=(0,) * len(asked.sets),
         error=last.event if last is not None else "",
     )
+
+
+def _ordered(asked: Asked, world: World, sets: Sequence[Item]) -> tuple[Grid, tuple[int, ...], Plan | None]:
+    """What fits placed on a trial, and the plan for the rest; None when there is no rest."""
+    trial = world.grid.fork()
+    here = _place(trial, sets)
+    rest = merged((item.shape, item.count - n) for item, n in zip(sets, here, strict=True) if n < item.count)
+    if not rest:
+        return trial, here, None
+    on_trial = _with_grid(world, trial)
+    made = plan(rest, on_trial, all_or_nothing=True, redistribute=True)
+    if made.result != SUCCESSFUL and asked.parameters.across_groups:
+        made = plan_all(rest, on_trial, all_or_nothing=True, redistribute=True)
+    return trial, here, made
+
+
+def grow(rest: Sequence[Item], world: World) -> Plan:
+    """[B8]: as many of these pods as can be had, for a request that is provisioned already."""
+    return plan_all(rest, world, redistribute=True)
 
 
 CLASSES: dict[Mode, Class] = {Mode.CHECK: check, Mode.ATOMIC: atomic}
@@ -179,17 +195,7 @@ def _fully(asked: Asked, placed: Sequence[int]) -> tuple[Condition, ...]:
     """[B8]: for elastic gangs, whether all pods have a place, not only the minimum."""
     if not asked.parameters.min_counts:
         return ()
-    lacking = sum(item.count - n for item, n in zip(asked.sets, placed, strict=True))
-    return (
-        Condition(
-            type=cond.FULLY_PROVISIONED,
-            status="False" if lacking else "True",
-            reason="MinimumProvisioned" if lacking else "AllProvisioned",
-            message=f"{lacking} pods above the minimum have no place yet"
-            if lacking
-            else "all pods have a place",
-        ),
-    )
+    return (cond.fully(sum(item.count - n for item, n in zip(asked.sets, placed, strict=True))),)
 
 
 def _goals(asked: Asked) -> list[tuple[int, ...]]:
@@ -199,17 +205,33 @@ def _goals(asked: Asked) -> list[tuple[int, ...]]:
     return [full] if least == full else [full, least]
 
 
-def _variants(asked: Asked, world: World, counts: Sequence[int] | None = None) -> list[tuple[Item, ...]]:
-    """The pod sets to place; with a topology one variant per domain, those with most room first."""
+def _variants(
+    asked: Asked,
+    world: World,
+    fits: Callable[[Sequence[Item]], bool],
+    counts: Sequence[int] | None = None,
+) -> list[tuple[Item, ...]]:
+    """The pod sets to place; with a topology one variant per domain, those with most room first.
+
+    Where each pod set may have a domain of its own there is one variant: each set in turn takes the
+    first domain in which it fits beside those before it.
+    """
     wanted = counts or [item.count for item in asked.sets]
     sets = tuple(Item(item.shape, n) for item, n in zip(asked.sets, wanted, strict=True))
     key = asked.parameters.topology
     if not key:
         return [sets]
-    return [
-        tuple(Item(_pinned(item.shape, key, value), item.count) for item in sets)
-        for value in _domains(world, key)
-    ]
+    values = _domains(world, key)
+    if not asked.parameters.topology_per_set:
+        return [tuple(Item(_pinned(item.shape, key, v), item.count) for item in sets) for v in values]
+    found: tuple[Item, ...] = ()
+    for item in sets:
+        tries = ((*found, Item(_pinned(item.shape, key, v), item.count)) for v in values)
+        longer = next((variant for variant in tries if fits(variant)), None)
+        if longer is None:
+            return []
+        found = longer
+    return [found]
 
 
 def _domains(world: World, key: str) -> list[str]:

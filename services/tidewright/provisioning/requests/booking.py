@@ -33,6 +33,7 @@ def bookable(conditions: Iterable[Condition]) -> bool:
         cond.is_true(found, cond.PROVISIONED)
         and not cond.is_true(found, cond.FAILED)
         and not cond.is_true(found, cond.BOOKING_EXPIRED)
+        and not cond.is_true(found, cond.CAPACITY_REVOKED)
     )
 
 

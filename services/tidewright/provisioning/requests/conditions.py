@@ -63,6 +63,36 @@ NODES_MISSING = _condition(
 )
 
 
+LOST = "CapacityLost"
+
+
+def fully(lacking: int) -> Condition:
+    """[B8]: for elastic gangs, whether all pods have a place, not only the minimum."""
+    if not lacking:
+        return _condition(FULLY_PROVISIONED, "True", "AllProvisioned", "all pods have a place")
+    message = f"{lacking} pods above the minimum have no place yet"
+    return _condition(FULLY_PROVISIONED, "False", "MinimumProvisioned", message)
+
+
+def capacity_lost(pods: int) -> Condition:
+    """[B13]: room that was provisioned is not there any more."""
+    return _condition(CAPACITY_READY, "False", LOST, f"Room for {pods} of its pods is gone")
+
+
+def capacity_revoked(pods: int, after: str) -> Condition:
+    """[B13]: and it did not come back in time."""
+    message = f"Room for {pods} of its pods is gone and was not replaced within {after}"
+    return _condition(CAPACITY_REVOKED, "True", LOST, message)
+
+
+def nodes_ordered(eta: float | None) -> Condition:
+    """Profile `hold`: the order went out, and the nodes are not ready yet."""
+    message = "Nodes are ordered and not ready yet."
+    if eta is not None:
+        message += f" ETA: {format_time(eta)}"
+    return _condition(PROVISIONED, "False", "NodesNotReady", message)
+
+
 def failed_to_create_pods(message: str) -> Condition:
     return _condition(FAILED, "True", "FailedToCreatePods", message)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -26,6 +26,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         priority: higher first.
         booking_s, valid_until_s: from its parameters; None for the general settings.
         controlled: a controller owner that still exists collects it.
+        starving: it has waited for so long that it comes before all priorities.
+        turn: how many requests of its namespace come before it, where namespaces take turns.
     """
 
     namespace: str = ""
@@ -38,6 +40,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     booking_s: float | None = None
     valid_until_s: float | None = None
     controlled: bool = False
+    starving: bool = False
+    turn: int = 0
 
 
 class Eligibility(msgspec.Struct, frozen=True):
@@ -89,8 +93,44 @@ def eligible(
 
 
 def in_order(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """[B6]: priority, then age, then namespace and name."""
-    return sorted(candidates, key=lambda c: (-c.priority, c.created_at, c.namespace, c.name))
+    """[B6]: who starves, then priority, then turn of the namespace, then age, then namespace and name."""
+    return sorted(
+        candidates,
+        key=lambda c: (
+            not c.starving,
+            0 if c.starving else -c.priority,
+            0 if c.starving else c.turn,
+            c.created_at,
+            c.namespace,
+            c.name,
+        ),
+    )
+
+
+def taking_turns(candidates: Iterable[Candidate], served: Mapping[str, int]) -> list[Candidate]:
+    """[B6], fair share: each candidate with its turn, which counts what its namespace was given already.
+
+    Args:
+        candidates: requests that wait.
+        served: namespace to its requests for which room is kept or ordered.
+    """
+    given = dict(served)
+    found = []
+    for candidate in in_order(candidates):
+        turn = given.get(candidate.namespace, 0)
+        given[candidate.namespace] = turn + 1
+        found.append(msgspec.structs.replace(candidate, turn=turn))
+    return found
+
+
+def before_head(ordered: Sequence[Candidate], blocking: Container[str]) -> list[Candidate]:
+    """[B6], no backfill: candidates up to the first one that nobody may pass, that one included."""
+    found: list[Candidate] = []
+    for candidate in ordered:
+        found.append(candidate)
+        if f"{candidate.namespace}/{candidate.name}" in blocking:
+            break
+    return found
 
 
 def take_turns(
