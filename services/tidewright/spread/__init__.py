@@ -41,6 +41,7 @@ Control
     decide       the decider: State, evolve, decide
     planning     where pods would land, and what a change would do
     sentences    reasons as sentences
+    lines        events in one line each
     explaining   what `tidewright explain` tells about spreads and pods
 Shell
     hooks        the webhook configurations (pure)

@@ -30,6 +30,8 @@ from tidewright.spread.spec import KIND
 from tidewright.spread.state import Row, SpreadState, State, spread_key
 
 SPREAD, POD = KIND.lower(), "pod"
+TOLD = 20
+"""Changes of one decision that are told."""
 NEXT = 5
 """Pods that are named as the next to go."""
 
@@ -86,7 +88,11 @@ class SpreadExplainer:
                     f"The delete of {event.pod} was admitted: its place in {event.subset} is offered again."
                 ]
             case ChangeLedger():
-                return [*sentences(event.because), *filter(None, map(_change, event.changes))]
+                told = [text for text in map(_change, event.changes) if text]
+                more = [f"And {len(told) - TOLD} pods more."] if len(told) > TOLD else []
+                return [*sentences(event.because), *told[:TOLD], *more]
+            case EntriesAppended():
+                return [text for entry in event.entries[:TOLD] for text in self.sentences(entry)]
             case ForeseeScaleIn():
                 return [*sentences(event.because), foreseen(event)]
             case RecordSpread() | RecordObjectEvent():
@@ -152,6 +158,8 @@ def _about_pod(event: Event, name: str) -> bool:
             return any(entry.pod == name for entry in event.entries)
         case ChangeLedger():
             return any(change.pod == name and _change(change) for change in event.changes)
+        case PatchObject() if {step.rule for step in event.because} == {"WithinLimit"}:
+            return False  # how it stands says that, too
         case PatchObject() | DeleteObject() | EvictPod():
             return event.target.kind == "Pod" and event.target.name == name
         case ForeseeScaleIn():
@@ -163,9 +171,10 @@ def _change(change: LedgerChange) -> str:
     """What became of one pod's place; "" when that was told when it was placed."""
     match change.kind, change.reason:
         case "Seen", _:
-            if not change.passed:
+            if change.key == change.pod:
                 return ""
-            return f"{change.pod} went to {change.subset}: the first subset with room, after {passed_over(change.passed)}."
+            after = f", after {passed_over(change.passed)}" if change.passed else ""
+            return f"{change.pod} went to {change.subset}: the first subset with room{after}."
         case "Held", "Adopted":
             return ""  # its rule says so
         case "Held", "Found":

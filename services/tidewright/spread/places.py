@@ -22,7 +22,9 @@ def set_rules(g: Gathering, rules: LedgerRules) -> None:
     """Put rules in force, unless they are."""
     if rules != g.s.ledger.rules:
         g.rules = rules
-        numbers: dict[str, Any] = {"replicas": g.replicas, "generation": rules.generation}
+        numbers: dict[str, Any] = {"generation": rules.generation}
+        if any(rule.limit is not None for rule in rules.subsets) and rules.replicas:
+            numbers["replicas"] = rules.replicas
         for rule in rules.subsets:
             numbers[f"limit[{rule.name}]"] = rule.limit
         g.reasons.append(Because(rule="RulesInForce", values=numbers))

@@ -13,6 +13,8 @@ from tidewright.events.base import Because, Scalar
 from tidewright.events.spread import ForeseeScaleIn, PassedOver, PodPlaced
 
 Values = Mapping[str, Scalar]
+NAMED = 20
+"""Pods that a sentence names; the decision names more."""
 
 
 def placement(entry: PodPlaced) -> str:
@@ -41,8 +43,9 @@ def _passed(passed: PassedOver) -> str:
 
 def foreseen(decision: ForeseeScaleIn) -> str:
     """Who leaves, first one first."""
-    pods = ", ".join(f"{p.pod} ({p.subset or 'no subset'}, cost {p.cost or 'none'})" for p in decision.pods)
-    more = decision.count - len(decision.pods)
+    named = decision.pods[:NAMED]
+    pods = ", ".join(f"{p.pod} ({p.subset or 'no subset'}, cost {p.cost or 'none'})" for p in named)
+    more = decision.count - len(named)
     return f"At {decision.replicas} replicas these leave, first one first: {pods}{f', and {more} more' if more > 0 else ''}."
 
 
@@ -69,7 +72,8 @@ def _rules(v: Values) -> str:
         for key, limit in v.items()
         if key.startswith("limit[")
     )
-    return f"With {v['replicas']} replicas (generation {v['generation']}) the limits are: {limits or 'none'}."
+    of = f"With {v['replicas']} replicas the" if "replicas" in v else "The"
+    return f"{of} limits of generation {v['generation']} are: {limits or 'none'}."
 
 
 TELLERS: dict[str, Callable[[Values], str]] = {

@@ -201,7 +201,10 @@ def test_uids_are_packed_reversibly() -> None:
 
 def test_every_rule_has_a_sentence() -> None:
     folder = Path(__file__).parents[3] / "services" / "tidewright" / "spread"
-    text = "".join((folder / name).read_text() for name in ("adopting.py", "costing.py", "places.py", "rescheduling.py", "decide.py"))
+    text = "".join(
+        (folder / name).read_text()
+        for name in ("adopting.py", "costing.py", "places.py", "rescheduling.py", "decide.py")
+    )
     used = set(re.findall(r'rule="(\w+)"', text)) | set(re.findall(r'_cost\([^"]*\), "(\w+)"', text))
     used |= {"Surplus", "WithinLimit"}
     assert used == set(sentences.TELLERS)

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from tidewright.cli.asking import lookups
+from tidewright.cli.asking.lines import subject_object
 from tidewright.cli.asking.lookups import Found, reference_of
 from tidewright.cli.asking.moments import Moment, moment_of
 from tidewright.cli.asking.objects import named
@@ -146,6 +147,8 @@ async def _spoken(
     patterns += [lookups.ledger_of(source, service.name, ledger) for ledger in told.ledgers]
 
     def wanted(one: Found) -> bool:
+        if isinstance(one.event, Decision) and subject_object(one.record.subject)[0] == "ledger":
+            return False  # the decision once more, for who reads the ledger alone
         return isinstance(one.event, Event) and explainer.concerns(one.event, asked)
 
     decided = await lookups.decisions(source, patterns, moment.seq, wanted, enough=EARLIER + 1)

@@ -14,6 +14,7 @@ from tidewright.events.timers import TimerFired
 from tidewright.log.reader import Record
 from tidewright.log.subjects import unescape
 from tidewright.provisioning.lines import line as of_capacity
+from tidewright.spread.lines import line as of_spread
 
 _QUIET = frozenset(
     {"at", "id", "prev", "because", "namespace", "name", "uid", "refresh", "labels", "annotations", "target"}
@@ -78,7 +79,7 @@ def line(event: Event | registry.Unknown) -> str:
             return f"{type(event).__name__.lower()}: {event.reason} {event.message}".rstrip()
         case TimerFired():
             return f"woke {event.key}"
-    if told := of_capacity(event):
+    if told := of_capacity(event) or of_spread(event):
         return told
     shown_fields = {
         name: value
