@@ -82,8 +82,10 @@ CHANGES = tuple(LedgerChange("Seen", f"k{n}", f"web-{n}", "v", "a", "Seen") for 
                     LedgerChange("Uncounted", "u", "u", "v", "b", "NotCounted"),
                 ),
             ),
-            "web-0, web-1, web-2 and 2 more seen in a; w in b counted (Found); place of k9 in b free (NeverSeen); "
-            "g gone from b; u held no place in b",
+            (
+                "web-0, web-1, web-2 and 2 more seen in a; w in b counted (Found); place of k9 in b free (NeverSeen); "
+                "g gone from b; u held no place in b"
+            ),
         ),
         (ChangeLedger(at=0.0, target=WS, counts={}), "counts said again"),
         (
