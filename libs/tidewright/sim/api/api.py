@@ -48,7 +48,13 @@ class Api:
     # -- objects on their way in and out ---------------------------------------------------------
 
     def decode(
-        self, request: Request, obj: Object, *, body: bytes = b"", touched: frozenset[str] | None = None
+        self,
+        request: Request,
+        obj: Object,
+        *,
+        body: bytes = b"",
+        touched: frozenset[str] | None = None,
+        typed: bool = False,
     ) -> list[str]:
         """Check that the object is of the requested kind; returns warnings. Raises 400.
 
@@ -57,6 +63,7 @@ class Api:
             obj: the object; fields that nobody knows are removed from it.
             body: the JSON that it was decoded from, when it is as it came.
             touched: the only top-level fields that differ from a stored object, which need no look otherwise.
+            typed: it is a configuration that is applied: nothing in it may be unknown.
         """
         kind = request.kind
         found = obj.get("apiVersion"), obj.get("kind")
@@ -82,6 +89,12 @@ class Api:
             return []
         if problems is not None and problems.mistyped:
             raise _undecodable(request, problems.mistyped, obj)
+        if typed and problems is not None and problems.unknown:
+            from tidewright.sim.api.applying import untyped
+
+            raise untyped(
+                request, obj, [f".{path}: field not declared in schema" for path in problems.unknown]
+            )
         told = list(request.repeated)
         if problems is not None:
             told += [f'unknown field "{path}"' for path in problems.unknown]
@@ -94,8 +107,7 @@ class Api:
                 obj.pop(key, None)
         return told if strictness == "Warn" else []
 
-    @staticmethod
-    def _settle_type(request: Request, obj: Object) -> None:
+    def _settle_type(self, request: Request, obj: Object) -> None:
         kind = request.kind
         for field, wanted in (("apiVersion", request.api_version), ("kind", kind.kind)):
             found = obj.get(field)
@@ -108,14 +120,29 @@ class Api:
                     )
                 obj[field] = wanted
             elif found != wanted:
-                if field == "apiVersion":
-                    raise errors.bad_request(
-                        f"the API version in the data ({found}) does not match the expected API version ({wanted})"
-                    )
-                raise errors.bad_request(
-                    f'{found} in version "{request.version}" cannot be handled as a {kind.kind}: '
-                    f"the kind in the data ({found}) does not match the expected kind ({wanted})"
-                )
+                raise self._of_another_type(request, obj, field, found)
+
+    def _of_another_type(self, request: Request, obj: Object, field: str, found: Any) -> errors.ApiError:
+        kind, version = request.kind, obj.get("apiVersion") or request.api_version
+        name = obj.get("kind") or kind.kind
+        if kind.custom or (request.verb != "patch" and field == "apiVersion" and _served(self, version)):
+            wanted = request.api_version if field == "apiVersion" else kind.kind
+            what = "API version" if field == "apiVersion" else "kind"
+            return errors.bad_request(
+                f"the {what} in the data ({found}) does not match the expected {what} ({wanted})"
+            )
+        known = field == "kind" and any(other.kind == name and not other.custom for other in self.registry)
+        if known:
+            package = f"{(kind.group or 'core').partition('.')[0]}.{kind.kind}"
+            why = f"converting ({version.rpartition('/')[2]}.{name}) to ({package}): unknown conversion"
+        else:
+            scheme = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
+            why = f'no kind "{name}" is registered for version "{version}" in scheme "{scheme}"'
+        if request.verb == "patch":
+            return _undecodable(request, why, obj)
+        return errors.bad_request(
+            f'{name} in version "{request.version}" cannot be handled as a {kind.kind}: {why}'
+        )
 
     def to_version(self, kind: Kind, version: str, obj: Object) -> Object:
         """A stored object as the version that a client asked for."""
@@ -247,6 +274,11 @@ class Api:
         for record in list(table.scan()):
             residents.furnish(self, record.name)
         self.definitions.load()
+
+
+def _served(api: Api, version: str) -> bool:
+    """Whether any kind is served in a version such as `apps/v1`."""
+    return any(kind.api_version(one) == version for kind in api.registry for one in kind.versions)
 
 
 def _undecodable(request: Request, why: str, obj: Object) -> errors.ApiError:

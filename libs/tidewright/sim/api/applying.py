@@ -26,8 +26,15 @@ Object = dict[str, Any]
 async def server_side_apply(api: Api, request: Request, applied: Any) -> Outcome:
     """Apply a configuration. Raises 409 with the conflicting fields, 400 for a patch that cannot be applied."""
     kind = request.kind
-    if not isinstance(applied, dict):
-        raise errors.bad_request("error decoding YAML: an apply configuration is an object")
+    if not isinstance(applied, dict) or not applied.get("apiVersion") or not applied.get("kind"):
+        version, name = (
+            (applied.get("apiVersion", ""), applied.get("kind", ""))
+            if isinstance(applied, dict)
+            else ("", "")
+        )
+        raise errors.bad_request(
+            f"invalid object type: {'' if '/' in version else '/'}{version}, Kind={name}"
+        )
     manager = request.query.get("fieldManager")
     if not manager:
         raise errors.invalid(
@@ -48,7 +55,7 @@ async def server_side_apply(api: Api, request: Request, applied: Any) -> Outcome
             f"error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:{lines}"
         )
     request.warnings += repeated
-    warnings = api.decode(request, applied)
+    warnings = api.decode(request, applied, typed=True)
     meta = applied["metadata"]
     if meta.get("managedFields"):
         raise errors.bad_request("metadata.managedFields must be nil")
@@ -64,6 +71,9 @@ async def server_side_apply(api: Api, request: Request, applied: Any) -> Outcome
     wanted = _without_server_fields(applied)
     # of the two parts each way of writing has its own, and applying the other does nothing
     without = "" if not kind.status else "spec" if request.subresource == "status" else "status"
+    told = managed.not_told_apart(wanted, typing, "")
+    if told:
+        raise untyped(request, applied, told)
     fields = managed.applied_by(applied, typing, without=without)
     if api.store.table(kind.table_name).get(request.namespace, request.name) is None:
         if request.subresource:
@@ -102,6 +112,19 @@ async def server_side_apply(api: Api, request: Request, applied: Any) -> Outcome
         return dict(result)
 
     return await modify(api, request, change, warnings)
+
+
+def untyped(request: Request, applied: Object, told: list[str]) -> errors.ApiError:
+    """500 for a configuration that does not fit its type, as the API server answers."""
+    meta = applied.get("metadata") or {}
+    version = request.api_version if "/" in request.api_version else f"/{request.api_version}"
+    why = told[0] if len(told) == 1 else "errors:" + "".join(f"\n  {one}" for one in told)
+    return errors.ApiError(
+        500,
+        f"failed to create typed patch object ({meta.get('namespace', '')}/{meta.get('name', '')}; "
+        f"{version}, Kind={request.kind.kind}): {why}",
+        reason="",
+    )
 
 
 def _without_server_fields(applied: Object) -> Object:

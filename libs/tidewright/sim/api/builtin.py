@@ -57,7 +57,7 @@ _CORE = (
               Subresource("ephemeralcontainers", "Pod", _GET_UPDATE),
               Subresource("resize", "Pod", _GET_UPDATE),
           )),
-    _kind("", "v1", "PodTemplate", "podtemplates"),
+    _kind("", "v1", "PodTemplate", "podtemplates", generation=True),
     _kind("", "v1", "ReplicationController", "replicationcontrollers", "rc", status=True, scale=True,
           categories=_ALL, generation=True),
     _kind("", "v1", "ConfigMap", "configmaps", "cm"),

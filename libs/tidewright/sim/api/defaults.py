@@ -8,225 +8,14 @@ cluster IPs), `PREPARE_UPDATE` restores what an update of that kind cannot chang
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from tidewright.kube import quantities
-from tidewright.sim.api import errors, residents
+from tidewright.sim.api.pod_defaults import admit_pod, canonical_quantities, create_pod, pod, pod_spec
 
 if TYPE_CHECKING:
     from tidewright.sim.api.api import Api
 
 Object = dict[str, Any]
-
-_SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-_NOT_READY = "node.kubernetes.io/not-ready"
-_UNREACHABLE = "node.kubernetes.io/unreachable"
-_EVICTION_TOLERANCE_S = 300
-
-
-# -- pods ---------------------------------------------------------------------------------------------
-
-
-def pod_spec(spec: Object) -> None:
-    """Defaults of a pod's spec, in a pod or in a template."""
-    spec.setdefault("restartPolicy", "Always")
-    spec.setdefault("terminationGracePeriodSeconds", 30)
-    spec.setdefault("dnsPolicy", "ClusterFirst")
-    spec.setdefault("securityContext", {})
-    spec.setdefault("schedulerName", "default-scheduler")
-    if "serviceAccountName" in spec or "serviceAccount" in spec:
-        name = spec.get("serviceAccountName") or spec.get("serviceAccount")
-        spec["serviceAccountName"] = spec["serviceAccount"] = name
-    host_network = spec.get("hostNetwork") is True
-    for containers in ("initContainers", "containers"):
-        for container in spec.get(containers) or ():
-            _container(container, host_network)
-    if "overhead" in spec:
-        _quantities(spec["overhead"])
-    for volume in spec.get("volumes") or ():
-        _volume(volume)
-
-
-def _container(container: Object, host_network: bool) -> None:
-    container.setdefault("terminationMessagePath", "/dev/termination-log")
-    container.setdefault("terminationMessagePolicy", "File")
-    resources = container.setdefault("resources", {})
-    for part in ("limits", "requests"):
-        if resources.get(part):
-            _quantities(resources[part])
-    limits = resources.get("limits")
-    if limits:
-        requests = resources.setdefault("requests", {})
-        for name, amount in limits.items():
-            requests.setdefault(name, amount)
-    if "imagePullPolicy" not in container:
-        image: str = container.get("image") or ""
-        tag = image.rpartition("/")[2].partition("@")[0].partition(":")[2]
-        latest = tag in {"", "latest"} and "@" not in image
-        container["imagePullPolicy"] = "Always" if latest else "IfNotPresent"
-    for port in container.get("ports") or ():
-        port.setdefault("protocol", "TCP")
-        if host_network:
-            port.setdefault("hostPort", port.get("containerPort"))
-    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
-        if isinstance(container.get(probe), dict):
-            _probe(container[probe])
-    for variable in container.get("env") or ():
-        source = variable.get("valueFrom")
-        if isinstance(source, dict) and isinstance(source.get("fieldRef"), dict):
-            source["fieldRef"].setdefault("apiVersion", "v1")
-
-
-def _probe(probe: Object) -> None:
-    for field, value in (
-        ("timeoutSeconds", 1),
-        ("periodSeconds", 10),
-        ("successThreshold", 1),
-        ("failureThreshold", 3),
-    ):
-        probe.setdefault(field, value)
-    if isinstance(probe.get("httpGet"), dict):
-        probe["httpGet"].setdefault("path", "/")
-        probe["httpGet"].setdefault("scheme", "HTTP")
-
-
-def _volume(volume: Object) -> None:
-    for kind in ("configMap", "secret", "downwardAPI", "projected"):
-        if isinstance(volume.get(kind), dict):
-            volume[kind].setdefault("defaultMode", 420)
-    if isinstance(volume.get("hostPath"), dict):
-        volume["hostPath"].setdefault("type", "")
-    if set(volume) == {"name"}:
-        volume["emptyDir"] = {}
-
-
-def _quantities(amounts: Object) -> None:
-    for name, amount in amounts.items():
-        amounts[name] = canonical_quantity(amount)
-
-
-def canonical_quantity(amount: Any) -> Any:
-    """The form in which the API server writes a quantity. Raises NotAQuantity."""
-    if isinstance(amount, int | float) and not isinstance(amount, bool):
-        amount = repr(amount)
-    return _canonical_text(amount) if isinstance(amount, str) else amount
-
-
-@lru_cache(maxsize=4096)
-def _canonical_text(text: str) -> str:
-    return quantities.canonical(quantities.parse(text))
-
-
-def _pod(obj: Object) -> None:
-    spec = obj.get("spec")
-    if isinstance(spec, dict):
-        pod_spec(spec)
-        spec.setdefault("enableServiceLinks", True)
-
-
-def _admit_pod(api: Api, obj: Object) -> None:
-    spec = obj.get("spec")
-    if not isinstance(spec, dict):
-        return
-    spec["serviceAccountName"] = spec["serviceAccount"] = (
-        spec.get("serviceAccountName") or residents.DEFAULT_ACCOUNT
-    )
-    residents.admit_account(api, obj)
-    _admit_priority(api, obj, spec)
-    _admit_tolerations(spec)
-
-
-def _create_pod(api: Api, obj: Object) -> None:
-    spec = obj.get("spec")
-    if not isinstance(spec, dict):
-        return
-    resources = [
-        part.get("resources") or {} for part in spec.get("containers") or () if isinstance(part, dict)
-    ]
-    status: Object = {"phase": "Pending", "qosClass": quality_of_service(resources)}
-    obj["status"] = status
-    if spec.get("schedulingGates"):
-        status["conditions"] = [
-            {
-                "type": "PodScheduled",
-                "status": "False",
-                "reason": "SchedulingGated",
-                "message": "Scheduling is blocked due to non-empty scheduling gates",
-                "lastProbeTime": None,
-                "lastTransitionTime": api.stamps.now(),
-            }
-        ]
-
-
-def quality_of_service(resources: list[Object]) -> str:
-    """Guaranteed, Burstable or BestEffort, from the containers' cpu and memory."""
-    compute = ("cpu", "memory")
-    any_set = any(
-        (part.get(kind) or {}).get(name)
-        for part in resources
-        for kind in ("requests", "limits")
-        for name in compute
-    )
-    if not any_set:
-        return "BestEffort"
-    for part in resources:
-        limits = part.get("limits") or {}
-        requests = part.get("requests") or limits
-        for name in compute:
-            if name not in limits or canonical_quantity(
-                requests.get(name, limits[name])
-            ) != canonical_quantity(limits[name]):
-                return "Burstable"
-    return "Guaranteed"
-
-
-def _admit_priority(api: Api, obj: Object, spec: Object) -> None:
-    name = spec.get("priorityClassName")
-    policy = "PreemptLowerPriority"
-    classes = api.store.table("scheduling.k8s.io/priorityclasses")
-    if name:
-        record = classes.get("", name)
-        if record is not None:
-            found = record.decode()
-            value, policy = found.get("value", 0), found.get("preemptionPolicy", policy)
-        elif name in _SYSTEM_PRIORITIES:
-            value = _SYSTEM_PRIORITIES[name]
-        else:
-            raise errors.forbidden(
-                "", "pods", obj["metadata"].get("name", ""), f"no PriorityClass with name {name} was found"
-            )
-    else:
-        value = 0
-        for record in classes.scan():
-            found = record.decode()
-            if found.get("globalDefault"):
-                value, policy = found.get("value", 0), found.get("preemptionPolicy", policy)
-                spec["priorityClassName"] = record.name
-    spec["priority"] = value
-    spec.setdefault("preemptionPolicy", policy)
-
-
-def _admit_tolerations(spec: Object) -> None:
-    tolerations = spec.get("tolerations") or []
-    for key in (_NOT_READY, _UNREACHABLE):
-        tolerated = any(
-            isinstance(item, dict)
-            and (item.get("key") in (key, None, ""))
-            and item.get("effect") in ("NoExecute", None, "")
-            for item in tolerations
-        )
-        if not tolerated:
-            tolerations.append(
-                {
-                    "key": key,
-                    "operator": "Exists",
-                    "effect": "NoExecute",
-                    "tolerationSeconds": _EVICTION_TOLERANCE_S,
-                }
-            )
-    spec["tolerations"] = tolerations
-
 
 # -- workloads ----------------------------------------------------------------------------------------
 
@@ -268,10 +57,19 @@ def _replica_set(obj: Object) -> None:
         _template(spec)
 
 
+def _replication_controller(obj: Object) -> None:
+    _replica_set(obj)
+    template = (obj.get("spec") or {}).get("template") or {}
+    labels = (template.get("metadata") or {}).get("labels")
+    if labels and not obj["metadata"].get("labels"):
+        obj["metadata"]["labels"] = dict(labels)
+
+
 def _stateful_set(obj: Object) -> None:
     spec = obj.get("spec")
     if isinstance(spec, dict):
         spec.setdefault("replicas", 1)
+        spec.setdefault("serviceName", "")
         spec.setdefault("podManagementPolicy", "OrderedReady")
         _rolling(spec, "updateStrategy", partition=0)
         spec.setdefault("revisionHistoryLimit", 10)
@@ -301,6 +99,7 @@ def _job_spec(spec: Object) -> None:
     spec.setdefault("backoffLimit", 6)
     spec.setdefault("completionMode", "NonIndexed")
     spec.setdefault("suspend", False)
+    spec.setdefault("manualSelector", False)
     spec.setdefault("podReplacementPolicy", "Failed" if "podFailurePolicy" in spec else "TerminatingOrFailed")
     _template(spec)
 
@@ -311,7 +110,6 @@ def _job(obj: Object) -> None:
 
 
 def _create_job(api: Api, obj: Object) -> None:
-    obj.pop("status", None)
     spec = obj.get("spec")
     if not isinstance(spec, dict) or spec.get("manualSelector"):
         return
@@ -325,7 +123,10 @@ def _create_job(api: Api, obj: Object) -> None:
         "controller-uid": uid,
         "job-name": name,
     }
-    template.setdefault("metadata", {}).setdefault("labels", {}).update(labels)
+    of_pods = template.setdefault("metadata", {}).setdefault("labels", {})
+    of_pods.update(labels)
+    if not obj["metadata"].get("labels"):
+        obj["metadata"]["labels"] = dict(of_pods)
     spec.setdefault("selector", {}).setdefault("matchLabels", {})["batch.kubernetes.io/controller-uid"] = uid
 
 
@@ -336,6 +137,11 @@ def _cron_job(obj: Object) -> None:
         spec.setdefault("suspend", False)
         spec.setdefault("successfulJobsHistoryLimit", 3)
         spec.setdefault("failedJobsHistoryLimit", 1)
+        jobs = spec.get("jobTemplate")
+        if isinstance(jobs, dict):
+            jobs.setdefault("metadata", {})
+            if isinstance(jobs.get("spec"), dict):
+                _template(jobs["spec"])
 
 
 # -- services, nodes, storage and the rest -----------------------------------------------------------
@@ -393,7 +199,7 @@ def _node(obj: Object) -> None:
     if isinstance(status, dict):
         for part in ("capacity", "allocatable"):
             if isinstance(status.get(part), dict):
-                _quantities(status[part])
+                canonical_quantities(status[part])
         if "capacity" in status:
             status.setdefault("allocatable", status["capacity"])
 
@@ -452,14 +258,14 @@ def _priority_class(obj: Object) -> None:
 def _quota(obj: Object) -> None:
     spec = obj.get("spec")
     if isinstance(spec, dict) and isinstance(spec.get("hard"), dict):
-        _quantities(spec["hard"])
+        canonical_quantities(spec["hard"])
 
 
 def _limit_range(obj: Object) -> None:
     for item in (obj.get("spec") or {}).get("limits") or ():
         for part in ("max", "min", "default", "defaultRequest", "maxLimitRequestRatio"):
             if isinstance(item.get(part), dict):
-                _quantities(item[part])
+                canonical_quantities(item[part])
         if item.get("type") == "Container" and item.get("max"):
             for name, amount in item["max"].items():
                 item.setdefault("default", {}).setdefault(name, amount)
@@ -489,6 +295,8 @@ def _webhooks(reinvoke: bool) -> Callable[[Object], None]:
 
 
 def _role_binding(obj: Object) -> None:
+    if isinstance(obj.get("roleRef"), dict):
+        obj["roleRef"].setdefault("apiGroup", "rbac.authorization.k8s.io")
     for subject in obj.get("subjects") or ():
         if "apiGroup" not in subject:
             subject["apiGroup"] = (
@@ -510,12 +318,40 @@ def _definition(obj: Object) -> None:
     conversion.setdefault("strategy", "None")
 
 
+def _lease(obj: Object) -> None:
+    obj.setdefault("spec", {})
+
+
+def _endpoints(obj: Object) -> None:
+    for subset in obj.get("subsets") or ():
+        for port in subset.get("ports") or ():
+            port.setdefault("protocol", "TCP")
+
+
+def _endpoint_slice(obj: Object) -> None:
+    for endpoint in obj.get("endpoints") or ():
+        endpoint.setdefault("conditions", {})
+    for port in obj.get("ports") or ():
+        port.setdefault("name", "")
+        port.setdefault("protocol", "TCP")
+
+
+def _network_policy(obj: Object) -> None:
+    spec = obj.get("spec")
+    if isinstance(spec, dict):
+        egress = bool(spec.get("egress"))
+        spec.setdefault("policyTypes", ["Ingress", "Egress"] if egress else ["Ingress"])
+        for rule in (*(spec.get("ingress") or ()), *(spec.get("egress") or ())):
+            for port in rule.get("ports") or ():
+                port.setdefault("protocol", "TCP")
+
+
 def _event(obj: Object) -> None:
     obj.setdefault("source", {})
 
 
 DEFAULTS: dict[str, Callable[[Object], None]] = {
-    "/pods": _pod,
+    "/pods": pod,
     "/podtemplates": _template,
     "/services": _service,
     "/namespaces": _namespace,
@@ -525,7 +361,7 @@ DEFAULTS: dict[str, Callable[[Object], None]] = {
     "/persistentvolumeclaims": _claim,
     "/resourcequotas": _quota,
     "/limitranges": _limit_range,
-    "/replicationcontrollers": _replica_set,
+    "/replicationcontrollers": _replication_controller,
     "/events": _event,
     "apps/deployments": _deployment,
     "apps/replicasets": _replica_set,
@@ -541,15 +377,45 @@ DEFAULTS: dict[str, Callable[[Object], None]] = {
     "rbac.authorization.k8s.io/rolebindings": _role_binding,
     "rbac.authorization.k8s.io/clusterrolebindings": _role_binding,
     "apiextensions.k8s.io/customresourcedefinitions": _definition,
+    "coordination.k8s.io/leases": _lease,
+    "/endpoints": _endpoints,
+    "discovery.k8s.io/endpointslices": _endpoint_slice,
+    "networking.k8s.io/networkpolicies": _network_policy,
 }
-ADMIT_CREATE: dict[str, Callable[[Api, Object], None]] = {"/pods": _admit_pod}
+ADMIT_CREATE: dict[str, Callable[[Api, Object], None]] = {"/pods": admit_pod}
 PREPARE_CREATE: dict[str, Callable[[Api, Object], None]] = {
-    "/pods": _create_pod,
+    "/pods": create_pod,
     "/services": _create_service,
     "/namespaces": _create_namespace,
     "/persistentvolumeclaims": _create_claim,
     "batch/jobs": _create_job,
 }
+
+
+FIRST_STATUS: dict[str, Object] = {
+    "apps/deployments": {},
+    "apps/replicasets": {"replicas": 0},
+    "apps/statefulsets": {"replicas": 0, "availableReplicas": 0},
+    "apps/daemonsets": {
+        "currentNumberScheduled": 0,
+        "numberMisscheduled": 0,
+        "desiredNumberScheduled": 0,
+        "numberReady": 0,
+    },
+    "batch/jobs": {},
+    "batch/cronjobs": {},
+    "/replicationcontrollers": {"replicas": 0},
+    "/resourcequotas": {},
+    "policy/poddisruptionbudgets": {
+        "disruptionsAllowed": 0,
+        "currentHealthy": 0,
+        "desiredHealthy": 0,
+        "expectedPods": 0,
+    },
+    "autoscaling/horizontalpodautoscalers": {"desiredReplicas": 0, "currentMetrics": None},
+    "networking.k8s.io/ingresses": {"loadBalancer": {}},
+}
+"""The status of a new object that no controller has seen: what the API's own types never leave out."""
 
 
 def _without_zeros(*fields: str) -> Callable[[Api, Object, Object, str], None]:

@@ -45,6 +45,12 @@ class DeleteOptions(msgspec.Struct, rename="camel"):
         """From the body, or else from the query. Raises 400 and 422 for options that say nothing valid."""
         if request.body:
             decoded = decode_body(request.body, request.headers.get("Content-Type", ""))
+            if decoded.get("kind") not in (None, "", "DeleteOptions"):
+                version = decoded.get("apiVersion") or request.version
+                raise errors.bad_request(
+                    f'no kind "{decoded["kind"]}" is registered for version "{version}" in scheme '
+                    '"k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme/register.go:27"'
+                )
             try:
                 options = msgspec.convert(decoded, cls)
             except msgspec.ValidationError as error:
@@ -59,6 +65,7 @@ class DeleteOptions(msgspec.Struct, rename="camel"):
             options.propagation_policy = request.query.get("propagationPolicy")
             if "orphanDependents" in request.query:
                 options.orphan_dependents = is_true(request.query["orphanDependents"])
+        request.check_options()
         if request.dry_run or (options.dry_run and "All" in options.dry_run):
             options.dry_run = ["All"]
         policy = options.propagation_policy
@@ -70,11 +77,14 @@ class DeleteOptions(msgspec.Struct, rename="camel"):
                 [
                     errors.Cause(
                         "propagationPolicy",
-                        f'Unsupported value: "{policy}": supported values: "Background", "Foreground", "Orphan"',
+                        f'Unsupported value: "{policy}": supported values: "Foreground", "Background", "Orphan", "nil"',
                         "FieldValueNotSupported",
                     )
                 ],
             )
+        if policy is not None and options.orphan_dependents is not None:
+            why = f'Invalid value: "{policy}": orphanDependents and deletionPropagation cannot be both set'
+            raise errors.invalid("meta.k8s.io", "DeleteOptions", "", [errors.Cause("propagationPolicy", why)])
         if policy is None and options.orphan_dependents is not None:
             options.propagation_policy = "Orphan" if options.orphan_dependents else "Background"
         return options
@@ -145,17 +155,18 @@ class Deletion:
         if wanted.uid is not None and wanted.uid != meta["uid"]:
             raise errors.conflict(
                 kind.group,
-                kind.plural,
+                kind.kind,
                 name,
-                f"Precondition failed: UID in precondition: {wanted.uid}, UID in object meta: {meta['uid']}",
+                f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({meta['uid']}). "
+                "The object might have been deleted and then recreated",
             )
         if wanted.resource_version is not None and wanted.resource_version != meta["resourceVersion"]:
             raise errors.conflict(
                 kind.group,
-                kind.plural,
+                kind.kind,
                 name,
-                f"Precondition failed: ResourceVersion in precondition: {wanted.resource_version}, "
-                f"ResourceVersion in object meta: {meta['resourceVersion']}",
+                f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match the "
+                f"ResourceVersion in record ({meta['resourceVersion']}). The object might have been modified",
             )
 
     @staticmethod

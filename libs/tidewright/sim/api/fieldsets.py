@@ -87,13 +87,14 @@ def paths(fields: FieldSet, path: str = "") -> Iterator[str]:
     """The fields of a set in the form and order in which conflicts name them."""
     for key in sorted(fields):
         if key != SELF:
-            here = path + _step(key)
+            here = path + element_path(key)
             if _has(fields[key]):
                 yield here
             yield from paths(fields[key], here)
 
 
-def _step(key: str) -> str:
+def element_path(key: str) -> str:
+    """How a path writes one place: `.spec`, `[name="a"]`, `[="x"]`."""
     if key[0] == "f":
         return "." + key[2:]
     if key[0] == "v":

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from tidewright.sim.api.fieldsets import LEAF, SELF, FieldSet, difference, union
+from tidewright.sim.api.fieldsets import LEAF, SELF, FieldSet, difference, element_path, union
 from tidewright.sim.api.request import Request
 from tidewright.sim.api.typing import Typing
 
@@ -112,6 +112,31 @@ def applied_by(obj: Object, typing: Typing, *, without: str) -> FieldSet:
     if not meta:
         found.pop("f:metadata", None)
     return found
+
+
+def not_told_apart(value: Any, typing: Typing, path: str) -> list[str]:
+    """Elements of keyed lists that have no key of their own, or one that another has."""
+    told: list[str] = []
+    if isinstance(value, dict) and not typing.atomic:
+        for key, item in value.items():
+            if item.__class__ in _NESTED:
+                told += not_told_apart(item, typing.field(key), f"{path}.{key}")
+    elif isinstance(value, list) and typing.associative:
+        seen: set[str] = set()
+        for index, item in enumerate(value):
+            name = element_key(typing, item)
+            keys = typing.map_keys or ()
+            if keys and isinstance(item, dict) and not any(key in item for key in keys):
+                told.append(
+                    f"{path}: element {index}: associative list with keys has an element that omits key field "
+                    f"{_encode(keys[0]).decode()} (and doesn't have default value)"
+                )
+            elif name is not None and name in seen:
+                told.append(f"{path}: duplicate entries for key {element_path(name)}")
+            elif name is not None:
+                told += not_told_apart(item, typing.element(), f"{path}{element_path(name)}")
+                seen.add(name)
+    return told
 
 
 # -- what a write changed ------------------------------------------------------------------------------

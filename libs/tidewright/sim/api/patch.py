@@ -115,7 +115,9 @@ def strategic(target: Any, patch: dict[str, Any], field: str = "", kind: str = "
     if directive == "delete":
         return {}
     if directive not in (None, "merge"):
-        raise errors.bad_request(f"Unknown patch type found: {directive}")
+        raise errors.ApiError(
+            500, f"unknown patch type: {directive} in map: {go_text.value(patch)}", reason=""
+        )
     result = dict(target) if isinstance(target, dict) else {}
     retain = patch.get("$retainKeys")
     if retain is not None:
@@ -136,12 +138,24 @@ def strategic(target: Any, patch: dict[str, Any], field: str = "", kind: str = "
             result[key] = _merge_list(result.get(key), value, key, field, kind)
         else:
             result[key] = value
+    for key, value in patch.items():
+        if isinstance(value, list) and key[0] != "$" and isinstance(result.get(key), list):
+            merge_key = strategic_key(key, kind)
+            if merge_key is not None and not any(isinstance(one, dict) and "$patch" in one for one in value):
+                before = target.get(key) if isinstance(target, dict) else None
+                order = patch.get(f"$setElementOrder/{key}")
+                result[key] = _ordered(
+                    result[key], value if order is None else order, before or [], merge_key
+                )
     for key, order in patch.items():
-        if key.startswith("$setElementOrder/") and isinstance(order, list):
-            name = key.partition("/")[2]
-            if isinstance(result.get(name), list):
-                merge_key = strategic_key(name, kind)
-                result[name] = _ordered(result[name], order, merge_key)
+        name = key.partition("/")[2]
+        if (
+            key.startswith("$setElementOrder/")
+            and isinstance(order, list)
+            and isinstance(result.get(name), list)
+        ):
+            before = target.get(name) if isinstance(target, dict) else None
+            result[name] = _ordered(result[name], order, before or [], strategic_key(name, kind))
     return result
 
 
@@ -167,7 +181,9 @@ def _merge_list(target: Any, patch: list[Any], field: str, parent: str, kind: st
         if not isinstance(item, dict):
             raise errors.bad_request(f"list element of {field} in a strategic merge patch is not an object")
         if merge_key not in item:
-            raise errors.bad_request(f"map: {item} does not contain declared merge key: {merge_key}")
+            raise errors.ApiError(
+                500, f"map: {go_text.value(item)} does not contain declared merge key: {merge_key}", reason=""
+            )
         at = next(
             (
                 i
@@ -187,23 +203,49 @@ def _merge_list(target: Any, patch: list[Any], field: str, parent: str, kind: st
     return existing
 
 
-def _ordered(items: list[Any], order: list[Any], merge_key: str | None) -> list[Any]:
-    """Items in the order given; what the order does not name stays behind what it followed."""
+def _ordered(items: list[Any], order: list[Any], before: list[Any], merge_key: str | None) -> list[Any]:
+    """Items in the order given; others stay where they were relative to those that were there before.
 
-    def identity(item: Any) -> Any:
-        return item.get(merge_key) if merge_key and isinstance(item, dict) else item
+    Args:
+        items: merged.
+        order: what the patch names, in its order.
+        before: the list as it was.
+        merge_key: tells the items apart; None for a list of plain values.
+    """
 
-    wanted = [identity(entry) for entry in order]
-    named = {msgspec.json.encode(identity(item)): item for item in items if identity(item) in wanted}
-    rest = [(index, item) for index, item in enumerate(items) if identity(item) not in wanted]
-    result = [named[key] for key in (msgspec.json.encode(entry) for entry in wanted) if key in named]
-    for index, item in rest:
-        result.insert(min(index, len(result)), item)
-    return result
+    def identity(item: Any) -> bytes:
+        return msgspec.json.encode(item.get(merge_key) if merge_key and isinstance(item, dict) else item)
+
+    wanted = {identity(entry): index for index, entry in enumerate(order)}
+    was = {identity(item): index for index, item in enumerate(before)}
+    named = sorted(
+        (item for item in items if identity(item) in wanted), key=lambda item: wanted[identity(item)]
+    )
+    others = [item for item in items if identity(item) not in wanted]
+    result: list[Any] = []
+    while named and others:
+        left, right = was.get(identity(others[0])), was.get(identity(named[0]))
+        earlier = left is not None and right is not None and left < right
+        result.append(others.pop(0) if earlier else named.pop(0))
+    return result + named + others
 
 
-def decode_patch(body: bytes) -> Any:
+_OPERATION = frozenset({"op", "path", "from", "value"})
+
+
+def unknown_of_operations(operations: Any) -> list[str]:
+    """What a strict decoder says of a JSON patch: members of operations that nobody knows."""
+    return [
+        f'json patch unknown field "[{index}].{key}"'
+        for index, one in enumerate(operations if isinstance(operations, list) else ())
+        for key in (one if isinstance(one, dict) else ())
+        if key not in _OPERATION
+    ]
+
+
+def decode_patch(body: bytes, before: str = "error decoding patch: ") -> Any:
+    """The JSON of a patch. Raises 400; `before` is what its message begins with."""
     try:
         return msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise errors.bad_request(f"error decoding patch: {go_text.json_trouble(body, error)}") from None
+        raise errors.bad_request(f"{before}{go_text.json_trouble(body, error)}") from None

@@ -126,9 +126,9 @@ def _whole(query: dict[str, str], name: str) -> int:
     text = query.get(name, "")
     if not text:
         return 0
-    if not text.isdigit():
-        raise errors.bad_request(f'{name}: strconv.ParseInt: parsing "{text}": invalid syntax')
-    return int(text)
+    if not text.removeprefix("-").isdigit():
+        raise errors.bad_request(f'strconv.ParseInt: parsing "{text}": invalid syntax')
+    return max(int(text), 0)
 
 
 def _version(request: Request) -> int:
@@ -172,6 +172,8 @@ def _check_list_options(query: dict[str, str], asked: int, match: str) -> None:
             [errors.Cause(field, f"Forbidden: {message}", "FieldValueForbidden")],
         )
 
+    if "sendInitialEvents" in query:
+        raise refuse("sendInitialEvents", "sendInitialEvents is forbidden for list")
     if query.get("continue") and asked:
         raise errors.bad_request("specifying resource version is not allowed when using continue")
     if not match:

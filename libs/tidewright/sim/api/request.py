@@ -51,23 +51,27 @@ class Request(msgspec.Struct):
 
     @property
     def dry_run(self) -> bool:
-        value = self.query.get("dryRun", "")
-        if value not in {"", "All"}:
-            raise errors.invalid(
-                "meta.k8s.io",
-                {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}.get(
-                    self.verb, "DeleteOptions"
-                ),
-                "",
-                [
-                    errors.Cause(
-                        "dryRun",
-                        f'Unsupported value: "{value}": supported values: "All"',
-                        "FieldValueNotSupported",
-                    )
-                ],
-            )
-        return value == "All"
+        return self.query.get("dryRun", "") == "All"
+
+    def check_options(self) -> None:
+        """Raises 422 for options of a write that nobody knows."""
+        if self.query.keys() & _CHECKED_OPTIONS:
+            self._check_options()
+
+    def _check_options(self) -> None:
+        causes = []
+        dry_run, manager = self.query.get("dryRun", ""), self.query.get("fieldManager", "")
+        if dry_run not in {"", "All"}:
+            message = f'Unsupported value: ["{dry_run}"]: supported values: "All"'
+            causes.append(errors.Cause("dryRun", message, "FieldValueNotSupported"))
+        if len(manager) > _LONGEST_MANAGER:
+            message = f"Too long: may not be more than {_LONGEST_MANAGER} bytes"
+            causes.append(errors.Cause("fieldManager", message, "FieldValueTooLong"))
+        elif not manager.isprintable():
+            message = f"Invalid value: {msgspec.json.encode(manager).decode()}: should only contain printable characters"
+            causes.append(errors.Cause("fieldManager", message))
+        if causes:
+            raise errors.invalid("meta.k8s.io", _OPTIONS.get(self.verb, "DeleteOptions"), "", causes)
 
     @property
     def manager(self) -> str:
@@ -85,7 +89,7 @@ class Request(msgspec.Struct):
         if value not in {"Ignore", "Warn", "Strict"}:
             raise errors.invalid(
                 "meta.k8s.io",
-                "CreateOptions",
+                _OPTIONS.get(self.verb, "CreateOptions"),
                 "",
                 [
                     errors.Cause(
@@ -96,6 +100,11 @@ class Request(msgspec.Struct):
                 ],
             )
         return value
+
+
+_CHECKED_OPTIONS = frozenset({"dryRun", "fieldManager"})
+_LONGEST_MANAGER = 128  # bytes
+_OPTIONS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "PatchOptions"}
 
 
 def parse_query(text: str) -> dict[str, str]:
@@ -218,19 +227,24 @@ def decode_body(body: bytes, content_type: str, wanted: str = "") -> dict[str, A
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise _unrecognized(body, wanted, go_text.json_trouble(body, error)) from None
     elif media in {YAML, "application/x-yaml", "text/yaml"}:
-        decoded = decode_yaml(body)
+        try:
+            decoded = decode_yaml(body)
+        except errors.ApiError as error:
+            raise _unrecognized(body, wanted, error.message, json=False) from None
     elif media == protobuf.MEDIA_TYPE:
         return protobuf.decode(body, ACCEPTED)
     else:
         raise errors.unsupported_media_type(ACCEPTED)
+    if decoded is None:
+        return {}
     if not isinstance(decoded, dict):
         why = f"json: cannot unmarshal {json_type(decoded)} into Go value of type {_HEAD_STRUCT}"
         raise _unrecognized(body, wanted, why)
     return decoded
 
 
-def _unrecognized(body: bytes, wanted: str, why: str) -> errors.ApiError:
-    text = f"couldn't get version/kind; json parse error: {why}"
+def _unrecognized(body: bytes, wanted: str, why: str, *, json: bool = True) -> errors.ApiError:
+    text = f"couldn't get version/kind; json parse error: {why}" if json else why
     if wanted:
         text = f"the object provided is unrecognized (must be of type {wanted}): {text} ({go_text.summary(body)})"
     return errors.bad_request(text)
@@ -243,12 +257,14 @@ def decode_yaml(body: bytes) -> Any:
     try:
         loaded = yaml.load(body, loader)  # noqa: S506  # a safe loader
         if b"&" in body and _values(loaded, {}) > _MAX_YAML_VALUES:
-            raise errors.bad_request(
-                "error converting YAML to JSON: yaml: document contains excessive aliasing"
-            )
+            raise errors.bad_request("yaml: document contains excessive aliasing")
         return msgspec.json.decode(msgspec.json.encode(loaded))
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line if error.problem_mark is not None else 0
+        line += 1 if isinstance(error, yaml.scanner.ScannerError) else 0
+        raise errors.bad_request(f"yaml: line {line}: {error.problem}") from None
     except (yaml.YAMLError, TypeError, ValueError, RecursionError) as error:
-        raise errors.bad_request(f"error converting YAML to JSON: yaml: {error}") from None
+        raise errors.bad_request(f"yaml: {error}") from None
 
 
 _MAX_YAML_VALUES = 1_000_000

@@ -7,6 +7,7 @@ the object, and `generation` counts changes of what is wanted.
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 from tidewright.kube import quantities
@@ -47,6 +48,9 @@ class Strategies:
             prepare(self._api, obj)
         elif kind.status and kind.table_name not in _STATUS_ON_CREATE:
             obj.pop("status", None)
+        first = defaults.FIRST_STATUS.get(kind.table_name)
+        if first is not None:
+            obj["status"] = copy.deepcopy(first)
 
     def prepare_update(self, kind: Kind, version: str, new: Object, old: Object, subresource: str) -> None:
         """Restore what this subresource cannot change."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from tidewright.sim.api import definition_rules, names
 from tidewright.sim.api.errors import Cause
 from tidewright.sim.api.resources import Kind
@@ -43,6 +45,11 @@ def metadata(kind: Kind, obj: Object) -> list[Cause]:
         causes.append(required("metadata.name", "name or generateName is required"))
     else:
         causes += [invalid("metadata.name", name, message) for message in _name_check(kind)(name)]
+    prefix = meta.get("generateName")
+    if prefix:  # the last dash is only there to be followed by something
+        shape = prefix[:-1] + "a" if prefix.endswith("-") else prefix
+        found = [invalid("metadata.generateName", prefix, message) for message in _name_check(kind)(shape)]
+        causes = found + causes
     labels = meta.get("labels")
     if labels:
         causes += label_map("metadata.labels", labels)
@@ -51,14 +58,14 @@ def metadata(kind: Kind, obj: Object) -> list[Cause]:
         causes += _annotations(annotations)
     if meta.get("ownerReferences"):
         causes += _owners(meta["ownerReferences"])
-    for finalizer in meta.get("finalizers") or ():
+    for index, finalizer in enumerate(meta.get("finalizers") or ()):
         causes += [
             invalid("metadata.finalizers", finalizer, message) for message in names.qualified(finalizer)
         ]
         # Of custom resources the API server only warns of them, and older controllers use such.
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS and not kind.custom:
             message = "name is neither a standard finalizer name nor is it fully qualified"
-            causes.append(invalid("metadata.finalizers[0]", finalizer, message))
+            causes.append(invalid(f"metadata.finalizers[{index}]", finalizer, message))
     return causes
 
 
@@ -97,7 +104,7 @@ def _annotations(annotations: Any) -> list[Cause]:
 
 def _owners(references: list[Object]) -> list[Cause]:
     causes: list[Cause] = []
-    controllers = 0
+    controllers: list[str] = []
     path = "metadata.ownerReferences"
     for reference in references:
         if not reference.get("apiVersion"):
@@ -105,11 +112,13 @@ def _owners(references: list[Object]) -> list[Cause]:
         for field in ("kind", "name", "uid"):
             if not reference.get(field):
                 causes.append(invalid(f"{path}.{field}", "", "must not be empty"))
-        controllers += 1 if reference.get("controller") else 0
-    if controllers > 1:
-        causes.append(
-            invalid("metadata.ownerReferences", "", "Only one reference can have Controller set to true.")
-        )
+        if reference.get("controller"):
+            controllers.append(f"{reference.get('kind')}/{reference.get('name')}")
+    if len(controllers) > 1:
+        shown = msgspec.json.encode(references).decode()
+        found = f'Found "true" in references for {controllers[0]} and {controllers[1]}'
+        message = f"Invalid value: {shown}: Only one reference can have Controller set to true. {found}"
+        causes.append(Cause("metadata.ownerReferences", message))
     return causes
 
 

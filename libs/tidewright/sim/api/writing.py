@@ -15,7 +15,7 @@ from tidewright.kube import mergepatch
 from tidewright.sim.api import errors, go_text, metadata, patch, protobuf
 from tidewright.sim.api.deletion import DeleteOptions
 from tidewright.sim.api.match import matcher
-from tidewright.sim.api.request import JSON, Request, decode_body, decode_yaml
+from tidewright.sim.api.request import JSON, Request, decode_body, decode_yaml, json_type
 from tidewright.sim.api.resources import Kind
 from tidewright.sim.api.store import Record, Table
 
@@ -52,6 +52,7 @@ class Changed(Exception):
 
 
 async def create(api: Api, request: Request) -> Outcome:
+    request.check_options()
     media = request.headers.get("Content-Type", "")
     obj = decode_body(request.body, media, request.kind.kind)
     _look_for_repeated(request, obj)
@@ -90,11 +91,12 @@ async def create_object(api: Api, request: Request, obj: Object, body: bytes = b
             ],
         )
     if meta.get("resourceVersion") not in (None, "", "0"):
-        raise errors.bad_request("resourceVersion should not be set on objects to be created")
+        raise errors.ApiError(500, "resourceVersion should not be set on objects to be created", reason="")
     table = api.store.table(kind.table_name)
     if kind.namespaced:
         api.check_namespace_accepts(kind, namespace, name)
     metadata.wipe(meta)
+    _drop_repeated_owners(request, meta)
     api.strategies.default(kind, version, obj)
     api.track(request, obj, None)
     api.strategies.admit_create(kind, obj)
@@ -122,13 +124,14 @@ async def create_object(api: Api, request: Request, obj: Object, body: bytes = b
 
 
 async def update(api: Api, request: Request) -> Outcome:
+    request.check_options()
     obj = decode_body(request.body, request.headers.get("Content-Type", ""), request.kind.kind)
     _look_for_repeated(request, obj)
     warnings = api.decode(request, obj)
     name = obj["metadata"].get("name") or ""
     if not name:
         raise errors.bad_request(
-            "the name of the object (based on URL) was undeterminable: name must be provided"
+            f"the name of the object ({request.name} based on URL) was undeterminable: name must be provided"
         )
     if name != request.name:
         raise errors.bad_request(
@@ -147,6 +150,7 @@ async def update(api: Api, request: Request) -> Outcome:
 
 async def apply_patch(api: Api, request: Request) -> Outcome:
     """Merge, JSON and strategic patches; server-side apply is handed on."""
+    request.check_options()
     media = request.headers.get("Content-Type", "").split(";", 1)[0].strip()
     kind = request.kind
     warnings: list[str] = []
@@ -155,11 +159,17 @@ async def apply_patch(api: Api, request: Request) -> Outcome:
     if media == patch.APPLY:
         from tidewright.sim.api.applying import server_side_apply
 
-        return await server_side_apply(api, request, decode_yaml(request.body))
+        try:
+            applied = decode_yaml(request.body)
+        except errors.ApiError as error:
+            raise errors.bad_request(
+                f"error decoding YAML: error converting YAML to JSON: {error.message}"
+            ) from None
+        return await server_side_apply(api, request, applied)
     if media == patch.MERGE:
         body = patch.decode_patch(request.body)
         if not isinstance(body, dict):
-            raise errors.bad_request("error decoding patch: a merge patch is an object")
+            raise errors.bad_request(f"error decoding patch: {_no_object(body)}")
         _look_for_repeated(request, body)
         touched = frozenset(body)
 
@@ -168,8 +178,8 @@ async def apply_patch(api: Api, request: Request) -> Outcome:
 
     elif media == patch.JSON_PATCH:
         operations = patch.decode_patch(request.body)
-        _look_for_repeated(request, operations)
-        request.repeated = [f"json patch {message}" for message in request.repeated]
+        if request.strictness != "Ignore":
+            request.repeated = patch.unknown_of_operations(operations)
 
         def change(target: Object) -> Object:
             result = patch.json_patch(target, operations)
@@ -178,9 +188,9 @@ async def apply_patch(api: Api, request: Request) -> Outcome:
             return result
 
     elif media == patch.STRATEGIC and not kind.custom:
-        directives = patch.decode_patch(request.body)
+        directives = patch.decode_patch(request.body, before="")
         if not isinstance(directives, dict):
-            raise errors.bad_request("error decoding patch: a strategic merge patch is an object")
+            raise errors.bad_request(_no_object(directives))
         _look_for_repeated(request, directives)
         if not any(name.startswith("$") for name in directives):
             touched = frozenset(directives)
@@ -298,6 +308,9 @@ def _check_preconditions(kind: Kind, old: Object, new: Object, *, replacing: boo
     if not isinstance(meta, dict):
         raise errors.bad_request("metadata of the object is not an object")
     uid = meta.get("uid")
+    if uid and uid != stored["uid"] and not replacing:
+        why = f'Invalid value: "{uid}": field is immutable'
+        raise errors.invalid(kind.group, kind.kind, name, [errors.Cause("metadata.uid", why)])
     if uid and uid != stored["uid"]:
         raise errors.conflict(
             kind.group,
@@ -306,6 +319,9 @@ def _check_preconditions(kind: Kind, old: Object, new: Object, *, replacing: boo
             f"Precondition failed: UID in precondition: {uid}, UID in object meta: {stored['uid']}",
         )
     version = meta.get("resourceVersion")
+    if version and not str(version).isdigit():
+        why = f'strconv.ParseUint: parsing "{version}": invalid syntax'
+        raise errors.ApiError(500, why, reason="")
     if version and version != stored["resourceVersion"]:
         raise errors.conflict(kind.group, kind.plural, name, errors.MODIFIED)
     if not version and replacing and kind.custom:
@@ -319,7 +335,35 @@ def _check_preconditions(kind: Kind, old: Object, new: Object, *, replacing: boo
         raise errors.bad_request(
             f"the name of the object ({new['metadata']['name']}) does not match the name on the URL ({name})"
         )
+    if stored.get("namespace") and meta.get("namespace") not in (None, "", stored["namespace"]):
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
     return bool(version) and replacing
+
+
+def _no_object(value: Any) -> str:
+    return f"json: cannot unmarshal {json_type(value)} into Go value of type map[string]interface {{}}"
+
+
+def _drop_repeated_owners(request: Request, meta: Object) -> None:
+    """Of owners that are said twice one is kept, with a warning, as the API server does."""
+    owners = meta.get("ownerReferences")
+    if not isinstance(owners, list) or len(owners) < 2:
+        return
+    kept: list[Object] = []
+    twice: list[str] = []
+    for owner in owners:
+        if owner in kept:
+            twice.append(str(owner.get("uid")))
+        else:
+            kept.append(owner)
+    if twice:
+        meta["ownerReferences"] = kept
+        request.warnings.append(
+            ".metadata.ownerReferences contains duplicate entries; API server dedups owner references in 1.20+, and may "
+            f"reject such requests as early as 1.24; please fix your requests; duplicate UID(s) observed: {', '.join(twice)}"
+        )
 
 
 def _settle_namespace(request: Request, meta: Object) -> str:
