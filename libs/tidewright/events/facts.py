@@ -44,6 +44,7 @@ class PodObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.pod-observed.
         unschedulable_since: transition time of `PodScheduled=False` with reason `Unschedulable`.
         deleting_at: its deletion timestamp.
         restarts: restart counts of its containers, summed.
+        args: arguments by container, of pods of a propeller fleet alone.
     """
 
     shape: str = ""
@@ -60,6 +61,7 @@ class PodObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.pod-observed.
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owners: tuple[Owner, ...] = ()
+    args: dict[str, tuple[str, ...]] = {}
 
 
 class PodGone(ObjectFact, frozen=True, kw_only=True, tag="fact.pod-gone.v1"):

@@ -45,6 +45,7 @@ class RecordPass(Decision, frozen=True, kw_only=True, tag="decision.record-pass.
         running: expected pods in phase Running; None when the pass ended before it knew.
         adopted: pods of the fleet that were found as they should be.
         foreign: pods with the application's label that no manager made; they are left alone.
+        drifted: pods of others with the right annotations that were told other things; replaced in turn.
         error: the error of the pass in the words of the original, empty when there is none.
     """
 
@@ -55,6 +56,7 @@ class RecordPass(Decision, frozen=True, kw_only=True, tag="decision.record-pass.
     running: int | None = None
     adopted: int = 0
     foreign: tuple[str, ...] = ()
+    drifted: tuple[str, ...] = ()
     error: str = ""
 
 

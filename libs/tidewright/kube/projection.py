@@ -118,6 +118,19 @@ class _Pod(msgspec.Struct):
     status: _PodStatus = msgspec.field(default_factory=_PodStatus)
 
 
+class _ToldContainer(msgspec.Struct):
+    name: str = ""
+    args: list[str] | None = None
+
+
+class _ToldSpec(msgspec.Struct):
+    containers: list[_ToldContainer] = []
+
+
+class _ToldPod(msgspec.Struct):
+    spec: _ToldSpec = msgspec.field(default_factory=_ToldSpec)
+
+
 class _Taint(msgspec.Struct):
     key: str
     value: str = ""
@@ -200,6 +213,7 @@ class _Named(msgspec.Struct):
 
 
 _pod = msgspec.json.Decoder(_Pod)
+_told = msgspec.json.Decoder(_ToldPod)
 _node = msgspec.json.Decoder(_Node)
 _workload = msgspec.json.Decoder(_Workload)
 _scale = msgspec.json.Decoder(_Scale)
@@ -208,6 +222,9 @@ _named = msgspec.json.Decoder(_Named)
 _any = msgspec.json.Decoder()
 _shapes = Shapes()
 _templates = Templates()
+
+FLEET_MARK = "shardConfigHash"
+"""The annotation of pods of a propeller fleet, whose arguments say which part of the keyspace they have."""
 
 UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, AttributeError, KeyError)
 """What reading an object of any content can raise."""
@@ -277,10 +294,16 @@ def pod(raw: Bytes) -> Projection:
             labels=labels,
             annotations=_wanted(meta.annotations),
             owners=_owners(meta.ownerReferences),
+            args=_args(raw) if FLEET_MARK in (meta.annotations or ()) else {},
         )
         return Projection(fact, meta.resourceVersion, shape)
     except UNREADABLE as error:
         raise malformed("Pod", raw, error) from error
+
+
+def _args(raw: Bytes) -> dict[str, tuple[str, ...]]:
+    """The arguments of each container. A reading of its own: the pods of all others are not to pay for it."""
+    return {c.name: tuple(c.args) for c in _told.decode(raw).spec.containers if c.args}
 
 
 def node(raw: Bytes) -> Projection:

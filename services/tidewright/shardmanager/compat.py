@@ -231,6 +231,9 @@ def _why_deleted(state: State, fleet: Fleet, pod: KnownPod | None) -> Because:
     found = pod.annotations if pod else {}
     if pod is not None and pod.phase == "Failed":
         return Because(rule="ShardFailed", values={"pod": pod.name})
+    if pod is not None and pod.name in fleet.drifted:
+        told = " ".join(pod.args.get(fleet.config.pod_template_container_name, ()))
+        return Because(rule="ArgsDrift", values={"pod": pod.name, "found": told})
     wanted = annotations_wanted(fleet.config, _version(state, fleet))
     values: dict[str, str | int | float | bool | None] = {"pod": pod.name if pod else ""}
     for key, value in wanted.items():
@@ -260,6 +263,7 @@ def _record(state: State, fleet: Fleet) -> RecordPass:
         running=last.running,
         adopted=len(names.intersection(last.existing)),
         foreign=tuple(last.foreign),
+        drifted=tuple(fleet.drifted),
         error=_error(fleet),
         because=tuple(Because(rule="ConfigurationWarning", values={"message": w}) for w in fleet.warnings),
     )
@@ -282,7 +286,7 @@ def _summary(fleet: Fleet) -> str:
     """What a record says, as text: a record is due when this differs from the last one."""
     last = fleet.last or Pass()
     counted = (last.created, last.deleted, last.running, last.existing, last.foreign)
-    return f"{counted} {_error(fleet)} {fleet.warnings}"
+    return f"{counted} {_error(fleet)} {fleet.warnings} {fleet.drifted}"
 
 
 def known_pod(event: PodObserved) -> KnownPod:

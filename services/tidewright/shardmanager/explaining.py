@@ -41,6 +41,12 @@ from tidewright.shardmanager.tell import sentence
 _RULES = {
     "ShardMissing": "There was no pod for shard {shard}.",
     "ShardFailed": "Pod {pod} had ended.",
+    "ArgsDrift": "Pod {pod} fits by its annotations and was told other things: {found}",
+    "GateClosed": "Pods that may act on the same slots are still there; the new one is to wait for {lock}.",
+    "GateHeld": "The lock {lock} is held until they are gone.",
+    "GateOpened": "No pod that may act on the slots behind {lock} is left.",
+    "GateOver": "The lock {lock} belongs to a generation that is over.",
+    "ShardTwice": "Pod {pod} is the second one of its shard, left from gate mode.",
     "ShardOutdated": "Pod {pod} was made from an earlier template, or told other slots.",
     "ShardStuck": "Pod {pod} did not go away, and the set allows that it is removed by force.",
     "MemberOver": "Member {member} is over and does not come back.",

@@ -18,8 +18,15 @@ from tidewright.events.facts import PodObserved
 from tidewright.sharding.histogram import Histogram
 from tidewright.shardmanager.config import ManagerConfig
 from tidewright.shardmanager.confighash import accepted_hashes
-from tidewright.shardmanager.pods import APP_LABEL, CONFIG_HASH, TEMPLATE_VERSION
-from tidewright.shardmanager.scan import Fidelity, Pass, SeenPod, is_stale
+from tidewright.shardmanager.pods import (
+    APP_LABEL,
+    CONFIG_HASH,
+    TEMPLATE_VERSION,
+    ContainerMissing,
+    find_container,
+)
+from tidewright.shardmanager.scan import Fidelity, Pass, SeenPod, Stage, is_stale
+from tidewright.shardmanager.strategy import shard_args
 
 DECISION = "tidewright.dev/decision"
 """The annotation that the actuator puts on what it makes for us."""
@@ -44,6 +51,7 @@ class KnownPod(msgspec.Struct, kw_only=True, omit_defaults=True):
         ours: made by this system, not by another manager.
         expected: made by us and not observed yet; forgotten when it does not appear.
         owners: its owner references, kept for the manager's own pod.
+        args: arguments by container.
     """
 
     name: str
@@ -57,6 +65,7 @@ class KnownPod(msgspec.Struct, kw_only=True, omit_defaults=True):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owners: list[JsonObject] = []
+    args: dict[str, tuple[str, ...]] = {}
     ours: bool = False
     expected: bool = False
 
@@ -75,6 +84,7 @@ class Fleet(msgspec.Struct, kw_only=True):
         current: the pass under way.
         again: something changed during it.
         scan_due: the timer for the next pass; None while none is set.
+        drifted: pods of others that were told other things than this configuration says, as last judged.
         last: the last pass that ended.
         reported: what was last recorded of a pass.
         unreported: a pass has ended, or the configuration has changed, since the last record.
@@ -97,6 +107,7 @@ class Fleet(msgspec.Struct, kw_only=True):
     current: Pass | None = None
     again: bool = False
     scan_due: float | None = None
+    drifted: list[str] = []
     last: Pass | None = None
     reported: str = ""
     unreported: bool = False
@@ -148,8 +159,42 @@ class Fleet(msgspec.Struct, kw_only=True):
             # A pod on its way out is left to go: another request would change nothing.
             seen = [pod.seen for pod in mine if not self._leaving(pod, template.version)]
             self.current.listed(self.config, seen, Fidelity.KIND)
+            self._replace_one_that_drifted(template, mine)
             leaving = {pod.name for pod in mine if self._leaving(pod, template.version)}
             self._hold_names(leaving | set(self.current.deletions))
+
+    def _replace_one_that_drifted(self, template: Template, pods: list[KnownPod]) -> None:
+        """Replace one adopted pod whose arguments are not those of its shard, when all is well otherwise (3.14).
+
+        Ours are made with the right ones: where they are others, somebody changes them on the way, and would again.
+        """
+        current = self.current
+        if current is None:
+            return
+        names = self.config.pod_names
+        self.drifted = [
+            pod.name
+            for pod in pods
+            if pod.name in names
+            and pod.name in current.existing
+            and pod.name not in current.foreign
+            and self._drifted(pod, template, names.index(pod.name))
+        ]
+        whole = current.counted == len(names) and not any(pod.deleting for pod in pods)
+        if self.drifted and whole and not current.deletions and not current.creations:
+            current.deletions, current.stage = self.drifted[:1], Stage.DELETING
+
+    def _drifted(self, pod: KnownPod, template: Template, index: int) -> bool:
+        if pod.ours or pod.expected or not pod.args:
+            return False
+        try:
+            container = find_container(
+                template.template.get("spec") or {}, self.config.pod_template_container_name
+            )
+        except ContainerMissing:
+            return False
+        wanted = [*(container.get("args") or []), *shard_args(self.config.shard, index)]
+        return list(pod.args.get(self.config.pod_template_container_name, ())) != wanted
 
     def finish(self, now: float) -> bool:
         """Close a pass that is done. True when another one must follow."""
@@ -230,6 +275,7 @@ def known(event: PodObserved) -> KnownPod:
         deleting=event.deleting_at is not None,
         labels=event.labels,
         annotations=kept,
+        args=event.args,
         ours=DECISION in event.annotations,
         owners=[
             {"apiVersion": o.api_version, "kind": o.kind, "name": o.name, "uid": o.uid} for o in event.owners

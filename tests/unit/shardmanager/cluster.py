@@ -339,6 +339,11 @@ class Cluster:
             deleting_at=pod.deleting_at,
             labels=pod.labels,
             annotations=pod.annotations,
+            args={
+                c["name"]: tuple(c["args"])
+                for c in (pod.manifest.get("spec") or {}).get("containers", ())
+                if c.get("args")
+            },
         )
 
     def _member_fact(self, record: str) -> ShardMemberObserved:

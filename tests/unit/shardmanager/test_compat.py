@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.shardmanager.cluster import Cluster
@@ -11,8 +12,10 @@ from tidewright.events.base import Decision
 from tidewright.events.decisions import CreateObject, DeleteObject
 from tidewright.events.facts import PodGone
 from tidewright.events.shards import RecordPass
-from tidewright.shardmanager.config import ShardConfig
+from tidewright.shardmanager.config import KOZMO as BRAND
+from tidewright.shardmanager.config import ShardConfig, defaults
 from tidewright.shardmanager.confighash import LEGACY_BASE, config_hash
+from tidewright.shardmanager.pods import pod_manifest
 
 KOZMO = "kozmo"
 
@@ -115,6 +118,52 @@ def test_a_fleet_made_by_the_original_is_adopted_without_a_write_with_either_has
         decided = [*cluster.template(), *cluster.configure(fleet())]
         assert names(decided, CreateObject) == names(decided, DeleteObject) == []
         assert last_pass(cluster).adopted == 3
+
+
+def test_an_adopted_pod_that_was_told_other_slots_is_reported_and_replaced_in_turn() -> None:
+    cluster = Cluster(KOZMO)
+    cluster.template()
+    config = msgspec.structs.replace(defaults(BRAND), shard=ShardConfig(shard_count=3))
+    for index, told in enumerate((0, 2, 1)):
+        manifest = pod_manifest(
+            config,
+            cluster.state.templates[f"{KOZMO}/kozmopropeller-template"].template,
+            "10",
+            told,
+            namespace=KOZMO,
+        )
+        annotations = manifest["metadata"]["annotations"]
+        cluster.add_pod(
+            f"kozmopropeller-{index}",
+            labels={"app": "kozmopropeller"},
+            annotations=annotations,
+            manifest=manifest,
+        )
+    decided = cluster.configure(fleet())
+    assert names(decided, DeleteObject) == ["kozmopropeller-1"]
+    assert last_pass(cluster).drifted == ("kozmopropeller-1", "kozmopropeller-2")
+    assert next(d for d in decided if isinstance(d, DeleteObject)).because[0].rule == "ArgsDrift"
+    cluster.vanish()
+    before = len(cluster.decided)
+    cluster.run()
+    assert names(cluster.decided[before:], DeleteObject) == []
+    cluster.advance(11.0)
+    assert names(cluster.decided[before:], DeleteObject) == ["kozmopropeller-2"]
+    cluster.vanish()
+    cluster.run()
+    before = len(cluster.decided)
+    cluster.advance(31.0)
+    assert names(cluster.decided[before:], DeleteObject) == []
+    assert last_pass(cluster).drifted == ()
+    assert cluster.replayed() == cluster.state
+
+
+def test_arguments_that_a_webhook_changes_on_our_own_pods_restart_nobody(running: Cluster) -> None:
+    for pod in running.pods.values():
+        pod.manifest["spec"]["containers"][0]["args"].append("--injected")
+        running.submit(running.fact(pod.name))
+    running.advance(31.0)
+    assert all(pod.deleting_at is None for pod in running.pods.values())
 
 
 def test_foreign_pods_are_reported_and_never_deleted(running: Cluster) -> None:

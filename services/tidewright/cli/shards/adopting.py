@@ -135,7 +135,7 @@ def _plan(fleet: Fleet, template: Mapping[str, Any], pods: Sequence[Mapping[str,
     ]
     if drifted:
         lines.append(
-            f"  ArgsDrift {_counted(drifted)}: told other slots than this configuration says; delete them one by one"
+            f"  ArgsDrift {_counted(drifted)}: told other slots than this configuration says; replaced one at a time"
         )
     lines.append(
         f"  gap       from the stop of the old pod (grace {grace} s at most) until the new one has started"
