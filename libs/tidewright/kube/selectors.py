@@ -287,7 +287,7 @@ class _Parser:
                 self._take()
                 return requirement(key, "NotIn", self._values())
         raise SelectorError(
-            f"unable to parse requirement: found '{self._peek()}', expected: in, notin, =, ==, !=, >, <"
+            f"unable to parse requirement: found '{self._peek()}', expected: in, notin, =, ==, !=, gt, lt"
         )
 
     def _value(self) -> str:
@@ -297,7 +297,7 @@ class _Parser:
 
     def _values(self) -> list[str]:
         self._expect("(")
-        values = [""] if self._peek() in (",", ")") else [self._word("identifier")]
+        values = [""] if self._peek() in (",", ")") else [self._word("',', ')' or identifier")]
         while self._peek() == ",":
             self._take()
             values.append("" if self._peek() in (",", ")") else self._word("identifier"))

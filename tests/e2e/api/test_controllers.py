@@ -96,12 +96,21 @@ async def test_a_new_template_is_rolled_out_within_the_surge(client: Client) -> 
 
 async def test_pods_that_cost_least_go_first(client: Client) -> None:
     sent = deployment("r", replicas=3) | {"kind": "ReplicaSet"}
+    sent["spec"]["template"]["metadata"]["labels"]["cheap"] = "yes"
     await client.create(client.path("replicasets", group="apps"), sent)
+    path = client.path("replicasets", "r", group="apps")
     pods = await pods_of(client, "r", 3)
     kept = pods[1]["metadata"]["name"]
-    note = {"metadata": {"annotations": {"controller.kubernetes.io/pod-deletion-cost": "10"}}}
-    await client.merge(client.path("pods", kept), note)
-    await client.merge(client.path("replicasets", "r", group="apps"), {"spec": {"replicas": 1}})
+    cost = {"controller.kubernetes.io/pod-deletion-cost": "10"}
+    await client.merge(
+        client.path("pods", kept), {"metadata": {"annotations": cost, "labels": {"cheap": None}}}
+    )
+
+    async def seen() -> bool:  # by the controller, which looks at pods in its own time: it counts labels
+        return bool((await client.get(path))["status"].get("fullyLabeledReplicas") == 2)
+
+    await client.until(seen)
+    await client.merge(path, {"spec": {"replicas": 1}})
     (left,) = await pods_of(client, "r", 1)
     assert left["metadata"]["name"] == kept
 

@@ -172,7 +172,7 @@ async def test_a_definition_goes_with_its_objects(client: Client) -> None:
             "openAPIV3Schema.properties[spec].type",
             "must not be empty for specified object fields",
         ),
-        ({"no schema": True}, "openAPIV3Schema", "schemas are required"),
+        ({"no schema": True}, "openAPIV3Schema", "openAPIV3Schema: Required value"),
         ({"rule": "self.image =="}, "x-kubernetes-validations[0].rule", "compilation failed"),
     ],
 )

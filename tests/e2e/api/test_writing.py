@@ -11,13 +11,15 @@ from tidewright.kube.errors import KubeError
 
 
 async def test_the_server_sets_identity_and_time(client: Client) -> None:
-    sent = config_map("a")
-    sent["metadata"] |= {"uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z", "generation": 7}
-    made = await client.create(client.path("configmaps"), sent)
-    meta = made["metadata"]
+    given = {"uid": "mine", "creationTimestamp": "2001-01-01T00:00:00Z", "generation": 7}
+    sent = deployment("d")
+    sent["metadata"] |= given
+    meta = (await client.create(client.path("deployments", group="apps"), sent))["metadata"]
     assert re.fullmatch(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", meta["uid"])
     assert not meta["creationTimestamp"].startswith("2001")
-    assert "generation" not in meta
+    assert meta["generation"] == 1
+    made = await client.create(client.path("configmaps"), {"metadata": {"name": "a", **given}})
+    assert made["metadata"]["generation"] == 7  # of a kind that counts none, nobody touches it
 
 
 async def test_names_are_generated(client: Client) -> None:
