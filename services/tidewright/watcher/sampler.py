@@ -299,6 +299,12 @@ class Sampler:
     async def scale_of(self, target: Target) -> WorkloadObserved | WorkloadGone | None:
         """A custom target's scale as a fact, `at` 0; None when the API server could not be asked."""
         group_version = target.api_version or "v1"
+        if group_version.count("/") > 1:
+            return _gone(
+                target,
+                "invalid API version in scale target reference: "
+                f"unexpected GroupVersion string: {target.api_version}",
+            )
         try:
             places = await self._discovery.resources(target.group, target.kind)
             if not places:

@@ -325,8 +325,12 @@ async def test_the_scale_of_a_custom_target_is_polled(
             await tail.until(lambda e: isinstance(e, WorkloadObserved) and e.replicas == 2)
         cluster.answers[scale] = refusal(404, "NotFound", "no web")
         fact = await tail.until(lambda e: isinstance(e, WorkloadGone) and e.kind == "Rollout")
+        await cluster.put(WPAS, "shop", "y", spec=wpa_spec("m", "Odd", "a/b/c"))
+        odd = await tail.until(lambda e: isinstance(e, WorkloadGone) and e.kind == "Odd")
     assert isinstance(fact, WorkloadGone)
     assert fact.reason.endswith("error: no web, scale not found")
+    assert isinstance(odd, WorkloadGone)
+    assert odd.reason.startswith("invalid API version in scale target reference: ")
 
 
 async def test_a_compressed_clock_is_set_once_and_kept(
