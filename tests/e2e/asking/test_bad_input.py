@@ -52,6 +52,7 @@ async def streams(log: Log) -> list[str]:
         (("explain", "--decision", "autoscaler.1"), "an id is <service>.<slot>.<sequence>.<n>"),
         (("explain", "--decision", "autoscaler.7.999999.0"), "the event 999999 that it answers is not on"),
         (("explain", "--decision", "autoscaler.7.3.99"), "autoscaler decided nothing of that id about event 3 in slot 7"),
+        (("export", "never.twlog", "-n", "nowhere"), "--namespace nowhere: nothing on"),
         (("verify", "--service", "autoscalar"), "one of autoscaler, provisioning, spread, shard-manager"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",

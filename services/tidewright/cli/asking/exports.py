@@ -24,10 +24,11 @@ from tidewright.cli.services import SERVICES, Role, Service, load
 from tidewright.events.version import __version__
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.connection import MAX_BATCH, Log, Message
+from tidewright.log.direct import TooMany
 from tidewright.log.export import BadExport, ExportFile, ExportWriter, Manifest
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot, Snapshots, encode
-from tidewright.log.subjects import ALL, SLOT_HASH, Slot
+from tidewright.log.subjects import ALL, SLOT_HASH, Slot, escape
 
 EVERY_N = 2000
 
@@ -60,11 +61,13 @@ async def part_of(source: Source, since: str, until: str, namespaces: tuple[str,
     """The part that the options name.
 
     Raises:
-        BadInput: a time outside of what is retained, or an empty part.
+        BadInput: a time outside of what is retained, an unknown namespace, or an empty part.
     """
     first, last = await source.bounds()
     if last < first:
         raise BadInput(f"{source.name} is empty: there is nothing to export")
+    for namespace in namespaces:
+        await _known(source, namespace)
     begins = await moment_of(source, since, "--since") if since else None
     ends = await moment_of(source, until, "--until") if until else None
     if begins is not None and ends is not None and begins.seq > ends.seq:
@@ -76,6 +79,21 @@ async def part_of(source: Source, since: str, until: str, namespaces: tuple[str,
         ends.at if ends is not None else None,
         namespaces,
     )
+
+
+async def _known(source: Source, namespace: str) -> None:
+    """Return when something is on the log about a namespace.
+
+    Raises:
+        BadInput: nothing is.
+    """
+    slot = slot_in(source, namespace)
+    try:
+        found = await source.last([f"{source.subjects.root}.fact.{slot}.*.{escape(namespace)}.*"])
+    except TooMany:
+        return
+    if not found:
+        raise BadInput(f"--namespace {namespace}: nothing on {source.name} is about it")
 
 
 async def exported(source: Source, path: Path, part: Part) -> int:
