@@ -167,7 +167,8 @@ class Comparing:
         again = (
             last is not None
             and (last.before, last.after) == (event.from_replicas, event.replicas)
-            and not any(change.at >= last.at for change in found.theirs)
+            # a decision may stand behind a change in the log that it could not know: log time tells
+            and not any(last.at <= change.at <= event.at for change in found.theirs)
         )
         if again and last is not None:
             last.until, last.times = event.at, last.times + 1

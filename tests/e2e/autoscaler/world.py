@@ -11,6 +11,7 @@ import msgspec
 from tests.e2e.conftest import Cluster
 from tests.e2e.sim.world import until
 from tidewright.kube.client import Kube
+from tidewright.kube.errors import KubeError
 
 LABELS = {"app": "web"}
 GROUP = "wpa-e2e.tidewright.dev"
@@ -59,14 +60,24 @@ MONITORS = _definition("datadoghq.com", "v1alpha1", "datadogmonitors", "DatadogM
 
 
 async def definition(kube: Kube, path: str) -> None:
-    """Wait until a definition is established."""
+    """Wait until a definition is established and served, which on a real API server is a moment later."""
     collection, _, name = path.rpartition("/")
 
     def established(found: dict[str, Object]) -> bool:
         conditions = found.get(name, {}).get("status", {}).get("conditions", [])
         return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
-    await until(kube, collection, established)
+    found = (await until(kube, collection, established))[name]["spec"]
+    served = f"/apis/{found['group']}/{found['versions'][0]['name']}/{found['names']['plural']}"
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            try:
+                await kube.request("GET", served)
+                return
+            except KubeError as error:
+                if error.status != 404:
+                    raise
+            await asyncio.sleep(0.05)
 
 
 def template(labels: dict[str, str] = LABELS) -> Object:

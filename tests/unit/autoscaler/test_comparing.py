@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.autoscaler.world import NS, World, of, sample, workload
+from tests.unit.autoscaler.world import NS, World, of, sample, workload, wpa
 from tidewright.autoscaler.comparing import Comparing, Comparison, Verdict
 from tidewright.events.base import Event
 from tidewright.events.decisions import ScaleWorkload
@@ -64,6 +64,22 @@ def test_what_only_the_incumbent_did_is_told_with_why_we_did_not() -> None:
     assert (row.verdict, row.ours) == (Verdict.ONLY_THEIRS, None)
     assert "within its watermarks" in row.why[0]
     assert row.why[-1].endswith("WithinWatermarks.")
+
+
+def test_a_repeated_decision_that_the_log_has_after_a_change_it_could_not_know_is_no_second_one() -> None:
+    world = Shadow()
+    world.start(replicas=2)
+    first, second = (
+        decision
+        for at in (101, 200)
+        for decision in world.feed(sample(at, 40_000))
+        if isinstance(decision, ScaleWorkload)
+    )
+    late = Comparing()
+    for event in (wpa(100), workload(100, 2), first, workload(201, 3), second, workload(202, 9)):
+        late.fold(event)
+    (found,) = late.results()
+    assert [row.verdict for row in found.rows] == [Verdict.SAME, Verdict.ONLY_THEIRS]
 
 
 def test_what_only_we_wanted_again_and_again_is_one_row() -> None:
