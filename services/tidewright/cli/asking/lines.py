@@ -13,8 +13,6 @@ from tidewright.events.config import ClockSet, ConfigSet
 from tidewright.events.timers import TimerFired
 from tidewright.log.reader import Record
 from tidewright.log.subjects import unescape
-from tidewright.provisioning.lines import line as of_capacity
-from tidewright.spread.lines import line as of_spread
 
 _QUIET = frozenset(
     {"at", "id", "prev", "because", "namespace", "name", "uid", "refresh", "labels", "annotations", "target"}
@@ -79,7 +77,7 @@ def line(event: Event | registry.Unknown) -> str:
             return f"{type(event).__name__.lower()}: {event.reason} {event.message}".rstrip()
         case TimerFired():
             return f"woke {event.key}"
-    if told := of_capacity(event) or of_spread(event):
+    if told := _of_a_service(event):
         return told
     shown_fields = {
         name: value
@@ -90,6 +88,14 @@ def line(event: Event | registry.Unknown) -> str:
         ", ".join(f"{name}={_short(value)}" for name, value in list(shown_fields.items())[:5])
         or type(event).__name__
     )
+
+
+def _of_a_service(event: Event) -> str:
+    """What a service has words of its own for; imported here, for most answers do without."""
+    from tidewright.provisioning.lines import line as of_capacity
+    from tidewright.spread.lines import line as of_spread
+
+    return of_capacity(event) or of_spread(event)
 
 
 def _due(at: float) -> str:
