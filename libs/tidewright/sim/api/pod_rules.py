@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tidewright.kube import quantities
-from tidewright.kube.selectors import SelectorError, requirement
-from tidewright.sim.api import names
+from tidewright.kube.selectors import LabelSelector, SelectorError
+from tidewright.sim.api import container_rules, names
+from tidewright.sim.api.container_rules import invalid, required, unsupported
 from tidewright.sim.api.errors import Cause
 from tidewright.sim.api.structural import shown
 
@@ -24,115 +24,69 @@ _DNS = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 
-def invalid(field: str, value: Any, message: str) -> Cause:
-    return Cause(field, f"Invalid value: {shown(value)}: {message}")
-
-
-def required(field: str, message: str = "") -> Cause:
-    return Cause(field, "Required value" + (f": {message}" if message else ""), "FieldValueRequired")
-
-
-def unsupported(field: str, value: Any, supported: tuple[str, ...]) -> Cause:
-    listed = ", ".join(f'"{item}"' for item in sorted(supported))
-    return Cause(
-        field, f"Unsupported value: {shown(value)}: supported values: {listed}", "FieldValueNotSupported"
-    )
-
-
-def not_negative(field: str, value: Any) -> Iterator[Cause]:
-    if isinstance(value, int) and value < 0:
-        yield invalid(field, value, "must be greater than or equal to 0")
-
-
 def pod_spec(spec: Any, path: str, restart: tuple[str, ...] = _RESTART) -> Iterator[Cause]:
     """What is wrong with the spec of a pod. `restart` are the restart policies that its owner allows."""
     if not isinstance(spec, dict):
-        yield required(path)
+        spec = {}
+        yield required(f"{path}.containers")
         return
+    volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
     containers = spec.get("containers") or []
     if not containers:
         yield required(f"{path}.containers")
     seen: set[str] = set()
+    ports: set[str] = set()
     for part in ("containers", "initContainers"):
         for index, container in enumerate(spec.get(part) or ()):
-            yield from _container(container, f"{path}.{part}[{index}]", seen)
-    if spec.get("restartPolicy") not in restart:
-        yield unsupported(f"{path}.restartPolicy", spec.get("restartPolicy"), restart)
+            yield from container_rules.check(container, f"{path}.{part}[{index}]", seen, volumes, ports)
+    policy = spec.get("restartPolicy")
+    if policy not in restart:
+        if restart != _RESTART and policy in {"Always", None, ""} and "Never" in restart:
+            yield required(f"{path}.restartPolicy", 'valid values: "OnFailure", "Never"')
+        else:
+            yield unsupported(f"{path}.restartPolicy", policy, restart)
     if spec.get("dnsPolicy") not in _DNS:
         yield unsupported(f"{path}.dnsPolicy", spec.get("dnsPolicy"), _DNS)
-    for field in ("activeDeadlineSeconds",):
-        value = spec.get(field)
-        if isinstance(value, int) and value < 1:
-            yield invalid(f"{path}.{field}", value, "must be between 1 and 2147483647, inclusive")
+    value = spec.get("activeDeadlineSeconds")
+    if isinstance(value, int) and value < 1:
+        yield invalid(f"{path}.activeDeadlineSeconds", value, "must be between 1 and 2147483647, inclusive")
+    for field in ("hostname", "subdomain"):
+        if spec.get(field):
+            yield from (
+                invalid(f"{path}.{field}", spec[field], message) for message in names.label(spec[field])
+            )
     for key, value in (spec.get("nodeSelector") or {}).items():
         yield from (invalid(f"{path}.nodeSelector", key, message) for message in names.qualified(key))
         yield from (invalid(f"{path}.nodeSelector", value, message) for message in names.label_value(value))
     for index, toleration in enumerate(spec.get("tolerations") or ()):
         yield from _toleration(toleration, f"{path}.tolerations[{index}]")
-    for index, constraint in enumerate(spec.get("topologySpreadConstraints") or ()):
-        yield from _spread(constraint, f"{path}.topologySpreadConstraints[{index}]")
-    yield from _node_affinity(spec, path)
-    volumes: set[str] = set()
-    for index, volume in enumerate(spec.get("volumes") or ()):
+    yield from _spreads(spec.get("topologySpreadConstraints") or (), f"{path}.topologySpreadConstraints")
+    affinity = spec.get("affinity") or {}
+    yield from _node_affinity(affinity.get("nodeAffinity") or {}, f"{path}.affinity.nodeAffinity")
+    for kind in ("podAffinity", "podAntiAffinity"):
+        yield from _pod_affinity(affinity.get(kind) or {}, f"{path}.affinity.{kind}")
+    yield from _volumes(spec.get("volumes") or (), f"{path}.volumes")
+
+
+def _volumes(volumes: Iterable[Object], path: str) -> Iterator[Cause]:
+    seen: set[str] = set()
+    for index, volume in enumerate(volumes):
         name = volume.get("name") or ""
-        if name in volumes:
-            yield Cause(
-                f"{path}.volumes[{index}].name", f"Duplicate value: {shown(name)}", "FieldValueDuplicate"
-            )
-        volumes.add(name)
-
-
-def _container(container: Object, path: str, seen: set[str]) -> Iterator[Cause]:
-    name = container.get("name") or ""
-    if not name:
-        yield required(f"{path}.name")
-    else:
-        yield from (invalid(f"{path}.name", name, message) for message in names.label(name))
+        at = f"{path}[{index}].name"
+        if not name:
+            yield required(at)
+        else:
+            yield from (invalid(at, name, message) for message in names.label(name))
         if name in seen:
-            yield Cause(f"{path}.name", f"Duplicate value: {shown(name)}", "FieldValueDuplicate")
+            yield Cause(at, f"Duplicate value: {shown(name)}", "FieldValueDuplicate")
         seen.add(name)
-    if not container.get("image"):
-        yield required(f"{path}.image")
-    for index, port in enumerate(container.get("ports") or ()):
-        number = port.get("containerPort")
-        if number is None:
-            yield required(f"{path}.ports[{index}].containerPort")
-        elif not 0 < number < 65536:
-            yield invalid(
-                f"{path}.ports[{index}].containerPort", number, "must be between 1 and 65535, inclusive"
-            )
-        if port.get("protocol") not in {"TCP", "UDP", "SCTP"}:
-            yield unsupported(f"{path}.ports[{index}].protocol", port.get("protocol"), ("SCTP", "TCP", "UDP"))
-    if container.get("imagePullPolicy") not in {"Always", "IfNotPresent", "Never"}:
-        yield unsupported(
-            f"{path}.imagePullPolicy", container.get("imagePullPolicy"), ("Always", "IfNotPresent", "Never")
-        )
-    for index, variable in enumerate(container.get("env") or ()):
-        if not variable.get("name"):
-            yield required(f"{path}.env[{index}].name")
-    resources = container.get("resources")
-    if resources:
-        yield from _resources(resources, f"{path}.resources")
-
-
-def _resources(resources: Object, path: str) -> Iterator[Cause]:
-    limits = resources.get("limits") or {}
-    for part in ("limits", "requests"):
-        for name, amount in (resources.get(part) or {}).items():
-            if quantities.parse(amount).nanos < 0:
-                yield invalid(f"{path}.{part}[{name}]", amount, "must be greater than or equal to 0")
-    for name, amount in (resources.get("requests") or {}).items():
-        if name not in limits:
-            continue
-        wanted, limit = quantities.parse(amount), quantities.parse(limits[name])
-        if wanted.nanos > limit.nanos:
-            yield invalid(
-                f"{path}.requests", amount, f"must be less than or equal to {name} limit of {limits[name]}"
-            )
 
 
 def _toleration(toleration: Object, path: str) -> Iterator[Cause]:
     operator, key = toleration.get("operator") or "Equal", toleration.get("key")
+    effect = toleration.get("effect") or ""
+    if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
+        yield invalid(f"{path}.effect", effect, "effect must be 'NoExecute' when `tolerationSeconds` is set")
     if operator not in {"Equal", "Exists", "Lt", "Gt"}:
         yield unsupported(f"{path}.operator", operator, ("Equal", "Exists"))
     if not key and operator != "Exists":
@@ -145,39 +99,89 @@ def _toleration(toleration: Object, path: str) -> Iterator[Cause]:
         yield invalid(
             f"{path}.operator", toleration["value"], "value must be empty when `operator` is 'Exists'"
         )
-    effect = toleration.get("effect")
     if effect and effect not in _EFFECTS:
         yield unsupported(f"{path}.effect", effect, _EFFECTS)
 
 
-def _spread(constraint: Object, path: str) -> Iterator[Cause]:
-    skew = constraint.get("maxSkew")
-    if not isinstance(skew, int) or skew <= 0:
-        yield invalid(f"{path}.maxSkew", skew or 0, "must be greater than zero")
-    if not constraint.get("topologyKey"):
-        yield required(f"{path}.topologyKey", "can not be empty")
-    when = constraint.get("whenUnsatisfiable")
-    if when not in {"DoNotSchedule", "ScheduleAnyway"}:
-        yield unsupported(f"{path}.whenUnsatisfiable", when or "", ("DoNotSchedule", "ScheduleAnyway"))
+def _spreads(constraints: Iterable[Object], path: str) -> Iterator[Cause]:
+    seen: set[tuple[Any, Any]] = set()
+    for index, constraint in enumerate(constraints):
+        at = f"{path}[{index}]"
+        skew, domains = constraint.get("maxSkew"), constraint.get("minDomains")
+        if not isinstance(skew, int) or skew <= 0:
+            yield invalid(f"{at}.maxSkew", skew or 0, "must be greater than zero")
+        key, when = constraint.get("topologyKey"), constraint.get("whenUnsatisfiable")
+        if not key:
+            yield required(f"{at}.topologyKey", "can not be empty")
+        if when not in {"DoNotSchedule", "ScheduleAnyway"}:
+            yield unsupported(f"{at}.whenUnsatisfiable", when or "", ("DoNotSchedule", "ScheduleAnyway"))
+        if isinstance(domains, int) and domains <= 0:
+            yield invalid(f"{at}.minDomains", domains, "must be greater than zero")
+        if (key, when) in seen:
+            value = f"{{{key}, {when}}}"
+            field = f"{path}[{index - 1}].{{topologyKey, whenUnsatisfiable}}"
+            yield Cause(field, f"Duplicate value: {shown(value)}", "FieldValueDuplicate")
+        seen.add((key, when))
 
 
-def _node_affinity(spec: Object, path: str) -> Iterator[Cause]:
-    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
-    wanted = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    where = f"{path}.affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution"
-    if affinity.get("requiredDuringSchedulingIgnoredDuringExecution") is not None and not wanted.get(
-        "nodeSelectorTerms"
-    ):
+_OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
+
+
+def _node_affinity(affinity: Object, path: str) -> Iterator[Cause]:
+    wanted = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
+    where = f"{path}.requiredDuringSchedulingIgnoredDuringExecution"
+    if wanted is not None and not wanted.get("nodeSelectorTerms"):
         yield required(f"{where}.nodeSelectorTerms", "must have at least one node selector term")
-    for term_index, term in enumerate(wanted.get("nodeSelectorTerms") or ()):
-        for index, expression in enumerate(term.get("matchExpressions") or ()):
-            at = f"{where}.nodeSelectorTerms[{term_index}].matchExpressions[{index}]"
-            try:
-                requirement(
-                    expression.get("key", ""), expression.get("operator", ""), expression.get("values") or ()
-                )
-            except SelectorError as error:
-                yield invalid(at, expression.get("operator", ""), str(error))
+    for index, term in enumerate((wanted or {}).get("nodeSelectorTerms") or ()):
+        yield from _node_term(term, f"{where}.nodeSelectorTerms[{index}]")
+    for index, preferred in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
+        at = f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
+        yield from _weight(preferred, at)
+        yield from _node_term(preferred.get("preference") or {}, f"{at}.preference")
+
+
+def _node_term(term: Object, path: str) -> Iterator[Cause]:
+    for index, expression in enumerate(term.get("matchExpressions") or ()):
+        at = f"{path}.matchExpressions[{index}]"
+        operator, values = expression.get("operator") or "", expression.get("values") or []
+        if operator in {"In", "NotIn"} and not values:
+            yield required(f"{at}.values", "must be specified when `operator` is 'In' or 'NotIn'")
+        elif operator in {"Exists", "DoesNotExist"} and values:
+            message = "Forbidden: may not be specified when `operator` is 'Exists' or 'DoesNotExist'"
+            yield Cause(f"{at}.values", message, "FieldValueForbidden")
+        elif operator in {"Gt", "Lt"} and len(values) != 1:
+            yield required(f"{at}.values", "must be specified single value when `operator` is 'Lt' or 'Gt'")
+        elif operator not in _OPERATORS:
+            yield invalid(f"{at}.operator", operator, "not a valid selector operator")
+        key = expression.get("key") or ""
+        yield from (invalid(f"{at}.key", key, message) for message in names.qualified(key))
+
+
+def _weight(preferred: Object, path: str) -> Iterator[Cause]:
+    weight = preferred.get("weight") or 0
+    if not 1 <= weight <= 100:
+        yield invalid(f"{path}.weight", weight, "must be in the range 1-100")
+
+
+def _pod_affinity(affinity: Object, path: str) -> Iterator[Cause]:
+    for index, term in enumerate(affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()):
+        yield from _pod_term(term, f"{path}.requiredDuringSchedulingIgnoredDuringExecution[{index}]")
+    for index, preferred in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
+        at = f"{path}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
+        yield from _weight(preferred, at)
+        yield from _pod_term(preferred.get("podAffinityTerm") or {}, f"{at}.podAffinityTerm")
+
+
+def _pod_term(term: Object, path: str) -> Iterator[Cause]:
+    key = term.get("topologyKey") or ""
+    if not key:
+        yield required(f"{path}.topologyKey", "can not be empty")
+    yield from (invalid(f"{path}.topologyKey", key, message) for message in names.qualified(key))
+    if term.get("labelSelector") is not None:
+        try:
+            LabelSelector.of(term["labelSelector"])
+        except SelectorError as error:
+            yield invalid(f"{path}.labelSelector", term["labelSelector"], str(error))
 
 
 def create(obj: Object) -> list[Cause]:
@@ -201,15 +205,12 @@ def update(new: Object, old: Object) -> list[Cause]:
     if all(toleration in (after.get("tolerations") or []) for toleration in kept):
         _put_back(allowed, before, "tolerations")
     gates_before = {gate.get("name") for gate in before.get("schedulingGates") or ()}
-    gates_after = {gate.get("name") for gate in after.get("schedulingGates") or ()}
-    if not gates_after <= gates_before:
-        causes.append(
-            Cause(
-                "spec.schedulingGates",
-                "Forbidden: only deletion is allowed, but found new scheduling gates",
-                "FieldValueForbidden",
+    for index, gate in enumerate(after.get("schedulingGates") or ()):
+        if gate.get("name") not in gates_before:
+            message = (
+                f"Forbidden: only deletion is allowed, but found new scheduling gate '{gate.get('name')}'"
             )
-        )
+            causes.append(Cause(f"spec.schedulingGates[{index}].name", message, "FieldValueForbidden"))
     if gates_before:  # a pod that is held back may still be narrowed down
         for field in ("nodeSelector", "affinity"):
             _put_back(allowed, before, field)

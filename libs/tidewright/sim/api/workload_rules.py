@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from tidewright.kube.selectors import LabelSelector, SelectorError
-from tidewright.sim.api import pod_rules
+from tidewright.sim.api import config_rules, pod_rules
+from tidewright.sim.api.config_rules import IMMUTABLE
+from tidewright.sim.api.container_rules import (
+    forbidden,
+    invalid,
+    not_negative,
+    required,
+    spec_of,
+    unsupported,
+)
 from tidewright.sim.api.errors import Cause
-from tidewright.sim.api.pod_rules import invalid, not_negative, pod_spec, required, unsupported
+from tidewright.sim.api.pod_rules import pod_spec
 
 Object = dict[str, Any]
-
-MAX_DATA_BYTES = 1024 * 1024
-MAX_USER_PRIORITY = 1_000_000_000
-_CONFIG_KEY = re.compile(r"[-._a-zA-Z0-9]+")
-_CONFIG_KEY_MESSAGE = (
-    "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or "
-    "'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')"
-)
-_IMMUTABLE = "field is immutable"
-
-
-def _forbidden(field: str, message: str) -> Cause:
-    return Cause(field, f"Forbidden: {message}", "FieldValueForbidden")
-
-
-def _spec(obj: Object) -> Object:
-    spec = obj.get("spec")
-    return spec if isinstance(spec, dict) else {}
 
 
 def _listed(check: Callable[[Object], Iterator[Cause]]) -> Callable[[Object], list[Cause]]:
@@ -41,11 +30,16 @@ def _listed(check: Callable[[Object], Iterator[Cause]]) -> Callable[[Object], li
 # -- workloads ---------------------------------------------------------------------------------------
 
 
+_ALWAYS = ("Always",)
+
+
 def _workload(restart: tuple[str, ...]) -> Callable[[Object], list[Cause]]:
     def check(obj: Object) -> list[Cause]:
-        spec = _spec(obj)
-        causes = list(not_negative("spec.replicas", spec.get("replicas")))
-        causes += _selector(spec)
+        spec = spec_of(obj)
+        causes: list[Cause] = []
+        for field in ("replicas", "minReadySeconds", "revisionHistoryLimit", "progressDeadlineSeconds"):
+            causes += not_negative(f"spec.{field}", spec.get(field))
+        causes += _selector(spec, obj.get("kind", "").lower())
         template = spec.get("template") or {}
         causes += pod_spec(template.get("spec"), "spec.template.spec", restart)
         return causes
@@ -53,10 +47,73 @@ def _workload(restart: tuple[str, ...]) -> Callable[[Object], list[Cause]]:
     return check
 
 
-def _selector(spec: Object) -> Iterator[Cause]:
+_PERCENT = re.compile(r"[0-9]+%")
+_PERCENT_MESSAGE = (
+    "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for "
+    "validation is '[0-9]+%')"
+)
+
+
+def _amount(field: str, value: Any, *, at_most_all: bool = False) -> Iterator[Cause]:
+    """A count or a percentage."""
+    yield from not_negative(field, value)
+    if isinstance(value, str):
+        if not _PERCENT.fullmatch(value):
+            yield invalid(field, value, _PERCENT_MESSAGE)
+        elif at_most_all and int(value[:-1]) > 100:
+            yield invalid(field, value, "must not be greater than 100%")
+
+
+def _deployment(obj: Object) -> list[Cause]:
+    causes = _workload(_ALWAYS)(obj)
+    spec = spec_of(obj)
+    strategy = spec.get("strategy") or {}
+    kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
+    if kind not in {"Recreate", "RollingUpdate"}:
+        shown = {"Type": kind, "RollingUpdate": rolling}
+        causes.append(unsupported("spec.strategy", shown, ("Recreate", "RollingUpdate")))
+    elif kind == "Recreate" and rolling is not None:
+        message = "may not be specified when strategy `type` is 'Recreate'"
+        causes.append(forbidden("spec.strategy.rollingUpdate", message))
+    elif kind == "RollingUpdate" and isinstance(rolling, dict):
+        causes += _rolling(rolling, "spec.strategy.rollingUpdate")
+    deadline, ready = spec.get("progressDeadlineSeconds"), spec.get("minReadySeconds") or 0
+    if isinstance(deadline, int) and ready >= 0 and deadline <= ready:
+        causes.append(
+            invalid("spec.progressDeadlineSeconds", deadline, "must be greater than minReadySeconds")
+        )
+    return causes
+
+
+def _rolling(rolling: Object, path: str) -> Iterator[Cause]:
+    unavailable, surge = rolling.get("maxUnavailable"), rolling.get("maxSurge")
+    yield from _amount(f"{path}.maxUnavailable", unavailable, at_most_all=True)
+    yield from _amount(f"{path}.maxSurge", surge)
+    if unavailable in (0, "0%") and surge in (0, "0%"):
+        yield invalid(f"{path}.maxUnavailable", unavailable, "may not be 0 when `maxSurge` is 0")
+
+
+def _daemon_set(obj: Object) -> list[Cause]:
+    causes = _workload(_ALWAYS)(obj)
+    strategy = spec_of(obj).get("updateStrategy") or {}
+    rolling = strategy.get("rollingUpdate")
+    if strategy.get("type") not in {"OnDelete", "RollingUpdate"}:
+        kinds = ("RollingUpdate", "OnDelete")
+        causes.append(unsupported("spec.updateStrategy.type", strategy.get("type"), kinds))
+    elif isinstance(rolling, dict):
+        path = "spec.updateStrategy.rollingUpdate"
+        causes += _amount(f"{path}.maxUnavailable", rolling.get("maxUnavailable"), at_most_all=True)
+        causes += _amount(f"{path}.maxSurge", rolling.get("maxSurge"), at_most_all=True)
+    return causes
+
+
+def _selector(spec: Object, kind: str) -> Iterator[Cause]:
     given = spec.get("selector")
     if not isinstance(given, dict):
         yield required("spec.selector")
+        message = "`selector` does not match template `labels`"
+        labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
+        yield invalid("spec.template.metadata.labels", labels, message)
         return
     try:
         selector = LabelSelector.of(given)
@@ -64,7 +121,7 @@ def _selector(spec: Object) -> Iterator[Cause]:
         yield invalid("spec.selector", given, str(error))
         return
     if selector.everything:
-        yield invalid("spec.selector", given, "empty selector is invalid for deployment")
+        yield invalid("spec.selector", given, f"empty selector is invalid for {kind or 'deployment'}")
         return
     labels = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
     if not selector.matches(labels):
@@ -74,8 +131,8 @@ def _selector(spec: Object) -> Iterator[Cause]:
 
 
 def _selector_kept(new: Object, old: Object) -> list[Cause]:
-    after, before = _spec(new).get("selector"), _spec(old).get("selector")
-    return [] if after == before else [invalid("spec.selector", after, _IMMUTABLE)]
+    after, before = spec_of(new).get("selector"), spec_of(old).get("selector")
+    return [] if after == before else [invalid("spec.selector", after, IMMUTABLE)]
 
 
 def _stateful_set_update(new: Object, old: Object) -> list[Cause]:
@@ -88,13 +145,13 @@ def _stateful_set_update(new: Object, old: Object) -> list[Cause]:
         "persistentVolumeClaimRetentionPolicy",
         "minReadySeconds",
     )
-    after = {key: value for key, value in _spec(new).items() if key not in mutable}
-    before = {key: value for key, value in _spec(old).items() if key not in mutable}
+    after = {key: value for key, value in spec_of(new).items() if key not in mutable}
+    before = {key: value for key, value in spec_of(old).items() if key not in mutable}
     if after == before:
         return []
     named = ", ".join(f"'{field}'" for field in mutable[:-1])
     return [
-        _forbidden(
+        forbidden(
             "spec",
             f"updates to statefulset spec for fields other than {named} and '{mutable[-1]}' are forbidden",
         )
@@ -102,7 +159,7 @@ def _stateful_set_update(new: Object, old: Object) -> list[Cause]:
 
 
 def _job(obj: Object) -> Iterator[Cause]:
-    spec = _spec(obj)
+    spec = spec_of(obj)
     for field in (
         "parallelism",
         "completions",
@@ -116,21 +173,21 @@ def _job(obj: Object) -> Iterator[Cause]:
 
 
 def _job_update(new: Object, old: Object) -> list[Cause]:
-    after, before = _spec(new), _spec(old)
+    after, before = spec_of(new), spec_of(old)
     fields = ["selector", "completionMode"]
     if not (before.get("suspend") and not (old.get("status") or {}).get("startTime")):
         fields.append("template")
     if after.get("completionMode") != "Indexed":
         fields.append("completions")
     return [
-        invalid(f"spec.{field}", after.get(field), _IMMUTABLE)
+        invalid(f"spec.{field}", after.get(field), IMMUTABLE)
         for field in fields
         if after.get(field) != before.get(field)
     ]
 
 
 def _cron_job(obj: Object) -> Iterator[Cause]:
-    spec = _spec(obj)
+    spec = spec_of(obj)
     schedule = spec.get("schedule") or ""
     if not schedule:
         yield required("spec.schedule")
@@ -144,22 +201,20 @@ def _cron_job(obj: Object) -> Iterator[Cause]:
 
 
 def _budget(obj: Object) -> Iterator[Cause]:
-    spec = _spec(obj)
+    spec = spec_of(obj)
     if "minAvailable" in spec and "maxUnavailable" in spec:
         yield invalid("spec", spec, "minAvailable and maxUnavailable cannot be both set")
     for field in ("minAvailable", "maxUnavailable"):
-        value = spec.get(field)
-        yield from not_negative(f"spec.{field}", value)
-        if isinstance(value, str) and not re.fullmatch(r"\d+%", value):
-            yield invalid(
-                f"spec.{field}", value,
-                "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', "
-                "regex used for validation is '[0-9]+%')",
-            )  # fmt: skip
+        yield from _amount(f"spec.{field}", spec.get(field), at_most_all=True)
+    if spec.get("selector") is not None:
+        try:
+            LabelSelector.of(spec["selector"])
+        except SelectorError as error:
+            yield invalid("spec.selector", spec["selector"], str(error))
 
 
 def _autoscaler(obj: Object) -> Iterator[Cause]:
-    spec = _spec(obj)
+    spec = spec_of(obj)
     low, high = spec.get("minReplicas", 1), spec.get("maxReplicas", 0)
     if isinstance(high, int) and high < 1:
         yield invalid("spec.maxReplicas", high, "must be greater than 0")
@@ -169,179 +224,49 @@ def _autoscaler(obj: Object) -> Iterator[Cause]:
     for field in ("kind", "name"):
         if not target.get(field):
             yield required(f"spec.scaleTargetRef.{field}")
+    if not target.get("apiVersion"):
+        yield invalid("spec.scaleTargetRef.apiVersion", "", "apiVersion must specify API group")
 
 
-# -- configuration, services and the rest ------------------------------------------------------------
-
-
-def _config_map(obj: Object) -> Iterator[Cause]:
-    total = 0
-    for part in ("data", "binaryData"):
-        for key, value in (obj.get(part) or {}).items():
-            if not _CONFIG_KEY.fullmatch(key) or len(key) > 253:
-                yield invalid(f"{part}[{key}]", key, _CONFIG_KEY_MESSAGE)
-            total += len(value or "")
-    if total > MAX_DATA_BYTES:
-        yield Cause("", f"Too long: may not be more than {MAX_DATA_BYTES} bytes", "FieldValueTooLong")
-
-
-def _secret(obj: Object) -> Iterator[Cause]:
-    yield from _config_map({"data": obj.get("data")})
-    for key, value in (obj.get("data") or {}).items():
-        try:
-            base64.b64decode(value or "", validate=True)
-        except (binascii.Error, ValueError):
-            yield invalid(f"data[{key}]", "<redacted>", "illegal base64 data")
-
-
-def _data_kept(new: Object, old: Object) -> list[Cause]:
-    if not old.get("immutable"):
-        return []
-    causes = []
-    if not new.get("immutable"):
-        causes.append(_forbidden("immutable", "field is immutable when `immutable` is set"))
-    for part in ("data", "binaryData"):
-        if (new.get(part) or {}) != (old.get(part) or {}):
-            causes.append(_forbidden(part, "field is immutable when `immutable` is set"))
-    return causes
-
-
-def _secret_update(new: Object, old: Object) -> list[Cause]:
-    causes = _data_kept(new, old)
-    if new.get("type") != old.get("type"):
-        causes.append(invalid("type", new.get("type"), _IMMUTABLE))
-    return causes
-
-
-def _service(obj: Object) -> Iterator[Cause]:
-    spec = _spec(obj)
-    kind = spec.get("type")
-    if kind not in {"ClusterIP", "NodePort", "LoadBalancer", "ExternalName"}:
-        yield unsupported("spec.type", kind, ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"))
-    ports = spec.get("ports") or []
-    if not ports and kind != "ExternalName" and spec.get("clusterIP") != "None":
-        yield required("spec.ports")
-    for index, port in enumerate(ports):
-        number = port.get("port")
-        if not isinstance(number, int) or not 0 < number < 65536:
-            yield invalid(f"spec.ports[{index}].port", number or 0, "must be between 1 and 65535, inclusive")
-        if len(ports) > 1 and not port.get("name"):
-            yield required(f"spec.ports[{index}].name")
-
-
-def _service_update(new: Object, old: Object) -> list[Cause]:
-    after, before = _spec(new).get("clusterIP"), _spec(old).get("clusterIP")
-    if before and before != "None" and after != before and _spec(new).get("type") != "ExternalName":
-        return [invalid("spec.clusterIPs[0]", [after], "may not change once set")]
-    return []
-
-
-def _priority_class(obj: Object) -> Iterator[Cause]:
-    value = obj.get("value", 0)
-    if value > MAX_USER_PRIORITY and not obj["metadata"].get("name", "").startswith("system-"):
-        yield _forbidden("value", f"maximum allowed value of a user defined priority is {MAX_USER_PRIORITY}")
-
-
-def _priority_class_update(new: Object, old: Object) -> list[Cause]:
-    if new.get("value", 0) != old.get("value", 0):
-        return [_forbidden("value", "may not be changed in an update.")]
-    return []
-
-
-def _lease(obj: Object) -> Iterator[Cause]:
-    seconds = _spec(obj).get("leaseDurationSeconds")
-    if isinstance(seconds, int) and seconds <= 0:
-        yield invalid("spec.leaseDurationSeconds", seconds, "must be greater than 0")
-
-
-def _node(obj: Object) -> Iterator[Cause]:
-    seen = set()
-    for index, taint in enumerate(_spec(obj).get("taints") or ()):
-        if taint.get("effect") not in {"NoSchedule", "PreferNoSchedule", "NoExecute"}:
-            yield unsupported(
-                f"metadata.taints[{index}].effect",
-                taint.get("effect"),
-                ("NoExecute", "NoSchedule", "PreferNoSchedule"),
-            )
-        identity = (taint.get("key"), taint.get("effect"))
-        if identity in seen:
-            yield Cause(f"metadata.taints[{index}]", f"Duplicate value: {taint}", "FieldValueDuplicate")
-        seen.add(identity)
-
-
-def _role_binding_update(new: Object, old: Object) -> list[Cause]:
-    if new.get("roleRef") != old.get("roleRef"):
-        return [invalid("roleRef", new.get("roleRef"), "cannot change roleRef")]
-    return []
-
-
-def _webhooks(obj: Object) -> Iterator[Cause]:
-    seen: set[str] = set()
-    for index, hook in enumerate(obj.get("webhooks") or ()):
-        path = f"webhooks[{index}]"
-        name = hook.get("name") or ""
-        if len(name.split(".")) < 3:
-            yield invalid(
-                f"{path}.name", name, "should be a domain with at least three segments separated by dots"
-            )
-        if name in seen:
-            yield Cause(f"{path}.name", f'Duplicate value: "{name}"', "FieldValueDuplicate")
-        seen.add(name)
-        if not hook.get("admissionReviewVersions"):
-            yield required(f"{path}.admissionReviewVersions", "must specify one of v1, v1beta1")
-        if hook.get("sideEffects") not in {"None", "NoneOnDryRun"}:
-            if hook.get("sideEffects"):
-                yield unsupported(f"{path}.sideEffects", hook["sideEffects"], ("None", "NoneOnDryRun"))
-            else:
-                yield required(f"{path}.sideEffects", "must specify one of None, NoneOnDryRun")
-        if hook.get("failurePolicy") not in {"Fail", "Ignore"}:
-            yield unsupported(f"{path}.failurePolicy", hook.get("failurePolicy"), ("Fail", "Ignore"))
-        timeout_s = hook.get("timeoutSeconds", 10)
-        if not 1 <= timeout_s <= 30:
-            yield invalid(
-                f"{path}.timeoutSeconds", timeout_s, "the timeout value must be between 1 and 30 seconds"
-            )
-        config = hook.get("clientConfig") or {}
-        if bool(config.get("url")) == bool(config.get("service")):
-            yield required(f"{path}.clientConfig", "exactly one of url or service is required")
-        elif config.get("url") and not str(config["url"]).startswith("https://"):
-            yield invalid(f"{path}.clientConfig.url", config["url"], "'https' is the only allowed URL scheme")
-
-
-_ALWAYS = ("Always",)
 RULES_CREATE: dict[str, Callable[[Object], list[Cause]]] = {
     "/pods": pod_rules.create,
-    "/configmaps": _listed(_config_map),
-    "/secrets": _listed(_secret),
-    "/services": _listed(_service),
-    "/nodes": _listed(_node),
+    "/configmaps": _listed(config_rules.config_map),
+    "/secrets": _listed(config_rules.secret),
+    "/services": _listed(config_rules.service),
+    "/nodes": _listed(config_rules.node),
     "/replicationcontrollers": lambda obj: list(
-        pod_spec((_spec(obj).get("template") or {}).get("spec"), "spec.template.spec", _ALWAYS)
+        pod_spec((spec_of(obj).get("template") or {}).get("spec"), "spec.template.spec", _ALWAYS)
     ),
-    "apps/deployments": _workload(_ALWAYS),
+    "/persistentvolumeclaims": _listed(config_rules.claim),
+    "/resourcequotas": _listed(config_rules.resource_quota),
+    "/limitranges": _listed(config_rules.limit_range),
+    "/events": _listed(config_rules.event),
+    "apps/deployments": _deployment,
     "apps/replicasets": _workload(_ALWAYS),
     "apps/statefulsets": _workload(_ALWAYS),
-    "apps/daemonsets": _workload(_ALWAYS),
+    "apps/daemonsets": _daemon_set,
     "batch/jobs": _listed(_job),
     "batch/cronjobs": _listed(_cron_job),
     "policy/poddisruptionbudgets": _listed(_budget),
     "autoscaling/horizontalpodautoscalers": _listed(_autoscaler),
-    "scheduling.k8s.io/priorityclasses": _listed(_priority_class),
-    "coordination.k8s.io/leases": _listed(_lease),
-    "admissionregistration.k8s.io/mutatingwebhookconfigurations": _listed(_webhooks),
-    "admissionregistration.k8s.io/validatingwebhookconfigurations": _listed(_webhooks),
+    "scheduling.k8s.io/priorityclasses": config_rules.known_priority_class,
+    "rbac.authorization.k8s.io/rolebindings": _listed(config_rules.role_binding),
+    "rbac.authorization.k8s.io/clusterrolebindings": _listed(config_rules.role_binding),
+    "coordination.k8s.io/leases": _listed(config_rules.lease),
+    "admissionregistration.k8s.io/mutatingwebhookconfigurations": _listed(config_rules.webhooks),
+    "admissionregistration.k8s.io/validatingwebhookconfigurations": _listed(config_rules.webhooks),
 }
 RULES_UPDATE: dict[str, Callable[[Object, Object], list[Cause]]] = {
     "/pods": pod_rules.update,
-    "/configmaps": _data_kept,
-    "/secrets": _secret_update,
-    "/services": _service_update,
+    "/configmaps": config_rules.data_kept,
+    "/secrets": config_rules.secret_update,
+    "/services": config_rules.service_update,
     "apps/deployments": _selector_kept,
     "apps/replicasets": _selector_kept,
     "apps/daemonsets": _selector_kept,
     "apps/statefulsets": _stateful_set_update,
     "batch/jobs": _job_update,
-    "scheduling.k8s.io/priorityclasses": _priority_class_update,
-    "rbac.authorization.k8s.io/rolebindings": _role_binding_update,
-    "rbac.authorization.k8s.io/clusterrolebindings": _role_binding_update,
+    "scheduling.k8s.io/priorityclasses": config_rules.priority_class_update,
+    "rbac.authorization.k8s.io/rolebindings": config_rules.role_binding_update,
+    "rbac.authorization.k8s.io/clusterrolebindings": config_rules.role_binding_update,
 }
