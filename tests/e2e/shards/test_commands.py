@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Services
+from tests.e2e.conftest import Cluster, Services
 from tests.e2e.shards.world import Workers, make_orders, owners, sets_path, shard_set
-from tests.e2e.sim.world import send, until
+from tests.e2e.sim.world import merge, send, until
 from tidewright.cli.main import run
 from tidewright.kube.client import Kube
 from tidewright.sharding.wire import document_of
@@ -110,3 +110,77 @@ async def test_an_operator_looks_plans_moves_pins_drains_and_freezes(
     assert "cannot be moved" in await shards("move", "1", "a", "--set", "service/autoscaler", code=2)
     assert "facts/s" in await shards("plan", "--set", "service/autoscaler", log=True)
     assert "rendezvous" in await shards("explain", "shop", "--set", "service/autoscaler", log=True)
+
+
+TOLD = {
+    "keyspace": {"slots": 32, "hash": "fnv1a32", "slotLabel": "shard-key"},
+    "workers": {
+        "driver": "pods",
+        "injector": "propeller",
+        "replicas": 2,
+        "template": {"name": "runs-template", "container": "runner"},
+    },
+    "assignment": {"strategy": "ranges"},
+    "handover": {"mode": "restart"},
+    "rollout": {"minReady": "0.2s", "canary": 1},
+}
+
+
+def template(image: str) -> dict[str, Any]:
+    container = {"name": "runner", "image": image, "args": ["--x"]}
+    return {"template": {"spec": {"terminationGracePeriodSeconds": 1, "containers": [container]}}}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(120)
+async def test_an_operator_resizes_rolls_out_holds_goes_on_and_goes_back(
+    kube: Kube, namespace: str, cluster: Cluster, services: Services
+) -> None:
+    sets, templates = sets_path(namespace), f"/api/v1/namespaces/{namespace}/podtemplates"
+    shards = Command(cluster.kubeconfig, namespace, services)
+
+    async def rollout(**expected: Any) -> None:
+        def holds(found: dict[str, Any]) -> bool:
+            made = (found["runs"].get("status") or {}).get("rollout") or {}
+            return all(made.get(key) == value for key, value in expected.items())
+
+        await until(kube, sets, holds, timeout_s=40)
+
+    async def images() -> list[str]:
+        pods = await send(kube, "GET", f"/api/v1/namespaces/{namespace}/pods")
+        return sorted(pod["spec"]["containers"][0]["image"] for pod in pods["items"])
+
+    await services.start("watcher", "shard-manager", "actuator")
+    body = {"apiVersion": "v1", "kind": "PodTemplate", "metadata": {"name": "runs-template"}}
+    await send(kube, "POST", templates, {**body, **template("one")})
+    body = {"apiVersion": "shards.tidewright.dev/v1alpha1", "kind": "ShardSet", "metadata": {"name": "runs"}}
+    await send(kube, "POST", sets, {**body, "spec": TOLD})
+    await rollout(state="Complete", shards=2)
+
+    refused = await shards("resize", "3", code=2)
+    assert "starts    1: runs-2" in refused
+    assert "restarts  2: runs-0, runs-1" in refused
+    assert "say --yes" in refused
+    await shards("resize", "3", "--yes")
+    await rollout(state="Progressing", waitsFor="CanaryHold", shards=3)
+    assert "canary is to be approved" in await shards("rollout", "status")
+    await shards("rollout", "resume", "--yes")
+    await rollout(state="Complete", shards=3)
+    assert "arguments say what pods were told  ok" in await shards("verify", log=True)
+
+    await merge(kube, f"{sets}/runs", {"spec": {"rollout": {"approved": None, "canary": None}}})
+    await shards("rollout", "pause")
+    await merge(kube, f"{templates}/runs-template", template("two"))
+    await rollout(state="Paused", outdated=["runs-0", "runs-1", "runs-2"])
+    assert "it is paused" in await shards("rollout", "status")
+    await shards("rollout", "resume", "--yes")
+    await rollout(state="Complete", outdated=[])
+    assert await images() == ["two"] * 3
+
+    await merge(kube, f"{templates}/runs-template", template("three"))
+    await rollout(state="Progressing")
+    await shards("rollout", "undo", "--yes")
+    await rollout(state="Complete", outdated=[])
+    assert await images() == ["two"] * 3
+    assert "cannot move a slot" in await shards("move", "1", "runs-0", "--yes", code=2)
+    assert "doubling would move keys" in await shards("double", "--yes", code=2)

@@ -19,11 +19,12 @@ from tidewright.cli.shards.changing import MERGE_PATCH, agree
 from tidewright.cli.shards.reading import get, listed
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
-from tidewright.shardmanager.config import ManagerConfig
+from tidewright.shardmanager.config import KEYSPACE, WILDCARD, ManagerConfig, ShardType
 from tidewright.shardmanager.configread import merged
 from tidewright.shardmanager.fleetconfig import read_fleets
 from tidewright.shardmanager.scan import SeenPod, judge
 from tidewright.shardmanager.strategy import shard_args
+from tidewright.shardmanager.worker import names_shard_flag, parse_args
 
 KEY = "shardmanager.yaml"
 
@@ -127,7 +128,7 @@ def _plan(fleet: Fleet, template: Mapping[str, Any], pods: Sequence[Mapping[str,
     what = f"{config.shard.type.value}, {config.shard.pod_count} shards"
     lines = [
         f"Plan for the fleet {fleet.namespace}/{config.pod_application} ({what}):",
-        "  moves     0: every shard keeps its part of the keyspace",
+        f"  moves     {_moves(config, pods, judged.stale)}",
         f"  adopted   {_counted(kept)}, without a restart",
         f"  restarts  {_counted(judged.stale)}",
         f"  starts    {_counted(missing)}",
@@ -137,12 +138,69 @@ def _plan(fleet: Fleet, template: Mapping[str, Any], pods: Sequence[Mapping[str,
         lines.append(
             f"  ArgsDrift {_counted(drifted)}: told other slots than this configuration says; replaced one at a time"
         )
+    if twice := _twice(config, pods, judged.stale, missing):
+        lines.append(
+            f"  overlap   {', '.join(twice)}: their new pods start while the old ones still end, as with the original; "
+            "a ShardSet (native mode) does not do that"
+        )
     lines.append(
         f"  gap       from the stop of the old pod (grace {grace} s at most) until the new one has started"
         if judged.stale
         else "  gap       none: nothing that runs is touched"
     )
     return "\n".join(lines)
+
+
+def _probes(config: ManagerConfig) -> dict[str, dict[str, str]]:
+    """Labels of an object for each part of the keyspace, by what the part is called."""
+    if config.shard.type is ShardType.HASH:
+        return {f"shard-key {key}": {"shard-key": str(key)} for key in range(KEYSPACE)}
+    label = config.shard.type.value.lower()
+    ids = [value for mapping in config.shard.per_shard_mapping for value in mapping.ids if value != WILDCARD]
+    return {**{f"{label} {value}": {label: value} for value in ids}, "all others": {}}
+
+
+def _holders(told: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -> list[str]:
+    return [name for name, args in told.items() if parse_args(args).owns(labels)]
+
+
+def _present(config: ManagerConfig, pods: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """Arguments by name of the pods that a manager made."""
+    found = {}
+    for pod in pods:
+        for container in pod["spec"]["containers"]:
+            if container["name"] == config.pod_template_container_name and names_shard_flag(
+                container.get("args") or ()
+            ):
+                found[pod["metadata"]["name"]] = list(container["args"])
+    return found
+
+
+def _changes(config: ManagerConfig, pods: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
+    """The parts of the keyspace that another pod is to have, each with the pod it had and the one it gets."""
+    before = _present(config, pods)
+    after = {name: shard_args(config.shard, index) for index, name in enumerate(config.pod_names)}
+    found = {}
+    for part, labels in _probes(config).items():
+        had, gets = _holders(before, labels), _holders(after, labels)
+        if had and gets and had[0] != gets[0]:
+            found[part] = (had[0], gets[0])
+    return found
+
+
+def _moves(config: ManagerConfig, pods: Sequence[Mapping[str, Any]], stale: Sequence[str]) -> str:
+    moved = _changes(config, pods) if stale else {}
+    parts = len(_probes(config))
+    if not moved:
+        return "0: every shard keeps its part of the keyspace"
+    return f"{len(moved)} of {parts} parts of the keyspace change their pod"
+
+
+def _twice(
+    config: ManagerConfig, pods: Sequence[Mapping[str, Any]], stale: Sequence[str], missing: Sequence[str]
+) -> list[str]:
+    """The parts whose new pod starts while the old one may still run them."""
+    return [p for p, (had, gets) in _changes(config, pods).items() if had in stale and gets in missing]
 
 
 def _as_told(config: ManagerConfig, index: int, pod: Mapping[str, Any]) -> bool:
