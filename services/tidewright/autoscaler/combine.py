@@ -22,6 +22,7 @@ class Calculation(msgspec.Struct, frozen=True, kw_only=True):
         reference_fault: how the reference would have crashed on this input; empty when it would not.
         changes_at: when time alone changes the ready count.
         details: the recommender's own reason.
+        foreign: pods of other workloads whose values are in the sum.
     """
 
     display: str
@@ -40,6 +41,7 @@ class Calculation(msgspec.Struct, frozen=True, kw_only=True):
     reference_fault: str = ""
     changes_at: float | None = None
     details: str = ""
+    foreign: int = 0
 
 
 class Combined(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ import msgspec
 
 from tidewright.autoscaler.combine import Calculation, Combined, combine
 from tidewright.autoscaler.formula import Converge, Proposal, int64, propose, quotient, recommended
-from tidewright.autoscaler.limits import Limited, normalize
+from tidewright.autoscaler.limits import Limited, aligned, normalize
 from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.readiness import (
     NO_PODS,
@@ -87,6 +87,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
         verdict: windows and delays; None when nothing could be computed.
         override: what settled the count instead.
         desired: the decided count; `current` when nothing is to be done.
+        aligned: the limited count as a multiple of the modulo, where the policy asks for one.
         asked: the count before windows and delays refused it.
         rescale: the scale is to be written (also in a dry run, where it is not).
         reason: why, as the object event says it.
@@ -100,6 +101,7 @@ class Pass(msgspec.Struct, frozen=True, kw_only=True):
     combined: Combined
     wanted: int = 0
     limited: Limited | None = None
+    aligned: int = 0
     stale: tuple[str, ...] = ()
     verdict: Verdict | None = None
     override: Override = Override.NONE
@@ -355,6 +357,7 @@ def _resource(
         converge=proposal.converge,
         held=held,
         changes_at=groups.changes_at,
+        foreign=groups.foreign + len(sample.pods_milli.keys() - {pod.name for pod in scene.pods}),
     )
 
 
@@ -428,6 +431,9 @@ def settle(rules: Rules, policy: Policy, scene: Scene, calculations: tuple[Calcu
         ready = calculations[combined.winner].ready
     limited = normalize(rules, current=current, wanted=wanted, ready=ready)
     desired = limited.replicas
+    whole = desired
+    if policy.align_after_limits and limited.limited:
+        whole = desired = aligned(rules, current=current, replicas=desired)
     stale = _stale(rules, policy, scene)
     if stale and desired < current:
         desired = current
@@ -454,6 +460,7 @@ def settle(rules: Rules, policy: Policy, scene: Scene, calculations: tuple[Calcu
         combined=combined,
         wanted=wanted,
         limited=limited,
+        aligned=whole,
         stale=stale,
         verdict=decided,
         override=override,

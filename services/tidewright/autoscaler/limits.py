@@ -6,6 +6,7 @@ import math
 
 import msgspec
 
+from tidewright.autoscaler.formula import round_up
 from tidewright.autoscaler.spec import Rules
 
 WITHIN_RANGE = "DesiredWithinRange"
@@ -91,3 +92,19 @@ def normalize(rules: Rules, *, current: int, wanted: int, ready: int) -> Limited
     if wanted > ceiling:
         return Limited(ceiling, wanted, reason, up, down, guarded, down_capped, up_capped)
     return Limited(wanted, wanted, WITHIN_RANGE, up, down, guarded, down_capped, up_capped)
+
+
+def aligned(rules: Rules, *, current: int, replicas: int) -> int:
+    """A limited count as a multiple of the modulo again (D19): upward, as proposals are rounded.
+
+    The bounds go before it: the greatest multiple below the maximum is taken where the next one lies
+    above it, and a count that no multiple can replace stays as it is.
+    """
+    if replicas == current:
+        return current
+    wanted = round_up(replicas, rules.modulo)
+    if wanted > rules.max_replicas:
+        wanted = rules.max_replicas - rules.max_replicas % rules.modulo
+    if wanted < rules.min_replicas:
+        return replicas
+    return max(wanted, current) if replicas > current else min(wanted, current)

@@ -56,6 +56,15 @@ def failed_monitor(error: str) -> Message:
     return Message(WARNING, "FailedGetDatadogMonitor", error)
 
 
+def foreign_pods(found: Pass) -> tuple[Message, ...]:
+    """Ours: a metric's selector matches pods of other workloads, whose values are in the sum (D25)."""
+    metrics = [calculation.display for calculation in found.calculations if calculation.foreign]
+    if not metrics:
+        return ()
+    text = f"pods of other workloads are in the sum of {', '.join(metrics)}: its selector matches more than the target's"
+    return (Message(WARNING, "ForeignPods", text),)
+
+
 def failed_process(error: str) -> Message:
     return Message(WARNING, "FailedProcessWPA", error)
 

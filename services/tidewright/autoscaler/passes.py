@@ -266,6 +266,8 @@ def _remember(
             told = messages.failed_compute(rules, made)
         elif not made.rescale and not policy.skip_not_scaling_events:
             told = (messages.not_scaling(rules, namespace_name, made.asked, last),)
+    if not policy.strict:
+        told += messages.foreign_pods(made)
     settle_conditions(state, namespace_name, found, settings, strict=policy.strict)
     ends_here = not scale or rules.dry_run
     if not ends_here and not made.reverts_metrics:

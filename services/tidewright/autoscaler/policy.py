@@ -23,6 +23,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             cannot be read (D6).
         guard_resource_zero: an object that does not tolerate zero holds on a zero of a Resource
             metric too (D30).
+        align_after_limits: a count that a limit has changed is rounded up to the modulo again, so that
+            groups stay whole; it may then exceed the rate by less than a group (D19).
         labels_as_tags: labels of an object that its series `labels_info` carries.
         outcome_timeout_s: how long an ordered scale is waited for before it counts as lost. Every order
             ends in an outcome, so this is for a log that lost one; in log time, which a demo compresses.
@@ -34,6 +36,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     status_interval_s: float = 60.0
     enforce_bounds_without_metrics: bool = False
     guard_resource_zero: bool = False
+    align_after_limits: bool = False
     labels_as_tags: tuple[str, ...] = ()
     outcome_timeout_s: float = 3600.0
 

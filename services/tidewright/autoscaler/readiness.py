@@ -45,7 +45,7 @@ class PodGroups(msgspec.Struct, frozen=True):
     Attributes:
         ignored: names of pods whose values are dropped.
         missing: pods that count but have no value.
-        incorrect: pods of other owners; they are in no group.
+        incorrect: pods of other owners; they are in no group. `foreign`: those of them with a value.
     """
 
     listed: int
@@ -54,6 +54,7 @@ class PodGroups(msgspec.Struct, frozen=True):
     missing: int
     incorrect: int
     changes_at: float | None = None
+    foreign: int = 0
 
 
 def group_pods(
@@ -72,13 +73,14 @@ def group_pods(
     For cpu a pod is ignored until `delay_s` seconds after its start. Strictly, it is ignored for
     good when it became ready sooner than that (D4).
     """
-    listed = ready = missing = incorrect = 0
+    listed = ready = missing = incorrect = foreign = 0
     ignored: list[str] = []
     changes_at: float | None = None
     for pod in pods:
         listed += 1
         if not skip_owner_check and target_name not in pod.owners:
             incorrect += 1
+            foreign += pod.name in values
         elif pod.phase in ("Failed", "Pending"):
             ignored.append(pod.name)
         elif pod.name not in values:
@@ -95,7 +97,7 @@ def group_pods(
                     changes_at = earlier(changes_at, counts_from)
             else:
                 ready += 1
-    return PodGroups(listed, ready, frozenset(ignored), missing, incorrect, changes_at)
+    return PodGroups(listed, ready, frozenset(ignored), missing, incorrect, changes_at, foreign)
 
 
 def ready_percent(ready: int, counted: int) -> int:

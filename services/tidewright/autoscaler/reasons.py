@@ -132,6 +132,9 @@ def _metric(rules: Rules, index: int, calculation: Calculation, current: int) ->
     if calculation.details:
         values["details"] = calculation.details
     steps = [Because(rule="Measured" if rules.recommender is None else "Recommended", values=values)]
+    if calculation.foreign:
+        other: dict[str, Scalar] = {"metric": calculation.display, "pods": calculation.foreign}
+        steps.append(Because(rule="ForeignPods", values=other))
     if calculation.converge in _CONVERGED:
         step: dict[str, Scalar] = {
             "metric": calculation.display,
@@ -176,6 +179,11 @@ def _proposal(rules: Rules, policy: Policy, found: Pass) -> list[Because]:
         if limited.guarded:
             guard: dict[str, Scalar] = {"ready": found.ready, "to": limited.replicas}
             steps.append(Because(rule="ReadyGuard", values=guard))
+        if found.aligned != limited.replicas:
+            aligned: dict[str, Scalar] = {
+                "modulo": rules.modulo, "wanted": limited.replicas, "to": found.aligned
+            }  # fmt: skip
+            steps.append(Because(rule="AlignedToModulo", values=aligned))
     if found.stale:
         stale: dict[str, Scalar] = {
             "metrics": ", ".join(found.stale),

@@ -150,6 +150,13 @@ TELLERS: dict[str, Callable[[Values], str]] = {
         f"Another step of {v['step']} towards the low watermark would leave the band: the count stays at "
         f"{v['proposal']}."
     ),
+    "ForeignPods": lambda v: (
+        f"{plural(v['pods'], 'pod')} of other workloads are in the sum of {v['metric']}: its selector matches more "
+        "than the target's pods."
+    ),
+    "AlignedToModulo": lambda v: (
+        f"{v['wanted']} is no multiple of replicaScalingAbsoluteModulo {v['modulo']}: {v['to']}."
+    ),
     "NothingToMeasure": lambda v: (
         f"The object has neither metrics nor a recommender: {v['proposal']} is kept."
     ),

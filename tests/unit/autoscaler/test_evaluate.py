@@ -156,6 +156,40 @@ def test_a_factor_out_of_range_is_quoted_as_the_api_prints_it(members: dict[str,
         compiled(spec(**members), namespace="shop", name="wpa")
 
 
+@pytest.mark.parametrize(
+    ("current", "value", "limits", "plain", "whole"),
+    [
+        (8, 90_000, {}, 12, 12),
+        (8, 90_000, {"scaleUpLimitFactor": "20"}, 9, 12),
+        (8, 90_000, {"maxReplicas": 10}, 10, 8),  # the multiples that lie inside the bounds
+        (8, 90_000, {"maxReplicas": 14}, 12, 12),
+        (20, 1_000, {"scaleDownLimitFactor": "30"}, 14, 16),
+        (4, 1_000, {"minReplicas": 2, "scaleDownLimitFactor": "99"}, 4, 4),
+    ],
+)
+def test_a_limited_count_is_made_whole_again_on_demand(
+    current: int, value: int, limits: dict[str, Any], plain: int, whole: int
+) -> None:  # D19
+    members = {"replicaScalingAbsoluteModulo": 4, "maxReplicas": 100, **limits}
+    assert look(value, current=current, members=members).desired == plain
+    found = look(value, current=current, members=members, policy=Policy(align_after_limits=True))
+    assert found.desired == whole
+    rules = compiled(spec(algorithm="absolute", **members), namespace="shop", name="wpa")
+    told = " ".join(sentences(because(rules, DEFAULT, found, last_scale_at=0.0)))
+    assert ("no multiple of replicaScalingAbsoluteModulo 4" in told) is (plain != whole)
+
+
+def test_values_of_other_workloads_are_summed_and_said() -> None:  # D25
+    sample = MetricSampled(at=1000.0, name="", pods_milli={"web-0": 7_000, "web-1": 7_000, "stranger": 1_000})
+    others = pods(1, owners=("other",))
+    found = look(sample=sample, found=[*pods(2)[1:], *others], current=2, members=cpu())
+    assert (found.calculations[0].utilization, found.calculations[0].foreign) == (15_000, 2)
+    rules = compiled(spec(**{"algorithm": "absolute", **cpu()}), namespace="shop", name="wpa")
+    told = sentences(because(rules, DEFAULT, found, last_scale_at=0.0))
+    assert told[1].startswith("2 pods of other workloads are in the sum of cpu{map[]}")
+    assert look(sample=sample, found=pods(2), current=2, members=cpu()).calculations[0].foreign == 1
+
+
 def test_zero_of_a_resource_holds_on_demand() -> None:  # D30
     sample = MetricSampled(at=1000.0, name="", pods_milli=dict.fromkeys(["web-0", "web-1"], 0))
     assert look(sample=sample, found=pods(2), current=2, members=cpu()).desired == 1
