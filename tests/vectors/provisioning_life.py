@@ -18,10 +18,10 @@ from tidewright.events import provisioning as p
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, JsonObject
 from tidewright.events.config import ConfigSet
-from tidewright.events.decisions import Effect, RecordObjectEvent, SetStatus
+from tidewright.events.decisions import CreateObject, DeleteObject, Effect, RecordObjectEvent, SetStatus
 from tidewright.events.timers import TimerFired
 from tidewright.host.fold import Fold
-from tidewright.kube.predicates import digest_of
+from tidewright.kube.predicates import digest_of, of_template
 from tidewright.log.subjects import ALL
 from tidewright.provisioning.decide import DECIDER
 from tidewright.provisioning.requests import conditions as cond
@@ -272,10 +272,35 @@ class Cluster:
                     self.groups[name] = CloudGroup(
                         name, 0, decision.max_size, 0, decision.template, extra={"autoprovisioned": True}
                     )
+            case CreateObject(manifest=manifest):
+                then = self._made(manifest)
+            case DeleteObject() if decision.target.kind == "Pod":
+                target = decision.target
+                then = [f.PodGone(at=self.now, namespace=target.namespace, name=target.name)]
             case SetStatus():
                 self.statuses[f"{decision.target.namespace}/{decision.target.name}"] = decision.status
         self._inbox.append(outcome)
         self._inbox.extend(then)
+
+    def _made(self, manifest: JsonObject) -> list[Event]:
+        """A pod that is bound to its node from the start, and its shape."""
+        metadata, spec = manifest["metadata"], manifest["spec"]
+        shape = of_template({"metadata": metadata, "spec": spec}, metadata["namespace"])
+        requests = {n: a for n, a in shape.requests.items() if n != "pods"}
+        return [
+            f.ShapeObserved(
+                at=self.now, digest=shape.digest, requests=requests, namespace=metadata["namespace"]
+            ),
+            f.PodObserved(
+                at=self.now,
+                namespace=metadata["namespace"],
+                name=metadata["name"],
+                uid=f"uid-{metadata['name']}",
+                shape=shape.digest,
+                node=spec["nodeName"],
+                annotations=metadata["annotations"],
+            ),
+        ]
 
     def _group_fact(self, name: str) -> Event:
         group = self.groups[name]
