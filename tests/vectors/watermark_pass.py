@@ -84,6 +84,7 @@ class _Work:
 
 def _reconcile(case: Case, policy: Policy) -> Found:
     inputs, expected = case["inputs"], case["expected"]
+    policy = _switched(policy, inputs)
     rules = spec.rules(spec.with_marks(spec.decode(case["spec"])))
     work = _Work(case, policy)
     calculations = tuple(given(entry) for entry in inputs["calculations"])
@@ -93,7 +94,7 @@ def _reconcile(case: Case, policy: Policy) -> Found:
     found = settle(rules, policy, scene_of(case, rules, ""), calculations)
     work.settings += sequence.before(rules, gate(None, None, namespace="", name=""))[1:]
     work.settings += sequence.computed(rules, policy, found)
-    work.conclude(rules, found, put_error=False)
+    work.conclude(rules, found, put_error=bool(inputs.get("scale_put_error")))
     work.apply()
     events = [list(entry) for entry in work.events]
     if failed is not None:
@@ -119,6 +120,13 @@ def _reconcile(case: Case, policy: Policy) -> Found:
         "last_scale_time": work.kept.last_scale_at,
         "scaling_events_count": work.kept.scaling_events,
     }
+
+
+def _switched(policy: Policy, inputs: Mapping[str, Any]) -> Policy:
+    """With the controller's option that a case may set."""
+    return msgspec.structs.replace(
+        policy, skip_not_scaling_events=bool(inputs.get("skip_not_scaling_events"))
+    )
 
 
 def _condition_map(kept: Sequence[c.Condition]) -> Found:
@@ -165,8 +173,8 @@ def _work_item(case: Case, policy: Policy) -> Found:
             scene = Scene(
                 namespace=work.namespace,
                 now=work.now,
-                current=inputs["current_replicas"],
-                observed=inputs["status_replicas"],
+                current=inputs.get("current_replicas", 0),
+                observed=inputs.get("status_replicas", 0),
             )
             found = settle(rules, policy, scene, ())
             work.settings += sequence.computed(rules, policy, found)
@@ -196,9 +204,7 @@ def _monitor(inputs: Mapping[str, Any]) -> Monitor | None:
 
 def _pass(case: Case, policy: Policy) -> Found:
     inputs, expected = case["inputs"], case["expected"]
-    policy = msgspec.structs.replace(
-        policy, skip_not_scaling_events=inputs.get("skip_not_scaling_events", False)
-    )
+    policy = _switched(policy, inputs)
     work = _Work(case, policy)
     made: Found = {"spec_written": _defaults_missing(case["spec"]), "requeue_after_seconds": 15}
     made["defaulted_spec"] = wire(spec.with_defaults(spec.decode(case["spec"])))
