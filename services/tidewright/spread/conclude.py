@@ -16,6 +16,7 @@ from tidewright.events.decisions import SetStatus, SetTimer
 from tidewright.events.spread import ChangeLedger, LedgerRules, RecordSpread
 from tidewright.spread.adopting import adopt, adoptable
 from tidewright.spread.costing import all_costs, costs_after
+from tidewright.spread.foldledger import NOT_ADOPTED
 from tidewright.spread.foldspreads import refused_kinds
 from tidewright.spread.gathering import Gathering
 from tidewright.spread.places import current_rules, hold, overdue, place_of, recount, set_rules
@@ -109,6 +110,15 @@ class Conclusion(Gathering):
         reason = "DeletePodFailed" if deletion else "PatchPodDeletionCostFailed"
         verb = "deleting" if deletion else "writing the deletion cost of"
         self.tell("Warning", reason, f"{verb} pod {pod} failed, trying again")
+        return [*self._finish(), *self._timer(self.now + RETRY_S)]
+
+    def not_adopted(self, pod: str) -> list[Decision]:
+        """A pod could not be annotated: it is in no subset, and is looked at again later."""
+        row = self.s.pods[pod]
+        self.change("Released", row.name, row.version, row.subset, row.name, NOT_ADOPTED)
+        self.tell(
+            "Warning", "AdoptPodFailed", f"annotating pod {pod} for subset {row.subset} failed, trying again"
+        )
         return [*self._finish(), *self._timer(self.now + RETRY_S)]
 
     def replicas_unknown(self) -> list[Decision]:

@@ -78,6 +78,7 @@ def decide(state: State, event: Event) -> list[Decision]:
         or touched.fault
         or touched.renew
         or touched.refused
+        or touched.unadopted
     ):
         return []
     decisions: list[Decision] = []
@@ -86,6 +87,9 @@ def decide(state: State, event: Event) -> list[Decision]:
     if touched.failed is not None:
         key, pod, deletion = touched.failed
         decisions.extend(Conclusion(state, state.spreads[key]).failed(pod, deletion=deletion))
+    if touched.unadopted is not None:
+        key, pod = touched.unadopted
+        decisions.extend(Conclusion(state, state.spreads[key]).not_adopted(pod))
     if touched.fault and (spread := state.spreads.get(touched.fault)) is not None:
         decisions.extend(Conclusion(state, spread).replicas_unknown())
     for key in touched.refused:

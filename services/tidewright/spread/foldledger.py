@@ -28,8 +28,22 @@ from tidewright.kube.customworkloads import BadApiVersion, GroupKind, group_vers
 from tidewright.spread import ledger
 from tidewright.spread.pods import placement_of
 from tidewright.spread.spec import DELETION_COST_ANNOTATION, MATCHED_ANNOTATION
-from tidewright.spread.state import CALLED, HELD, TIMER, SpreadState, State, Touched, spread_key, target_key
+from tidewright.spread.state import (
+    ADOPTING,
+    CALLED,
+    HELD,
+    TIMER,
+    Row,
+    SpreadState,
+    State,
+    Touched,
+    spread_key,
+    target_key,
+)
 from tidewright.spread.status import LIMIT_VALID, Condition
+
+NOT_ADOPTED = "NotAdopted"
+"""Why a place is free again: the pod could not be annotated."""
 
 
 def entry_appended(state: State, event: PodPlaced | PodLeaving) -> None:
@@ -73,6 +87,9 @@ def ledger_changed(state: State, decision: ChangeLedger) -> None:
             row.flags |= HELD
         elif change.kind == "Released":
             row.flags &= ~HELD
+            if change.reason == NOT_ADOPTED:
+                _place(spread, row, "", "")
+                row.flags &= ~ADOPTING
     if decision.counts is not None:
         spread.recount = False
     ledger.fold(spread.ledger, decision)
@@ -106,11 +123,19 @@ def patched(state: State, decision: PatchObject) -> None:
         _await(spread, decision.id, row.name)
     placement = placement_of(annotations.get(MATCHED_ANNOTATION))
     if placement is not None and spread is not None:
-        if row.active:
-            spread.count(row, -1)
-        row.placed_by, row.subset = sys.intern(placement.name), sys.intern(placement.subset)
-        if row.active:
-            spread.count(row, 1)
+        _place(spread, row, placement.name, placement.subset)
+        row.flags |= ADOPTING
+        if decision.id:
+            spread.adopting[decision.id] = row.name
+
+
+def _place(spread: SpreadState, row: Row, name: str, subset: str) -> None:
+    """Put a row into another subset, and into its count."""
+    if row.active:
+        spread.count(row, -1)
+    row.placed_by, row.subset = sys.intern(name), sys.intern(subset)
+    if row.active:
+        spread.count(row, 1)
 
 
 def called(state: State, decision: DeleteObject | EvictPod) -> None:
@@ -132,6 +157,12 @@ def _await(spread: SpreadState | None, decision_id: str, pod: str) -> None:
 def answered(state: State, outcome: Outcome) -> None:
     """What was decided about a pod did not come about: forget that it was, and look again."""
     for key, spread in state.spreads.items():
+        adopted = spread.adopting.pop(outcome.decision, None)
+        if adopted is not None:
+            row = spread.pods.get(adopted)
+            if row is not None and row.flags & ADOPTING and isinstance(outcome, Rejected | Failed):
+                state.touched.unadopted = (key, adopted)
+            return
         pod = spread.awaited.pop(outcome.decision, None)
         if pod is None:
             continue

@@ -8,7 +8,7 @@ from tidewright.events.facts import PodGone, PodObserved
 from tidewright.spread.owners import enter, imply, key_of, pod_id, spread_of, take, unimply
 from tidewright.spread.pods import placement_of
 from tidewright.spread.spec import MATCHED_ANNOTATION
-from tidewright.spread.state import CALLED, HELD, State, Touched, row_of
+from tidewright.spread.state import ADOPTING, CALLED, HELD, State, Touched, row_of
 
 
 def pod_observed(state: State, fact: PodObserved) -> None:
@@ -24,8 +24,9 @@ def pod_observed(state: State, fact: PodObserved) -> None:
         new.name = old.name
         new.flags |= old.flags & (HELD | CALLED)
         new.asked = old.asked if new.cost == old.cost else ""
-        if not new.placed_by and old.placed_by:
+        if not new.placed_by and old.flags & ADOPTING:
             new.placed_by, new.subset = old.placed_by, old.subset
+            new.flags |= ADOPTING
     where = home if home is not None and same else None
     if where is None or old is None or (old.labels is not new.labels) or old.owner != new.owner:
         where = spread_of(state, namespace, new)

@@ -29,8 +29,9 @@ from tidewright.spread.status import Condition
 
 TIMER = "spread/"
 """Begins the keys of timers."""
-DELETING, READY, UNSCHEDULABLE, HELD, CALLED = 1, 2, 4, 8, 16
-"""Flags of a row. HELD: its place is counted in the ledger. CALLED: its deletion was decided."""
+DELETING, READY, UNSCHEDULABLE, HELD, CALLED, ADOPTING = 1, 2, 4, 8, 16, 32
+"""Flags of a row. HELD: its place is counted in the ledger. CALLED: its deletion was decided. ADOPTING: it was
+decided to annotate it, and that was not seen yet."""
 
 _PHASES = ("Pending", "Unknown", "Running", "Succeeded", "Failed")
 _FIRST_FINISHED = 3
@@ -182,6 +183,7 @@ class SpreadState(msgspec.Struct):
             versions [Q-14].
         waiting: pods that the scheduler refuses, with the time they were created.
         awaited: id of a decision about a pod, whose outcome is not known yet, to the pod.
+        adopting: the same for decisions to adopt one.
         status: as last decided, and when.
         due: due time of its timer, None when none is set.
         target_uid: the target, "" while there is none.
@@ -212,6 +214,7 @@ class SpreadState(msgspec.Struct):
     conditions: dict[str, Condition] = {}
     waiting: dict[str, float] = {}
     awaited: dict[str, str] = {}
+    adopting: dict[str, str] = {}
     status: JsonObject | None = None
     status_at: float = 0.0
     due: float | None = None
@@ -282,6 +285,7 @@ class Touched(msgspec.Struct):
         refused: spreads that depend on a kind that may not be read, newly.
         renew: a spread whose ledger is to be said again, so that the log's retention does not forget it.
         uncounted: key, pod, version and subset of pods whose delete was admitted though they held no place.
+        unadopted: a spread, and a pod that could not be annotated for it.
         failed: a spread, a pod of it about which a decision did not come about, and whether that was
             its deletion.
     """
@@ -296,6 +300,7 @@ class Touched(msgspec.Struct):
     foresee: tuple[str, int] | None = None
     fault: str = ""
     refused: list[str] = []
+    unadopted: tuple[str, str] | None = None
     renew: str = ""
     uncounted: list[tuple[str, str, str, str]] = []
     failed: tuple[str, str, bool] | None = None

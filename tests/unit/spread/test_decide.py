@@ -22,7 +22,7 @@ from tests.unit.spread.cluster import (
 from tidewright.events.base import Decision, Event, ObjectRef
 from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import DeleteObject, PatchObject, RecordObjectEvent, ScaleWorkload, SetTimer
-from tidewright.events.facts import PodGone, PodObserved
+from tidewright.events.facts import NodeObserved, PodGone, PodObserved
 from tidewright.events.outcomes import Rejected
 from tidewright.events.spread import (
     ChangeLedger,
@@ -315,3 +315,27 @@ def test_a_workload_that_may_not_be_read_is_said_once_on_the_spreads_that_depend
     assert said("games is forbidden") == []
     assert said("") == []
     assert len(said("games is forbidden")) == 1
+
+
+def test_a_pod_that_cannot_be_annotated_is_in_no_subset_and_tried_again() -> None:
+    node = NodeObserved(at=0, name="n1", labels={"zone": "a"})
+    pod = msgspec.structs.replace(placed("", 0, node="n1"), annotations={})
+    fold = Fold(node, spread_fact(spec(3, None)), *deployment(1), pod)
+    spread = fold.state.spreads[KEY]
+    assert (spread.pods["web-0"].subset, spread.ledger.counts) == ("a", {HASH: {"a": 1}})
+    (adoption,) = spread.adopting
+    decisions = fold.see(Rejected(at=0, decision=adoption, reason="Forbidden"))
+    assert "AdoptPodFailed" in [d.reason for d in decisions if isinstance(d, RecordObjectEvent)]
+    assert (spread.pods["web-0"].subset, spread.ledger.counts) == ("", {})
+    fold.pass_time(fold.now + 31)
+    assert (spread.pods["web-0"].subset, spread.ledger.counts) == ("a", {HASH: {"a": 1}})
+
+
+def test_a_pod_whose_annotation_was_taken_off_is_adopted_anew_where_it_runs() -> None:
+    node = NodeObserved(at=0, name="n1", labels={"zone": "b"})
+    pod = placed("a", 0, node="n1")
+    fold = Fold(node, spread_fact(spec(3, None)), *deployment(1), pod)
+    fold.see(msgspec.structs.replace(pod, annotations={}))
+    spread = fold.state.spreads[KEY]
+    assert spread.pods["web-0"].subset == "b"
+    assert spread.ledger.counts == {HASH: {"b": 1}}
