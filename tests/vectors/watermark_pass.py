@@ -312,11 +312,12 @@ def _forget_d9_and_d12(made: Found, expected: Mapping[str, Any]) -> None:
     gauges of restrictions (D12).
     """
     for type_ in (c.SCALING_ACTIVE, c.ABLE_TO_SCALE):
-        wanted = expected["conditions"].get(type_)
+        wanted = expected.get("conditions", {}).get(type_)
         if wanted is not None and type_ in made["conditions"]:
             made["conditions"][type_]["last_transition_time"] = wanted["last_transition_time"]
-    made["condition_order"] = expected["condition_order"]
-    made["gauges"] |= {k: v for k, v in expected["gauges"].items() if k.startswith("restricted_scaling")}
+    made["condition_order"] = expected.get("condition_order", made["condition_order"])
+    gauges_ = expected.get("gauges", {})
+    made["gauges"] |= {k: v for k, v in gauges_.items() if k.startswith("restricted_scaling")}
 
 
 STAGES: dict[str, Callable[[Case, Policy], Found]] = {
