@@ -75,7 +75,7 @@ async def definition(kube: Kube, path: str) -> None:
                 await kube.request("GET", served)
                 return
             except KubeError as error:
-                if error.status != 404:
+                if error.status not in (404, 429):  # not there yet, and "storage is (re)initializing"
                     raise
             await asyncio.sleep(0.05)
 
