@@ -22,6 +22,10 @@ class Decider(Protocol[State]):
         state_version: grows when a stored state of an older version can no longer be read.
         state_type: the msgspec Struct of the state; it encodes to JSON as it is.
         kinds: the kinds of facts it reads, as subject tokens (`pod`, `deployment`, `metric`).
+
+    Two more where they are needed: `ledgers`, True for one that reads its own ledgers; `renews`, types of
+    facts that are put to `decide` also when they only say again what was said (`refresh`), because
+    the decider then says something again, which the log's retention would forget.
     """
 
     @property

@@ -71,6 +71,7 @@ class Fold(Generic[State]):
         self.chain = ""
         self.timers: dict[str, float] = {}
         self.digesting = True
+        self._renews: frozenset[type[Event]] = getattr(decider, "renews", frozenset())
 
     @classmethod
     def resumed(cls, decider: Decider[State], snapshot: Snapshot) -> Fold[State]:
@@ -112,7 +113,7 @@ class Fold(Generic[State]):
         if taken is None:
             return []
         self.state = self.decider.evolve(self.state, taken)
-        if isinstance(taken, Fact) and taken.refresh:
+        if not self.decides(taken):
             return []
         decided: list[Decided] = []
         for n, decision in enumerate(self.decider.decide(self.state, taken)):
@@ -124,6 +125,10 @@ class Fold(Generic[State]):
             self._follow(decision)
             decided.append(Decided(decision, stored))
         return decided
+
+    def decides(self, event: Event) -> bool:
+        """Whether an event is put to `decide`: what is only said again is not, but for what the decider says again then."""
+        return not (isinstance(event, Fact) and event.refresh) or type(event) in self._renews
 
     def replay(
         self, seq: int, body: bytes, event: Event | registry.Unknown, recorded: Sequence[Decided]

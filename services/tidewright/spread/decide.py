@@ -14,7 +14,14 @@ from heapq import nsmallest
 
 from tidewright.events.base import Because, Decision, Event, ObjectRef
 from tidewright.events.decisions import PatchObject
-from tidewright.events.spread import ChangeLedger, Foreseen, ForeseeScaleIn, LedgerRules, PodPlaced
+from tidewright.events.spread import (
+    ChangeLedger,
+    Foreseen,
+    ForeseeScaleIn,
+    LedgerRules,
+    PodPlaced,
+    WorkloadSpreadObserved,
+)
 from tidewright.spread.conclude import Conclusion
 from tidewright.spread.evolve import evolve
 from tidewright.spread.spec import DELETION_COST_ANNOTATION, GROUP, KIND, MATCHED_ANNOTATION
@@ -52,6 +59,8 @@ class SpreadDecider:
     kinds = KINDS
     ledgers = True
     """It reads its own ledgers: the admission endpoint writes there too."""
+    renews = frozenset({WorkloadSpreadObserved})
+    """With each refresh of a spread its ledger is said again, so that retention does not forget it."""
 
     def initial(self) -> State:
         """The empty state of a slot."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tidewright.events import registry
-from tidewright.events.base import Decision, Event, Fact
+from tidewright.events.base import Decision, Event
 from tidewright.events.config import ConfigSet
 from tidewright.host.decider import Decider
 from tidewright.host.fold import Decided, Fold
@@ -66,7 +66,7 @@ class Deciding(Fold[Any]):
             if isinstance(taken, ConfigSet) and taken.name in self.config:
                 taken = ConfigSet(at=taken.at, name=taken.name, data=self.config[taken.name])
             self.state = self.decider.evolve(self.state, taken)
-            if not (isinstance(taken, Fact) and taken.refresh):
+            if self.decides(taken):
                 made = list(self.decider.decide(self.state, taken))
         if made or recorded:
             self.heard(seq, made, recorded)
