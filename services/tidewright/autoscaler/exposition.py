@@ -7,6 +7,7 @@ Series of what is gone are simply not there any more (D13).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -82,7 +83,7 @@ def samples(state: State) -> Iterator[Sample]:
 def _of_object(state: State, namespace_name: str, found: Autoscaler) -> Iterator[Sample]:
     own = {"wpa_name": found.name, "wpa_namespace": namespace_name}
     places = {"resource_namespace": namespace_name, "namespace": namespace_name}
-    yield Sample(f"{PREFIX}labels_info", own | places | found.tags, 1.0)
+    yield Sample(f"{PREFIX}labels_info", _tags(state, found) | own | places, 1.0)
     blocked = c.find(found.kept.conditions, c.SCALING_BLOCKED)
     if blocked is not None:
         monitor = {"monitor_name": found.name, "monitor_namespace": namespace_name}
@@ -105,6 +106,18 @@ def _of_object(state: State, namespace_name: str, found: Autoscaler) -> Iterator
             yield Sample(PREFIX + MISSPELT[series.name], labels, float(value))
     yield Sample(f"{PREFIX}upscale_replicas_total", base, float(found.added), counter=True)
     yield Sample(f"{PREFIX}downscale_replicas_total", base, float(found.removed), counter=True)
+
+
+def _tags(state: State, found: Autoscaler) -> dict[str, str]:
+    """The object's labels that the policy names, under names that the exposition allows."""
+    wanted = state.in_force.labels_as_tags
+    return {label_name(label): found.labels[label] for label in wanted if label in found.labels}
+
+
+def label_name(label: str) -> str:
+    """`app.kubernetes.io/name` is `app_kubernetes_io_name`, as scrapers write it too."""
+    name = re.sub(r"[^a-zA-Z0-9_]", "_", label)
+    return f"_{name}" if name[:1].isdigit() else name
 
 
 def _of_pass(

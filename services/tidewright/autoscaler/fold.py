@@ -256,9 +256,7 @@ def _object(state: State, event: WatermarkPodAutoscalerObserved) -> None:
     found.deleting = event.deleting_at is not None
     found.lifecycle = event.annotations.get(lifecycle.ANNOTATION)
     found.skip_owner_check = skips_owner_check(event.annotations)
-    wanted = state.in_force.labels_as_tags
-    if wanted:
-        found.tags = {label: event.labels[label] for label in wanted if label in event.labels}
+    found.labels = event.labels
     if not event.generation or event.generation != found.generation or found.rules is None:
         _read_spec(found, event, strict=state.in_force.strict)
         found.generation = event.generation

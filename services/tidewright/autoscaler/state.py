@@ -58,7 +58,7 @@ class Autoscaler(msgspec.Struct, kw_only=True, omit_defaults=True):
         written_at: when it was decided.
         said: last text per reason of its object events.
         added: replicas that its scales have added so far; `removed` likewise.
-        tags: its labels that the policy wants on `labels_info`.
+        labels: those of the object; the policy says which of them `labels_info` carries.
         awaits_pods: the last pass failed, or gave up, for want of ready pods.
     """
 
@@ -87,7 +87,7 @@ class Autoscaler(msgspec.Struct, kw_only=True, omit_defaults=True):
     awaits_pods: bool = False
     added: int = 0
     removed: int = 0
-    tags: dict[str, str] = {}
+    labels: dict[str, str] = {}
 
 
 class Workload(msgspec.Struct, omit_defaults=True):

@@ -10,6 +10,7 @@ from tests.unit.autoscaler.world import NS, World, one, sample, wpa
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.exposition import Sample, samples
 from tidewright.autoscaler.state import State
+from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.facts import WatermarkPodAutoscalerGone
 from tidewright.host import exposition
@@ -66,10 +67,18 @@ def test_a_scrape_changes_nothing() -> None:
 
 def test_labels_that_the_policy_names_are_carried() -> None:
     world = World(labels_as_tags=["team", "absent"])
-    world.feed(wpa(100, labels={"team": "shop", "other": "x"}))
-    info = next(s for s in shown(world) if s.name == "wpa_controller_labels_info")
-    assert info.labels["team"] == "shop"
-    assert "other" not in info.labels
+    world.feed(wpa(100, labels={"team": "checkout", "other": "x", "app.kubernetes.io/name": "shop"}))
+
+    def told() -> dict[str, str]:
+        return next(s.labels for s in shown(world) if s.name == "wpa_controller_labels_info")
+
+    assert told()["team"] == "checkout"
+    assert "absent" not in told()
+    assert "other" not in told()
+    # The installation's policy may change afterwards; names are written as scrapers write them.
+    world.feed(ConfigSet(at=101, name="autoscaler", data={"labels_as_tags": ["app.kubernetes.io/name"]}))
+    assert told()["app_kubernetes_io_name"] == "shop"
+    assert "team" not in told()
 
 
 def test_what_is_gone_has_no_series() -> None:
