@@ -54,7 +54,9 @@ class DataFolder:
             path.mkdir(parents=True, exist_ok=True)
             lock = (path / "lock").open("a+")
         except OSError as error:
-            raise BadInput(f"data folder {path}: {error.strerror}: name another with --data") from error
+            raise BadInput(
+                f"data folder {path} cannot be used ({error.strerror}): name another with --data"
+            ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

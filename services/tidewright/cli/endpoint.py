@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from cyclopts import Group, Parameter
 
@@ -12,22 +13,38 @@ from tidewright.cli.options import LogOptions, ProcessFlags
 THE_ENDPOINT = Group("Endpoint", sort_key=0)
 
 
+@Parameter(name="*", group=THE_ENDPOINT)
+@dataclass(frozen=True, kw_only=True)
+class EndpointFlags:
+    """Where the endpoint listens, and how the API server reaches it.
+
+    Attributes:
+        host: Address to listen on.
+        port: Port to listen on; 0 takes a free one.
+        url: https:// URL under which the API server reaches it; 127.0.0.1 by default.
+        service: NAMESPACE/NAME:PORT of the service before it, instead.
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    url: str = ""
+    service: str = ""
+
+
+class Addressed(Protocol):
+    """Options of an endpoint, which say under which address the API server finds it."""
+
+    def address(self, port: int) -> object: ...
+
+
+OptionsOf = TypeVar("OptionsOf", bound=Addressed)
+
+
 def spread_admission(
     *,
     log: LogOptions | None = None,
     process: ProcessFlags | None = None,
-    host: Annotated[str, Parameter(help="Address to listen on.", group=THE_ENDPOINT)] = "127.0.0.1",
-    port: Annotated[int, Parameter(help="Port to listen on; 0 takes a free one.", group=THE_ENDPOINT)] = 0,
-    url: Annotated[
-        str,
-        Parameter(
-            help="https:// URL under which the API server reaches it; 127.0.0.1 by default.",
-            group=THE_ENDPOINT,
-        ),
-    ] = "",
-    service: Annotated[
-        str, Parameter(help="NAMESPACE/NAME:PORT of the service before it, instead.", group=THE_ENDPOINT)
-    ] = "",
+    at: EndpointFlags | None = None,
     failure_policy: Annotated[
         Literal["Fail", "Ignore"],
         Parameter(help="What becomes of a pod when no replica answers.", group=THE_ENDPOINT),
@@ -43,16 +60,9 @@ def spread_admission(
     from tidewright.cli.run import execute
     from tidewright.spread.admission import ENDPOINT, Options, run
 
-    on = log or LogOptions()
-    options = Options(
-        nats_url=on.nats, cluster=on.cluster, nats_credentials=on.nats_credentials,
-        host=host, port=port, url=url, service=service,
-        failure_policy=failure_policy, drain_s=drain, enabled=enabled,
-    )  # fmt: skip
-    try:
-        options.address(port or 1)
-    except ValueError as error:
-        raise BadInput(f"--url or --service: {error}") from error
+    options = _checked(
+        Options(**_given(log, at), failure_policy=failure_policy, drain_s=drain, enabled=enabled)
+    )
     return execute(ENDPOINT, process or ProcessFlags(), lambda it: run(options, it))
 
 
@@ -60,30 +70,36 @@ def shard_labels(
     *,
     log: LogOptions | None = None,
     process: ProcessFlags | None = None,
-    host: Annotated[str, Parameter(help="Address to listen on.", group=THE_ENDPOINT)] = "127.0.0.1",
-    port: Annotated[int, Parameter(help="Port to listen on; 0 takes a free one.", group=THE_ENDPOINT)] = 0,
-    url: Annotated[
-        str,
-        Parameter(
-            help="https:// URL under which the API server reaches it; 127.0.0.1 by default.",
-            group=THE_ENDPOINT,
-        ),
-    ] = "",
-    service: Annotated[
-        str, Parameter(help="NAMESPACE/NAME:PORT of the service before it, instead.", group=THE_ENDPOINT)
-    ] = "",
+    at: EndpointFlags | None = None,
 ) -> int:
     """Label objects of ShardSets with their slot as they are created."""
     from tidewright.cli.run import execute
     from tidewright.shardmanager.labelling import ENDPOINT, Options, run
 
-    on = log or LogOptions()
-    options = Options(
-        nats_url=on.nats, cluster=on.cluster, nats_credentials=on.nats_credentials,
-        host=host, port=port, url=url, service=service,
-    )  # fmt: skip
+    options = _checked(Options(**_given(log, at)))
+    return execute(ENDPOINT, process or ProcessFlags(), lambda it: run(options, it))
+
+
+def _given(log: LogOptions | None, at: EndpointFlags | None) -> dict[str, Any]:
+    """What every endpoint takes, as its options name it."""
+    where = at or EndpointFlags()
+    return {
+        **(log or LogOptions()).of_a_service(),
+        "host": where.host,
+        "port": where.port,
+        "url": where.url,
+        "service": where.service,
+    }
+
+
+def _checked(options: OptionsOf) -> OptionsOf:
+    """The options, when the API server can be told an address.
+
+    Raises:
+        BadInput: the URL or service is none.
+    """
     try:
-        options.address(port or 1)
+        options.address(1)
     except ValueError as error:
         raise BadInput(f"--url or --service: {error}") from error
-    return execute(ENDPOINT, process or ProcessFlags(), lambda it: run(options, it))
+    return options

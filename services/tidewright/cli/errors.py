@@ -40,7 +40,7 @@ def translated() -> Iterator[None]:
     Raises:
         CommandError: with the message of the original, which is its cause.
     """
-    from tidewright.kube.errors import KubeError
+    from tidewright.kube.errors import UNREACHABLE, KubeError
     from tidewright.log.errors import LogError, LogForbidden, LogUnavailable, WrongStream
 
     try:
@@ -52,6 +52,9 @@ def translated() -> Iterator[None]:
     except LogError as error:
         raise CommandError(str(error)) from error
     except KubeError as error:
-        raise (BadInput if error.reason == "Configuration" else Unavailable)(
-            f"{error}: check the cluster, or name another with --kubeconfig FILE"
+        if error.reason == "Configuration":
+            raise BadInput(f"{error.message}: name another with --kubeconfig FILE") from error
+        silent = "no cluster answers: " if error.reason == UNREACHABLE else ""
+        raise Unavailable(
+            f"{silent}{error.message if silent else error}: check it, or name another with --kubeconfig FILE"
         ) from error

@@ -1,8 +1,8 @@
-"""What `tidewright run watcher` takes about metrics that are pushed, and about recommenders."""
+"""What the watcher takes about metrics and configuration: of `tidewright run watcher`, and partly of `up`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,30 @@ from cyclopts import Group, Parameter
 
 from tidewright.cli.errors import BadInput
 
-METRICS = Group("Metrics and recommenders", sort_key=5)
+METRICS = Group("Metrics, recommenders and configuration", sort_key=5)
+
+
+@Parameter(name="*", group=METRICS)
+@dataclass(frozen=True, kw_only=True)
+class SourceFlags:
+    """Where metrics and configuration come from.
+
+    Attributes:
+        external_metrics_url: Take external.metrics.k8s.io from here instead of the API server.
+        resource_metrics_url: Take metrics.k8s.io from here instead of the API server.
+        config_map: NAMESPACE/NAME of the services' configuration.
+    """
+
+    external_metrics_url: str = ""
+    resource_metrics_url: str = ""
+    config_map: str = ""
+
+    def arguments(self) -> tuple[str, ...]:
+        """As arguments of `tidewright run watcher`."""
+        given = ((f.name, getattr(self, f.name)) for f in fields(self))
+        return tuple(
+            part for name, value in given if value for part in (f"--{name.replace('_', '-')}", value)
+        )
 
 
 @Parameter(name="*", group=METRICS)

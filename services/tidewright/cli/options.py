@@ -37,6 +37,10 @@ class LogOptions:
     nats_credentials: Path | None = None
     cluster: str = "local"
 
+    def of_a_service(self) -> dict[str, Any]:
+        """As the options of a service name them."""
+        return {"nats_url": self.nats, "cluster": self.cluster, "nats_credentials": self.nats_credentials}
+
 
 @Parameter(name="*", group=THE_LOG)
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +68,10 @@ class ClusterOptions:
     kubeconfig: Path | None = None
     context: str | None = None
     in_cluster: bool = False
+
+    def of_a_service(self) -> dict[str, Any]:
+        """As the options of a service, and of a stack, name them."""
+        return {"kubeconfig": self.kubeconfig, "context": self.context, "in_cluster": self.in_cluster}
 
 
 @Parameter(name="*", group=PROCESS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal
@@ -11,7 +12,7 @@ from cyclopts import App, Group, Parameter
 from tidewright.cli import endpoint
 from tidewright.cli.commands import BY_NAME as COMMANDS
 from tidewright.cli.errors import BadInput, CommandError, translated
-from tidewright.cli.metricsflags import MetricsFlags
+from tidewright.cli.metricsflags import MetricsFlags, SourceFlags
 from tidewright.cli.options import ClusterOptions, LogOptions, ProcessFlags
 from tidewright.cli.services import BY_NAME, SERVICES, Role, Service, load
 from tidewright.host.process import Process, ProcessOptions
@@ -81,12 +82,6 @@ def watcher(
     ] = 32,
     replicas: Annotated[int, Parameter(help="Servers that keep a copy of the log.", group=THE_SERVICE)] = 1,
     max_age: MaxAge = 0.0,
-    external_metrics_url: Annotated[
-        str, Parameter(help="Take external.metrics.k8s.io from here.", group=THE_SERVICE)
-    ] = "",
-    resource_metrics_url: Annotated[
-        str, Parameter(help="Take metrics.k8s.io from here.", group=THE_SERVICE)
-    ] = "",
     metrics_interval: Annotated[
         float, Parameter(help="Log seconds between two samples of a metric.", group=THE_SERVICE)
     ] = 15.0,
@@ -94,9 +89,6 @@ def watcher(
     cloud_interval: Annotated[
         float, Parameter(help="Log seconds between two polls of the cloud at rest.", group=THE_SERVICE)
     ] = 10.0,
-    config_map: Annotated[
-        str, Parameter(help="NAMESPACE/NAME of the configuration.", group=THE_SERVICE)
-    ] = "",
     whitelist_config_map: Annotated[
         str, Parameter(help="NAMESPACE/NAME of spread's whitelist of custom workloads.", group=THE_SERVICE)
     ] = "kruise-system/kruise-configuration",
@@ -109,6 +101,7 @@ def watcher(
     clock_wall: Annotated[
         float | None, Parameter(help="Wall time of that moment, seconds; now by default.", group=THE_SERVICE)
     ] = None,
+    sources: SourceFlags | None = None,
     metrics: MetricsFlags | None = None,
 ) -> int:
     """Read the cluster, write facts."""
@@ -116,15 +109,13 @@ def watcher(
 
     if speed is not None and speed <= 0:
         raise BadInput(f"--speed {speed:g}: log seconds per wall second, more than 0")
-    on, at = log or LogOptions(), cluster or ClusterOptions()
     options = Options(
-        nats_url=on.nats, cluster=on.cluster, nats_credentials=on.nats_credentials,
-        kubeconfig=at.kubeconfig, context=at.context, in_cluster=at.in_cluster,
-        slots=slots, replicas=replicas, max_age_s=max_age,
-        external_metrics_url=external_metrics_url, resource_metrics_url=resource_metrics_url,
-        metrics_interval_s=metrics_interval, config_map=config_map, whitelist_config_map=whitelist_config_map, speed=speed, log_start=log_start, clock_wall=clock_wall,
+        **(log or LogOptions()).of_a_service(), **(cluster or ClusterOptions()).of_a_service(),
+        **dataclasses.asdict(sources or SourceFlags()), **(metrics or MetricsFlags()).options(),
+        slots=slots, replicas=replicas, max_age_s=max_age, metrics_interval_s=metrics_interval,
+        whitelist_config_map=whitelist_config_map,
+        speed=speed, log_start=log_start, clock_wall=clock_wall,
         cloud=_cloud(cloud), cloud_interval_s=cloud_interval,
-        **(metrics or MetricsFlags()).options(),
     )  # fmt: skip
     return execute("watcher", process or ProcessFlags(), lambda it: run(options, it))
 
@@ -153,10 +144,8 @@ def actuator(
 
     if qps <= 0:
         raise BadInput(f"--qps {qps:g}: requests per second, more than 0")
-    on, at = log or LogOptions(), cluster or ClusterOptions()
     options = Options(
-        nats_url=on.nats, cluster=on.cluster, nats_credentials=on.nats_credentials,
-        kubeconfig=at.kubeconfig, context=at.context, in_cluster=at.in_cluster,
+        **(log or LogOptions()).of_a_service(), **(cluster or ClusterOptions()).of_a_service(),
         mode=mode, qps=qps, burst=burst, retry_for_s=retry_for, cloud=_cloud(cloud),
     )  # fmt: skip
     return execute("actuator", process or ProcessFlags(), lambda it: run(options, it))

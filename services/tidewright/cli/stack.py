@@ -96,11 +96,11 @@ class StackOptions:
     def __post_init__(self) -> None:
         """Refuse what cannot be brought up."""
         if unknown := [name for name in self.services if name not in BY_NAME]:
-            raise BadInput(f"service {unknown[0]!r} is not known: valid are {', '.join(BY_NAME)}")
+            raise BadInput(f"--services {unknown[0]}: no such service: valid are {', '.join(BY_NAME)}")
         if self.speed is not None and self.speed <= 0:
-            raise BadInput(f"speed {self.speed:g}: log seconds per wall second, more than 0")
+            raise BadInput(f"--speed {self.speed:g}: log seconds per wall second, more than 0")
         if self.slots is not None and not 1 <= self.slots <= 1024:
-            raise BadInput(f"slots {self.slots}: 1 to 1024")
+            raise BadInput(f"--slots {self.slots}: 1 to 1024")
         try:
             if self.node_groups is not None:
                 load(self.node_groups)

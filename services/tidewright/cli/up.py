@@ -13,6 +13,7 @@ from cyclopts import Group, Parameter
 from tidewright.cli import datafolder
 from tidewright.cli.console import Printer
 from tidewright.cli.errors import INTERRUPTED
+from tidewright.cli.metricsflags import SourceFlags
 from tidewright.cli.options import THE_CLUSTER, THE_LOG, ClusterOptions, Level, LogFormat
 from tidewright.cli.services import EVERY
 from tidewright.cli.stack import Stack, StackOptions
@@ -54,12 +55,6 @@ def up(
     speed: Annotated[
         float | None, Parameter(help="Log seconds per wall second, embedded cluster only.", group=THE_CLUSTER)
     ] = None,
-    external_metrics_url: Annotated[
-        str, Parameter(help="Take external.metrics.k8s.io from here.", group=THE_CLUSTER)
-    ] = "",
-    resource_metrics_url: Annotated[
-        str, Parameter(help="Take metrics.k8s.io from here.", group=THE_CLUSTER)
-    ] = "",
     node_groups: Annotated[
         Path | None,
         Parameter(help="YAML file with the simulated cloud's node groups.", group=THE_CLUSTER),
@@ -67,33 +62,27 @@ def up(
     cloud: Annotated[
         str, Parameter(help="NAME=ADDRESS of a cloud that is there, instead.", group=THE_CLUSTER)
     ] = "",
-    config_map: Annotated[
-        str, Parameter(help="NAMESPACE/NAME of the services' configuration.", group=THE_CLUSTER)
-    ] = "",
     admission_url: Annotated[
         str,
         Parameter(
             help="https:// URL under which the API server reaches spread's admission here.", group=THE_CLUSTER
         ),
     ] = "",
+    sources: SourceFlags | None = None,
     services: Annotated[tuple[str, ...], Parameter(help="Services to run.", consume_multiple=True)] = EVERY,
-    log_level: Level = "info",
-    log_format: LogFormat = "auto",
+    log_level: Annotated[Level, Parameter(help="Least severe level that is shown.")] = "info",
+    log_format: Annotated[
+        LogFormat, Parameter(help="Lines for people or JSON; auto: for people on a terminal.")
+    ] = "auto",
 ) -> int:
     """Bring up the log, a cluster and every service, until Ctrl-C."""
-    where = at or ClusterOptions()
-    urls = [
-        ("--external-metrics-url", external_metrics_url),
-        ("--resource-metrics-url", resource_metrics_url),
-        ("--config-map", config_map),
-    ]
     options = StackOptions(
         data=data or datafolder.default(), fresh=fresh, nats=nats, nats_credentials=nats_credentials,
         nats_port=nats_port, sync_always=sync_always, cluster=cluster, slots=slots,
-        kubeconfig=where.kubeconfig, context=where.context, in_cluster=where.in_cluster,
+        **(at or ClusterOptions()).of_a_service(),
         api_port=api_port, speed=speed, services=services, log_level=log_level, admission_url=admission_url,
         node_groups=node_groups.resolve() if node_groups else None, cloud=cloud,
-        sim=("--nodes", str(nodes)), watcher=tuple(part for name, url in urls if url for part in (name, url)),
+        sim=("--nodes", str(nodes)), watcher=(sources or SourceFlags()).arguments(),
     )  # fmt: skip
     people = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())
     configure_logs(log_level, "console" if people else "json", service="supervisor")
@@ -144,7 +133,7 @@ def _welcome(stack: Stack) -> str:
     options = stack.options
     lines = [
         f"Tidewright is up: {', '.join(options.running)}.",
-        f"  log      {stack.nats_url}, cluster {options.cluster}, kept in {stack.folder.path}"
+        f"  log      {_without_password(stack.nats_url)}, cluster {options.cluster}, kept in {stack.folder.path}"
         + (" (an existing server)" if options.nats else ""),
     ]
     if options.embedded_cluster:
@@ -157,12 +146,30 @@ def _welcome(stack: Stack) -> str:
         lines.append(f"  cluster  {options.kubeconfig or 'in-cluster'} {options.context or ''}".rstrip())
     if push_port := _port_of(stack, "watcher"):
         lines.append(f"  metrics  push samples with POST http://127.0.0.1:{push_port}/v1/metrics")
+    lines += _asking(stack)
     if options.running != tuple(options.services):
         lines.append(
             "  spread   places no pods: --admission-url says how the API server reaches this machine"
         )
     lines.append("Ctrl-C ends it; the next start continues from there, --fresh starts anew.")
     return "\n".join(lines)
+
+
+def _asking(stack: Stack) -> list[str]:
+    """How the log is asked, here and now."""
+    options = stack.options
+    where = f"--data {stack.folder.path}"
+    if options.nats:
+        where = f"--nats {_without_password(stack.nats_url)} --cluster {options.cluster}"
+    return [
+        f"  ask      {typed('tidewright')} events --follow {where}",
+        "    likewise: explain, state, verify",
+    ]
+
+
+def _without_password(url: str) -> str:
+    scheme, separator, rest = url.rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
 def _port_of(stack: Stack, program: str) -> int:
