@@ -22,7 +22,7 @@ from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event
-from tidewright.events.decisions import Effect, RecordObjectEvent, SetStatus
+from tidewright.events.decisions import CreateObject, DeleteObject, Effect, RecordObjectEvent, SetStatus
 from tidewright.events.timers import TimerFired
 from tidewright.host.fold import Fold
 from tidewright.log.subjects import ALL
@@ -91,6 +91,8 @@ class Wild(Cluster):
                 self.attempts.setdefault(decision.name, []).append(decision)
             case SetStatus():
                 self.look_at_status(decision)
+            case p.IncreaseNodeGroup() if decision.request:
+                assert decision.request in self.state.requests  # none for one that was deleted
             case p.DeleteInstances():
                 group = self.state.groups[decision.target.name]
                 assert (
@@ -207,6 +209,11 @@ class Wild(Cluster):
                 for name in effect.nodes:
                     if name and f"sim://{name}" in there:
                         self.tell(f.NodeGone(at=self.now, name=name))
+            case CreateObject(manifest=manifest):
+                for event in self._made(manifest):
+                    self.tell(event)
+            case DeleteObject(target=target) if target.kind == "Pod":
+                self.tell(f.PodGone(at=self.now, namespace=target.namespace, name=target.name))
         outcome = o.Applied(at=self.now, decision=effect.id, found=self.chance.random() < 0.2)
         for _ in range(self.chance.choice((1, 1, 2))):
             self.tell(outcome)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from tidewright.events.base import Because, Decision
 from tidewright.events.decisions import CancelTimer, RecordObjectEvent, SetTimer
 from tidewright.events.provisioning import CloseScaleUp, DeclineScaleUp
-from tidewright.provisioning import helped, statusmap
+from tidewright.provisioning import helped, placeholders, statusmap
 from tidewright.provisioning.fold import CONFIGURATION_IGNORED, EVALUATE, signature
 from tidewright.provisioning.orders import (
     MAX_MESSAGE,
@@ -77,6 +77,7 @@ class Evaluation:
         world = self._world()
         pool = _counted(self.state, self.index, waiting)
         booked = work.bookings()
+        placeholders.arrange(self.state, self.index, world.grid, work.standing)
         self._cover(world.grid, pool, booked)
         if settings.hold:
             _place(world.grid, booked)
@@ -84,6 +85,7 @@ class Evaluation:
         else:  # the scheduler places pending pods first, whatever is booked
             _place(world.grid, pool)
             _place(world.grid, booked)
+        self.decisions += work.placeholders(self.index.grid, world.grid)
         short = work.lacking(booked)
         self.decisions += work.hold_to_account(short)
         if self.view.healthy:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from tidewright.events.base import Decision, Event
+from tidewright.events.base import Because, Decision, Event
 from tidewright.events.decisions import DeleteObject
 from tidewright.events.provisioning import (
     AcceptRequest,
@@ -117,10 +117,13 @@ class ProvisioningExplainer:
         return tuple(found)
 
     def opposite(self, state: State, event: Event) -> Sequence[str]:
-        """For an attempt that failed: how much more room the nearest groups would need."""
-        if not isinstance(event, AttemptRequest):
+        """Room, limits of time, and for what failed how much more room the nearest groups would need."""
+        if not isinstance(event, Decision):
             return ()
-        return [
+        turned = [text for reason in event.because if (text := _turned(reason, state))]
+        if not isinstance(event, AttemptRequest | DeclineScaleUp):
+            return turned
+        return turned + [
             f"It would have been ordered if group {v.group} could grow: {v.nodes} nodes of it hold all {v.pods} pods."
             for v in event.verdicts
             if v.reason and v.nodes and v.pods
@@ -177,6 +180,37 @@ def verdict_sentence(verdict: GroupVerdict) -> str:
     if verdict.nodes:
         return f"Group {verdict.group} was not chosen ({verdict.reason}): {size}."
     return f"Group {verdict.group} is out: {verdict.reason}."
+
+
+def _turned(reason: Because, state: State) -> str:
+    """Which input would have had to be what for a rule to say the opposite; empty where no threshold decided."""
+    try:
+        match reason.rule, reason.values:
+            case "RoomShort", {"pods": int(pods), "placed": int(placed)}:
+                return f"With room for {_pods(pods - placed, 'more ')} on nodes that exist or are on their way, all would have fitted."
+            case "FitsNow", {"pods": int(pods)}:
+                return f"With room for {_pods(pods - 1)} or fewer, not all would have fitted."
+            case "Idle", {"node": str(node), "idle_s": int(idle_s)}:
+                limit_s = index_of(state).settings.unneeded_s
+                return (
+                    f"With a pod on node {node} in the last {limit_s:.0f} s, or with scale-down-unneeded-time at "
+                    f"{idle_s + 1} s or more instead of {limit_s:.0f} s, the node would have stayed."
+                )
+            case "BelowMinimum", {"group": str(group), "target": int(target), "minimum": int(minimum)}:
+                return f"With a minimum of {target} instead of {minimum}, group {group} would have been left alone."
+            case "TimedOut", {"missing": int(missing), "group": str(group), "limit_s": int(limit_s)} if (
+                limit_s
+            ):
+                return f"Had the {missing} nodes of group {group} come within {limit_s} s, they would have been waited for."
+            case "Expired", {"limit_s": int(limit_s)}:
+                return f"Provisioned within {limit_s} s of its creation, it would have been kept."
+    except (TypeError, ValueError):  # of another version, with other values
+        pass
+    return ""
+
+
+def _pods(count: int, more: str = "") -> str:
+    return f"{count} {more}pod{'s' * (count != 1)}"
 
 
 def clock(at: float) -> str:

@@ -16,9 +16,16 @@ from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.events.base import Event, Fact
 from tidewright.events.config import ConfigSet
-from tidewright.events.decisions import CancelTimer, DeleteObject, RecordObjectEvent, SetStatus, SetTimer
+from tidewright.events.decisions import (
+    CancelTimer,
+    CreateObject,
+    DeleteObject,
+    RecordObjectEvent,
+    SetStatus,
+    SetTimer,
+)
 from tidewright.events.timers import TimerFired
-from tidewright.provisioning import counts, saga
+from tidewright.provisioning import counts, placeholders, saga
 from tidewright.provisioning.backoff import Entry
 from tidewright.provisioning.limits import Learnt
 from tidewright.provisioning.requests import conditions as cond
@@ -126,6 +133,8 @@ def _pod_gone(state: State, event: f.PodGone) -> None:
     key = key_of(event)
     old = state.pods.pop(key, None)
     state.said.pop(key, None)
+    if state.held.pop(key, None) is not None:
+        wake(state)
     if old is not None:
         remove_pod(state, index_of(state), key, old)
         _left(state, old)
@@ -423,6 +432,17 @@ def _delete_object(state: State, event: DeleteObject) -> None:
     if event.target.kind == REQUEST_KIND and request is not None:
         request.deleting = True
         state.orders[event.id] = ("collect", key)
+    elif event.target.kind == "Pod" and key in state.held:
+        state.held[key].leaving = True
+        state.orders[event.id] = ("free", key)
+
+
+def _create_object(state: State, event: CreateObject) -> None:
+    found = placeholders.read(event)
+    if found is not None:
+        name, held = found
+        state.held[name] = held
+        state.orders[event.id] = ("hold", name)
 
 
 def _book(state: State, event: p.BookCapacity) -> None:
@@ -662,6 +682,9 @@ def _outcome(state: State, event: o.Applied | o.Rejected | o.Failed | o.Supersed
             request.rewrite = True
             wake(state)
         return
+    if kind in ("hold", "free"):
+        _placeholder_answered(state, kind, name, applied)
+        return
     if kind == "report":
         if not applied and not isinstance(event, o.Superseded):
             state.reported.digest = ""  # written again with the next evaluation
@@ -682,6 +705,21 @@ def _outcome(state: State, event: o.Applied | o.Rejected | o.Failed | o.Supersed
                 group.wanted = None  # nothing has changed, so that the cloud will not be heard again
             elif isinstance(told, int):
                 group.wanted = told
+    wake(state)
+
+
+def _placeholder_answered(state: State, kind: str, name: str, applied: bool) -> None:
+    held = state.held.get(name)
+    if held is None:
+        return
+    if kind == "hold" and not applied:
+        del state.held[name]
+    elif kind == "free" and not applied:
+        held.leaving = False  # tried again with the next evaluation
+    elif kind == "free" and name not in state.pods:
+        del state.held[name]
+    else:
+        return
     wake(state)
 
 
@@ -764,6 +802,7 @@ _FOLDS: dict[type[Event], Callable[[State, Any], None]] = {
     p.AcceptRequest: _accept,
     p.AttemptRequest: _attempt,
     SetStatus: _status,
+    CreateObject: _create_object,
     DeleteObject: _delete_object,
     p.BookCapacity: _book,
     p.ReleaseCapacity: _release,

@@ -21,7 +21,7 @@ from tidewright.events.provisioning import (
     ReleaseCapacity,
 )
 from tidewright.kube.predicates import PodShape, of_template, scheduling_fields
-from tidewright.provisioning import spec
+from tidewright.provisioning import placeholders, spec
 from tidewright.provisioning.durations import duration_text
 from tidewright.provisioning.groups import IN_BACKOFF
 from tidewright.provisioning.orders import (
@@ -34,6 +34,7 @@ from tidewright.provisioning.orders import (
 )
 from tidewright.provisioning.pack.classes import Demand, Item
 from tidewright.provisioning.pack.classes import items as merged
+from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests import lifecycle
 from tidewright.provisioning.requests.attempt import Asked, Attempt, attempt, grow, nearest
@@ -64,6 +65,8 @@ class RequestWork:
         self.ended: list[Decision] = []
         self.claims: dict[str, dict[str, int]] = {}
         self.kept: dict[str, tuple[Item, ...]] = {}
+        self.uncome: dict[str, tuple[Item, ...]] = {}
+        self.standing = placeholders.Standing({}, ())
         for key in sorted(state.requests):
             request = state.requests[key]
             if not settings.enabled or request.deleting:
@@ -221,6 +224,7 @@ class RequestWork:
                 if self.settings.hold and not cond.is_true(self._now(key), cond.PROVISIONED):
                     self._set(key, cond.ORDERED)
                     found += self.booked(key)
+                    self.dues.append(self.now + 0.001)
         return found
 
     def _nodes_missing(self, key: str, closed: CloseScaleUp, *, grows: bool) -> list[Decision]:
@@ -280,10 +284,40 @@ class RequestWork:
                     until = provisioned.changed_at + (self.settings.booking_s if own is None else own)
                     self.dues.append(until + 0.001)
             self.kept[key] = tuple(items)
+            self.uncome[key] = self._uncome(key, sets, placed)
+        self._claim_quota()
+        self.standing = placeholders.standing(self.state, self.uncome if self._holds() else {})
+        for key, whole in self.kept.items():
+            self.kept[key] = placeholders.without(whole, key, self.standing)
             for item in self.kept[key]:
                 demand = found.setdefault(item.shape.digest, Demand(item.shape, 0))
                 demand.count += item.count
-        self._claim_quota()
+        return found
+
+    def _holds(self) -> bool:
+        return self.settings.hold and self.settings.placeholders and not self.settings.dry_run
+
+    def _uncome(self, key: str, sets: tuple[Item, ...], placed: list[PodShape]) -> tuple[Item, ...]:
+        """[B2]: what of a booking is for pods that do not exist yet: those that wait want the room itself."""
+        if not self._holds() or not bookable(self._now(key)):
+            return ()
+        waiting = [
+            shape_of(self.state, self.index, self.state.pods[pod].shape)
+            for pod in self.index.waiting
+            if self.state.pods[pod].consumes == key
+        ]
+        return booking(self._now(key), sets, [*placed, *waiting]).items
+
+    def placeholders(self, real: Grid, trial: Grid) -> list[Decision]:
+        """[B2]: pods that hold the room against others are made and removed."""
+        found = list(placeholders.removals(self.state, self.standing, self.now))
+        if self._holds():
+            missing = {
+                key: placeholders.without(items, key, self.standing) for key, items in self.uncome.items()
+            }
+            found += placeholders.creations(
+                self.state, self.settings, self.now, missing, self.standing, real, trial
+            )
         return found
 
     def _claim_quota(self) -> None:
@@ -599,6 +633,8 @@ class RequestWork:
             self._set(key, self._with_eta(condition, self._eta(made, world, retry)), *why)
         if succeeded:
             found += self.booked(key)
+            if self._holds():
+                self.dues.append(self.now + 0.001)
             found.append(self._event(key, "CapacityFound", cond.FOUND.message))
         else:
             if retry:

@@ -48,6 +48,8 @@ _SENTENCES: dict[str, str] = {
     "CapacityLost": "room for {pods} pods that were provisioned is gone",
     "Growing": "it has its minimum and lacks {pods} pods more, of which {placed} can be had",
     "Ordered": "the cloud has taken the order for {nodes} nodes",
+    "RoomHeld": "room on node {node} is held for request {request}",
+    "RoomFreed": "room on node {node} is held no longer for request {request}",
     "NoneCame": "none of the nodes that were ordered of group {group} came",
     "GroupGone": "group {group} is no longer there",
     "Idle": "node {node} was empty for {idle_s} s",

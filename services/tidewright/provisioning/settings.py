@@ -58,6 +58,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         template_grace_s: how long a missing template is waited for.
         learnt_half_life_s: how fast the memory of a cloud's refusal for quota fades.
         consumer_orphan_s: after this long a consumer of a missing request is an ordinary pod; 0: never.
+        placeholders: in the profile `hold`, pods that do nothing hold booked room against other pods.
+        placeholder_limit: at most so many of them per request.
         force_failed, force_unregistered: instances that failed, or never became a node, are deleted
             below the minimum of their group too.
         fair_share: requests of one priority take turns by namespace.
@@ -120,6 +122,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     fair_share: bool = False
     starvation_s: float = 86_400.0
     head_deadline_s: float = 0.0
+    placeholders: bool = True
+    placeholder_image: str = "registry.k8s.io/pause:3.10"
+    placeholder_priority_class: str = ""
+    placeholder_limit: int = 1000
     write_status: bool = True
     status_namespace: str = "kube-system"
     status_name: str = "cluster-autoscaler-status"
@@ -172,6 +178,10 @@ _NAMES: dict[str, str] = {
     "fair-share": "fair_share",
     "starvation-age": "starvation_s",
     "head-deadline": "head_deadline_s",
+    "placeholders": "placeholders",
+    "placeholder-image": "placeholder_image",
+    "placeholder-priority-class": "placeholder_priority_class",
+    "placeholder-limit": "placeholder_limit",
     "write-status-configmap": "write_status",
     "status-config-map-name": "status_name",
     "namespace": "status_namespace",

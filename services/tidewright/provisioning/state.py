@@ -25,6 +25,8 @@ from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.spec import consumed_request
 
 MIRROR = "kubernetes.io/config.mirror"
+PLACEHOLDER = "tidewright.dev/placeholder"
+"""Annotation of pods that hold room for a request: `namespace/name/shape`."""
 FINISHED = frozenset({"Succeeded", "Failed"})
 
 
@@ -182,6 +184,19 @@ class Request(msgspec.Struct):
     respecified: bool = False
 
 
+class Held(msgspec.Struct):
+    """A pod of ours that holds room for one pod of a request on a node.
+
+    Attributes:
+        leaving: its deletion was decided.
+    """
+
+    request: str
+    shape: str
+    node: str
+    leaving: bool = False
+
+
 class Reported(msgspec.Struct):
     """What the status ConfigMap was last told.
 
@@ -202,6 +217,7 @@ class State(msgspec.Struct, dict=True):
         due: when the evaluation timer fires; None when it is not set.
         first_wake, last_wake: of what has come since the last evaluation.
         declined: shape to the reasons that were last recorded for it.
+        held: placeholders by name, from the decision to make them until they are gone.
         said: pod to the reason of the last event about it; reason of a standing event to its message.
         said_at: reason of a standing event to the log time of its last telling.
         counts, histograms: see `counts`.
@@ -219,6 +235,7 @@ class State(msgspec.Struct, dict=True):
     backoff: dict[str, Entry] = {}
     learnt: dict[str, Learnt] = {}
     requests: dict[str, Request] = {}
+    held: dict[str, Held] = {}
     classes: dict[str, dict[str, str]] = {}
     templates: dict[str, JsonObject] = {}
     daemons: dict[str, JsonObject] = {}

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 from tests.e2e.provisioning.world import (
     CHECK,
+    CHECK_ALIAS,
     CLASS,
     CONSUME,
     World,
@@ -15,6 +17,7 @@ from tests.e2e.provisioning.world import (
     true,
 )
 from tests.e2e.sim.world import merge, send, until
+from tidewright.events.decisions import SetStatus
 from tidewright.events.provisioning import DecreaseNodeGroup, IncreaseNodeGroup, PlanScaleUp
 
 
@@ -36,6 +39,9 @@ async def test_an_atomic_request_of_150_nodes_is_ordered_at_once_and_tells_when_
     assert [(o.target.name, o.from_size, o.size) for o in orders] == [(group, 0, 150)]
     said = await world.said("Accepted", "ScaleUpRequested")
     assert said["ScaleUpRequested"] == f"scale-up requested: {group} 0->150"
+    details = found["status"]["provisioningClassDetails"]
+    assert details["decision"] in {d.id for d in await world.decided(SetStatus)}
+    await world.status(lambda told: all_ready(told, group, 150))
     wide = kubectl(world.cluster, "get", "provreq", "train", "-n", world.namespace, "-o", "wide")
     header, row = (line.split() for line in wide.splitlines())
     assert header == ["NAME", "CLASS", "ACCEPTED", "PROVISIONED", "FAILED", "AGE"]
@@ -54,6 +60,22 @@ async def test_a_plan_over_two_groups_of_which_one_refuses_leaves_nothing_behind
     assert {o.target.name.rsplit("-", 1)[0] for o in ordered} == {"a-good", "b-short"}
     await _settles_at(world, good, 0)
     assert [(o.target.name, o.size) for o in await world.decided(DecreaseNodeGroup)] == [(good, 0)]
+
+
+async def test_presets_of_a_class_hold_where_the_request_says_nothing_else(world: World) -> None:
+    """By an alias of the check class, which no other test uses: classes belong to the whole cluster."""
+    await world.group("small", max=1)
+    await world.preset(CHECK_ALIAS, {"noRetry": "true"})
+    await world.start()
+    await world.pod_template()
+    await world.ask("preset", ("worker", 2), cls=CHECK_ALIAS)
+    found = await world.request("preset", true("Failed", "CapacityIsNotFound"))
+    assert condition(found, "Failed")["message"] == "CA could not find requested capacity"
+    await world.ask("own", ("worker", 2), cls=CHECK_ALIAS, parameters={"noRetry": "false"})
+    found = await world.request("own", false("Provisioned", "CapacityIsNotFound"))
+    available = condition(found, "CapacityAvailable")
+    assert (available["status"], available["reason"]) == ("False", "CapacityIsNotFound")
+    assert found["spec"]["provisioningClassName"] == CHECK_ALIAS
 
 
 async def test_two_check_requests_compete_for_the_same_room(world: World) -> None:
@@ -134,6 +156,18 @@ async def test_a_workload_that_waits_as_under_kueue_runs_when_its_request_is_pro
     found = await world.request("job-train-check-1", true("BookingExpired", "CapacityBookingConsumed"))
     assert condition(found, "BookingExpired")["message"] == "Capacity booking consumed: all pods scheduled"
     assert len(await world.decided(PlanScaleUp)) == 1
+
+
+def all_ready(told: dict[str, Any], group: str, nodes: int) -> bool:
+    """Whether the status ConfigMap says of a group that all that was ordered is there."""
+    return any(
+        one["name"] == group
+        and one["scaleUp"]["status"] == "NoActivity"
+        and one["health"]["cloudProviderTarget"]
+        == one["health"]["nodeCounts"]["registered"]["ready"]
+        == nodes
+        for one in told["nodeGroups"]
+    )
 
 
 async def _settles_at(world: World, group: str, size: int) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+import yaml
 
 from tests.e2e.conftest import Cluster, Services
 from tests.e2e.sim.world import NODES, send, until
@@ -21,10 +22,12 @@ from tidewright.log.connection import Log
 
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 CHECK = "check-capacity.autoscaling.x-k8s.io"
+CHECK_ALIAS = "check-capacity.kubernetes.io"
 CONSUME = "autoscaling.x-k8s.io/consume-provisioning-request"
 CLASS = "autoscaling.x-k8s.io/provisioning-class-name"
 GROUP_LABEL = "tw-e2e/group"
 CONFIG = "tidewright"
+STATUS = "cluster-autoscaler-status"
 POLL = ("--cloud-interval", "0.3")
 
 
@@ -35,6 +38,8 @@ class World:
         self.kube, self.cluster, self.namespace, self.services = kube, cluster, namespace, services
         self.mark = uuid.uuid4().hex[:6]
         self.groups: list[str] = []
+        self.configured = False
+        self.made: list[str] = []
         self.requests = f"/apis/autoscaling.x-k8s.io/v1/namespaces/{namespace}/provisioningrequests"
         self.templates = f"/api/v1/namespaces/{namespace}/podtemplates"
         self.pods = f"/api/v1/namespaces/{namespace}/pods"
@@ -81,6 +86,8 @@ class World:
 
     async def no_cloud(self) -> None:
         """Remove the groups, and wait until their nodes are gone."""
+        for path in self.made:
+            await self.kube.request("DELETE", path)
         for group_id in self.groups:
             await self.cloud("DELETE", f"/groups/{group_id}?force=true")
         await self.nodes(0)
@@ -146,6 +153,28 @@ class World:
         )
         return found[name]
 
+    async def preset(self, name: str, parameters: dict[str, str]) -> None:
+        """A ProvisioningClass, for as long as the test runs."""
+        path = "/apis/autoscaling.x-k8s.io/v1/provisioningclasses"
+        body = {
+            "apiVersion": "autoscaling.x-k8s.io/v1", "kind": "ProvisioningClass", "metadata": {"name": name},
+            "spec": {"parameters": parameters},
+        }  # fmt: skip
+        await send(self.kube, "POST", path, body)
+        self.made.append(f"{path}/{name}")
+
+    async def status(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Wait until the status ConfigMap is as wanted; what it says."""
+
+        def told(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
+            read: dict[str, Any] = yaml.safe_load(found[STATUS]["data"]["status"])
+            return read
+
+        maps = f"/api/v1/namespaces/{self.namespace}/configmaps"
+        return told(
+            await until(self.kube, maps, lambda found: STATUS in found and holds(told(found)), timeout_s=30)
+        )
+
     async def said(self, *reasons: str) -> dict[str, str]:
         """Wait for object events of these reasons in the namespace; reason to message."""
 
@@ -157,7 +186,9 @@ class World:
         )
 
     async def configure(self, **settings: Any) -> None:
-        """Configuration of provisioning, before the services start."""
+        """Configuration of provisioning, before the services start; what it reports is in the test's namespace."""
+        settings.setdefault("namespace", self.namespace)
+        self.configured = True
         body = {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -170,6 +201,8 @@ class World:
 
     async def start(self, *services: str) -> None:
         """Start watcher, provisioning and actuator, or some of them."""
+        if not self.configured:
+            await self.configure()
         cloud = ("--cloud", f"simulated={self.cluster.side_url}")
         config = ("--config-map", f"{self.namespace}/{CONFIG}")
         await self.services.start(

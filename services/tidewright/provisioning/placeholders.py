@@ -1,0 +1,202 @@
+"""Room that holds against ordinary pods, in the profile `hold`: pods that do nothing. Spec 8, [B2].
+
+For every pod for which room is kept on a node that is there, a placeholder is bound to that node. It
+goes as soon as a consumer waits or has found a node, and when the booking is over. Room on nodes that
+are still to come is held by nobody but this service, until they come.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import NamedTuple
+
+from tidewright.events.base import Decision, JsonObject, ObjectRef
+from tidewright.events.decisions import CreateObject, DeleteObject
+from tidewright.kube.predicates import PodShape
+from tidewright.provisioning.pack.classes import Item
+from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.sentences import because
+from tidewright.provisioning.settings import Settings
+from tidewright.provisioning.state import PLACEHOLDER, Held, Index, State, shape_of
+
+
+class Standing(NamedTuple):
+    """Placeholders as an evaluation finds them.
+
+    Attributes:
+        counts: request and shape to how many hold room and go on doing so.
+        surplus: names of those that go now.
+    """
+
+    counts: dict[tuple[str, str], int]
+    surplus: tuple[str, ...]
+
+
+def standing(state: State, wanted: Mapping[str, Sequence[Item]]) -> Standing:
+    """Which placeholders stay, and which go. `wanted` says what is held for pods that have not come."""
+    enough = Counter(
+        {(key, i.shape.digest): i.count for key, items in wanted.items() for i in _by_shape(items)}
+    )
+    counts: Counter[tuple[str, str]] = Counter()
+    surplus = []
+    for name in sorted(state.held):
+        held = state.held[name]
+        if held.leaving:
+            continue
+        place = (held.request, held.shape)
+        if held.node in state.nodes and counts[place] < enough[place]:
+            counts[place] += 1
+        else:
+            surplus.append(name)
+    return Standing(dict(counts), tuple(surplus))
+
+
+def arrange(state: State, index: Index, grid: Grid, found: Standing) -> None:
+    """Let the grid look as if what goes were gone, and what was ordered were there."""
+    for name, held in state.held.items():
+        row, pod = grid.rows.get(held.node), state.pods.get(name)
+        if row is None:
+            continue
+        goes = held.leaving or name in found.surplus
+        if goes and pod is not None:
+            grid.put(shape_of(state, index, pod.shape), row, -1)
+        elif not goes and pod is None:
+            grid.put(shape_of(state, index, held.shape), row)
+
+
+def without(items: Sequence[Item], key: str, found: Standing) -> tuple[Item, ...]:
+    """What of a request's room no placeholder holds."""
+    left = Counter({digest: n for (request, digest), n in found.counts.items() if request == key})
+    rest = []
+    for item in items:
+        taken = min(left[item.shape.digest], item.count)
+        left[item.shape.digest] -= taken
+        rest.append(Item(item.shape, item.count - taken))
+    return tuple(item for item in rest if item.count)
+
+
+def removals(state: State, found: Standing, now: float) -> Iterator[Decision]:
+    """Placeholders that are needed no more are deleted."""
+    for name in found.surplus:
+        yield _removal(state, name, state.held[name], now)
+
+
+def creations(
+    state: State,
+    settings: Settings,
+    now: float,
+    missing: Mapping[str, Sequence[Item]],
+    found: Standing,
+    real: Grid,
+    trial: Grid,
+) -> Iterator[Decision]:
+    """Placeholders for what none holds, on the nodes where this evaluation has placed it.
+
+    Args:
+        state: of the decider.
+        settings: in force.
+        now: log time.
+        missing: request to what is to be held and is not.
+        found: the placeholders that there are.
+        real: nodes and what runs on them.
+        trial: the same with what this evaluation has placed.
+    """
+    free: dict[str, dict[str, int]] = {}
+    for key, items in missing.items():
+        many = sum(n for (request, _), n in found.counts.items() if request == key)
+        for item in _by_shape(items):
+            digest = item.shape.digest
+            if digest not in free:
+                free[digest] = _placed(real, trial, item.shape)
+            nodes = free[digest]
+            for number in range(min(item.count, settings.placeholder_limit - many)):
+                node = next(iter(nodes), None)
+                if node is None:
+                    break
+                nodes[node] -= 1
+                if not nodes[node]:
+                    del nodes[node]
+                many += 1
+                uid = state.requests[key].uid
+                yield _creation(settings, now, key, uid, item.shape, node, number)
+
+
+def _by_shape(items: Sequence[Item]) -> list[Item]:
+    found: dict[str, Item] = {}
+    for item in items:
+        before = found.get(item.shape.digest)
+        found[item.shape.digest] = Item(item.shape, item.count + (before.count if before else 0))
+    return list(found.values())
+
+
+def _placed(real: Grid, trial: Grid, shape: PodShape) -> dict[str, int]:
+    """Node that is there to the pods of a shape that this evaluation put onto it, by name."""
+    before, after = real.where.get(shape.digest, {}), trial.where.get(shape.digest, {})
+    found = {name: after.get(row, 0) - before.get(row, 0) for name, row in real.rows.items() if row in after}
+    return {name: pods for name, pods in sorted(found.items()) if pods > 0}
+
+
+def _creation(
+    settings: Settings, now: float, key: str, uid: str, shape: PodShape, node: str, number: int
+) -> CreateObject:
+    text = f"{uid}/{shape.digest}/{node}/{now:.6f}/{number}"
+    name = f"hold-{blake2b(text.encode(), digest_size=8).hexdigest()}"
+    requests = {n: _quantity(n, a) for n, a in sorted(shape.requests.items()) if n != "pods" and a}
+    extended = {n: q for n, q in requests.items() if "/" in n}
+    spec: JsonObject = {
+        "nodeName": node,
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+        "enableServiceLinks": False,
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [
+            {
+                "name": "hold",
+                "image": settings.placeholder_image,
+                "resources": {"requests": requests, **({"limits": extended} if extended else {})},
+            }
+        ],
+    }
+    if settings.placeholder_priority_class:
+        spec["priorityClassName"] = settings.placeholder_priority_class
+    metadata = {
+        "name": name,
+        "namespace": settings.status_namespace,
+        "labels": {"app.kubernetes.io/managed-by": "tidewright"},
+        "annotations": {PLACEHOLDER: f"{key}/{shape.digest}"},
+    }
+    return CreateObject(
+        at=now,
+        target=ObjectRef(api_version="v1", kind="Pod", namespace=settings.status_namespace, name=name),
+        manifest={"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec},
+        because=(because("RoomHeld", request=key, node=node),),
+    )
+
+
+def _quantity(name: str, amount: int) -> str:
+    return f"{amount}m" if name == "cpu" else str(amount)
+
+
+def _removal(state: State, name: str, held: Held, now: float) -> DeleteObject:
+    namespace, pod = name.split("/", 1)
+    known = state.pods.get(name)
+    return DeleteObject(
+        at=now,
+        target=ObjectRef(
+            api_version="v1", kind="Pod", namespace=namespace, name=pod, uid=known.uid if known else ""
+        ),
+        grace_period_s=0,
+        because=(because("RoomFreed", request=held.request, node=held.node),),
+    )
+
+
+def read(event: CreateObject) -> tuple[str, Held] | None:
+    """Name and content of a placeholder that is made; None for what is none."""
+    note = event.manifest.get("metadata", {}).get("annotations", {}).get(PLACEHOLDER)
+    if event.target.kind != "Pod" or not isinstance(note, str):
+        return None
+    request, _, shape = note.rpartition("/")
+    node = event.manifest["spec"]["nodeName"]
+    return f"{event.target.namespace}/{event.target.name}", Held(request=request, shape=shape, node=node)

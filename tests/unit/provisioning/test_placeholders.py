@@ -1,0 +1,139 @@
+"""[B2] in the profile `hold`: room that other pods cannot take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.vectors.provisioning_life import Cluster
+from tidewright.events import facts as f
+from tidewright.events import outcomes as o
+from tidewright.events import provisioning as p
+from tidewright.events.decisions import CreateObject, DeleteObject
+from tidewright.kube.predicates import of_template
+from tidewright.provisioning.spec import CONSUME
+
+CHECK = "check-capacity.autoscaling.x-k8s.io"
+ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+
+
+def hold(nodes: int = 2, **more: Any) -> Cluster:
+    cluster = Cluster({"profile": "hold", "namespace": "system", **more})
+    for i in range(nodes):
+        cluster.add_node(f"n{i}", cpu=4000)
+    cluster.template("three", "3")
+    return cluster
+
+
+def holding(cluster: Cluster) -> list[str]:
+    """Nodes on which placeholders are."""
+    return sorted(pod.node for key, pod in cluster.state.pods.items() if key.startswith("system/"))
+
+
+def consumer(cluster: Cluster, name: str, node: str = "") -> None:
+    shape = cluster.shape({"cpu": 3000})
+    cluster.pod(name, shape, node=node, annotations={CONSUME: "r"})
+
+
+def test_room_is_held_where_it_was_found_and_freed_pod_by_pod_as_consumers_come() -> None:
+    cluster = hold()
+    cluster.request("r", CHECK, [("three", 2)])
+    cluster.settle()
+    assert holding(cluster) == ["n0", "n1"]
+    (made, _) = cluster.of(CreateObject)
+    pod = of_template({"metadata": {}, "spec": made.manifest["spec"]}, "system")
+    assert pod.requests["cpu"] == 3000
+    consumer(cluster, "p0")
+    cluster.settle()
+    assert len(holding(cluster)) == 1
+    free = ({"n0", "n1"} - set(holding(cluster))).pop()
+    consumer(cluster, "p0", free)
+    cluster.settle()
+    assert len(holding(cluster)) == 1
+    consumer(cluster, "p1")
+    cluster.settle()
+    assert holding(cluster) == []
+    consumer(cluster, "p1", ({"n0", "n1"} - {free}).pop())
+    cluster.settle()
+    assert cluster.conditions("r")["BookingExpired"].reason == "CapacityBookingConsumed"
+    assert "CapacityRevoked" not in cluster.conditions("r")
+    assert cluster.state.held == {}
+
+
+@pytest.mark.parametrize("end", ["expiry", "deletion"])
+def test_the_end_of_a_booking_frees_all_of_it(end: str) -> None:
+    cluster = hold()
+    cluster.request("r", CHECK, [("three", 2)])
+    cluster.settle()
+    if end == "deletion":
+        cluster.delete_request("r")
+    cluster.advance(5 if end == "deletion" else 610)
+    assert holding(cluster) == []
+    assert cluster.state.held == {}
+    cluster.request("s", CHECK, [("three", 2)])
+    cluster.settle()
+    assert cluster.conditions("s")["Provisioned"].status == "True"
+
+
+def test_other_requests_see_the_room_taken_once_and_an_evaluation_again_changes_nothing() -> None:
+    cluster = hold(3)
+    cluster.request("r", CHECK, [("three", 2)])
+    cluster.settle()
+    cluster.request("s", CHECK, [("three", 1)])
+    cluster.settle()
+    assert cluster.conditions("s")["Provisioned"].status == "True"
+    assert len(cluster.of(CreateObject)) == 3
+    cluster.advance(300)
+    assert len(cluster.of(CreateObject)) == 3
+    assert not cluster.of(DeleteObject)
+
+
+def test_ordered_nodes_are_held_when_they_come() -> None:
+    cluster = hold(0)
+    cluster.boots = False
+    cluster.add_group("g", cpu=4000, maximum=5)
+    cluster.request("r", ATOMIC, [("three", 2)])
+    cluster.settle()
+    assert holding(cluster) == []
+    cluster.boot("g")
+    cluster.advance(15)
+    assert holding(cluster) == ["g-new-1", "g-new-2"]
+
+
+def test_a_placeholder_that_vanishes_or_cannot_be_made_is_made_again() -> None:
+    cluster = hold(1)
+    cluster.request("r", CHECK, [("three", 1)])
+    cluster.settle()
+    (name,) = cluster.state.held
+    cluster.tell(f.PodGone(at=cluster.now, namespace="system", name=name.split("/")[1]))
+    cluster.settle()
+    assert holding(cluster) == ["n0"]
+    (name,) = cluster.state.held
+    cluster.state.orders["x"] = ("hold", name)
+    cluster.silent = True
+    cluster.tell(o.Rejected(at=cluster.now, decision="x", reason="Forbidden"))
+    cluster.tell(f.PodGone(at=cluster.now, namespace="system", name=name.split("/")[1]))
+    before = len(cluster.of(CreateObject))
+    cluster.settle()
+    assert len(cluster.of(CreateObject)) == before + 1
+
+
+def test_a_node_that_vanishes_takes_its_placeholder_along() -> None:
+    cluster = hold(1)
+    cluster.request("r", CHECK, [("three", 1)])
+    cluster.settle()
+    cluster.tell(f.NodeGone(at=cluster.now, name="n0"))
+    cluster.add_node("n9", cpu=4000)
+    cluster.settle()
+    assert holding(cluster) == ["n9"]
+
+
+@pytest.mark.parametrize("setting", [{"profile": "compat"}, {"placeholders": False}, {"dry-run": True}])
+def test_nothing_is_made_where_it_is_not_wanted(setting: dict[str, Any]) -> None:
+    cluster = hold(**setting)
+    cluster.request("r", CHECK, [("three", 2)])
+    cluster.advance(60)
+    assert not cluster.of(CreateObject)
+    assert cluster.conditions("r")["Provisioned"].status == "True"
+    assert not cluster.of(p.PlanScaleUp)
