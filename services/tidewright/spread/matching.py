@@ -18,6 +18,7 @@ import msgspec
 from tidewright.events.base import JsonObject
 from tidewright.kube.customworkloads import (
     BUILT_IN,
+    BadPath,
     GroupKind,
     Whitelist,
     group_version,
@@ -131,7 +132,12 @@ def replicas_at_admission(spread: Spread, whitelist: Whitelist, read: Reader) ->
     if (target.api_version, target.kind) == ("batch/v1", "Job"):
         return _spec_number(obj, "parallelism")
     entry = whitelist.entry(group_kind(target))
-    return replicas_at_path(obj, entry.replicas_path) if entry is not None else 0
+    if entry is None:
+        return 0
+    try:
+        return replicas_at_path(obj, entry.replicas_path)
+    except BadPath:
+        return 0  # the table of 2.4; only paths of the spread's own filter refuse the pod
 
 
 def _spec_number(obj: Mapping[str, Any], key: str) -> int:
