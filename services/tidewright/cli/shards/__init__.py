@@ -1,6 +1,12 @@
 """`tidewright shards`: who owns which slot and why, and how to change it.
 
-app        the commands and their options
+app        the table of commands
+where      which set is meant, and the change of one that most commands are
+looking    get, explain, verify, plan
+moving     move, pin, unpin, drain, freeze, unfreeze
+sizing     resize, double
+rollouts   rollout status, pause, resume, undo
+fleets     adopt
 reading    ShardSets, their members and pods, from the API server
 changing   a change of a spec: its plan is shown, it is agreed to, it is written under what was read
 showing    tables for people

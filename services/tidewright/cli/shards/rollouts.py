@@ -1,0 +1,80 @@
+"""Rolling updates of the pods of a set: looked at, paused, resumed, undone."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tidewright.cli.errors import BadInput
+from tidewright.cli.options import Output, emit
+from tidewright.cli.shards.reading import ReadSet, connected, the_set
+from tidewright.cli.shards.where import (
+    Build,
+    SetOptions,
+    Yes,
+    changed,
+    name_of,
+    namespace_of,
+)
+
+
+def status(
+    *,
+    where: SetOptions | None = None,
+    output: Output = "table",
+) -> int:
+    """How far a rolling update is."""
+    from tidewright.cli.shards import rolling
+
+    async def run() -> int:
+        async with connected(where) as kube:
+            found = await the_set(kube, namespace_of(where), name_of(where))
+        made = rolling.progress(found)
+        emit(made, output, lambda: rolling.text(found, made))
+        return 0
+
+    return asyncio.run(run())
+
+
+def _rollout(doing: str, change_: dict[str, Any]) -> Build:
+    def build(found: ReadSet) -> tuple[str, dict[str, Any]]:
+        if found.section("workers").get("driver") != "pods":
+            raise BadInput(
+                f"shardset {found.namespace}/{found.name} has workers that somebody else starts: "
+                "only sets with the driver pods roll out"
+            )
+        return doing, {"rollout": change_}
+
+    return build
+
+
+def pause(*, where: SetOptions | None = None) -> int:
+    """Replace no further pod; what fails is made again from the last good template."""
+    return changed(where, _rollout("Pause the rollout.", {"paused": True}), yes=True, ask=False)
+
+
+def resume(
+    *,
+    where: SetOptions | None = None,
+    yes: Yes = False,
+) -> int:
+    """Go on, also past a canary, with the template as it is now."""
+
+    def build(found: ReadSet) -> tuple[str, dict[str, Any]]:
+        section = found.section("rollout")
+        approved = {"approved": True} if section.get("canary") else {}
+        resumes = int(section.get("resumes") or 0) + 1
+        wanted = {"paused": None, "undo": None, "resumes": resumes, **approved}
+        return _rollout("Resume the rollout.", wanted)(found)
+
+    return changed(where, build, yes=yes)
+
+
+def undo(
+    *,
+    where: SetOptions | None = None,
+    yes: Yes = False,
+) -> int:
+    """Go back to the last template that was rolled out completely."""
+    build = _rollout("Undo the rollout.", {"undo": True, "paused": None})
+    return changed(where, build, yes=yes)
