@@ -252,7 +252,7 @@ class _Parser:
     def _expect(self, wanted: str) -> None:
         found = self._take()
         if found != wanted:
-            raise SelectorError(f"unable to parse requirement: found '{found or ''}', expected: '{wanted}'")
+            raise SelectorError(f"unable to parse requirement: found '{found or ''}' expected: '{wanted}'")
 
     def _word(self, what: str) -> str:
         found = self._take()

@@ -153,8 +153,8 @@ class Api:
 
     def canonical(self, kind: Kind, obj: Object) -> Object:
         """The object as it is stored: apiVersion, kind and metadata first, in the stored version."""
-        if kind.table:
-            obj = convert(kind, "v1", obj)
+        if kind.converts:
+            obj = convert(kind, "v1" if kind.table else kind.stored_api_version, obj)
             api_version, name = obj["apiVersion"], obj["kind"]
         else:
             api_version, name = kind.stored_api_version, kind.kind
@@ -163,7 +163,7 @@ class Api:
 
     def render(self, kind: Kind, version: str, record: Record) -> bytes:
         """The stored bytes as a version of the kind."""
-        if kind.table:
+        if kind.converts:
             return self.encode(convert(kind, kind.api_version(version), record.decode()))
         if not kind.custom:
             return record.raw

@@ -84,7 +84,7 @@ _WORKLOADS = (
     _kind("batch", "v1", "Job", "jobs", status=True, categories=_ALL, generation=True),
     _kind("batch", "v1", "CronJob", "cronjobs", "cj", status=True, categories=_ALL, generation=True),
     _kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets", "pdb", status=True, generation=True),
-    _kind("autoscaling", "v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "hpa", status=True,
+    _kind("autoscaling", "v2,v1", "HorizontalPodAutoscaler", "horizontalpodautoscalers", "hpa", status=True,
           categories=_ALL),
     _kind("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", "pc", cluster=True, generation=True),
     _kind("coordination.k8s.io", "v1", "Lease", "leases", upsert=True),

@@ -38,7 +38,7 @@ COLUMNS: dict[str, Printer] = {}
 def _printer(
     table: str, names: str
 ) -> Callable[[Callable[[Object, float], list[Any]]], Callable[[Object, float], list[Any]]]:
-    """Register a kind's columns: names by blanks, `#` marks numbers, `+` the wide ones, `_` a space."""
+    """Register a kind's columns: names by blanks, `#` marks numbers, `?` truths, `@` dates, `+` the wide ones, `_` a space."""
 
     def register(cells: Callable[[Object, float], list[Any]]) -> Callable[[Object, float], list[Any]]:
         columns = []
@@ -46,8 +46,14 @@ def _printer(
             wide, number = "+" in name, "#" in name
             columns.append(
                 Column(
-                    name.strip("+#").replace("_", " "),
-                    "integer" if number else "string",
+                    name.strip("+#?@").replace("_", " "),
+                    "integer"
+                    if number
+                    else "boolean"
+                    if "?" in name
+                    else "date"
+                    if "@" in name
+                    else "string",
                     priority=1 if wide else 0,
                 )
             )
@@ -192,10 +198,10 @@ def _namespaces(obj: Object, now_s: float) -> list[Any]:
 
 @_printer("/configmaps", "Data Age")
 def _config_maps(obj: Object, now_s: float) -> list[Any]:
-    return [str(len(_part(obj, "data")) + len(_part(obj, "binaryData"))), _age(obj, now_s)]
+    return [len(_part(obj, "data")) + len(_part(obj, "binaryData")), _age(obj, now_s)]
 
 
-@_printer("/secrets", "Type Data# Age")
+@_printer("/secrets", "Type Data Age")
 def _secrets(obj: Object, now_s: float) -> list[Any]:
     return [obj.get("type", ""), len(_part(obj, "data")), _age(obj, now_s)]
 
@@ -252,6 +258,8 @@ def _events(obj: Object, now_s: float) -> list[Any]:
     component = source.get("component") or obj.get("reportingComponent") or ""
     if source.get("host"):
         component += f", {source['host']}"
+    elif not source.get("component") and obj.get("reportingInstance"):
+        component += f", {obj['reportingInstance']}"
     target = f"{involved.get('kind', '').lower()}/{involved.get('name', '')}"
     return [
         age(last, now_s),
@@ -426,7 +434,7 @@ def _jobs(obj: Object, now_s: float) -> list[Any]:
 
 
 @_printer(
-    "batch/cronjobs", "Schedule Timezone Suspend Active# Last_Schedule Age Containers+ Images+ Selector+"
+    "batch/cronjobs", "Schedule Timezone Suspend? Active# Last_Schedule Age Containers+ Images+ Selector+"
 )
 def _cron_jobs(obj: Object, now_s: float) -> list[Any]:
     spec, status = _part(obj, "spec"), _part(obj, "status")
@@ -434,7 +442,7 @@ def _cron_jobs(obj: Object, now_s: float) -> list[Any]:
     return [
         spec.get("schedule", ""),
         spec.get("timeZone") or NONE,
-        str(bool(spec.get("suspend"))),
+        bool(spec.get("suspend")),
         len(status.get("active") or ()),
         age(status["lastScheduleTime"], now_s) if status.get("lastScheduleTime") else NONE,
         _age(obj, now_s),
@@ -454,7 +462,7 @@ def _budgets(obj: Object, now_s: float) -> list[Any]:
     ]
 
 
-@_printer("autoscaling/horizontalpodautoscalers", "Reference Targets MinPods MaxPods Replicas# Age")
+@_printer("autoscaling/horizontalpodautoscalers", "Reference Targets MinPods MaxPods Replicas Age")
 def _autoscalers(obj: Object, now_s: float) -> list[Any]:
     spec, status = _part(obj, "spec"), _part(obj, "status")
     target = _part(spec, "scaleTargetRef")
@@ -524,18 +532,28 @@ for _name in ("mutating", "validating"):
     _printer(f"admissionregistration.k8s.io/{_name}webhookconfigurations", "Webhooks# Age")(_webhooks)
 
 
-@_printer("rbac.authorization.k8s.io/roles", "Created_At")
-@_printer("rbac.authorization.k8s.io/clusterroles", "Created_At")
+@_printer("rbac.authorization.k8s.io/roles", "Created_At@")
+@_printer("rbac.authorization.k8s.io/clusterroles", "Created_At@")
 def _roles(obj: Object, now_s: float) -> list[Any]:
     del now_s
     return [obj["metadata"].get("creationTimestamp", "")]
 
 
-@_printer("rbac.authorization.k8s.io/rolebindings", "Role Age")
-@_printer("rbac.authorization.k8s.io/clusterrolebindings", "Role Age")
+@_printer("rbac.authorization.k8s.io/rolebindings", "Role Age Users+ Groups+ ServiceAccounts+")
+@_printer("rbac.authorization.k8s.io/clusterrolebindings", "Role Age Users+ Groups+ ServiceAccounts+")
 def _bindings(obj: Object, now_s: float) -> list[Any]:
     role = _part(obj, "roleRef")
-    return [f"{role.get('kind')}/{role.get('name')}", _age(obj, now_s)]
+    subjects = obj.get("subjects") or ()
+
+    def named(kind: str) -> str:
+        return ", ".join(
+            f"{one.get('namespace')}/{one.get('name')}" if kind == "ServiceAccount" else str(one.get("name"))
+            for one in subjects
+            if one.get("kind") == kind
+        )
+
+    shown = [named(kind) for kind in ("User", "Group", "ServiceAccount")]
+    return [f"{role.get('kind')}/{role.get('name')}", _age(obj, now_s), *shown]
 
 
 @_printer("apps/controllerrevisions", "Controller Revision# Age")

@@ -63,9 +63,9 @@ _SECRET_KEYS = {
 
 def not_base64(obj: Object) -> int | None:
     """The first byte that is not base64 of data that has to be; None when all is."""
-    parts = ("binaryData",) if obj.get("kind") == "ConfigMap" else ("data",)
-    for part in parts:
-        for value in (obj.get(part) or {}).values():
+    part = obj.get("binaryData" if obj.get("kind") == "ConfigMap" else "data")
+    if part:
+        for value in part.values():
             try:
                 base64.b64decode(value or "", validate=True)
             except (binascii.Error, ValueError):

@@ -242,7 +242,7 @@ def _autoscaler(obj: Object) -> None:
     spec = obj.get("spec")
     if isinstance(spec, dict):
         spec.setdefault("minReplicas", 1)
-        if not spec.get("metrics"):
+        if not spec.get("metrics") and obj.get("apiVersion") != "autoscaling/v1":
             spec["metrics"] = [
                 {
                     "type": "Resource",

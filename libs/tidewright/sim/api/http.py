@@ -264,10 +264,17 @@ class Frontend:
             head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": meta}
             body = api.encode(head | {"items": [table.partial(record.decode()) for record in records]})
         else:
-            if kind.custom or kind.table:
+            if kind.custom or kind.converts:
                 items = [api.render(kind, request.version, record) for record in records]
-            else:
-                items = [record.raw for record in records]
+            else:  # items of built-in kinds do not say what they are: the list does
+                typed = b'{"apiVersion":"%s","kind":"%s",' % (
+                    request.api_version.encode(),
+                    kind.kind.encode(),
+                )
+                items = [
+                    b"{" + record.raw[len(typed) :] if record.raw.startswith(typed) else record.raw
+                    for record in records
+                ]
             head_bytes = b'{"kind":"%s","apiVersion":"%s","metadata":%s,"items":[' % (
                 kind.list_name.encode(),
                 request.api_version.encode(),

@@ -116,7 +116,7 @@ def strategic(target: Any, patch: dict[str, Any], field: str = "", kind: str = "
         return {}
     if directive not in (None, "merge"):
         raise errors.ApiError(
-            500, f"unknown patch type: {directive} in map: {go_text.value(patch)}", reason=""
+            500, f"unknown patch type: {go_text.value(directive)} in map: {go_text.value(patch)}", reason=""
         )
     result = dict(target) if isinstance(target, dict) else {}
     retain = patch.get("$retainKeys")

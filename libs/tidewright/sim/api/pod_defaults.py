@@ -152,6 +152,8 @@ def _canonical_text(text: str) -> str:
 def pod(obj: Object) -> None:
     spec = obj.get("spec")
     if isinstance(spec, dict):
+        if spec.get("nodeName") == "":
+            del spec["nodeName"]
         pod_spec(spec)
         _own_defaults(spec)
         spec.setdefault("enableServiceLinks", True)
@@ -234,6 +236,15 @@ def _admit_priority(api: Api, obj: Object, spec: Object) -> None:
             if found.get("globalDefault"):
                 value, policy = found.get("value", 0), found.get("preemptionPolicy", policy)
                 spec["priorityClassName"] = record.name
+    given = spec.get("priority")
+    if given is not None and given != value:
+        raise errors.forbidden(
+            "",
+            "pods",
+            obj["metadata"].get("name", ""),
+            f"the integer value of priority ({given}) must not be provided in pod spec; priority admission controller "
+            f"computed {value} from the given PriorityClass name",
+        )
     spec["priority"] = value
     spec.setdefault("preemptionPolicy", policy)
 

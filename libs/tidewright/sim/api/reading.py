@@ -99,7 +99,10 @@ def list_page(api: Api, request: Request) -> Page:
     elif asked and (match == "Exact" or (limit and match == "")):
         rv = asked
         _check_version(api, asked)
-        records = table.scan_at(rv, request.namespace)
+        try:
+            records = table.scan_at(rv, request.namespace)
+        except errors.ApiError:
+            raise errors.expired("The resourceVersion for the provided list is too old.") from None
     else:
         _check_version(api, asked)
         records = _scan(table, selected, request.namespace)
@@ -137,17 +140,8 @@ def _version(request: Request) -> int:
     if not text:
         return 0
     if not text.isdigit():
-        raise errors.invalid(
-            "meta.k8s.io",
-            "ListOptions",
-            "",
-            [
-                errors.Cause(
-                    "resourceVersion",
-                    f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax',
-                )
-            ],
-        )
+        why = f'Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise errors.bad_request(f"invalid resource version: resourceVersion: {why}")
     return int(text)
 
 
@@ -155,7 +149,7 @@ def _check_version(api: Api, asked: int) -> None:
     if asked > api.store.rv:
         raise errors.ApiError(
             504,
-            f"Too large resource version: {asked}, current: {api.store.rv}",
+            f"Timeout: Too large resource version: {asked}, current: {api.store.rv}",
             details={
                 "causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}],
                 "retryAfterSeconds": 1,

@@ -83,6 +83,11 @@ class Kind(msgspec.Struct, frozen=True):
         return self.table or f"{self.group}/{self.plural}"
 
     @property
+    def converts(self) -> bool:
+        """A built-in kind that is served in another form than it is stored in."""
+        return bool(self.table) or (len(self.versions) > 1 and not self.custom)
+
+    @property
     def list_name(self) -> str:
         return self.list_kind or f"{self.kind}List"
 

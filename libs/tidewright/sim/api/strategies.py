@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from tidewright.kube import quantities
 from tidewright.sim.api import defaults, errors, validate
+from tidewright.sim.api.config_rules import not_base64
 from tidewright.sim.api.resources import Kind
 
 if TYPE_CHECKING:
     from tidewright.sim.api.api import Api
 
 Object = dict[str, Any]
+_ENCODED = frozenset({"/configmaps", "/secrets"})
 _METADATA_ONLY = frozenset({"apiVersion", "kind", "metadata"})
 _NEVER_DEFAULTED = _METADATA_ONLY | {"status"}
 # a name that is a label, and quantities in the status
@@ -117,11 +119,16 @@ class Strategies:
             custom = kind.custom[version]
             custom.default(obj)
             return
-        fill = defaults.DEFAULTS.get(kind.table_name)
-        if fill is None:
-            return
+        fill = defaults.DEFAULTS.get(kind.table_name, _nothing)
         try:
             fill(obj)
+            if kind.table_name in _ENCODED:
+                at = not_base64(obj)
+                if at is not None:
+                    raise errors.bad_request(
+                        f'{kind.kind} in version "{version}" cannot be handled as a {kind.kind}: illegal base64 data at '
+                        f"input byte {at}"
+                    )
         except quantities.NotAQuantity:
             raise errors.bad_request(
                 f'{kind.kind} in version "{version}" cannot be handled as a {kind.kind}: quantities must match the '
@@ -178,6 +185,10 @@ class Strategies:
     def has_own_finalizers(kind: Kind, obj: Object) -> bool:
         """Namespaces are held by `spec.finalizers` until they are empty."""
         return kind.table_name == "/namespaces" and bool((obj.get("spec") or {}).get("finalizers"))
+
+
+def _nothing(obj: Object) -> None:
+    """No defaults."""
 
 
 def _differ(new: Object, old: Object) -> bool:

@@ -193,24 +193,18 @@ async def bind(api: Api, request: Request) -> Outcome:
     binding = decode_body(request.body, request.headers.get("Content-Type", ""))
     target = binding.get("target") or {}
     node = target.get("name") or ""
+    name = (binding.get("metadata") or {}).get("name") or ""
+    if request.name and name != request.name:
+        raise errors.bad_request("name in URL does not match name in Binding object")
+    wrong = []
     if target.get("kind") not in ("", None, "Node"):
-        raise errors.invalid(
-            "",
-            "Binding",
-            request.name,
-            [
-                errors.Cause(
-                    "target.kind",
-                    f'Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"',
-                    "FieldValueNotSupported",
-                )
-            ],
+        wrong.append(
+            f'target.kind: Unsupported value: "{target["kind"]}": supported values: "Node", "<empty>"'
         )
     if not node:
-        raise errors.invalid(
-            "", "Binding", request.name, [errors.Cause("target.name", "Required value", "FieldValueRequired")]
-        )
-    name = request.name or (binding.get("metadata") or {}).get("name") or ""
+        wrong.append("target.name: Required value")
+    if wrong:  # as the API server answers: it does not take this for the client's fault
+        raise errors.ApiError(500, wrong[0] if len(wrong) == 1 else f"[{', '.join(wrong)}]", reason="")
     pods = api.registry.named("pods")
     table = api.store.table("/pods")
     record = table.get(request.namespace, name)

@@ -20,8 +20,7 @@ Object = dict[str, Any]
 
 MAX_ANNOTATIONS_BYTES = 256 * 1024
 _STANDARD_FINALIZERS = frozenset({"orphan", "foregroundDeletion", "kubernetes"})
-_LABEL_NAMES = frozenset({"/namespaces"})
-_DNS1035_NAMES = frozenset({"/services"})
+_LABEL_NAMES = frozenset({"/namespaces", "/services"})
 _PATH_NAMES = frozenset(
     f"rbac.authorization.k8s.io/{plural}"
     for plural in ("roles", "rolebindings", "clusterroles", "clusterrolebindings")
@@ -72,8 +71,6 @@ def metadata(kind: Kind, obj: Object) -> list[Cause]:
 def _name_check(kind: Kind) -> Callable[[str], tuple[str, ...]]:
     if kind.table_name in _LABEL_NAMES:
         return names.label
-    if kind.table_name in _DNS1035_NAMES:
-        return names.dns1035
     return names.path_segment if kind.table_name in _PATH_NAMES else names.subdomain
 
 

@@ -69,7 +69,9 @@ def _deployment(obj: Object) -> list[Cause]:
     spec = spec_of(obj)
     strategy = spec.get("strategy") or {}
     kind, rolling = strategy.get("type"), strategy.get("rollingUpdate")
-    if kind not in {"Recreate", "RollingUpdate"}:
+    if kind is None:
+        pass  # there is no spec, which is told already
+    elif kind not in {"Recreate", "RollingUpdate"}:
         shown = {"Type": kind, "RollingUpdate": rolling}
         causes.append(unsupported("spec.strategy", shown, ("Recreate", "RollingUpdate")))
     elif kind == "Recreate" and rolling is not None:
@@ -179,7 +181,8 @@ def _job_update(new: Object, old: Object) -> list[Cause]:
         fields.append("template")
     if after.get("completionMode") != "Indexed":
         fields.append("completions")
-    return [
+    negative = [*not_negative("spec.parallelism", after.get("parallelism"))]
+    return negative + [
         invalid(f"spec.{field}", after.get(field), IMMUTABLE)
         for field in fields
         if after.get(field) != before.get(field)

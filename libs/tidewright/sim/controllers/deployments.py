@@ -385,6 +385,15 @@ def _progressing(
     before = find_condition(deployment.status.conditions, "Progressing")
     if deadline_s is None:
         return None
+    paused = deployment.spec.paused
+    if paused and before is not None and before.reason == "ProgressDeadlineExceeded":
+        return before  # what took too long stays so
+    if paused:
+        message = "Deployment is paused"
+        return Condition(type="Progressing", status="Unknown", reason="DeploymentPaused", message=message)
+    if before is not None and before.reason == "DeploymentPaused":
+        message = "Deployment is resumed"
+        return Condition(type="Progressing", status="Unknown", reason="DeploymentResumed", message=message)
     if new is None:
         return before or Condition(
             type="Progressing",
@@ -397,8 +406,6 @@ def _progressing(
     if counts["updatedReplicas"] == counts["replicas"] == counts["availableReplicas"] == wanted:
         message = f'ReplicaSet "{name}" has successfully progressed.'
         return Condition(type="Progressing", status="True", reason="NewReplicaSetAvailable", message=message)
-    if deployment.spec.paused:
-        return before
     status = deployment.status
     moved = (
         counts["updatedReplicas"] > status.updated_replicas
@@ -408,7 +415,12 @@ def _progressing(
     )
     message = f'ReplicaSet "{name}" is progressing.'
     progressing = Condition(type="Progressing", status="True", reason="ReplicaSetUpdated", message=message)
-    if moved or before is None or (before.reason == "NewReplicaSetAvailable" and before.status == "True"):
+    if (
+        moved
+        or before is None
+        or before.reason == "DeploymentResumed"
+        or (before.reason == "NewReplicaSetAvailable" and before.status == "True")
+    ):
         plan.look_again(float(deadline_s))
         return progressing
     if before.status == "False":
