@@ -10,6 +10,7 @@ from tidewright.events.facts import (
     NodeObserved,
     Owner,
     PodObserved,
+    ShapeObserved,
     WatermarkPodAutoscalerObserved,
     WorkloadObserved,
 )
@@ -93,7 +94,7 @@ def test_a_shape_is_content_addressed_and_leaves_out_what_differs_per_pod() -> N
     other["spec"]["nodeName"] = "n2"
     other["spec"]["containers"][0]["image"] = "j"
     second = projection.pod(raw(other)).shape
-    assert first is not None
+    assert isinstance(first, ShapeObserved)
     assert first == second
     assert first.requests == {"cpu": 250, "memory": 2**30}
     assert first.labels == {"app": "web"}
@@ -134,7 +135,7 @@ def test_requests_follow_the_rules_for_init_containers_sidecars_and_overhead() -
         "overhead": {"cpu": "5m"},
     }
     shape = projection.pod(raw(POD | {"spec": spec})).shape
-    assert shape is not None
+    assert isinstance(shape, ShapeObserved)
     assert shape.requests == {"cpu": 355}  # max(100 + 50, 300 + 50) + 5
 
 
