@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
+from tidewright.events.base import Because
 from tidewright.host.explainer import Reference
 from tidewright.host.exposition import told
 from tidewright.provisioning.decide import DECIDER
 from tidewright.provisioning.explaining import EXPLAINER
+from tidewright.provisioning.sentences import because
 from tidewright.provisioning.state import State
 from tidewright.provisioning.whatif import NOT_OURS, Answer, preview
 
@@ -153,9 +156,37 @@ def test_every_decision_has_sentences_and_tells_whom_it_concerns() -> None:
     (plan,) = cluster.of(p.PlanScaleUp)
     assert "Group a was chosen: 2 nodes for 2 pods" in " ".join(EXPLAINER.sentences(plan))
     assert EXPLAINER.facts(cluster.state, plan)[0] == asked
+    assert EXPLAINER.opposite(cluster.state, plan) == [
+        "With room for 2 more pods on nodes that exist or are on their way, all would have fitted."
+    ]
     assert not any(
         EXPLAINER.concerns(d, Reference("provisioningrequest", "ns", "other")) for d in cluster.said
     )
+
+
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        (because("FitsNow", pods=2), "With room for 1 pod or fewer, not all would have fitted."),
+        (because("Idle", node="n1", idle_s=640), "With a pod on node n1 in the last 600 s, or with"),
+        (because("Idle", node="n1", idle_s=640), "at 641 s or more instead of 600 s, the node would have stayed."),
+        (because("BelowMinimum", group="a", target=1, minimum=2), "With a minimum of 1 instead of 2, group a"),
+        (because("TimedOut", missing=2, increase=3, group="a", limit_s=900), "Had the 2 nodes of group a come within 900 s"),
+        (because("Expired", limit_s=60), "Provisioned within 60 s of its creation"),
+    ],
+)  # fmt: skip
+def test_a_threshold_is_turned_by_one_input(reason: Because, told: str) -> None:
+    (text,) = EXPLAINER.opposite(
+        Cluster().state, p.CloseScaleUp(at=1.0, group="a", result="Failed", because=(reason,))
+    )
+    assert told in text
+
+
+def test_what_is_of_another_version_is_turned_by_nothing() -> None:
+    event = p.CloseScaleUp(
+        at=1.0, group="a", result="Failed", because=(because("Idle", node="n1"), because("Later"))
+    )
+    assert EXPLAINER.opposite(Cluster().state, event) == []
 
 
 def test_the_series_are_those_that_dashboards_use_and_follow_the_state() -> None:
