@@ -215,11 +215,11 @@ class Endpoint:
         wanted = (review.operation, review.resource, review.subresource) == ("CREATE", "pods", "")
         if not self.options.enabled or obj is None or not wanted or review.dry_run:
             return answer(review)
+        pod = _read(obj)
         namespace = (obj.get("metadata") or {}).get("namespace") or review.namespace
         await self._in_force(namespace)
         if not self.books.in_namespace(namespace):
             return answer(review)
-        pod = pod_of(obj)
         spread, unread = await self._spread_for(pod, namespace)
         book = None if spread is None else self.books.find(namespace, spread.name)
         if book is None:
@@ -342,7 +342,7 @@ class Endpoint:
             return answer(review)
         if obj is None:
             return answer(review)
-        pod = pod_of(obj)
+        pod = _read(obj)
         namespace = (obj.get("metadata") or {}).get("namespace") or review.namespace
         book = None if pod.placement is None else self.books.find(namespace, pod.placement.name)
         if book is None or book.spread is None:
@@ -425,6 +425,14 @@ class Endpoint:
             return {"spec": {"template": {"spec": known.spec}, "volumeClaimTemplates": claims}}
 
         return read
+
+
+def _read(obj: JsonObject) -> Pod:
+    """A pod from a review. Raises Refused (400) for an object that no API server would send."""
+    try:
+        return pod_of(obj)
+    except (TypeError, AttributeError, ValueError) as error:
+        raise Refused("Unreadable", f"the object is no pod: {error}", code=400) from error
 
 
 def _unfenced(entry: PodPlaced) -> PodPlaced:

@@ -36,7 +36,7 @@ from tidewright.spread.pods import VERSIONED_KINDS, Owner, Pod, pod_of, pod_vers
 from tidewright.spread.spec import Profile, Spread, Subset
 from tidewright.spread.status import Entry, Status, closed_subsets, entry_named, initial_entries
 
-RefusedBecause = Literal["NotFound", "InvalidPatch", "ReplicasPath", "Unavailable"]
+RefusedBecause = Literal["NotFound", "InvalidPatch", "ReplicasPath", "Unavailable", "Unreadable"]
 
 
 class Refused(Exception):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tidewright.events.base import Decision, Event, ObjectRef
+from tidewright.events.base import Because, Decision, Event, ObjectRef
 from tidewright.events.decisions import DeleteObject, EvictPod, PatchObject, RecordObjectEvent
 from tidewright.events.spread import (
     ChangeLedger,
@@ -117,14 +117,17 @@ class SpreadExplainer:
         return found
 
     def opposite(self, state: State, event: Event) -> Sequence[str]:
-        """For a placement: which limit would have had to be larger for an earlier subset."""
+        """For a placement: which limit would have had to be larger for an earlier subset; else which time longer."""
         if isinstance(event, PodPlaced):
             return [text for text in map(_turned, event.passed) if text]
         if isinstance(event, EntriesAppended):
             return [text for entry in event.entries for text in self.opposite(state, entry)]
+        found: list[str] = []
         if isinstance(event, ChangeLedger):
-            return [text for change in event.changes for text in map(_turned, change.passed) if text]
-        return ()
+            found = [text for change in event.changes for text in map(_turned, change.passed) if text]
+        if isinstance(event, Decision):
+            found += [text for reason in event.because if (text := _in_time(reason))]
+        return found
 
     def aggregate(self, state: State, asked: Reference) -> Mapping[str, object] | None:
         """The spread with its ledger and pods; of a pod: its row, and the spread that has it."""
@@ -201,6 +204,18 @@ def _turned(passed: PassedOver) -> str:
             return f"With maxReplicas {passed.held + 1} instead of {passed.limit}, {passed.subset} would have taken it."
         case "Closed":
             return f"Had {passed.subset} not been closed, it would have been asked first."
+    return ""
+
+
+def _in_time(reason: Because) -> str:
+    """What would have had to come within a limit of time; empty where none decided."""
+    match reason.rule, reason.values:
+        case "NeverSeen", {"bound_s": int() | float() as bound_s}:
+            return f"Had its pod appeared within {bound_s:g} s, the place would have been kept for it."
+        case "SubsetClosed", {"subset": str(subset), "after_s": int() | float() as after_s}:
+            return f"With rescheduleCriticalSeconds greater than {after_s:g}, {subset} would still be open."
+        case "Rescheduled", {"pod": str(pod), "after_s": int() | float() as after_s}:
+            return f"Scheduled within {after_s:g} s of its creation, {pod} would have stayed where it was."
     return ""
 
 

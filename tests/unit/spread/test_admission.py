@@ -227,6 +227,29 @@ async def test_what_is_no_review_is_refused_clearly(
             assert response.status == status
 
 
+BROKEN: list[JsonObject] = [
+    {"metadata": 3},
+    {"metadata": {"ownerReferences": 3}},
+    {"metadata": {"ownerReferences": [{"controller": True, "kind": 3}]}},
+    {"metadata": {"annotations": {"apps.kruise.io/matched-workloadspread": 3}}},
+    {"metadata": {"creationTimestamp": "yesterday"}},
+    {"status": {"conditions": [3]}},
+]
+
+
+async def test_an_object_that_is_no_pod_is_refused_with_a_reason(nats: EmbeddedServer, log: Log) -> None:
+    async with replicas(nats, 1) as (endpoint,):
+        for broken in BROKEN:
+            for asked in (
+                ("/mutate-pod", review("r1", broken)),
+                ("/validate-pod", review("d1", None, operation="DELETE", oldObject=broken)),
+            ):
+                answered = await endpoint.post(*asked)
+                assert not answered["allowed"], broken
+                assert answered["status"]["code"] == 400
+                assert answered["status"]["message"].startswith("the object is no pod: ")
+
+
 async def test_the_log_away_means_refused_or_recorded_later_as_the_spread_says(
     nats: EmbeddedServer, log: Log
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import msgspec
+import pytest
 
 from tests.unit.spread.cluster import (
     HASH,
@@ -17,8 +18,8 @@ from tests.unit.spread.cluster import (
     spread_fact,
 )
 from tests.unit.spread.test_decide import Fold, placed
-from tidewright.events.base import ObjectRef
-from tidewright.events.decisions import ScaleWorkload
+from tidewright.events.base import Because, ObjectRef, Scalar
+from tidewright.events.decisions import DeleteObject, ScaleWorkload
 from tidewright.events.spread import ChangeLedger, ForeseeScaleIn, PassedOver, PodPlaced
 from tidewright.host.explainer import Explainer, Reference
 from tidewright.spread import planning
@@ -60,6 +61,25 @@ def test_a_pods_placement_names_what_was_passed_over_and_what_would_have_turned_
         "On scale-in it goes as number 1 of 1.",
     ]
     assert explainer.facts(fold.state, seen) == [ASKED, Reference("deployment", NAMESPACE, "web")]
+
+
+@pytest.mark.parametrize(
+    ("rule", "values", "told"),
+    [
+        ("NeverSeen", {"subset": "a", "bound_s": 30.0}, "Had its pod appeared within 30 s"),
+        ("SubsetClosed", {"subset": "a", "pods": 1, "after_s": 60.0}, "With rescheduleCriticalSeconds greater than 60"),
+        ("Rescheduled", {"pod": "web-1", "after_s": 60.0}, "Scheduled within 60 s of its creation, web-1 would"),
+    ],
+)  # fmt: skip
+def test_what_came_too_late_is_turned_by_its_time(rule: str, values: dict[str, Scalar], told: str) -> None:
+    target = ObjectRef(api_version="v1", kind="Pod", namespace=NAMESPACE, name="web-1")
+    event = DeleteObject(at=0, target=target, because=(Because(rule=rule, values=values),))
+    (text,) = explainer.opposite(Fold(spread_fact(spec(2, None))).state, event)
+    assert told in text
+    assert (
+        explainer.opposite(Fold(spread_fact(spec(2, None))).state, msgspec.structs.replace(event, because=()))
+        == []
+    )
 
 
 def test_a_scale_in_names_the_pods_once_before_they_go() -> None:
