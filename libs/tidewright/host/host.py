@@ -66,12 +66,15 @@ class Settings:
             not age it out; a third of the log's max age. None: never.
         snapshot_distance: sequences between two snapshots of a slot: what a restart has to read at
             most, and reads in a second.
+        history_distance: sequences between two snapshots that stay, so that a state of long ago is found
+            without folding from the beginning. With retention all of them stay as long as the log.
     """
 
     partition: Partition = "slots"
     follows: frozenset[str] = frozenset()
     renew_s: float | None = None
     snapshot_distance: int = 20_000
+    history_distance: int = 200_000
 
 
 @dataclass
@@ -352,15 +355,16 @@ class Host(Generic[State]):
     async def _snapshot(self, distance: int) -> None:
         """Store the slots whose last snapshot lies further back than `distance` sequences."""
         limit = asyncio.Semaphore(SNAPSHOTS_AT_ONCE)
-        keep = self.settings.renew_s is not None
+        retained, apart = self.settings.renew_s is not None, self.settings.history_distance
 
         async def one(owned: Owned[State]) -> None:
             async with limit:
                 snapshot = owned.fold.snapshot(checkpoint_seq=owned.checkpoint_seq, position=owned.committed)
+                keep = retained or owned.snapshotted // apart != owned.committed // apart
                 owned.snapshotted, owned.snapshotted_at = owned.committed, time.monotonic()
                 data = await asyncio.to_thread(snapshots.encode, snapshot)
                 await self._snapshots.put(snapshot, data, keep=keep)
-                if keep:
+                if retained:
                     first, _ = await self.log.bounds()
                     await self._snapshots.prune(self.decider.service, owned.slot, first)
 

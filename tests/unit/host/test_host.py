@@ -38,12 +38,17 @@ def pod(log: Log, namespace: str, n: int, *, name: str = "", at: float | None = 
 
 @asynccontextmanager
 async def hosting(
-    log: Log, *, alone: bool = True, member: str = "", snapshot_distance: int = 20_000
+    log: Log,
+    *,
+    alone: bool = True,
+    member: str = "",
+    snapshot_distance: int = 20_000,
+    history_distance: int = 200_000,
 ) -> AsyncIterator[Host[State]]:
     """A host running in the background; ended as SIGTERM would."""
     writer = Writer("counting", member) if member else Writer("counting")
     membership = Alone(writer.incarnation) if alone else BucketMembership(log, "counting", writer.incarnation)
-    settings = Settings(snapshot_distance=snapshot_distance)
+    settings = Settings(snapshot_distance=snapshot_distance, history_distance=history_distance)
     host = Host(Counting(), log, membership, Health("counting"), writer=writer, settings=settings)
     stop = asyncio.Event()
     task = asyncio.create_task(host.run(stop))

@@ -98,6 +98,21 @@ async def test_history_is_kept_for_replay_and_pruned_beyond_retention(log: Log) 
     assert await store.before("counting", Slot("0"), 1, 5) is None
 
 
+async def test_some_snapshots_stay_so_that_a_state_of_long_ago_is_found(log: Log) -> None:
+    slot, store = log.slot_of("shop"), store_of(log)
+    for start in (0, 30, 60):
+        await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(start, start + 30)])
+        async with hosting(log, snapshot_distance=10, history_distance=150):
+            await expect_holds(log, (start + 30) // 3)
+    kept = sorted(await store.history("counting", slot))
+    assert kept
+    assert len({position // 150 for position in kept}) == len(kept)
+    _, last = await log.bounds()
+    found = await store.before("counting", slot, 1, last)
+    assert found is not None
+    assert found.position == kept[-1]
+
+
 def test_bytes_that_are_no_snapshot_are_refused() -> None:
     with pytest.raises(ValueError, match="not a snapshot"):
         snapshots.decode(b"zzz")
