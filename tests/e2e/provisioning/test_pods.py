@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from tests.e2e.provisioning.world import World
@@ -19,17 +20,16 @@ def unschedulable(pods: dict[str, dict[str, Any]]) -> int:
 
 async def test_1200_pending_pods_make_one_increase_and_all_of_them_run(world: World) -> None:
     await world.start()
-    deployment = {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "web"},
-        "spec": {
-            "replicas": 1200,
-            "selector": {"matchLabels": {"app": "tw"}},
-            "template": world.template("500m"),
-        },
-    }
-    await send(world.kube, "POST", f"/apis/apps/v1/namespaces/{world.namespace}/deployments", deployment)
+    # Made one by one: a real controller manager, held to 20 requests a second, would take minutes.
+    names = iter([f"web-{n}" for n in range(1200)])
+
+    async def make() -> None:
+        for name in names:
+            pod = {"apiVersion": "v1", "kind": "Pod", **world.template("500m")}
+            pod["metadata"] = {**pod["metadata"], "name": name}
+            await send(world.kube, "POST", world.pods, pod)
+
+    await asyncio.gather(*(make() for _ in range(8)))
     await until(world.kube, world.pods, lambda pods: unschedulable(pods) == 1200, timeout_s=120)
     group = await world.group("web", max=100)
     await world.nodes(75)
