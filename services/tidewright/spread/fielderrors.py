@@ -6,7 +6,7 @@ Paths and error types are those of the Kubernetes API (`spec.subsets[0].name`, `
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -29,6 +29,10 @@ _DNS_SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]
 _NAME_MAX, _SUBDOMAIN_MAX = 63, 253
 
 
+_WORDS = {"FieldValueRequired": "must be given"}
+"""What an error says that has nothing to add."""
+
+
 class FieldError(msgspec.Struct, frozen=True):
     """One thing that is wrong: where, of which kind, and what would be right."""
 
@@ -37,7 +41,7 @@ class FieldError(msgspec.Struct, frozen=True):
     detail: str = ""
 
     def __str__(self) -> str:
-        return f"{self.field}: {self.detail or self.type}"
+        return f"{self.field}: {self.detail or _WORDS.get(self.type, self.type)}"
 
 
 def required(field: str, detail: str = "") -> FieldError:
@@ -90,6 +94,34 @@ def label_value_faults(value: str) -> Iterator[str]:
         yield f"a label value has at most {_NAME_MAX} characters"
     if not _LABEL_VALUE.fullmatch(value):
         yield "a label value is empty, or consists of letters, digits, '-', '_', '.' between letters or digits"
+
+
+ANNOTATIONS_MAX_BYTES = 256 << 10
+
+
+def annotation_errors(annotations: Mapping[str, str], path: str) -> Iterator[FieldError]:
+    """Keys of a map of annotations, whose case does not matter, and its size."""
+    for key in annotations:
+        for fault in label_name_faults(key.lower()):
+            yield invalid(path, key, fault)
+    size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())
+    if size > ANNOTATIONS_MAX_BYTES:
+        yield FieldError(
+            path, "FieldValueTooLong", f"{size} bytes; at most {ANNOTATIONS_MAX_BYTES} are allowed"
+        )
+
+
+def owner_errors(references: Sequence[Mapping[str, Any]], path: str) -> Iterator[FieldError]:
+    """Owner references: complete, and one controller at most."""
+    for reference in references:
+        for field in ("apiVersion", "kind", "name", "uid"):
+            if not reference.get(field):
+                yield invalid(f"{path}.{field}", reference.get(field) or "", "must not be empty")
+        if (reference.get("apiVersion") or "").count("/") > 1:
+            yield invalid(f"{path}.apiVersion", reference["apiVersion"], "has more than one slash")
+    controllers = [r.get("name") or "" for r in references if r.get("controller")]
+    if len(controllers) > 1:
+        yield invalid(path, controllers, "only one reference can be the controller")
 
 
 def subdomain_faults(name: str) -> Iterator[str]:

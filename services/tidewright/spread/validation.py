@@ -15,7 +15,14 @@ from tidewright.events.base import JsonObject
 from tidewright.kube.customworkloads import BadApiVersion, BadWhitelist, GroupKind, Whitelist, group_version
 from tidewright.kube.selectors import LabelSelector, SelectorError
 from tidewright.spread import limits
-from tidewright.spread.fielderrors import FieldError, invalid, label_errors, required
+from tidewright.spread.fielderrors import (
+    FieldError,
+    annotation_errors,
+    invalid,
+    label_errors,
+    owner_errors,
+    required,
+)
 from tidewright.spread.matching import Forbidden, NotFound
 from tidewright.spread.podjson import InvalidPatch, merge, read_back
 from tidewright.spread.podrules import pod_spec_errors
@@ -299,11 +306,14 @@ def _metadata_errors(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator
             )
     if (new.get("generation") or 0) < (old.get("generation") or 0):
         yield invalid("metadata.generation", new.get("generation"), "must not be decremented")
+    if old.get("resourceVersion") and not new.get("resourceVersion"):
+        yield invalid("metadata.resourceVersion", "", "must be specified for an update")
     for key in ("name", "namespace", "uid", "creationTimestamp"):
         if new.get(key) != old.get(key):
             yield invalid(f"metadata.{key}", new.get(key), "field is immutable")
-    if old.get("deletionTimestamp") is not None and new.get("deletionTimestamp") != old.get(
-        "deletionTimestamp"
-    ):
-        yield invalid("metadata.deletionTimestamp", new.get("deletionTimestamp"), "field is immutable")
+    for key in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+        if old.get(key) is not None and new.get(key) != old.get(key):
+            yield invalid(f"metadata.{key}", new.get(key), "field is immutable")
     yield from label_errors(new.get("labels") or {}, "metadata.labels")
+    yield from annotation_errors(new.get("annotations") or {}, "metadata.annotations")
+    yield from owner_errors(new.get("ownerReferences") or (), "metadata.ownerReferences")

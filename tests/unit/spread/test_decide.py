@@ -339,3 +339,19 @@ def test_a_pod_whose_annotation_was_taken_off_is_adopted_anew_where_it_runs() ->
     spread = fold.state.spreads[KEY]
     assert spread.pods["web-0"].subset == "b"
     assert spread.ledger.counts == {HASH: {"b": 1}}
+
+
+@pytest.mark.parametrize("clean_up", [False, True])
+def test_pods_of_a_deleted_spread_are_cleaned_only_when_asked_to(clean_up: bool) -> None:
+    setting = ConfigSet(at=0, name="spread", data={"cleanUpDeleted": clean_up})
+    fold = Fold(setting, spread_fact(spec(3, None)), *deployment(1), placed("a", 0))
+    decisions = fold.see(WorkloadSpreadGone(at=0, namespace=NAMESPACE, name=SPREAD, uid="ws"))
+    patches = [d.patch["metadata"]["annotations"] for d in decisions if isinstance(d, PatchObject)]
+    nothing = {
+        "apps.kruise.io/matched-workloadspread": None,
+        "controller.kubernetes.io/pod-deletion-cost": None,
+    }
+    assert patches == ([nothing] if clean_up else [])
+    (gone,) = [d for d in decisions if isinstance(d, ChangeLedger)]
+    assert gone.rules is not None
+    assert gone.rules.gone
