@@ -119,6 +119,8 @@ def _pod(state: State, event: f.PodObserved) -> None:
             _left(state, old)
         return
     pod = pod_of(event)
+    if pod.untried_at and old is not None and old.untried_at:
+        pod.untried_at = old.untried_at
     state.pods[key] = pod
     add_pod(state, index, key, pod)
     came = pod.waiting and (old is None or not old.waiting)
@@ -369,8 +371,21 @@ def rearmed(state: State) -> float | None:
     settings = index_of(state).settings
     if state.last_wake is None or state.first_wake is None:
         return None
-    due = min(state.last_wake + settings.quiet_s, state.first_wake + settings.burst_s)
+    end = state.first_wake + settings.burst_s
+    due = min(state.last_wake + settings.quiet_s, end)
+    if due <= state.now < end and _scheduler_is_busy(state, settings.burst_s):
+        due = min(state.now + settings.quiet_s, end)
     return due if due > state.now else None
+
+
+def _scheduler_is_busy(state: State, burst_s: float) -> bool:
+    """Whether pods of the same burst have not been tried: the next ones to fit nowhere may be among them.
+
+    Pods that have not been tried for longer than a burst lasts are another scheduler's, or gated.
+    """
+    last = state.last_wake or 0.0
+    pods = (state.pods[key] for key in index_of(state).untried)
+    return any(pod.untried_at <= last and state.now - pod.untried_at < burst_s for pod in pods)
 
 
 def _timer(state: State, event: TimerFired) -> None:

@@ -69,7 +69,9 @@ def _order(event: Event) -> str:
         case p.DeleteNodeGroup():
             return "remove the empty group"
         case p.ReportClusterStatus():
-            told = Counter(status for part, status in event.statuses.items() if part.startswith("scaleUp/"))
+            told = Counter(
+                status for part, status in event.statuses.items() if part[:8] == "scaleUp/" != part
+            )
             return "report " + (
                 ", ".join(f"{n} {status}" for status, n in sorted(told.items())) or "no group"
             )
@@ -90,7 +92,8 @@ def _attempt(event: p.AttemptRequest) -> str:
     match event.result:
         case "Successful":
             chosen = [v.group for v in event.verdicts if v.chosen]
-            return f"it has room once {_named(chosen)} grow" if chosen else "it has room"
+            grown = f"group {chosen[0]} grows" if len(chosen) == 1 else f"groups {_named(chosen)} grow"
+            return f"it has room once {grown}" if chosen else "it has room"
         case "NotNeeded":
             return "it has room"
     again = f"; again at {_clock(event.retry_at)}" if event.retry_at else "; it is not tried again"
@@ -102,7 +105,7 @@ def _reasons(verdicts: Iterable[p.GroupVerdict]) -> str:
     """How many groups for which reason, the most first."""
     counted = Counter(v.reason for v in verdicts if v.reason)
     items = sorted(counted.items(), key=lambda entry: (-entry[1], entry[0]))
-    return ", ".join(f"{n} {'group' if n == 1 else 'groups'} {reason}" for reason, n in items)
+    return ", ".join(f"{n} {'group' if n == 1 else 'groups'}: {reason}" for reason, n in items)
 
 
 def _named(names: Iterable[str]) -> str:

@@ -54,7 +54,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         profile: `compat` or `hold` (spec, introduction).
         quiet_s: how long no new pending pod must come before a burst is decided.
-        burst_s: the longest that a burst is waited for.
+        burst_s: the longest that a burst is waited for, while pods come or the scheduler has not tried all.
         template_grace_s: how long a missing template is waited for.
         learnt_half_life_s: how fast the memory of a cloud's refusal for quota fades.
         consumer_orphan_s: after this long a consumer of a missing request is an ordinary pod; 0: never.
@@ -130,7 +130,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     status_namespace: str = "kube-system"
     status_name: str = "cluster-autoscaler-status"
     quiet_s: float = 0.05
-    burst_s: float = 1.0
+    burst_s: float = 2.0
     dry_run: bool = False
 
     @property

@@ -52,6 +52,8 @@ class Pod(msgspec.Struct):
     created_at: float = 0.0
     uid: str = ""
     annotations: dict[str, str] | None = None
+    untried_at: float = 0.0
+    """When it was first seen, while the scheduler has said nothing about it yet; else 0."""
 
 
 class Node(msgspec.Struct):
@@ -273,6 +275,7 @@ class Index:
     Attributes:
         grid: nodes and the pods on them.
         waiting: pods that may need room, in the order in which they came.
+        untried: pods about which the scheduler has said nothing yet.
         consumers: request to its pods that are on a node.
         machines: provider id to node.
         owner: provider id to group.
@@ -285,6 +288,7 @@ class Index:
         self.grid = Grid()
         self.shapes: dict[str, PodShape] = {}
         self.waiting: dict[str, None] = {}
+        self.untried: dict[str, None] = {}
         self.consumers: dict[str, dict[str, None]] = {}
         self.machines: dict[str, str] = {}
         self.owner: dict[str, str] = {}
@@ -381,6 +385,8 @@ def add_pod(state: State, index: Index, key: str, pod: Pod) -> None:
     """Take a pod into the index: it waits, or it sits somewhere."""
     if pod.waiting:
         index.waiting[key] = None
+    if pod.untried_at:
+        index.untried[key] = None
     if not pod.node:
         return
     index.on_node.setdefault(pod.node, {})[key] = None
@@ -396,6 +402,7 @@ def add_pod(state: State, index: Index, key: str, pod: Pod) -> None:
 def remove_pod(state: State, index: Index, key: str, pod: Pod) -> None:
     """Undo `add_pod`."""
     index.waiting.pop(key, None)
+    index.untried.pop(key, None)
     if not pod.node:
         return
     index.on_node.get(pod.node, {}).pop(key, None)
@@ -437,15 +444,12 @@ def pod_of(fact: Any) -> Pod:
         if name.startswith(("autoscaling.x-k8s.io/", "cluster-autoscaler.kubernetes.io/"))
     }
     request = consumed_request(annotations)
+    pending = not fact.node and fact.deleting_at is None and fact.phase == "Pending"
     return Pod(
         shape=fact.shape,
         node=fact.node,
-        waiting=(
-            not fact.node
-            and fact.unschedulable_since is not None
-            and fact.deleting_at is None
-            and fact.phase == "Pending"
-        ),
+        waiting=pending and fact.unschedulable_since is not None,
+        untried_at=fact.at if pending and fact.unschedulable_since is None else 0.0,
         daemon=of_daemon_set(kind, annotations) or kind == "Node" or MIRROR in fact.annotations,
         consumes=f"{fact.namespace}/{request}" if request else "",
         created_at=fact.created_at or fact.at,

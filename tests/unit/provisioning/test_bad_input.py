@@ -34,7 +34,9 @@ def test_a_shape_that_no_group_ever_holds_says_the_nearest_group_and_what_is_sho
     cluster.request("r", ATOMIC, [("t", 1)])
     cluster.settle()
     (event,) = cluster.object_events("CapacityNotFound")
-    assert event.message == "group b is nearest and lacks cpu"
+    assert event.message == (
+        "group b is nearest and lacks cpu: a pod asks for 16 cores, an empty node has 8 cores"
+    )
     (attempt,) = cluster.of(p.AttemptRequest)
     assert {v.group: v.reason for v in attempt.verdicts} == {"a": "Insufficient cpu", "b": "Insufficient cpu"}
 

@@ -13,6 +13,7 @@ from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.events import registry
 from tidewright.events.decisions import DeleteObject, RecordObjectEvent, SetStatus
+from tidewright.events.facts import PodObserved
 from tidewright.provisioning.decide import DECIDER
 from tidewright.provisioning.state import State
 
@@ -34,6 +35,31 @@ def test_a_burst_of_pods_is_decided_once() -> None:
     assert [(d.from_size, d.size) for d in orders] == [(0, 200)]
     assert cluster.groups["workers"].target == 200
     assert len(cluster.object_events("TriggeredScaleUp")) == 50
+
+
+def test_a_burst_that_the_scheduler_works_through_slowly_is_decided_once() -> None:
+    cluster = Cluster()
+    cluster.add_group("workers", cpu=8000, maximum=500)
+    shape = cluster.shape({"cpu": 2000})
+    told = [PodObserved(at=cluster.now, namespace="ns", name=f"p{i}", shape=shape) for i in range(80)]
+    for pod in told:
+        cluster.tell(pod)
+    for i in range(80):
+        cluster.advance(0.01 if i % 8 else 0.08)  # longer than the quiet window now and then
+        cluster.pod(f"p{i}", shape)
+    cluster.settle()
+    assert [(d.from_size, d.size) for d in cluster.of(p.IncreaseNodeGroup)] == [(0, 20)]
+
+
+def test_pods_that_no_scheduler_tries_hold_up_nothing() -> None:
+    cluster = Cluster()
+    cluster.add_group("workers", cpu=8000, maximum=500)
+    shape = cluster.shape({"cpu": 2000})
+    cluster.tell(PodObserved(at=cluster.now, namespace="ns", name="gated", shape=shape))
+    cluster.advance(60)
+    cluster.pod("p", shape)
+    cluster.advance(0.1)
+    assert len(cluster.of(p.IncreaseNodeGroup)) == 1
 
 
 def test_pods_that_fit_order_nothing() -> None:

@@ -33,9 +33,9 @@ def test_a_request_reads_as_a_story() -> None:
     assert line(plan) == f"grow workers 0 -> 3 for request ns/train (plan {plan.plan})"
     assert lines(cluster, p.IncreaseNodeGroup) == ["order 3 nodes: size 0 -> 3"]
     attempts = lines(cluster, p.AttemptRequest)
-    assert "attempt 1: it has room once workers grow" in attempts
+    assert "attempt 1: it has room once group workers grows" in attempts
     refused = next(text for text in attempts if "no room" in text)
-    assert refused.startswith("attempt 1: no room (1 group not all pods would fit")
+    assert refused.startswith("attempt 1: no room (1 group: not all pods would fit")
     assert lines(cluster, p.BookCapacity)[0].startswith("keep room for 3 pods until ")
 
 
