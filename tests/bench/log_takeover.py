@@ -39,7 +39,8 @@ from tidewright.log.subjects import Slot
 SLOTS, REPLICAS = 16, 3
 FACT_EVERY_S = 0.05
 KILL_TARGET_S, STOP_TARGET_S = 5.0, 1.0
-WITHIN_S = 15.0
+WITHIN_S = 60.0
+"""A run that takes longer is no figure but a failure."""
 SERVICE = "bench"
 
 
@@ -126,7 +127,7 @@ class World:
     async def settled(self) -> None:
         """Wait until every replica that should own slots has recorded, and nothing moves for a while."""
         wanted = 1 if self._partition == "cluster" else len(self.replicas)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(2 * WITHIN_S):
             while True:
                 quiet = time.monotonic() - max(self.since.values(), default=time.monotonic()) > 1.0
                 if quiet and len(self.owner) == self.slots and len(set(self.owner.values())) == wanted:
