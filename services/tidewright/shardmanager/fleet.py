@@ -171,16 +171,12 @@ class Fleet(msgspec.Struct, kw_only=True):
         current = self.current
         if current is None:
             return
-        names = self.config.pod_names
+        indexes = {name: index for index, name in enumerate(self.config.pod_names)}
+        kept = set(current.existing).difference(current.foreign)
         self.drifted = [
-            pod.name
-            for pod in pods
-            if pod.name in names
-            and pod.name in current.existing
-            and pod.name not in current.foreign
-            and self._drifted(pod, template, names.index(pod.name))
+            pod.name for pod in pods if pod.name in kept and self._drifted(pod, template, indexes[pod.name])
         ]
-        whole = current.counted == len(names) and not any(pod.deleting for pod in pods)
+        whole = current.counted == len(indexes) and not any(pod.deleting for pod in pods)
         if self.drifted and whole and not current.deletions and not current.creations:
             current.deletions, current.stage = self.drifted[:1], Stage.DELETING
 

@@ -161,8 +161,10 @@ class PodPlan:
 
     def creations(self) -> Iterator[Decision]:
         """Missing pods, each as soon as nobody can still run one of its slots."""
-        taken = [claims.told(pod) for pod in (*self.pods.values(), *self.second)]
         names = self.state.pods.get(self.shard_set.namespace, {})
+        if len(self.pods) >= self.shard_set.size and all(i in self.pods for i in range(self.shard_set.size)):
+            return
+        taken = [claims.told(pod) for pod in (*self.pods.values(), *self.second)]
         for index in range(self.shard_set.size):
             name = f"{self.shard_set.name}-{index}"
             if index in self.pods or name in names:
