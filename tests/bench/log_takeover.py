@@ -247,7 +247,7 @@ def run(size: Size) -> list[Figure]:
     return uvloop.run(measure(50 if size == "full" else 3))
 
 
-BENCHES = (Bench("log_takeover", run, within_s=600.0),)
+BENCHES = (Bench("log_takeover", run, within_s=900.0),)
 
 if __name__ == "__main__":
     sys.exit(serve(sys.argv[1], "cluster" if sys.argv[2] == "cluster" else "slots"))
