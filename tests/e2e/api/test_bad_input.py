@@ -329,3 +329,55 @@ async def test_an_account_that_is_not_there(client: Client) -> None:
         f'pods "p" is forbidden: error looking up service account {client.namespace}/nobody: '
         'serviceaccount "nobody" not found'
     )
+
+
+async def test_fields_that_are_said_twice_are_warned_of(client: Client) -> None:
+    path = client.path("configmaps")
+    body = b'{"metadata":{"name":"twice","name":"twice"},"data":{"k":"1"}}'
+    answer = await client.kube.request("POST", path, body=body)
+    assert answer.headers["warning"] == '299 - "duplicate field \\"metadata.name\\""'
+    text = b"metadata:\n  name: text\n  name: text\n"
+    answer = await client.kube.request("POST", path, body=text, content_type="application/yaml")
+    assert answer.headers["warning"] == '299 - "line 3: key \\"name\\" already set in map"'
+    change = b'{"data":{"k":"3","k":"4"}}'
+    answer = await client.kube.request(
+        "PATCH", client.path("configmaps", "twice"), body=change, content_type=MERGE
+    )
+    assert answer.headers["warning"] == '299 - "duplicate field \\"data.k\\""'
+
+
+@pytest.mark.parametrize(
+    ("strategy", "field", "message"),
+    [
+        ({"type": "Sideways"}, "spec.strategy", 'supported values: "Recreate", "RollingUpdate"'),
+        (
+            {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}},
+            "spec.strategy.rollingUpdate.maxUnavailable",
+            "may not be 0 when `maxSurge` is 0",
+        ),
+        (
+            {"rollingUpdate": {"maxSurge": "x%", "maxUnavailable": "200%"}},
+            "spec.strategy.rollingUpdate.maxSurge",
+            "a valid percent string must be a numeric string",
+        ),
+    ],
+)
+async def test_a_strategy_that_leads_nowhere(
+    client: Client, strategy: Object, field: str, message: str
+) -> None:
+    sent = deployment("d")
+    sent["spec"]["strategy"] = strategy
+    error = await refusal(client, "POST", client.path("deployments", group="apps"), sent)
+    assert (error.status, error.reason) == (422, "Invalid")
+    assert field in [found for found, _ in causes(error)]
+    assert message in error.message
+
+
+async def test_what_is_applied_has_to_fit_its_type(client: Client) -> None:
+    path = client.path("configmaps", "a")
+    with pytest.raises(KubeError) as refused:
+        await client.apply(path, config_map("a") | {"dota": {"k": "v"}}, "one")
+    assert ".dota: field not declared in schema" in refused.value.message
+    with pytest.raises(KubeError) as refused:
+        await client.apply(path, {"metadata": {"name": "a"}}, "one")
+    assert refused.value.status == 400

@@ -443,3 +443,43 @@ async def test_scale_refuses_what_is_not_so(client: Client, kubectl: Kubectl) ->
         "autoscaling/v1",
         "app=d",
     )
+
+
+async def test_apply_goes_over_from_the_client_to_the_server(client: Client, kubectl: Kubectl) -> None:
+    manifest = deployment("d")
+    manifest["spec"]["replicas"] = 0
+    await kubectl.run("apply", "-f", "-", given=yaml.safe_dump(manifest))
+    manifest["spec"]["minReadySeconds"] = 5
+    manifest["spec"]["template"]["spec"]["containers"][0]["image"] = "registry.example/pause:2"
+    await kubectl.run("apply", "--server-side", "-f", "-", given=yaml.safe_dump(manifest))
+    found = await kubectl.json("get", "deployment", "d", "--show-managed-fields")
+    managers = {(one["manager"], one["operation"]) for one in found["metadata"]["managedFields"]}
+    assert ("kubectl", "Apply") in managers
+    assert ("kubectl-client-side-apply", "Update") not in managers
+    await kubectl.run("annotate", "deployment", "d", "who=else", "--field-manager=other")
+    await kubectl.run("scale", "deployment", "d", "--replicas=1")
+    text = await kubectl.run("apply", "--server-side", "-f", "-", given=yaml.safe_dump(manifest), code=1)
+    assert 'conflict with "kubectl" with subresource "scale" using apps/v1: .spec.replicas' in text
+    await kubectl.run("scale", "deployment", "d", "--replicas=0")
+
+
+async def test_autoscalers_of_either_version(client: Client, kubectl: Kubectl) -> None:
+    await client.create(
+        client.path("deployments", group="apps"), deployment("d") | {"metadata": {"name": "d"}}
+    )
+    old = {
+        "apiVersion": "autoscaling/v1",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "h"},
+        "spec": {
+            "maxReplicas": 3,
+            "targetCPUUtilizationPercentage": 70,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "none"},
+        },
+    }
+    await kubectl.run("create", "-f", "-", given=yaml.safe_dump(old))
+    (metric,) = (await kubectl.json("get", "hpa", "h"))["spec"]["metrics"]
+    assert metric["resource"]["target"] == {"type": "Utilization", "averageUtilization": 70}
+    shown = await kubectl.json("get", "horizontalpodautoscalers.v1.autoscaling", "h")
+    assert (shown["apiVersion"], shown["spec"]["minReplicas"]) == ("autoscaling/v1", 1)
+    assert shown["spec"]["targetCPUUtilizationPercentage"] == 70

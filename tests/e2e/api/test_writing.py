@@ -229,6 +229,29 @@ async def test_apply_creates_and_owns(client: Client) -> None:
     assert again["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
 
 
+async def test_managed_fields_tell_maps_from_their_keys(client: Client) -> None:
+    sent = deployment("d")
+    sent["metadata"]["annotations"] = {"a": "1"}
+    made = await client.create(client.path("deployments", group="apps"), sent, fieldManager="writer")
+    (entry,) = [one for one in made["metadata"]["managedFields"] if one["manager"] == "writer"]
+    fields = entry["fieldsV1"]
+    assert fields["f:metadata"]["f:annotations"] == {".": {}, "f:a": {}}
+    template = fields["f:spec"]["f:template"]
+    assert template["f:metadata"]["f:labels"] == {".": {}, "f:app": {}}
+    container = template["f:spec"]["f:containers"]['k:{"name":"main"}']
+    assert (container["."], container["f:image"]) == ({}, {})
+    assert "." not in fields["f:spec"]
+    assert "." not in template["f:spec"]["f:containers"]
+    assert fields["f:spec"]["f:strategy"]["f:rollingUpdate"] == {
+        ".": {},
+        "f:maxSurge": {},
+        "f:maxUnavailable": {},
+    }
+    path = client.path("deployments", "d", group="apps")
+    changed = await client.merge(path, {"metadata": {"managedFields": [{}]}})
+    assert "writer" not in [one["manager"] for one in changed["metadata"].get("managedFields", ())]
+
+
 async def test_another_manager_conflicts_until_it_forces(client: Client) -> None:
     path = client.path("configmaps", "a")
     await client.apply(path, config_map("a", k="1", other="x"), "one")

@@ -28,6 +28,7 @@ from tidewright.sim.api.strategies import Strategies
 from tidewright.sim.api.typing import FieldTyping, SchemaTyping, Typing
 
 Object = dict[str, Any]
+_HEAD = ("apiVersion", "kind", "metadata")
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
@@ -158,6 +159,8 @@ class Api:
             api_version, name = obj["apiVersion"], obj["kind"]
         else:
             api_version, name = kind.stored_api_version, kind.kind
+        if tuple(obj)[:3] == _HEAD and obj["apiVersion"] == api_version and obj["kind"] == name:
+            return obj
         head = {"apiVersion": api_version, "kind": name, "metadata": obj["metadata"]}
         return head | {key: value for key, value in obj.items() if key not in head}
 

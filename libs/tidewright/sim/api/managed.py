@@ -190,17 +190,12 @@ def changed_fields(
             continue
         after = new.get(key, _ABSENT)
         before = _ABSENT if old is None else old.get(key, _ABSENT)
-        if after is before or after == before:
+        if after is before or (key != "metadata" and after == before):
             continue
         below = typing.field(key)
         if key == "metadata":
-            after = _tracked(after)
-            if old is None:
-                found = _whole(after, below, there=True)
-                if found:
-                    changed["f:metadata"] = found
-                continue
-            before = _tracked(before)
+            _changed_metadata(new[key], None if old is None else old[key], below, changed, removed)
+            continue
         if typed and before is _ABSENT and key in _ALWAYS_THERE:
             _filled(key, after, below, changed)
             continue
@@ -208,8 +203,21 @@ def changed_fields(
     return changed, removed
 
 
-def _tracked(metadata: Any) -> Object:
-    return {key: item for key, item in metadata.items() if key not in _UNTRACKED_METADATA}
+def _changed_metadata(
+    new: Object, old: Object | None, typing: Typing, changed: FieldSet, removed: FieldSet
+) -> None:
+    """What of metadata differs that is anybody's to own."""
+    set_here: FieldSet = {}
+    gone_here: FieldSet = {}
+    for key in new if old is None else {**new, **old}:
+        after = new.get(key, _ABSENT)
+        before = _ABSENT if old is None else old.get(key, _ABSENT)
+        if after is not before and key not in _UNTRACKED_METADATA:
+            _compare(f"f:{key}", after, before, typing.field(key), set_here, gone_here)
+    if set_here:
+        changed["f:metadata"] = set_here
+    if gone_here:
+        removed["f:metadata"] = gone_here
 
 
 def _compare(name: str, new: Any, old: Any, typing: Typing, changed: FieldSet, removed: FieldSet) -> None:

@@ -152,7 +152,7 @@ class Strategies:
     ) -> list[str]:
         """Warnings of what was wrong before. Raises 422 with every field that is wrong or may not be changed."""
         warnings: list[str] = []
-        causes = [] if new["metadata"] == old["metadata"] else validate.metadata(kind, new)
+        causes = validate.metadata(kind, new, old)
         if kind.custom:
             found, warnings = kind.custom[version].validate(new, old)
             causes += found

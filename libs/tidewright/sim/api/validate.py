@@ -35,8 +35,16 @@ def required(field: str, message: str = "") -> Cause:
     return Cause(field, "Required value" + (f": {message}" if message else ""), "FieldValueRequired")
 
 
-def metadata(kind: Kind, obj: Object) -> list[Cause]:
-    """Name, namespace, labels, annotations, owners and finalizers."""
+def metadata(kind: Kind, obj: Object, old: Object | None = None) -> list[Cause]:
+    """Name, namespace, labels, annotations, owners and finalizers; not again what is shared with the old object."""
+    if old is not None:
+        before = old["metadata"]
+        fresh = {key: item for key, item in obj["metadata"].items() if item is not before.get(key)}
+        return _metadata(kind, {"metadata": fresh | {"name": before["name"]}})
+    return _metadata(kind, obj)
+
+
+def _metadata(kind: Kind, obj: Object) -> list[Cause]:
     meta = obj["metadata"]
     causes: list[Cause] = []
     name = meta.get("name", "")
