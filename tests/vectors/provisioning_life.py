@@ -256,6 +256,8 @@ class Cluster:
         match decision:
             case p.IncreaseNodeGroup():
                 reason = self.refuse.get(decision.target.name)
+                if self.groups[decision.target.name].target not in (decision.from_size, decision.size):
+                    reason = "Conflict"
                 if reason:
                     outcome = o.Rejected(
                         at=self.now, decision=decision.id, reason=reason, message=f"{reason} here"

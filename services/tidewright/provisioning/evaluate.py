@@ -53,11 +53,13 @@ MISSING = "ProvisioningRequestMissing"
 class Evaluation:
     """What one evaluation works with. `decisions` is its result."""
 
-    def __init__(self, state: State, seed: str) -> None:
+    def __init__(self, state: State, seed: str, *, binding: bool = True) -> None:
+        """`binding` is False when only an answer is wanted, and nothing is carried out."""
         self.state = state
         self.index: Index = index_of(state)
         self.now = state.now
         self.seed = seed
+        self.binding = binding
         self.decisions: list[Decision] = []
         self.view: View = look(state, self.index, self.now)
         self.orders = Orders(state, self.now, self.index.settings.dry_run)
@@ -71,7 +73,7 @@ class Evaluation:
         self._warn()
         waiting, young = self._waiting()
         self.dues += young
-        work = RequestWork(self.state, self.index, self.now, settings)
+        work = RequestWork(self.state, self.index, self.now, settings, binding=self.binding)
         self.decisions += work.nodes_settled([d for d in late.decisions if isinstance(d, CloseScaleUp)])
         self.decisions += work.refresh()
         world = self._world()

@@ -767,6 +767,9 @@ def _increase_answered(
     request = state.requests.get(execution.request)
     if request is not None and execution.over:
         request.ordered = not execution.failed and index_of(state).settings.hold
+        request.conflicts = request.conflicts + 1 if execution.seen_late else 0
+        if 0 < request.conflicts <= saga.MOST_CONFLICTS:
+            request.last_try = 0.0  # at once
     state.touched = (plan,)
 
 

@@ -14,6 +14,7 @@ from tidewright.provisioning import saga
 from tidewright.provisioning.clusterstate import OTHER, OUT_OF_RESOURCES
 from tidewright.provisioning.orders import (
     COMPONENT,
+    MAX_MESSAGE,
     increases,
     pod_event,
     request_ref,
@@ -28,9 +29,6 @@ from tidewright.provisioning.spec import is_check_alias, parameters_of
 from tidewright.provisioning.state import Index, Request, State
 from tidewright.provisioning.upkeep import back_off
 from tidewright.provisioning.view import View, look
-
-BLAMELESS = frozenset({"Conflict", "Superseded", "DryRun"})
-"""Reasons that say nothing against the group: the cloud was only seen late."""
 
 __all__ = ["answered", "cancelled", "pod_event", "respecified"]
 
@@ -57,7 +55,7 @@ def answered(state: State, index: Index, decision: str) -> list[Decision]:
 
 def _refused(state: State, index: Index, step: saga.Step) -> list[Decision]:
     """A group that refused an order backs off; a conflict says nothing against it."""
-    if step.reason in BLAMELESS:
+    if step.reason in saga.BLAMELESS:
         return []
     exhausted = step.reason in ("OutOfCapacity", "QuotaExceeded")
     return [
@@ -95,10 +93,15 @@ def _over(state: State, index: Index, execution: saga.Execution) -> list[Decisio
         return found
     if not execution.all_or_nothing:
         return found  # a gang that has its minimum grows: what it is stays as it is
+    if execution.seen_late and request.conflicts <= saga.MOST_CONFLICTS:
+        return found  # tried again at once, on the sizes as they are
     if execution.failed:
         error = because("OrderFailed", group=execution.failed[0].group, error=execution.error)
         parameters = parameters_of(request.parameters, len(request.sets))
         condition = cond.GIVEN_UP if parameters.no_retry else cond.NOT_FOUND
+        reason = "Failed" if parameters.no_retry else "CapacityNotFound"
+        message = f"the order for group {execution.failed[0].group} failed: {execution.error}"
+        found.append(_event(state, execution.request, request, reason, message))
         found.append(_told(state, execution.request, request, condition, error, request.details))
         return found
     if index.settings.hold:
@@ -148,21 +151,25 @@ def _told(
     return status_of(state.now, key, request, conditions, details, (why,))
 
 
+def _event(state: State, key: str, request: Request, reason: str, message: str) -> RecordObjectEvent:
+    namespace, name = key.split("/", 1)
+    return RecordObjectEvent(
+        at=state.now,
+        target=request_ref(namespace, name, request.uid),
+        event_type="Warning",
+        reason=reason,
+        message=message[:MAX_MESSAGE],
+        component=COMPONENT,
+    )
+
+
 def respecified(state: State, key: str) -> list[Decision]:
     """The spec of a request was changed: the one that was seen first stays in force. Spec 1.2."""
-    request = state.requests[key]
-    namespace, name = key.split("/", 1)
-    return [
-        RecordObjectEvent(
-            at=state.now,
-            target=request_ref(namespace, name, request.uid),
-            event_type="Warning",
-            reason="SpecChangeIgnored",
-            message="the spec was changed after the request was seen: the first one stays in force;"
-            " delete the request and make another one",
-            component=COMPONENT,
-        )
-    ]
+    message = (
+        "the spec was changed after the request was seen: the first one stays in force;"
+        " delete the request and make another one"
+    )
+    return [_event(state, key, state.requests[key], "SpecChangeIgnored", message)]
 
 
 def cancelled(state: State, index: Index, key: str) -> list[Decision]:

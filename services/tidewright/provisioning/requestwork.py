@@ -21,7 +21,7 @@ from tidewright.events.provisioning import (
     ReleaseCapacity,
 )
 from tidewright.kube.predicates import PodShape, of_template, scheduling_fields
-from tidewright.provisioning import placeholders, spec
+from tidewright.provisioning import placeholders, saga, spec
 from tidewright.provisioning.durations import duration_text
 from tidewright.provisioning.groups import IN_BACKOFF
 from tidewright.provisioning.orders import (
@@ -50,7 +50,10 @@ from tidewright.provisioning.state import Index, Request, ShapeFields, State, sh
 class RequestWork:
     """The requests of one evaluation."""
 
-    def __init__(self, state: State, index: Index, now: float, settings: Settings) -> None:
+    def __init__(
+        self, state: State, index: Index, now: float, settings: Settings, *, binding: bool = True
+    ) -> None:
+        """`binding`: what is decided is carried out; what rests on an order without an answer waits for that."""
         self.state = state
         self.index = index
         self.now = now
@@ -67,6 +70,13 @@ class RequestWork:
         self.kept: dict[str, tuple[Item, ...]] = {}
         self.uncome: dict[str, tuple[Item, ...]] = {}
         self.standing = placeholders.Standing({}, ())
+        self.binding = binding
+        self.unanswered = {
+            step.group
+            for execution in state.executions.values()
+            for step in execution.steps
+            if step.status in (saga.WAITING, saga.ORDERED)
+        }
         for key in sorted(state.requests):
             request = state.requests[key]
             if not settings.enabled or request.deleting:
@@ -605,6 +615,9 @@ class RequestWork:
         if dry:
             world.grid = before
             return self._answer(key, asked, made)
+        if self.binding and made.plan is None and made.placed and self._on_paper(before, world.grid, made):
+            self.dues.append(self.now + 10.0)  # the answers to those orders wake it sooner
+            return []
         self.details[key] = {**request.details, **made.details, "queue-position": str(position)}
         attempts = request.attempts + 1
         succeeded = made.result in (SUCCESSFUL, NOT_NEEDED)
@@ -643,6 +656,19 @@ class RequestWork:
             if request.attempts == 0 or final:
                 found.append(self._event(key, "Failed" if final else "CapacityNotFound", message, "Warning"))
         return found
+
+    def _on_paper(self, before: Grid, after: Grid, made: Attempt) -> bool:
+        """Whether room was found on nodes whose order the cloud has not taken yet, and may refuse."""
+        for shape in made.shapes:
+            was, there = before.where.get(shape.digest, {}), after.where.get(shape.digest, {})
+            for row, pods in there.items():
+                view = after.views[row]
+                if view is None or pods <= was.get(row, 0):
+                    continue
+                kind, _, rest = view.name.partition("/")
+                if kind == "planned" or (kind == "upcoming" and rest.rpartition("/")[0] in self.unanswered):
+                    return True
+        return False
 
     def _no_room(self, asked: Asked, made: Attempt, world: World) -> str:
         """For people: what no group ever holds, else what holds the groups back, the most first."""

@@ -15,6 +15,14 @@ from tidewright.provisioning.scaleup import ERROR, EXECUTION_FAILED, SUCCESSFUL,
 WAITING, ORDERED, APPLIED, FAILED, SKIPPED = "waiting", "ordered", "applied", "failed", "skipped"
 
 
+BLAMELESS = frozenset({"Conflict", "Superseded", "DryRun"})
+"""Reasons of a refusal that say nothing against the group: the cloud was only seen late."""
+
+
+MOST_CONFLICTS = 3
+"""How often in a row a request is tried again at once because sizes were not as seen."""
+
+
 class Step(msgspec.Struct, kw_only=True):
     """One group's order.
 
@@ -60,6 +68,12 @@ class Execution(msgspec.Struct, kw_only=True):
     @property
     def failed(self) -> list[Step]:
         return [step for step in self.steps if step.status in (FAILED, SKIPPED)]
+
+    @property
+    def seen_late(self) -> bool:
+        """It failed for no other reason than that a size was not as the decision saw it."""
+        refused = [step for step in self.steps if step.status == FAILED]
+        return bool(refused) and all(step.reason == "Conflict" for step in refused)
 
     @property
     def result(self) -> str:

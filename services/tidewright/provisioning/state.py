@@ -159,6 +159,7 @@ class Request(msgspec.Struct):
         plan: of the increase under way on its behalf.
         booked: room is kept since Provisioned turned True.
         rewrite: the last status did not reach the object.
+        conflicts: orders in a row that failed because sizes were not as seen.
         respecified: its spec was changed after it was seen, which is told once and ignored.
     """
 
@@ -184,6 +185,7 @@ class Request(msgspec.Struct):
     booked: bool = False
     rewrite: bool = False
     respecified: bool = False
+    conflicts: int = 0
 
 
 class Held(msgspec.Struct):

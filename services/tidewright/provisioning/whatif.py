@@ -91,7 +91,7 @@ def preview(
     )
     key = f"{namespace}/{name}"
     state.requests[key].seen_at = seen_at
-    decisions = Evaluation(state, seed=f"{now:.6f}").run()
+    decisions = Evaluation(state, seed=f"{now:.6f}", binding=False).run()
     attempt = next((d for d in decisions if isinstance(d, AttemptRequest) and d.uid == uid), None)
     plan = next((d for d in decisions if isinstance(d, PlanScaleUp) and d.request_uid == uid), None)
     status = next((d for d in decisions if isinstance(d, SetStatus) and d.target.uid == uid), None)

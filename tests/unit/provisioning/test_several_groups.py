@@ -93,3 +93,37 @@ def test_a_request_deleted_between_two_orders_sends_no_second_one() -> None:
     assert [(d.target.name, d.size) for d in cluster.of(p.DecreaseNodeGroup)] == [("a", 0)]
     assert cluster.state.groups["b"].target == 0
     assert cluster.state.open == {}
+
+
+def test_a_plan_that_counted_on_another_one_that_failed_is_made_again_at_once() -> None:
+    cluster = Cluster({"balance-similar-node-groups": True})
+    for name in ("a", "b"):
+        cluster.add_group(name, cpu=4000, maximum=9)
+    cluster.refuse["a"] = "OutOfCapacity"
+    cluster.template("worker", "3")
+    cluster.request("half", ATOMIC, [("worker", 10)])
+    cluster.request("other", ATOMIC, [("worker", 3)])
+    cluster.settle()
+    assert cluster.conditions("half")["Provisioned"].status == "False"
+    (said,) = [e for e in cluster.object_events("CapacityNotFound") if e.target.name == "half"]
+    assert said.message == "the order for group a failed: OutOfCapacity here"
+    assert cluster.conditions("other")["Provisioned"].status == "True"
+    assert {name: group.target for name, group in cluster.groups.items()} == {"a": 0, "b": 3}
+
+
+@pytest.mark.parametrize("cls", [ATOMIC, "check-capacity.autoscaling.x-k8s.io"])
+def test_room_on_nodes_that_are_ordered_counts_once_the_cloud_has_taken_the_order(cls: str) -> None:
+    cluster = Cluster({}, boots=False)
+    cluster.add_group("a", cpu=8000, maximum=1)
+    cluster.template("worker", "3")
+    cluster.refuse["a"] = "OutOfCapacity"
+    cluster.request("first", ATOMIC, [("worker", 1)])
+    cluster.request("second", cls, [("worker", 1)])
+    cluster.settle()
+    for name in ("first", "second"):
+        assert cluster.conditions(name)["Provisioned"].status == "False"
+    del cluster.refuse["a"]
+    cluster.advance(1000)
+    for name in ("first", "second"):
+        assert cluster.conditions(name)["Provisioned"].status == "True"
+    assert cluster.groups["a"].target == 1
