@@ -22,7 +22,8 @@ MERGE = "application/merge-patch+json"
 JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 APPLY = "application/apply-patch+yaml"
-PATIENCE_S = 20.0
+PATIENCE_S = 60.0
+"""What is awaited is an event: patience costs nothing, and a busy machine takes its time."""
 
 
 class Client:

@@ -55,7 +55,8 @@ async def test_a_deployment_makes_a_replica_set_and_that_makes_pods(client: Clie
     for one in pods:
         assert controller_of(one) == ("ReplicaSet", replica_set["metadata"]["name"])
         assert one["metadata"]["name"].startswith(f"d-{digest}-")
-        assert one["metadata"]["labels"] == {"app": "d", "pod-template-hash": digest}
+        labels = {k: v for k, v in one["metadata"]["labels"].items() if not k.startswith("topology.")}
+        assert labels == {"app": "d", "pod-template-hash": digest}  # its node's topology joins them
     path = client.path("deployments", "d", group="apps")
 
     async def observed() -> Object | None:
