@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tidewright.sim.api.cel_fields import trouble
 from tidewright.sim.api.rules import validate_rules
 from tidewright.sim.api.structural import ABSENT, validate
 
@@ -98,3 +99,21 @@ def test_what_was_wrong_before_is_only_warned_of() -> None:
     assert (found, [cause.field for cause in warned]) == ([], ["spec"])
     found, warned = validate_rules(schema, {"spec": {"size": 6}}, "", old)
     assert ([cause.field for cause in found], warned) == (["spec"], [])
+
+
+@pytest.mark.parametrize(
+    ("rule", "told"),
+    [
+        ("self.size > 1", ""),
+        ("self.none == 1", "undefined field 'none'"),
+        ("has(self.size) && self.size.foo() == 'self.none'", ""),
+        ("oldSelf.?sise.hasValue()", "undefined field 'sise'"),
+        ("self.size", "cel expression must evaluate to a bool"),
+        ("self.starts.all(s, s.nothing == 1)", ""),
+    ],
+)
+def test_a_rule_that_names_no_field_of_its_schema_does_not_compile(rule: str, told: str) -> None:
+    found = trouble(rule, SCHEMA)
+    assert told in found
+    assert bool(told) == bool(found)
+    assert trouble("self.metadata.name == 'x' && self.kind == 'y'", SCHEMA, root=True) == ""

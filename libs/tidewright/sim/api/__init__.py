@@ -9,13 +9,15 @@ The way of a request, and the room of each step:
     reading       get, list, watch: resourceVersion semantics, pages
     writing       create, update, patch, deletecollection; `deletion` has the rules of going
     subresources  scale, binding, eviction, finalize
-    strategies    prepare, default, validate: `defaults`, `validate`, `workload_rules`, `names`
-    patch         merge, JSON and strategic patches; `managed` and `applying` are server-side apply
+    strategies    prepare, default, validate: `defaults`, `validate`, `names`, and by kind `pod_rules`,
+                  `container_rules`, `workload_rules`, `config_rules`
+    patch         merge, JSON and strategic patches; `managed`, `fieldsets` and `applying` are server-side apply
     store         objects as bytes, one counter of versions, bounded history; `journal` keeps them
     watch         a change becomes lines of streams
 
 Beside requests: `gc` (owners, namespaces), `residents` (what every namespace has), `definitions` and `custom`
-(CustomResourceDefinitions), `admission` (webhooks), `quota`, `faults`.
+(CustomResourceDefinitions; `definition_rules`, `schema_rules` and `cel_fields` say what is wrong with one,
+`structural`, `formats` and `rules` with its objects), `admission` (webhooks), `quota`, `faults`.
 What is described rather than done: `resources` and `builtin` (the kinds), `discovery`, `openapi`, `table` and
 `columns` (what kubectl prints), `reviews`, `go_text` (the words of Go's JSON decoder).
 

@@ -104,14 +104,28 @@ def _check(obj: Object) -> Iterator[Cause]:
             yield Cause(f"{path}.name", f'Invalid value: "{name}": {message}')
         if [other.get("name") for other in versions].index(version.get("name")) < index:
             yield Cause(f"{path}.name", f'Invalid value: "{name}": must be unique')
-        yield from _check_columns(version, path)
+        if not _alike(versions, "additionalPrinterColumns"):
+            yield from _check_columns(version, path)
         schema = (version.get("schema") or {}).get(_SCHEMA)
         if not isinstance(schema, dict):
             yield _required(f"{path}.schema.{_SCHEMA}", "schemas are required")
             continue
         subresources = version.get("subresources") or {}
-        yield from check_schema(schema, f"{path}.schema.{_SCHEMA}", status="status" in subresources)
-        yield from _check_subresources(subresources, f"{path}.subresources")
+        if not _alike(versions, "schema"):
+            yield from check_schema(schema, f"{path}.schema.{_SCHEMA}", status="status" in subresources)
+        elif index == 0:
+            yield from check_schema(schema, f"spec.validation.{_SCHEMA}", status="status" in subresources)
+        if not _alike(versions, "subresources"):
+            yield from _check_subresources(subresources, f"{path}.subresources")
+        elif index == 0:
+            yield from _check_subresources(subresources, "spec.subresources")
+    if versions and _alike(versions, "additionalPrinterColumns"):
+        yield from _check_columns(versions[0], "spec")
+
+
+def _alike(versions: list[Object], part: str) -> bool:
+    """What all versions have alike the API server speaks of as of the definition's own."""
+    return all(version.get(part) == versions[0].get(part) for version in versions)
 
 
 _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")

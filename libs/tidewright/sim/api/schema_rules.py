@@ -10,7 +10,8 @@ from typing import Any
 
 import msgspec
 
-from tidewright.sim.api.cel import CelError, compile_rule
+from tidewright.sim.api.cel import CelError, Rule, compile_rule
+from tidewright.sim.api.cel_fields import trouble
 from tidewright.sim.api.errors import Cause
 from tidewright.sim.api.structural import prune, shown, validate
 
@@ -27,7 +28,7 @@ def check_schema(schema: Object, path: str, *, status: bool) -> list[Cause]:
     """What is wrong with the `openAPIV3Schema` of a version; `status` when it has that subresource."""
     causes = [*_check_root(schema, path, status=status), *_check(schema, path, _ROOT)]
     if not causes:  # what is not structural cannot be asked
-        causes += [*_check_defaults(schema, path), *_check_rules(schema, path, past=True)]
+        causes += [*_check_defaults(schema, path), *_check_rules(schema, path, past=True, root=True)]
     return causes
 
 
@@ -242,7 +243,11 @@ def _check_defaults(schema: Object, path: str) -> Iterator[Cause]:
         if prune(schema, given, ""):
             yield _invalid(at, schema["default"], "must not have unknown fields")
         else:
-            yield from (cause for cause in validate(schema, given, at))
+            for cause in validate(schema, given, ""):
+                field = (
+                    cause.field if cause.field == "<nil>" else f"{at}.{cause.field}" if cause.field else at
+                )
+                yield Cause(field, cause.message, cause.reason)
     for name, below in (schema.get("properties") or {}).items():
         yield from _check_defaults(below, f"{path}.properties[{name}]")
     for key in ("items", "additionalProperties"):
@@ -273,18 +278,35 @@ def _check_rule(rule: Object, path: str) -> Iterator[Cause]:
         yield _invalid(f"{path}.fieldPath", field, "must be a valid path")
 
 
-def _check_rules(schema: Object, path: str, *, past: bool) -> Iterator[Cause]:
+_BLANK_RULE: Object = {
+    "rule": "",
+    "message": "",
+    "messageExpression": "",
+    "reason": None,
+    "fieldPath": "",
+    "optionalOldSelf": None,
+}
+
+
+def _compiled(rule: Object, name: str, schema: Object, *, root: bool) -> Rule:
+    """A rule's expression of that name. Raises CelError when it does not compile, or names unknown fields."""
+    wrong = trouble(rule[name], schema, root=root)
+    if wrong and (name == "rule" or "undefined" in wrong):
+        raise CelError(wrong)
+    return compile_rule(rule[name], optional_old=rule.get("optionalOldSelf") is True)
+
+
+def _check_rules(schema: Object, path: str, *, past: bool, root: bool = False) -> Iterator[Cause]:
     """Whether the rules compile; `past` where a value can be told from what it was before."""
     for index, rule in enumerate(schema.get("x-kubernetes-validations") or ()):
         at = f"{path}.x-kubernetes-validations[{index}]"
-        optional = rule.get("optionalOldSelf") is True
         for name in ("rule", "messageExpression"):
             if not rule.get(name):
                 continue
             try:
-                compiled = compile_rule(rule[name], optional_old=optional)
+                compiled = _compiled(rule, name, schema, root=root)
             except CelError as error:
-                whole = {"rule": rule["rule"], "message": rule.get("message", "")} | rule
+                whole = {key[0].upper() + key[1:]: value for key, value in (_BLANK_RULE | rule).items()}
                 yield _invalid(f"{at}.{name}", whole, str(error))
                 continue
             if name == "rule" and compiled.uses_old and not past:
