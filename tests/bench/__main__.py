@@ -106,6 +106,7 @@ def main(arguments: Sequence[str]) -> int:
         print(f"no benchmark has {options.word!r} in its name; there are: {names}", file=sys.stderr)
         return 2
     figures, failures = list[Figure](), list[str]()
+    began = time.monotonic()
     for bench in chosen:
         begun = time.monotonic()
         print(f"{bench.name} ...", file=sys.stderr, flush=True)
@@ -118,6 +119,7 @@ def main(arguments: Sequence[str]) -> int:
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_bytes(msgspec.json.format(msgspec.json.encode(figures), indent=2) + b"\n")
     console.print(table(figures))
+    print(f"all: {(time.monotonic() - began) / 60:.1f} min", file=sys.stderr)
     for failure in failures:
         print(f"failed: {failure}", file=sys.stderr)
     return 1 if failures else 0

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from heapq import heappop, heappush
@@ -189,6 +190,8 @@ class Actuator:
         )
         burst = options.burst or max(int(options.qps * 2), 1)
         self._limiter = AsyncLimiter(burst, burst / options.qps)
+        self._kept = burst // 2
+        """Requests of the burst that reports leave to what changes something: it does not wait behind a backlog."""
         self._reset(ActPosition())
 
     def _reset(self, position: ActPosition) -> None:
@@ -302,25 +305,33 @@ class Actuator:
     async def _dispatch(self, tasks: asyncio.TaskGroup) -> None:
         """Give the budget out: a place in it first, then to the best that waits by then."""
         while True:
-            if self._best() is None:
+            whose, urgency = self._best()
+            if whose is None:
                 self._wake.clear()
                 await self._wake.wait()
                 continue
+            if urgency >= Rank.OBJECT_EVENT and not self._limiter.has_capacity(1 + self._kept):
+                # Until there is room for a report, or something comes that need not wait for it.
+                self._wake.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(1 / self._options.qps):
+                        await self._wake.wait()
+                continue
             await self._limiter.acquire()
-            match self._best():
+            match self._best()[0]:
                 case "running":
                     heappop(self._spending)[2].set_result(None)
                 case "waiting" if (job := self._plan.next()) is not None:
                     tasks.create_task(self._apply(job))
 
-    def _best(self) -> Literal["running", "waiting"] | None:
-        """Whether a running job's next request or a waiting job's first is more urgent."""
+    def _best(self) -> tuple[Literal["running", "waiting"] | None, Rank]:
+        """Whether a running job's next request or a waiting job's first is more urgent, and how urgent."""
         while self._spending and self._spending[0][2].done():  # cancelled meanwhile
             heappop(self._spending)
         first = self._plan.first if self._plan.running < CONCURRENCY else None
         if self._spending and (first is None or self._spending[0][:2] <= first):
-            return "running"
-        return None if first is None else "waiting"
+            return "running", self._spending[0][0]
+        return (None, Rank.MEASURED_STATUS) if first is None else ("waiting", first[0])
 
     async def _apply(self, job: Job) -> None:
         """One effect to its outcome."""

@@ -454,6 +454,25 @@ async def test_a_scale_up_gets_the_budget_before_reports_under_way(bench: Bench)
     assert order.index("up") < 5
 
 
+async def test_reports_leave_half_of_the_burst_to_scales(bench: Bench) -> None:
+    for n in range(12):
+        await make_deployment(bench.kube, f"d{n}")
+    reports = [
+        SetStatus(
+            at=1.0, id=f"s{n}", target=msgspec.structs.replace(WEB, name=f"d{n}"), status={"replicas": n + 1}
+        )
+        for n in range(12)
+    ]
+    await bench.decide(*reports)
+    async with bench.acting(qps=0.05, burst=24) as actuator:  # so slow that nothing comes after the burst
+        while actuator._limiter.has_capacity(13):  # noqa: ASYNC110  # nothing to await: it tells nobody
+            await asyncio.sleep(0.01)
+        # Each report has made one request of its two, and waits for the other.
+        await bench.decide(scale(5, decision="up"))
+        (first,) = await bench.outcomes(1)
+    assert (type(first), first.decision) == (Applied, "up")
+
+
 async def test_a_defect_costs_one_decision_and_no_more(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*_: object) -> None:
         raise RuntimeError("a defect")
