@@ -28,7 +28,9 @@ def check_schema(schema: Object, path: str, *, status: bool) -> list[Cause]:
     """What is wrong with the `openAPIV3Schema` of a version; `status` when it has that subresource."""
     causes = [*_check_root(schema, path, status=status), *_check(schema, path, _ROOT)]
     if not causes:  # what is not structural cannot be asked
-        causes += [*_check_defaults(schema, path), *_check_rules(schema, path, past=True, root=True)]
+        causes += _check_defaults(schema, path)
+    if not causes:
+        causes += _check_rules(schema, path, past=True, root=True)
     return causes
 
 
@@ -175,7 +177,9 @@ def _check_merging(schema: Object, path: str) -> Iterator[Cause]:
         yield _required(
             f"{path}.x-kubernetes-list-map-keys", "must not be empty if x-kubernetes-list-type is map"
         )
-    if items and items.get("type") != "object":
+    if not items:
+        yield _required(f"{path}.items", "must have a schema if x-kubernetes-list-type is map")
+    elif items.get("type") != "object":
         message = "must be object if parent array's x-kubernetes-list-type is map"
         yield _invalid(f"{path}.items.type", items.get("type", ""), message)
     properties = items.get("properties") or {}

@@ -242,7 +242,8 @@ def _check_object(schema: Object, value: Object, path: str, old: Any) -> Iterato
     if embedded:
         for name in ("apiVersion", "kind"):
             if not value.get(name):
-                yield Cause(f"{path}.{name}", "Required value: must not be empty", "FieldValueRequired")
+                why = "Required value: must not be empty" if name in value else "Required value"
+                yield Cause(f"{path}.{name}", why, "FieldValueRequired")
 
 
 def _check_list(schema: Object, value: list[Any], path: str, old: Any) -> Iterator[Cause]:
@@ -315,7 +316,8 @@ def _check_number(schema: Object, value: float, path: str) -> Iterator[Cause]:
     form = str(schema.get("format") or "int64")
     bound = 2**31 if form == "int32" else 2**63
     if not -bound <= value < bound:
-        message = f"Checked value must be of type integer with format {form} in {path}"
+        known = f"with format {form}" if schema.get("format") else "(default format)"
+        message = f"Checked value must be of type integer {known} in {path}"
         yield Cause("<nil>", f'Invalid value: "": {message}')
 
 
