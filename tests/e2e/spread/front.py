@@ -53,7 +53,8 @@ class Front:
             await self._client.close()
 
     async def _pass_on(self, request: web.Request) -> web.Response:
-        assert self._client is not None
+        if self._client is None:
+            return web.Response(status=503, text="no replica yet")
         body, first = await request.read(), next(self._turn)
         for n in range(3 * len(self._replicas)):
             port = self._replicas[(first + n) % len(self._replicas)]
