@@ -84,7 +84,7 @@ class Manager:
             try:
                 await self._writer.send_all(plan.writes, told)
             except KubeError as error:
-                tell_refusal(self._recorder, self._cache, controller, key, error)
+                tell_refusal(self._recorder, self._cache, controller, key, plan.writes, error)
                 raise
             if plan.after:
                 # Statuses are computed again from what the writes have changed.

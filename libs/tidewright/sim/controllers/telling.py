@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tidewright.kube.errors import KubeError
 from tidewright.sim.controllers.cache import Cache
 from tidewright.sim.controllers.objects import POD, REPLICA_SET, Key, Object, ReplicaSet
@@ -24,12 +26,22 @@ def telling(recorder: Recorder | None, cache: Cache, controller: Controller, key
     return told
 
 
+_TERMINATING = "because it is being terminated"  # nobody has to hear that a namespace takes its pods with it
+
+
 def tell_refusal(
-    recorder: Recorder | None, cache: Cache, controller: Controller, key: Key, error: KubeError
+    recorder: Recorder | None,
+    cache: Cache,
+    controller: Controller,
+    key: Key,
+    writes: Iterable[Write],
+    error: KubeError,
 ) -> None:
-    """Say that the API server refuses a pod, as it does for a quota that is used up."""
+    """Say that the API server refuses a pod: a quota is used up, a webhook has something against it or fails."""
     about = cache.of(controller.kind).get(key)
-    if recorder is not None and about is not None and error.status in {403, 422}:
+    creating = any(write.kind is POD and write.method == "POST" and not write.subresource for write in writes)
+    told = creating and error.status >= 400 and _TERMINATING not in error.message
+    if recorder is not None and about is not None and told:
         message = f"Error creating: {error.message}"
         component = f"{controller.name}-controller"
         recorder.record(controller.kind, about.metadata, "Warning", "FailedCreate", message, component)
