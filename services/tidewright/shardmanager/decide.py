@@ -7,8 +7,8 @@ Writes  create-object and delete-object (pods), patch-object (a member's lease, 
         scale-workload, set-status,
         record-pass, change-assignment, size-shards, change-rollout, report-shards, set-timer
 
-Three parts that do not know of each other: `compat` for fleets of the propeller manager, `native` for
-ShardSets, `ourservices` for the number of replicas of our own services. Pure: no clock, no I/O.
+Three parts that do not know of each other: `compat` for fleets of the propeller manager, `native` and
+`rounds` for ShardSets, `ourservices` for the number of replicas of our own services. Pure: no clock, no I/O.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidewright.events.base import Decision, Event, ObjectRef, Outcome
 from tidewright.events.decisions import CreateObject, DeleteObject, PatchObject, ScaleWorkload
 from tidewright.events.facts import PodGone, PodObserved
 from tidewright.events.provisioning import PodTemplateGone, PodTemplateObserved
-from tidewright.shardmanager import compat, exposition, native, ourservices
+from tidewright.shardmanager import compat, exposition, native, ourservices, rounds
 from tidewright.shardmanager.fleet import KnownPod, Template
 from tidewright.shardmanager.pods import APP_LABEL, CONFIG_HASH
 from tidewright.shardmanager.shardset import SET_LABEL
@@ -76,7 +76,7 @@ class ShardManager:
         """What is to be done now."""
         return [
             *compat.decisions(state),
-            *native.decisions(state),
+            *rounds.decisions(state),
             *ourservices.decisions(state, event),
         ]
 

@@ -11,7 +11,8 @@ from tidewright.events.base import Because, JsonObject, ObjectRef
 from tidewright.events.decisions import DeleteObject
 from tidewright.shardmanager import gates
 from tidewright.shardmanager.fleet import KnownPod
-from tidewright.shardmanager.sets import MemberSeen, ShardSetState
+from tidewright.shardmanager.members import MemberSeen
+from tidewright.shardmanager.sets import ShardSetState
 from tidewright.shardmanager.shardset import API_VERSION, GENERATION_ANNOTATION, KIND, SET_LABEL, SetSpec
 from tidewright.shardmanager.state import State
 

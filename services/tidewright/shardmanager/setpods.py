@@ -17,11 +17,12 @@ from tidewright.sharding.document import Document
 from tidewright.shardmanager import claims, gates, setworkers, signals
 from tidewright.shardmanager.fleet import KnownPod, Template
 from tidewright.shardmanager.gateplan import GatePlan
+from tidewright.shardmanager.members import MemberSeen
 from tidewright.shardmanager.podplan import OLD, PodPlan
 from tidewright.shardmanager.pods import ContainerMissing, find_container
 from tidewright.shardmanager.podsof import id_of, index_of, is_managed, managed, overdue
 from tidewright.shardmanager.rollout import ShardState
-from tidewright.shardmanager.sets import MemberSeen, ShardSetState
+from tidewright.shardmanager.sets import ShardSetState
 from tidewright.shardmanager.shardset import (
     SET_LABEL,
     Driver,

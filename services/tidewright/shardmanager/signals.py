@@ -10,7 +10,8 @@ import msgspec
 from tidewright.sharding.document import Document
 from tidewright.shardmanager.autosize import exact
 from tidewright.shardmanager.balance import hot_slots
-from tidewright.shardmanager.sets import MemberSeen, ShardSetState, weights_of
+from tidewright.shardmanager.members import MemberSeen
+from tidewright.shardmanager.sets import ShardSetState, weights_of
 from tidewright.shardmanager.shardset import CanaryAnalysis
 
 HOT_FLOOR = 10
