@@ -129,7 +129,11 @@ class NodeGroupObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.node-gr
     Attributes:
         min_size, max_size, target_size: nodes. `target_size` counts what is ordered and not there
             yet, and not what is being deleted.
-        instances: all machines, also those that have not registered.
+        instances: all machines, also those that have not registered, but for those in `many`.
+        many: of large groups: state to the ids of the machines in it that have no error, without
+            `prefix`. A message has a largest size; so a group of 40,000 machines takes less than a
+            megabyte. `machines` has all of them.
+        prefix: what the ids in `many` begin with.
         template: None: the group cannot grow from zero.
         zero_or_max: it has either no node or all of them.
         allow_non_atomic: a zero-or-max group that may be filled bit by bit.
@@ -158,6 +162,18 @@ class NodeGroupObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.node-gr
     machine_type: str = ""
     zone: str = ""
     error: str = ""
+    many: dict[str, tuple[str, ...]] = {}
+    prefix: str = ""
+
+    @property
+    def machines(self) -> tuple[Instance, ...]:
+        """All machines, however they are written."""
+        rest = (
+            Instance(id=f"{self.prefix}{ending}", state=state)
+            for state, endings in self.many.items()
+            for ending in endings
+        )
+        return (*self.instances, *rest)
 
 
 class NodeGroupGone(ObjectFact, frozen=True, kw_only=True, tag="fact.node-group-gone.v1"):

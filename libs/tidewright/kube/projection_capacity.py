@@ -68,6 +68,8 @@ class _QuotaStatus(msgspec.Struct):
 
 class _QuotaSpec(msgspec.Struct):
     hard: dict[str, quantities.QuantityText] | None = None
+    scopes: list[str] | None = None
+    scopeSelector: dict[str, Any] | None = None  # noqa: N815 - the API's name
 
 
 class _Quota(msgspec.Struct):
@@ -131,11 +133,17 @@ def daemon_set(raw: Bytes) -> Projection:
 
 
 def resource_quota(raw: Bytes) -> Projection:
-    """A ResourceQuota: the limits in force (those of the spec until the status has them) and their use."""
+    """A ResourceQuota: the limits in force (those of the spec until the status has them) and their use.
+
+    One with scopes holds for some pods only, and for which of a template's is decided at their admission:
+    it is left out, rather than held against pods that it does not mean.
+    """
     try:
         found = _quota.decode(raw)
         meta = found.metadata
         hard = found.status.hard if found.status.hard is not None else found.spec.hard
+        if found.spec.scopes or found.spec.scopeSelector:
+            hard = None
         fact = ResourceQuotaObserved(
             at=0.0,
             namespace=meta.namespace,

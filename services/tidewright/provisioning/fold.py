@@ -208,24 +208,25 @@ def _group(state: State, event: p.NodeGroupObserved) -> None:
     group.exists, group.machine_type = event.exists, event.machine_type
     group.template, group.error = event.template, event.error
     if not event.error:  # what could not be read says nothing new about sizes
-        left = {i.id for i in group.instances} - {i.id for i in event.instances}
-        group.target_size, group.instances = event.target_size, event.instances
+        machines_there = event.machines
+        left = {i.id for i in group.instances} - {i.id for i in machines_there}
+        group.target_size, group.instances = event.target_size, machines_there
         group.observed_at = event.at
         answered = group.answered_at is not None and group.answered_at < event.at
         if group.wanted is not None and (answered or group.wanted == event.target_size):
             group.wanted = group.answered_at = None
-        there = {instance.id for instance in event.instances}
+        there = {instance.id for instance in machines_there}
         index = index_of(state)
         machines = index.machines
         for name in left:
             if index.owner.get(name) == event.name:
                 del index.owner[name]
-        for instance in event.instances:
+        for instance in machines_there:
             index.owner[instance.id] = event.name
             node = state.nodes.get(machines.get(instance.id, ""))
             if node is not None:
                 node.group = event.name
-        group.since = {i.id: group.since.get(i.id, event.at) for i in event.instances if i.id not in machines}
+        group.since = {i.id: group.since.get(i.id, event.at) for i in machines_there if i.id not in machines}
         group.deleting = {name: at for name, at in group.deleting.items() if name in there}
         registered = sum(name in machines for name in there)
         if registered < event.target_size - len(group.since):

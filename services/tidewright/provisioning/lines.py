@@ -81,8 +81,8 @@ def _order(event: Event) -> str:
 def _group(event: p.NodeGroupObserved) -> str:
     if event.error:
         return f"not readable ({event.error}); last known size {event.target_size}"
-    states = Counter(i.state or "there" for i in event.instances)
-    failed = sum(bool(i.error_class) for i in event.instances)
+    states = Counter(i.state or "there" for i in event.machines)
+    failed = sum(bool(i.error_class) for i in event.machines)
     shown = ", ".join(f"{n} {state}" for state, n in sorted(states.items())) or "no instance"
     wrong = f", {failed} with errors" if failed else ""
     return f"size {event.target_size} of {event.min_size} to {event.max_size}: {shown}{wrong}"

@@ -9,6 +9,7 @@ sizes stand, and nobody grows it meanwhile.
 from __future__ import annotations
 
 import asyncio
+from itertools import takewhile
 
 import msgspec
 import structlog
@@ -46,6 +47,8 @@ FAILURES_BEFORE_SAID = 3
 READS = 3
 """Attempts to read a group within one poll."""
 CONCURRENCY = 8
+MANY = 1000
+"""Machines from which on a group is written shortly."""
 
 _log = structlog.get_logger(__name__)
 
@@ -70,7 +73,7 @@ async def read(group: Group) -> NodeGroupObserved:
         template = None
     options = await group.options(GroupOptions())
     price = group.price_per_hour
-    return NodeGroupObserved(
+    fact = NodeGroupObserved(
         at=0.0,
         namespace="",
         name=group.id,
@@ -87,6 +90,26 @@ async def read(group: Group) -> NodeGroupObserved:
         autoprovisioned=group.autoprovisioned,
         machine_type=group.machine_type,
         zone=group.zone,
+    )
+    return shortened(fact) if len(instances) >= MANY else fact
+
+
+def shortened(fact: NodeGroupObserved) -> NodeGroupObserved:
+    """The same group with its machines without errors by state, and what their ids share written once."""
+    plain = [one for one in fact.instances if not one.error_class]
+    ids = [one.id for one in plain] or [""]
+    # What the first and the last in order share, all share.
+    prefix = "".join(
+        a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(min(ids), max(ids), strict=False))
+    )
+    many: dict[str, list[str]] = {}
+    for one in plain:
+        many.setdefault(one.state, []).append(one.id.removeprefix(prefix))
+    return msgspec.structs.replace(
+        fact,
+        instances=tuple(one for one in fact.instances if one.error_class),
+        many={state: tuple(endings) for state, endings in sorted(many.items())},
+        prefix=prefix,
     )
 
 
@@ -112,8 +135,9 @@ def _template(found: NodeTemplate) -> TemplateNode:
 
 def busy(fact: NodeGroupObserved) -> bool:
     """Whether a group is not yet as it is ordered to be."""
-    there = sum(one.state != "deleting" for one in fact.instances)
-    return there != fact.target_size or any(one.state in ("creating", "deleting") for one in fact.instances)
+    machines = fact.machines
+    there = sum(one.state != "deleting" for one in machines)
+    return there != fact.target_size or any(one.state in ("creating", "deleting") for one in machines)
 
 
 class NodeGroups:

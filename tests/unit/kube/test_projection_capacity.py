@@ -55,6 +55,15 @@ def test_a_quota_without_a_status_is_its_spec() -> None:
     assert fact.hard == {"pods": 9}
 
 
+@pytest.mark.parametrize(
+    "scoped", [{"scopes": ["BestEffort"]}, {"scopeSelector": {"matchExpressions": [{"operator": "Exists"}]}}]
+)
+def test_a_quota_of_some_pods_only_is_held_against_none(scoped: dict[str, object]) -> None:
+    fact = projected("resourcequota", spec={"hard": {"pods": "0"}, **scoped}, status={"hard": {"pods": "0"}})
+    assert isinstance(fact, ResourceQuotaObserved)
+    assert fact.hard == {}
+
+
 @pytest.mark.parametrize("controller", [True, False])
 def test_a_request_says_whether_a_controller_owns_it(controller: bool) -> None:
     owner = {"apiVersion": "v1", "kind": "W", "name": "w", "uid": "x", "controller": controller}

@@ -6,8 +6,11 @@ from typing import Any
 
 from tests.unit.provisioning.cloud import Cloud, group
 from tidewright.cloud.errors import Unavailable
+from tidewright.events import registry
 from tidewright.events.provisioning import NodeGroupGone, NodeGroupObserved
 from tidewright.log.clock import Clock
+from tidewright.provisioning.fold import evolve
+from tidewright.provisioning.state import State
 from tidewright.watcher.nodegroups import FAILURES_BEFORE_SAID, NodeGroups, busy
 from tidewright.watcher.stamp import Stamp
 
@@ -45,6 +48,24 @@ async def test_a_group_is_said_when_it_changes_and_not_otherwise() -> None:
     fact = await one(groups)
     assert [i.state for i in fact.instances] == ["running", "running"]
     assert not busy(fact)
+
+
+async def test_a_large_group_is_written_shortly_and_reads_as_it_is() -> None:
+    cloud = Cloud(group(max=50_000))
+    groups = poller(cloud)
+    cloud.engine.increase("g", 40_000, cloud.now, key="k")
+    fact = await one(groups)
+    assert not fact.instances
+    assert len(registry.encode(fact)) < 1_000_000
+    assert busy(fact)
+    cloud.pass_time(60)
+    fact = await one(groups)
+    assert {(i.id, i.state) for i in fact.machines} == {
+        (i.id, "running") for i in cloud.engine.instances("g")
+    }
+    assert not busy(fact)
+    folded = evolve(State(), fact)
+    assert {i.id for i in folded.groups["g"].instances} == {i.id for i in fact.machines}
 
 
 async def test_instances_that_failed_say_why() -> None:
