@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import selectors
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from tests.unit.host.counting import Counting, State
@@ -119,6 +119,9 @@ class Link:
 
     async def exists(self, stream: str) -> bool:
         raise errors.LogForbidden(f"no {stream} here")
+
+    async def message(self, stream: str, query: Mapping[str, Any]) -> Record | None:
+        raise errors.LogForbidden(f"no {stream} here, so nothing of {query}")
 
     async def last_per_subject(self, filters: Sequence[str]) -> AsyncIterator[Record]:
         await self._travel()

@@ -8,6 +8,7 @@ says who should *try*: the expected sequence of a slot's checkpoint decides who 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable
 from hashlib import blake2b
@@ -141,6 +142,8 @@ class BucketMembership:
                 async with Reader(
                     self._log, (f"{self._root}.{self._service}.>",), 0, last_only=True, stream=self._stream
                 ) as reader:
+                    # Nobody could be heard meanwhile: who is there has the time to be heard again.
+                    self._heard = dict.fromkeys(self._heard, self._monotonic())
                     while True:
                         for record in await reader.fetch(timeout_s=HEARTBEAT_S):
                             self._hear(record.subject[prefix:], there=bool(record.body))
@@ -150,6 +153,8 @@ class BucketMembership:
             except errors.LogError as error:
                 logger.debug("membership not readable", error=str(error))
                 await asyncio.sleep(HEARTBEAT_S)
+                with contextlib.suppress(errors.LogError):
+                    await self._ensure_bucket()  # it is in memory, and gone with a server that was restarted
 
     def _hear(self, name: str, *, there: bool) -> None:
         """An entry was written; or it was taken back, or expired: the marker of both has no body."""

@@ -247,6 +247,46 @@ async def test_an_outage_of_the_server_loses_and_doubles_nothing(nats: EmbeddedS
             await expect_holds(log, 6)
 
 
+async def test_members_are_known_again_after_the_server_was_killed(nats: EmbeddedServer) -> None:
+    """Their bucket is in memory. Who dies after that is missed all the same."""
+    async with await Log.connect(nats.url, "test") as log, await Log.connect(nats.url, "test") as other:
+        await log.ensure(slots=4)
+        stays, dies = BucketMembership(log, "counting", "stays"), BucketMembership(other, "counting", "dies")
+        await stays.join()
+        await dies.join()
+        await until(lambda: stays.members == {"stays", "dies"} == dies.members)
+        seen: set[frozenset[str]] = set()
+        watching = asyncio.create_task(_note(stays, seen))
+        await nats.kill()
+        await nats.start()
+        async with asyncio.timeout(15):
+            while not await _listed(log, "dies"):  # noqa: ASYNC110  # nothing to await
+                await asyncio.sleep(0.05)
+        assert seen <= {frozenset({"stays", "dies"})}
+        watching.cancel()
+        await other.client.close()  # as far as the bus can tell, it is dead
+        await until(lambda: stays.members == {"stays"})
+        await stays.leave()
+        await dies.leave()
+
+
+async def _note(membership: BucketMembership, seen: set[frozenset[str]]) -> None:
+    """Every view that a member has from now on."""
+    while True:
+        seen.add(membership.members)
+        await asyncio.sleep(0.01)
+
+
+async def _listed(log: Log, member: str) -> bool:
+    """Whether the bucket has an entry of a member."""
+    bucket = f"{log.stream}_members"
+    try:
+        found = await log.message(f"KV_{bucket}", {"last_by_subj": f"$KV.{bucket}.counting.{member}"})
+    except errors.LogUnavailable:
+        return False
+    return found is not None and bool(found.body)
+
+
 class Losing:
     """A log that stores one append without an answer: the one as many appends from now as `left` is set to."""
 
