@@ -204,7 +204,9 @@ async def least(nats_url: str, kube: Kube, count: int) -> list[float]:
     return found
 
 
-async def measure(name: str, count: int, changes: int) -> list[Figure]:
+async def measure(
+    name: str, count: int, changes: int, p50_ms: float | None, p99_ms: float | None
+) -> list[Figure]:
     """Reaction times of `count` autoscalers whose loads change at once, and the least that they could be."""
     with tempfile.TemporaryDirectory(prefix="tidewright-bench-") as folder:
         embedded = Embedded(Path(folder))
@@ -236,8 +238,8 @@ async def measure(name: str, count: int, changes: int) -> list[Figure]:
     spread, floor = quantiles(times, n=100), quantiles(bare, n=100)
     beside = "append, read and scale in one process"
     return [
-        figure(f"{name}/p50", spread[49] * 1e3, "ms", "lower", P50_TARGET_MS, baseline=beside, baseline_value=floor[49] * 1e3),
-        figure(f"{name}/p99", spread[98] * 1e3, "ms", "lower", P99_TARGET_MS, baseline=beside, baseline_value=floor[98] * 1e3),
+        figure(f"{name}/p50", spread[49] * 1e3, "ms", "lower", p50_ms, baseline=beside, baseline_value=floor[49] * 1e3),
+        figure(f"{name}/p99", spread[98] * 1e3, "ms", "lower", p99_ms, baseline=beside, baseline_value=floor[98] * 1e3),
     ]  # fmt: skip
 
 
@@ -245,13 +247,17 @@ def run(size: Size) -> list[Figure]:
     configure_logs("warning", "console")
     count, changes = (8, 24) if size == "full" else (3, 4)
     # Not uvloop: children with a group of their own are beyond it.
-    return asyncio.run(measure("reaction", count, changes))
+    return asyncio.run(measure("reaction", count, changes, P50_TARGET_MS, P99_TARGET_MS))
 
 
 def busy(size: Size) -> list[Figure]:
-    """As many as make the actuator's budget of requests count: their scales go before all reports."""
+    """As many as make the actuator's budget of requests count: their scales go before all reports.
+
+    Without a target: the issue asks for none with so many on two cores.
+    """
     configure_logs("warning", "console")
-    return asyncio.run(measure(f"reaction/{BUSY} at once", BUSY, 16 if size == "full" else 4))
+    changes = 16 if size == "full" else 4
+    return asyncio.run(measure(f"reaction/{BUSY} at once", BUSY, changes, None, None))
 
 
 BENCHES = (Bench("reaction", run), Bench("reaction_busy", busy))
