@@ -74,9 +74,12 @@ async def crontabs(client: Client) -> AsyncIterator[Object]:
     async def served() -> bool:
         try:
             await client.get(client.path("crontabs", group=group))
+            found = await client.get(f"/apis/{group}/v1")  # what clients discover follows in its own time
+            groups = await client.get("/apis")
         except KubeError:
             return False
-        return True
+        known = {one["name"] for one in groups["groups"]}
+        return group in known and any(one["name"] == "crontabs" for one in found["resources"])
 
     await client.until(served)
     if not client.embedded:
