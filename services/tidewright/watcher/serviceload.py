@@ -31,8 +31,8 @@ from tidewright.watcher.stamp import Stamp
 
 KIND = "serviceload"
 PART = "shardmanager"
-INTERVAL_S = 15.0
-"""Wall seconds between two looks."""
+INTERVAL_S = RENEW_S / 2
+"""Wall seconds between two looks, and at most what the claim of this part lasts without a word."""
 
 _log = structlog.get_logger(__name__)
 
@@ -125,7 +125,7 @@ class ServiceLoads:
                     messages.append((subject, registry.encode(msgspec.structs.replace(fact, at=at))))
                 await self._appender.say(messages, resource_version="", at=at)
                 said_at = loop.time()
-            await asyncio.sleep(min(self._interval_s, RENEW_S / 2))
+            await asyncio.sleep(self._interval_s)
 
     async def look(self) -> list[ServiceLoadObserved]:
         """A fact, `at` 0, for each service that was looked at before."""
