@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from tests.unit.spread.cluster import (
+    HASH,
     NAMESPACE,
     SPREAD,
     Replica,
@@ -32,7 +33,7 @@ from tidewright.events import registry
 from tidewright.events.base import JsonObject
 from tidewright.events.config import ConfigSet
 from tidewright.events.facts import TemplateObserved
-from tidewright.events.spread import KindRefused
+from tidewright.events.spread import ChangeLedger, KindRefused
 from tidewright.host import certificates
 from tidewright.host.host import Host
 from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP, WHITELIST_KEY
@@ -324,6 +325,25 @@ async def test_a_patch_is_tried_on_the_targets_template(nats: EmbeddedServer, lo
             {"spec": {"containers": [{**mount, "volumeMounts": [{"name": "v", "mountPath": "/data"}]}]}}
         )
         assert not await refused({"spec": {"containers": [mount]}}, "not-there")  # nothing to try it on
+
+
+async def test_a_refresh_of_a_spread_says_its_ledger_again(nats: EmbeddedServer, log: Log) -> None:
+    await say(log, spread_fact(spec(1, None)), *deployment(2))
+    async with deciding(log) as host, replicas(nats, 1) as (endpoint,):
+        await until(lambda: in_force(endpoint))
+        await endpoint.admit("r1", new_pod())
+        await until(lambda: (s := spread_of(host)) is not None and "r1" in s.ledger.placed)
+        await say(log, spread_fact(spec(1, None), refresh=True))
+        ledger = log.subjects.ledger(log.slot_of(NAMESPACE), "spread", NAMESPACE, SPREAD)
+        async with log.reader([ledger]) as reader, asyncio.timeout(10):
+            events: list[object] = []
+            while not any(isinstance(e, ChangeLedger) and e.counts for e in events):
+                events += [registry.decode(record.body) for record in await reader.fetch()]
+        said = events[-1]
+        assert isinstance(said, ChangeLedger)
+        assert (said.counts, said.through) == ({HASH: {"a": 1}}, "r1")
+        assert said.rules is not None
+        assert said.rules.uid == "ws"
 
 
 async def test_a_renewed_certificate_is_served_without_a_restart(nats: EmbeddedServer, log: Log) -> None:
