@@ -2,6 +2,7 @@
 
 decide          State, evolve, decide: the decider (service `provisioning`, one partition)
 state           what the decider remembers
+fold, folding/  what each event changes in it
 spec            a ProvisioningRequest read, validated and frozen; classes and their names
 requests/       life of a request: conditions, retries, bookings, attempts
 pack/           placing pods by counting over shapes
@@ -14,6 +15,7 @@ scaleup         from pods to one plan
 saga            a plan's increases carried out, and taken back
 helped          which pending pods may cause an increase
 idle            empty nodes that nobody needs any more
+placeholders    pods that hold booked room, in the profile hold
 kueue           what Kueue makes of a request's conditions
 exposition      series on /metrics
 counts          its counters and histograms, kept in the state

@@ -1,0 +1,308 @@
+"""Our own decisions: what was concluded, folded right after its cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from tidewright.events import provisioning as p
+from tidewright.events.base import Event
+from tidewright.events.decisions import (
+    CreateObject,
+    DeleteObject,
+    RecordObjectEvent,
+    SetStatus,
+)
+from tidewright.provisioning import counts, placeholders, saga
+from tidewright.provisioning.backoff import Entry
+from tidewright.provisioning.folding.common import (
+    REQUEST_KIND,
+    STANDING,
+    key_of,
+    not_ordered,
+    shrink_open,
+)
+from tidewright.provisioning.limits import Learnt
+from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.scaleup import Target
+from tidewright.provisioning.state import (
+    GroupState,
+    Load,
+    Open,
+    ShapeFields,
+    State,
+)
+
+
+def _accept(state: State, event: p.AcceptRequest) -> None:
+    request = state.requests.get(key_of(event))
+    if request is None:
+        return
+    request.accepted = True
+    request.parameters, request.sets = event.parameters, event.sets
+    for digest, fields in event.shapes.items():
+        state.shapes.setdefault(digest, msgspec.convert(fields, ShapeFields))
+
+
+def _attempt(state: State, event: p.AttemptRequest) -> None:
+    request = state.requests.get(key_of(event))
+    if request is None:
+        return
+    labels = {"class": request.class_name, "result": event.result}
+    counts.add(state.counts, "tidewright_provisioning_attempts_total", 1.0, **labels)
+    _limited(state, event.verdicts)
+    request.attempts, request.last_try = event.attempt, event.at
+    request.wait_s = event.retry_at - event.at if event.retry_at else None
+
+
+def _status(state: State, event: SetStatus) -> None:
+    if event.target.kind != REQUEST_KIND:
+        return
+    request = state.requests.get(f"{event.target.namespace}/{event.target.name}")
+    if request is not None and request.uid == event.target.uid:
+        before = request.conditions
+        request.conditions = cond.parse(event.status.get("conditions"))
+        for kind, name in _MILESTONES.items():
+            if cond.is_true(request.conditions, kind) and not cond.is_true(before, kind):
+                counts.observe(
+                    state.histograms, name, event.at - request.created_at, **{"class": request.class_name}
+                )
+        request.details = dict(event.status.get("provisioningClassDetails") or {})
+        request.rewrite = False
+        state.orders[event.id] = ("status", f"{event.target.namespace}/{event.target.name}")
+
+
+def _delete_object(state: State, event: DeleteObject) -> None:
+    key = f"{event.target.namespace}/{event.target.name}"
+    request = state.requests.get(key)
+    if event.target.kind == REQUEST_KIND and request is not None:
+        request.deleting = True
+        state.orders[event.id] = ("collect", key)
+    elif event.target.kind == "Pod" and key in state.held:
+        state.held[key].leaving = True
+        state.orders[event.id] = ("free", key)
+
+
+def _create_object(state: State, event: CreateObject) -> None:
+    found = placeholders.read(event)
+    if found is not None:
+        name, held = found
+        state.held[name] = held
+        state.orders[event.id] = ("hold", name)
+
+
+def _book(state: State, event: p.BookCapacity) -> None:
+    request = state.requests.get(key_of(event))
+    if request is not None:
+        request.booked, request.ordered = True, False
+
+
+def _release(state: State, event: p.ReleaseCapacity) -> None:
+    request = state.requests.get(key_of(event))
+    if event.reason == "Deleted":
+        state.requests.pop(key_of(event), None)
+        for execution in state.executions.values():
+            if execution.request == key_of(event) and execution.request_uid == event.uid:
+                saga.stopped(execution)  # what has not gone out never does
+                not_ordered(state, execution)
+    elif request is not None:
+        request.booked = request.ordered = False
+
+
+def _plan(state: State, event: p.PlanScaleUp) -> None:
+    state.executions[event.plan] = saga.begin(
+        event.plan,
+        [
+            Target(group=i.group, from_size=i.from_size, size=i.size, max_size=i.max_size)
+            for i in event.increases
+        ],
+        at=event.at,
+        parallel=event.parallel,
+        request=event.request,
+        request_uid=event.request_uid,
+        all_or_nothing=event.all_or_nothing,
+    )
+    state.last_scale_up = event.at
+    for increase in event.increases:
+        found = state.open.setdefault(increase.group, Open(increase=0, requested_at=event.at))
+        added = increase.size - increase.from_size
+        found.increase += added
+        found.requested_at = event.at
+        found.plans[event.plan] = found.plans.get(event.plan, 0) + added
+        found.loads += [
+            Load(load.nodes, dict(load.pods)) for load in event.loads if load.group == increase.group
+        ]
+        group = state.groups.setdefault(increase.group, GroupState())
+        group.wanted, group.answered_at = increase.size, None
+    if event.request:
+        request = state.requests.get(event.request)
+        if request is not None:
+            request.plan = event.plan
+
+
+def _increase(state: State, event: p.IncreaseNodeGroup) -> None:
+    execution = state.executions.get(event.plan)
+    if execution is None:
+        return
+    for step in execution.steps:
+        if step.group == event.target.name and step.status == saga.WAITING:
+            step.status, step.decision = saga.ORDERED, event.id
+            state.orders[event.id] = ("increase", event.plan)
+
+
+def _decrease(state: State, event: p.DecreaseNodeGroup) -> None:
+    name = event.target.name
+    group = state.groups.get(name)
+    if group is not None:
+        group.wanted, group.answered_at = event.size, None
+    state.orders[event.id] = ("decrease", name)
+    execution = state.executions.get(event.plan)
+    if execution is not None and execution.over:
+        execution.reverted = True
+    shrink_open(state, name, event.from_size - event.size, event.plan)
+
+
+_MILESTONES = {
+    cond.PROVISIONED: "tidewright_provisioning_provisioned_seconds",
+    cond.CAPACITY_READY: "tidewright_provisioning_nodes_ready_seconds",
+}
+
+
+def _limited(state: State, verdicts: tuple[p.GroupVerdict, ...]) -> None:
+    """Count increases that a limit kept from being, by the limit's resource."""
+    for verdict in verdicts:
+        if not verdict.reason.startswith("exceeded quota"):
+            continue
+        resources = verdict.reason.rpartition("resources: ")[2]
+        for resource in sorted(resources.split(", ")):
+            reason = f"{resource[:1].upper()}{resource[1:]}ResourceLimit"
+            counts.add(
+                state.counts, "cluster_autoscaler_skipped_scale_events_count", direction="up", reason=reason
+            )
+
+
+def _delete(state: State, event: p.DeleteInstances) -> None:
+    group = state.groups.get(event.target.name)
+    if group is not None:
+        group.deleting.update(dict.fromkeys(event.instances, event.at))
+        group.wanted = max(0, group.target - len(event.instances))
+        group.answered_at = None
+    state.orders[event.id] = ("delete", event.target.name)
+    unborn = sum(not name for name in event.nodes)
+    if unborn:
+        counts.add(state.counts, "cluster_autoscaler_old_unregistered_nodes_removed_count", unborn)
+    if unborn < len(event.nodes):
+        down = len(event.nodes) - unborn
+        counts.add(state.counts, "cluster_autoscaler_scaled_down_nodes_total", down, reason="empty")
+    opened = state.open.get(event.target.name)
+    for plan in opened.plans if opened is not None and unborn else ():
+        if plan in state.executions:
+            state.executions[plan].short += unborn
+    shrink_open(state, event.target.name, unborn)
+    for node in event.nodes:
+        state.idle.pop(node, None)
+
+
+def _create_group(state: State, event: p.CreateNodeGroup) -> None:
+    for name in (event.target.name, *event.also):
+        state.groups.setdefault(
+            name,
+            GroupState(
+                max_size=event.max_size,
+                template=event.template,
+                machine_type=event.machine_type,
+                autoprovisioned=True,
+            ),
+        )
+
+
+def _delete_group(state: State, event: p.DeleteNodeGroup) -> None:
+    group = state.groups.get(event.target.name)
+    if group is not None:
+        group.exists = False
+
+
+def _back_off(state: State, event: p.BackOffGroup) -> None:
+    state.backoff[event.group] = Entry(
+        until=event.until,
+        duration_s=event.backoff_s,
+        last=event.at,
+        error_class=event.error_class,
+        code=event.code,
+        message=event.message,
+    )
+    counts.add(state.counts, "cluster_autoscaler_failed_scale_ups_total", reason=event.code or "other")
+    group = state.groups.get(event.group)
+    if group is not None and event.code == "QuotaExceeded":
+        # [B10]: the cloud said where its limit lies.
+        state.learnt[event.group] = Learnt(nodes=group.target, at=event.at)
+
+
+def _close(state: State, event: p.CloseScaleUp) -> None:
+    opened = state.open.pop(event.group, None)
+    if opened is not None and event.result != "Finished":
+        for plan, nodes in opened.plans.items():
+            if plan in state.executions:
+                state.executions[plan].short += max(1, nodes)
+    group = state.groups.get(event.group)
+    if group is not None and event.boot_s:
+        group.boot_s = event.boot_s
+
+
+def _idle(state: State, event: p.TrackIdleNodes) -> None:
+    for name in event.busy:
+        state.idle.pop(name, None)
+    state.idle.update(dict.fromkeys(event.idle, event.at))
+
+
+def _decline(state: State, event: p.DeclineScaleUp) -> None:
+    _limited(state, event.verdicts)
+    state.declined[event.shape] = signature(event.verdicts)
+
+
+def signature(verdicts: tuple[p.GroupVerdict, ...]) -> str:
+    """What a refusal says, for telling whether it changed."""
+    return ";".join(f"{v.group}={v.reason}" for v in verdicts)
+
+
+def _report(state: State, event: p.ReportClusterStatus) -> None:
+    before = state.reported
+    before.digest, before.at = event.digest, event.at
+    before.since = {
+        key: before.since[key] if before.since.get(key, ("", 0.0))[0] == status else (status, event.at)
+        for key, status in event.statuses.items()
+    }
+    state.orders[event.id] = ("report", "")
+
+
+def _said(state: State, event: RecordObjectEvent) -> None:
+    if event.reason in STANDING:
+        state.said[event.reason] = event.message
+        state.said_at[event.reason] = event.at
+    if event.target.kind == "Pod":
+        state.said[f"{event.target.namespace}/{event.target.name}"] = event.reason
+
+
+DECISIONS: dict[type[Event], Callable[[State, Any], None]] = {
+    p.AcceptRequest: _accept,
+    p.AttemptRequest: _attempt,
+    SetStatus: _status,
+    CreateObject: _create_object,
+    DeleteObject: _delete_object,
+    p.BookCapacity: _book,
+    p.ReleaseCapacity: _release,
+    p.PlanScaleUp: _plan,
+    p.IncreaseNodeGroup: _increase,
+    p.DecreaseNodeGroup: _decrease,
+    p.DeleteInstances: _delete,
+    p.CreateNodeGroup: _create_group,
+    p.DeleteNodeGroup: _delete_group,
+    p.BackOffGroup: _back_off,
+    p.CloseScaleUp: _close,
+    p.TrackIdleNodes: _idle,
+    p.DeclineScaleUp: _decline,
+    p.ReportClusterStatus: _report,
+    RecordObjectEvent: _said,
+}

@@ -1,0 +1,310 @@
+"""Facts: what is. Each says with `wake` whether an evaluation may answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tidewright.events import facts as f
+from tidewright.events import provisioning as p
+from tidewright.events.base import Event
+from tidewright.events.config import ConfigSet
+from tidewright.provisioning import saga
+from tidewright.provisioning.folding.common import (
+    forget_index,
+    key_of,
+    wake,
+)
+from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.state import (
+    GroupState,
+    Node,
+    Pod,
+    Request,
+    ShapeFields,
+    State,
+    add_node,
+    add_pod,
+    index_of,
+    pod_of,
+    remove_node,
+    remove_pod,
+    reseat,
+)
+
+
+def _shape(state: State, event: f.ShapeObserved) -> None:
+    known = event.digest in state.shapes
+    state.shapes[event.digest] = ShapeFields(
+        requests=event.requests,
+        scheduling=event.scheduling,
+        namespace=event.namespace,
+        labels=event.labels,
+        priority=event.priority,
+    )
+    index = state.__dict__.get("index")
+    if not known and index is not None and event.digest in index.grid.where:
+        forget_index(state)  # a pod came before its shape, and holds the wrong room
+
+
+def _pod(state: State, event: f.PodObserved) -> None:
+    index, key = index_of(state), key_of(event)
+    # Taken out and put back at the end: the index, built anew, then has the same order as this one.
+    old = state.pods.pop(key, None)
+    if old is not None:
+        remove_pod(state, index, key, old)
+    if event.phase in ("Succeeded", "Failed"):
+        state.said.pop(key, None)
+        if old is not None:
+            _left(state, old)
+        return
+    pod = pod_of(event)
+    if pod.untried_at and old is not None and old.untried_at:
+        pod.untried_at = old.untried_at
+    state.pods[key] = pod
+    add_pod(state, index, key, pod)
+    came = pod.waiting and (old is None or not old.waiting)
+    arrived = bool(pod.consumes and pod.node) and (old is None or not old.node)
+    if came or arrived:
+        wake(state)
+    if pod.node:
+        state.said.pop(key, None)
+
+
+def _pod_gone(state: State, event: f.PodGone) -> None:
+    key = key_of(event)
+    old = state.pods.pop(key, None)
+    state.said.pop(key, None)
+    if state.held.pop(key, None) is not None:
+        wake(state)
+    if old is not None:
+        remove_pod(state, index_of(state), key, old)
+        _left(state, old)
+
+
+def _left(state: State, pod: Pod) -> None:
+    """A pod is no longer there: its room may help somebody, or its node may be empty now."""
+    if not pod.node or pod.daemon:
+        return
+    node = state.nodes.get(pod.node)
+    emptied = node is not None and bool(node.group) and pod.node not in index_of(state).busy
+    if emptied or _someone_waits(state):
+        wake(state)
+
+
+def _someone_waits(state: State) -> bool:
+    return (
+        bool(index_of(state).waiting)
+        or bool(state.idle)
+        or any(request.accepted and not request.booked for request in state.requests.values())
+    )
+
+
+def _node(state: State, event: f.NodeObserved) -> None:
+    index = index_of(state)
+    old = state.nodes.get(event.name)
+    node = Node(
+        labels=event.labels,
+        allocatable=event.allocatable,
+        taints=event.taints,
+        annotations=event.annotations,
+        unschedulable=event.unschedulable,
+        ready=bool(event.ready),
+        ready_changed_at=event.ready_changed_at or event.at,
+        created_at=event.created_at or event.at,
+        leaving=event.deleting_at is not None,
+        provider_id=event.provider_id,
+        seen_at=old.seen_at if old is not None else event.at,
+        group=index.owner.get(event.provider_id, ""),
+    )
+    state.nodes[event.name] = node
+    if old is not None and old.provider_id != node.provider_id:
+        index.machines.pop(old.provider_id, None)
+    add_node(index, event.name, node)
+    if old is None:
+        reseat(state, index, event.name)
+    wake(state)
+
+
+def _node_gone(state: State, event: f.NodeGone) -> None:
+    old = state.nodes.pop(event.name, None)
+    if old is not None:
+        group = state.groups.get(old.group)
+        if group is not None:  # the last word on what a node of this group looks like
+            group.remembered = p.TemplateNode(
+                labels=old.labels, taints=old.taints, allocatable=old.allocatable
+            )
+        remove_node(index_of(state), event.name, old)
+        wake(state)
+
+
+def _group(state: State, event: p.NodeGroupObserved) -> None:
+    group = state.groups.setdefault(event.name, GroupState())
+    before = (group.target, group.instances, group.max_size, group.min_size, group.error)
+    group.min_size, group.max_size = event.min_size, event.max_size
+    group.zero_or_max, group.allow_non_atomic = event.zero_or_max, event.allow_non_atomic
+    group.max_provision_s, group.price_micro = event.max_provision_s, event.price_micro
+    group.atomic_increase, group.autoprovisioned = event.atomic_increase, event.autoprovisioned
+    group.exists, group.machine_type = event.exists, event.machine_type
+    group.template, group.error = event.template, event.error
+    if not event.error:  # what could not be read says nothing new about sizes
+        machines_there = event.machines
+        left = {i.id for i in group.instances} - {i.id for i in machines_there}
+        group.target_size, group.instances = event.target_size, machines_there
+        group.observed_at = event.at
+        answered = group.answered_at is not None and group.answered_at < event.at
+        if group.wanted is not None and (answered or group.wanted == event.target_size):
+            group.wanted = group.answered_at = None
+        there = {instance.id for instance in machines_there}
+        index = index_of(state)
+        machines = index.machines
+        for name in left:
+            if index.owner.get(name) == event.name:
+                del index.owner[name]
+        for instance in machines_there:
+            index.owner[instance.id] = event.name
+            node = state.nodes.get(machines.get(instance.id, ""))
+            if node is not None:
+                node.group = event.name
+        group.since = {i.id: group.since.get(i.id, event.at) for i in machines_there if i.id not in machines}
+        group.deleting = {name: at for name, at in group.deleting.items() if name in there}
+        registered = sum(name in machines for name in there)
+        if registered < event.target_size - len(group.since):
+            before_ = group.wrong
+            same = before_ is not None and before_[:2] == (registered, event.target_size)
+            since = before_[2] if same and before_ is not None else event.at
+            group.wrong = (registered, event.target_size, since)
+        else:
+            group.wrong = None
+    if before != (group.target, group.instances, group.max_size, group.min_size, group.error):
+        wake(state)
+
+
+def _group_gone(state: State, event: p.NodeGroupGone) -> None:
+    group = state.groups.pop(event.name, None)
+    owner = index_of(state).owner
+    for instance in group.instances if group is not None else ():
+        if owner.get(instance.id) == event.name:
+            del owner[instance.id]
+    # Its open increase is closed by the next evaluation, which tells the requests that it was for.
+    for execution in state.executions.values():
+        saga.answered(
+            execution, event.name, applied=False, error=f"group {event.name} is gone", reason="NotFound"
+        )
+    state.touched = tuple(sorted(state.executions))
+    wake(state)
+
+
+def _request(state: State, event: p.ProvisioningRequestObserved) -> None:
+    key = key_of(event)
+    found = cond.parse(event.status.get("conditions"))
+    request = state.requests.get(key)
+    if request is None or request.uid != event.uid:
+        request = Request(
+            uid=event.uid,
+            created_at=event.created_at or event.at,
+            seen_at=event.at,
+            class_name=str(event.spec.get("provisioningClassName", "")),
+            spec=event.spec,
+            conditions=found,
+            details=dict(event.status.get("provisioningClassDetails") or {}),
+        )
+        request.booked = cond.is_true(found, cond.PROVISIONED)
+        state.requests[key] = request
+        wake(state)
+    else:
+        if event.spec != request.spec and not request.respecified:
+            request.respecified = True
+            state.touched = (key,)
+        ours = {c.type for c in request.conditions}
+        theirs = tuple(c for c in found if c.type not in ours)
+        foreign = cond.find(found, cond.PROVISIONED)
+        request.conditions += theirs
+        if foreign is not None and foreign.status == "Unknown":
+            request.conditions = tuple(
+                foreign if c.type == cond.PROVISIONED else c for c in request.conditions
+            )
+        if theirs:
+            wake(state)
+    request.generation = event.generation
+    request.annotations = event.annotations
+    request.controlled = event.controlled
+    request.deleting = event.deleting_at is not None
+
+
+def _request_gone(state: State, event: p.ProvisioningRequestGone) -> None:
+    # The request itself leaves the state with the decision that answers this (ReleaseCapacity).
+    if key_of(event) in state.requests:
+        state.requests[key_of(event)].deleting = True
+        wake(state)
+
+
+def _class(state: State, event: p.ProvisioningClassObserved) -> None:
+    parameters = event.spec.get("parameters") or {}
+    state.classes[event.name] = {str(k): str(v) for k, v in parameters.items()}
+    wake(state)
+
+
+def _class_gone(state: State, event: p.ProvisioningClassGone) -> None:
+    state.classes.pop(event.name, None)
+
+
+def _template(state: State, event: p.PodTemplateObserved) -> None:
+    state.templates[key_of(event)] = event.template
+    if any(not request.accepted for request in state.requests.values()):
+        wake(state)
+
+
+def _template_gone(state: State, event: p.PodTemplateGone) -> None:
+    state.templates.pop(key_of(event), None)
+
+
+def _daemon(state: State, event: p.DaemonSetObserved) -> None:
+    state.daemons[key_of(event)] = event.template
+
+
+def _daemon_gone(state: State, event: p.DaemonSetGone) -> None:
+    state.daemons.pop(key_of(event), None)
+
+
+def _quota(state: State, event: p.ResourceQuotaObserved) -> None:
+    state.quotas[key_of(event)] = (event.hard, event.used)
+
+
+def _quota_gone(state: State, event: p.ResourceQuotaGone) -> None:
+    state.quotas.pop(key_of(event), None)
+
+
+def _config(state: State, event: ConfigSet) -> None:
+    if event.name == "provisioning":
+        state.config = event.data
+    elif event.name == "cluster-autoscaler-priority-expander":
+        found = event.data.get("priorities")
+        # Nothing there, or nothing that can be read: the expander says so, and keeps all groups.
+        state.priorities = found if isinstance(found, dict) else None
+    else:
+        return
+    forget_index(state)
+    wake(state)
+
+
+FACTS: dict[type[Event], Callable[[State, Any], None]] = {
+    f.ShapeObserved: _shape,
+    f.PodObserved: _pod,
+    f.PodGone: _pod_gone,
+    f.NodeObserved: _node,
+    f.NodeGone: _node_gone,
+    p.NodeGroupObserved: _group,
+    p.NodeGroupGone: _group_gone,
+    p.ProvisioningRequestObserved: _request,
+    p.ProvisioningRequestGone: _request_gone,
+    p.ProvisioningClassObserved: _class,
+    p.ProvisioningClassGone: _class_gone,
+    p.PodTemplateObserved: _template,
+    p.PodTemplateGone: _template_gone,
+    p.DaemonSetObserved: _daemon,
+    p.DaemonSetGone: _daemon_gone,
+    p.ResourceQuotaObserved: _quota,
+    p.ResourceQuotaGone: _quota_gone,
+    ConfigSet: _config,
+}

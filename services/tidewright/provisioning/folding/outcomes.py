@@ -1,0 +1,129 @@
+"""Outcomes: what came of orders and writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tidewright.events import outcomes as o
+from tidewright.events.base import Event
+from tidewright.provisioning import counts, saga
+from tidewright.provisioning.folding.common import (
+    not_ordered,
+    shrink_open,
+    wake,
+)
+from tidewright.provisioning.state import (
+    State,
+    index_of,
+)
+
+
+def _outcome(state: State, event: o.Applied | o.Rejected | o.Failed | o.Superseded) -> None:
+    order = state.orders.pop(event.decision, None)
+    if order is None:
+        return
+    kind, name = order
+    applied = isinstance(event, o.Applied)
+    if isinstance(event, o.Rejected | o.Failed):
+        where = "apiCallError" if kind in ("status", "collect", "report") else "cloudProviderError"
+        counts.add(state.counts, "cluster_autoscaler_errors_total", type=where)
+    if kind == "status":
+        request = state.requests.get(name)
+        if isinstance(event, o.Failed) and request is not None:
+            request.rewrite = True
+            wake(state)
+        return
+    if kind in ("hold", "free"):
+        _placeholder_answered(state, kind, name, applied)
+        return
+    if kind == "report":
+        if not applied and not isinstance(event, o.Superseded):
+            state.reported.digest = ""  # written again with the next evaluation
+        return
+    if kind == "collect":
+        request = state.requests.get(name)
+        if request is not None and not applied:
+            request.deleting = False
+        return
+    if kind == "increase":
+        _increase_answered(state, event, name, applied)
+    else:
+        group = state.groups.get(name)
+        if group is not None and not _outstanding(state, name):
+            group.answered_at = event.at
+            told = event.result.get("size") if isinstance(event, o.Applied) else None
+            if not applied or told == group.target_size:
+                group.wanted = None  # nothing has changed, so that the cloud will not be heard again
+            elif isinstance(told, int):
+                group.wanted = told
+    wake(state)
+
+
+def _placeholder_answered(state: State, kind: str, name: str, applied: bool) -> None:
+    held = state.held.get(name)
+    if held is None:
+        return
+    if kind == "hold" and not applied:
+        del state.held[name]
+    elif kind == "free" and not applied:
+        held.leaving = False  # tried again with the next evaluation
+    elif kind == "free" and name not in state.pods:
+        del state.held[name]
+    else:
+        return
+    wake(state)
+
+
+def _increase_answered(
+    state: State, event: o.Applied | o.Rejected | o.Failed | o.Superseded, plan: str, applied: bool
+) -> None:
+    execution = state.executions.get(plan)
+    if execution is None:
+        return
+    step = next((s for s in execution.steps if s.decision == event.decision), None)
+    if step is None or step.status != saga.ORDERED:
+        return
+    # Superseded: a later order of ours, larger than this one, holds this one too.
+    good = applied or isinstance(event, o.Superseded)
+    saga.answered(execution, step.group, applied=good, error=event.message, reason=event.reason)
+    group = state.groups.get(step.group)
+    if group is not None:
+        group.answered_at = event.at
+    if good:
+        learnt = state.learnt.get(step.group)
+        if learnt is not None and step.size > learnt.nodes:
+            del state.learnt[step.group]  # the cloud lets it grow again
+        added = step.size - step.from_size
+        counts.add(state.counts, "cluster_autoscaler_scaled_up_nodes_total", added)
+    else:
+        if group is not None:
+            group.wanted = None
+        shrink_open(state, step.group, step.size - step.from_size, plan)
+    not_ordered(state, execution)
+    request = state.requests.get(execution.request)
+    if request is not None and execution.over:
+        request.ordered = not execution.failed and index_of(state).settings.hold
+        request.conflicts = request.conflicts + 1 if execution.seen_late else 0
+        if 0 < request.conflicts <= saga.MOST_CONFLICTS:
+            request.last_try = 0.0  # at once
+    state.touched = (plan,)
+
+
+def _outstanding(state: State, group: str) -> bool:
+    """Whether a later order for the group has no answer yet: then that one is what is wanted."""
+    return any(
+        kind in ("decrease", "delete") and name == group for kind, name in state.orders.values()
+    ) or any(
+        step.group == group and step.status in (saga.WAITING, saga.ORDERED)
+        for execution in state.executions.values()
+        for step in execution.steps
+    )
+
+
+OUTCOMES: dict[type[Event], Callable[[State, Any], None]] = {
+    o.Applied: _outcome,
+    o.Rejected: _outcome,
+    o.Failed: _outcome,
+    o.Superseded: _outcome,
+}
