@@ -14,6 +14,8 @@ from typing import IO, Any
 
 import msgspec
 
+LISTED = 4
+"""Members of a list that a line for people shows."""
 COLOURS = (36, 32, 35, 34, 33, 96, 92, 95)
 LEVELS = {"debug": "2", "warning": "33", "error": "31", "critical": "31"}
 _NATS = re.compile(r"^\[\d+\] \S+ \S+ \[(?P<level>[A-Z]{3})\] (?P<event>.*)$")
@@ -67,7 +69,9 @@ class Printer:
 
     def _for_people(self, fields: Mapping[str, Any]) -> str:
         program, level = str(fields["program"]), str(fields["level"])
-        rest = " ".join(f"{k}={v}" for k, v in fields.items() if k not in _HIDDEN and k != "exception")
+        rest = " ".join(
+            f"{k}={_short(v)}" for k, v in fields.items() if k not in _HIDDEN and k != "exception"
+        )
         prefix = f"{program:>13} |"
         event = str(fields["event"])
         if self._colour:
@@ -79,6 +83,13 @@ class Printer:
         lines = [f"{prefix} {event} {rest}".rstrip()]
         lines += [f"{prefix}   {line}" for line in str(fields.get("exception", "")).splitlines()]
         return "\n".join(lines)
+
+
+def _short(value: object) -> object:
+    """A long list by its beginning and its length; anything else as it is."""
+    if not isinstance(value, list) or len(value) <= LISTED:
+        return value
+    return f"[{', '.join(str(each) for each in value[:LISTED])}, ... {len(value)} in all]"
 
 
 def _rank(level: str) -> int:

@@ -112,6 +112,7 @@ async def _run(options: StackOptions, printer: Printer) -> int:
     except asyncio.CancelledError:
         if not stop.is_set():
             raise
+        print("interrupted before everything was up", file=sys.stderr)
         return INTERRUPTED
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ import pytest
 
 from tidewright.cli import main
 from tidewright.cli.commands import BY_NAME, COMMANDS
-from tidewright.cli.console import parsed
+from tidewright.cli.console import Printer, parsed
 from tidewright.cli.datafolder import DataFolder
 from tidewright.cli.errors import Unavailable
 from tidewright.cli.services import SERVICES, Role, Service, load
@@ -141,6 +142,15 @@ def test_lines_of_programs_become_one_shape() -> None:
     assert parsed("nats", timer_last)["level"] == "debug"
     assert parsed("nats", timer_last.replace("no such file or directory", "disk full"))["level"] == "error"
     assert parsed("a", "{not json")["event"] == "{not json"
+
+
+def test_a_long_list_is_shown_to_people_by_its_beginning() -> None:
+    shown = io.StringIO()
+    printer = Printer(shown, as_json=False)
+    printer(
+        "spread", '{"event": "slots claimed", "slots": ["0", "1", "10", "11", "2", "3"], "level": "info"}'
+    )
+    assert shown.getvalue().strip() == "spread | slots claimed slots=[0, 1, 10, 11, ... 6 in all]"
 
 
 @pytest.mark.parametrize("service", [s for s in SERVICES if s.role is Role.DECIDER], ids=lambda s: s.name)
