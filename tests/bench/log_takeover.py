@@ -33,6 +33,7 @@ from tidewright.host.process import run as run_process
 from tidewright.host.service import LogOptions, run_decider
 from tidewright.log import envelope
 from tidewright.log.connection import Log, Message
+from tidewright.log.reader import Reader
 from tidewright.log.server import EmbeddedServer
 from tidewright.log.subjects import Slot
 
@@ -130,10 +131,18 @@ class World:
         async with asyncio.timeout(2 * WITHIN_S):
             while True:
                 quiet = time.monotonic() - max(self.since.values(), default=time.monotonic()) > 1.0
-                if quiet and len(self.owner) == self.slots and len(set(self.owner.values())) == wanted:
+                told = quiet and len(self.owner) == self.slots and len(set(self.owner.values())) == wanted
+                if told and await self._members() == len(self.replicas):  # a standby records nothing
                     self._identify()
                     return
                 await asyncio.sleep(0.05)
+
+    async def _members(self) -> int:
+        """Replicas that take part."""
+        bucket = f"{self._log.stream}_members"
+        entries = Reader(self._log, (f"$KV.{bucket}.{SERVICE}.>",), 0, last_only=True, stream=f"KV_{bucket}")
+        async with entries:
+            return len([entry async for entry in entries.until_current() if entry.body])
 
     async def gap_s(self, number: int) -> float | None:
         """End the oldest replica with a signal; seconds until the slowest of its slots has another's decision.
