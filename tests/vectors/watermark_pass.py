@@ -68,10 +68,11 @@ class _Work:
             self.events.append(messages.failed_scale(found.desired, found.reason, error or ""))
             self.values.pop(gauges.Series("replicas_scaling_effective"), None)  # it stays as it was
         elif self.scaled:
-            self.events.append(messages.scaling(found.desired, found.reason))
+            self.events.append(messages.scaling(found.desired, found.reason, strict=self.policy.strict))
             self.values |= gauges.of_scale(found)
         elif not found.rescale and not self.policy.skip_not_scaling_events:
-            self.events.append(messages.not_scaling(rules, self.namespace, found.asked, last))
+            strict = self.policy.strict
+            self.events.append(messages.not_scaling(rules, self.namespace, found.asked, last, strict=strict))
         status.remember(self.kept, found, written=not failed)
 
     def apply(self) -> None:

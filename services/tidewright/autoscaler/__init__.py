@@ -14,6 +14,7 @@ conditions    the conditions of an object, and how they are set [3]
 sequence      which of them a pass sets, in which order [3]
 status        the stored status, there and back [1.5, 2.14]
 messages      texts of object events [4.1]
+goformat      what the reference's second formatting makes of such a text, for strict mode
 logattributes attributes for log lines about an object [1.6]
 gauges        Prometheus series of a pass [4.2]
 exposition    Prometheus series of a whole state

@@ -444,7 +444,7 @@ def _scaled(
     plan = Plan(namespace=namespace_name, found=found)
     if isinstance(event, Applied):
         setting = c.scaled(ordered.replicas)
-        plan.messages = (messages.scaling(ordered.replicas, ordered.reason),)
+        plan.messages = (messages.scaling(ordered.replicas, ordered.reason, strict=policy.strict),)
         if event.reason in NOT_WRITTEN:
             plan.messages = ()
         else:

@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tidewright.autoscaler.evaluate import Pass
+from tidewright.autoscaler.goformat import without_operands
 from tidewright.autoscaler.spec import Rules
 
 COMPONENT = "wpa_controller"
@@ -36,12 +37,17 @@ def decided_not_to(rules: Rules, namespace: str, replicas: int, last_scale_at: f
     return f"ecided not to scale {target} to {replicas} (last scale time was {time_text(last_scale_at)} )"
 
 
-def not_scaling(rules: Rules, namespace: str, replicas: int, last_scale_at: float | None) -> Message:
-    return Message(NORMAL, "NotScaling", f"D{decided_not_to(rules, namespace, replicas, last_scale_at)}")
+def not_scaling(
+    rules: Rules, namespace: str, replicas: int, last_scale_at: float | None, *, strict: bool = False
+) -> Message:
+    text = f"D{decided_not_to(rules, namespace, replicas, last_scale_at)}"
+    return Message(NORMAL, "NotScaling", without_operands(text) if strict else text)
 
 
-def scaling(replicas: int, reason: str) -> Message:
-    return Message(NORMAL, "Scaling", f"New size: {replicas}; reason: {reason}")
+def scaling(replicas: int, reason: str, *, strict: bool = False) -> Message:
+    """A scale was written. Strictly, a `%` in the reason is taken for a verb to be filled in (D17)."""
+    text = f"New size: {replicas}; reason: {reason}"
+    return Message(NORMAL, "Scaling", without_operands(text) if strict else text)
 
 
 def failed_scale(replicas: int, reason: str, error: str) -> Message:

@@ -265,7 +265,7 @@ def _remember(
         if made.failure is not None:
             told = messages.failed_compute(rules, made)
         elif not made.rescale and not policy.skip_not_scaling_events:
-            told = (messages.not_scaling(rules, namespace_name, made.asked, last),)
+            told = (messages.not_scaling(rules, namespace_name, made.asked, last, strict=policy.strict),)
     if not policy.strict:
         told += messages.foreign_pods(made)
     settle_conditions(state, namespace_name, found, settings, strict=policy.strict)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from tests.unit.autoscaler.world import (
     NS,
@@ -18,6 +19,8 @@ from tests.unit.autoscaler.world import (
     workload,
     wpa,
 )
+from tidewright.autoscaler import messages
+from tidewright.autoscaler.spec import compiled
 from tidewright.autoscaler.state import State
 from tidewright.events.base import Decision
 from tidewright.events.decisions import (
@@ -449,6 +452,26 @@ def test_strictly_the_first_pass_writes_the_scale_and_the_defaults() -> None:
     given = world.feed(sample(101, 15_000))
     assert one(given, ScaleWorkload).replicas == 2
     assert one(world.feed(wpa(102, name="other")), PatchObject).patch["spec"]["tolerance"] == "100m"
+
+
+@pytest.mark.parametrize(("strict", "name"), [(False, "p%99d of 100%%"), (True, "p%!d(MISSING) of 100%")])
+def test_a_percent_sign_in_a_scales_reason_is_garbled_strictly(strict: bool, name: str) -> None:  # D17
+    world = World(strict=strict)
+    world.start(replicas=2, metrics=[external("p%99d of 100%%")])
+    order = one(world.feed(sample(101, 40_000, name="p%2599d of 100%25%25")), ScaleWorkload)
+    said = one(world.apply(order, 101.5), RecordObjectEvent)
+    assert said.message == f"New size: 3; reason: {name}{{map[app:web]}} above target"
+
+
+@pytest.mark.parametrize(("strict", "name"), [(False, "web-%s"), (True, "web-%!s(MISSING)")])
+def test_so_is_one_in_what_says_that_nothing_is_scaled(strict: bool, name: str) -> None:  # D17
+    rules = compiled(
+        spec(scaleTargetRef={"kind": "Deployment", "name": "web-%s", "apiVersion": "apps/v1"}),
+        namespace=NS,
+        name="wpa",
+    )
+    said = messages.not_scaling(rules, NS, 2, None, strict=strict)
+    assert said.text == f"Decided not to scale Deployment/{NS}/{name} to 2 (last scale time was <nil> )"
 
 
 def test_the_state_of_a_busy_slot_survives_its_encoding() -> None:
