@@ -58,7 +58,7 @@ async def test_a_propeller_fleet_is_made_repaired_and_replaced(
                 for p in pods.values()
             )
 
-        found = await until(kube, f"{core}/pods", whole)
+        found = await until(kube, f"{core}/pods", whole, timeout_s=60)
         return {name: pod["metadata"]["uid"] for name, pod in found.items()}
 
     await services.start(
@@ -143,7 +143,7 @@ async def test_an_existing_fleet_is_adopted_without_a_restart_and_strangers_are_
     passes = Passes(services, namespace)
 
     async def pods(holds: Callable[[dict[str, dict[str, Any]]], bool]) -> dict[str, str]:
-        found = await until(kube, f"{core}/pods", holds)
+        found = await until(kube, f"{core}/pods", holds, timeout_s=60)
         return {name: pod["metadata"]["uid"] for name, pod in found.items()}
 
     await services.start(
