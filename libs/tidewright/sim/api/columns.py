@@ -442,7 +442,7 @@ def _cron_jobs(obj: Object, now_s: float) -> list[Any]:
     return [
         spec.get("schedule", ""),
         spec.get("timeZone") or NONE,
-        bool(spec.get("suspend")),
+        str(bool(spec.get("suspend"))),
         len(status.get("active") or ()),
         age(status["lastScheduleTime"], now_s) if status.get("lastScheduleTime") else NONE,
         _age(obj, now_s),

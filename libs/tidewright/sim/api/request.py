@@ -167,7 +167,7 @@ def resolve(
         verb = "watch"  # of one object
         query = {**query, "fieldSelector": f"metadata.name={name}"}
     if (name and verb == "create" and not subresource) or (not name and verb in {"update", "patch"}):
-        raise errors.method_not_allowed(group, plural)
+        raise errors.method_not_allowed("", "")
     if not subresource and verb not in kind.verbs:
         raise errors.method_not_allowed(group, plural)
     return Request(method, path, query, headers, b"", verb, kind, version, namespace, name, subresource)
