@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlsplit
 
 import msgspec
 import structlog
@@ -34,6 +35,7 @@ from tidewright.log.errors import WrongStream
 from tidewright.log.server import configuration, find_binary
 
 HOST = "127.0.0.1"
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 TRIES = 3
 """Times that a free port may turn out to be taken after all."""
 
@@ -61,8 +63,8 @@ class StackOptions:
             log's present and now.
         sim: further arguments of `tidewright sim up`.
         watcher: further arguments of `tidewright run watcher`.
-        admission_url: under which the API server reaches spread's admission on this machine; with a
-            cluster that is not ours, admission is left out without it.
+        admission_url: under which the API server reaches spread's admission on this machine, which
+            listens on its port; with a cluster that is not ours, admission is left out without it.
         node_groups: the simulated cloud's file; None: the default groups in the embedded cluster, and
             no simulated cloud beside another one.
         cloud: `NAME=ADDRESS` of a cloud that is there; empty for the simulated one.
@@ -108,6 +110,22 @@ class StackOptions:
                 provider_of(self.cloud)
         except ValueError as error:
             raise BadInput(str(error)) from error
+        if self.admission_url:
+            self.admission_at()
+
+    def admission_at(self) -> tuple[str, int]:
+        """Host and port on which spread's admission listens, as its URL says. Raises BadInput."""
+        try:
+            url = urlsplit(self.admission_url)
+            host, port = url.hostname, url.port or 443
+        except ValueError:
+            host, port = None, 0
+        if not host or url.scheme != "https":
+            raise BadInput(
+                f"--admission-url {self.admission_url}: an https:// URL, as https://127.0.0.1:9443: "
+                "admission listens on its port"
+            )
+        return (HOST if host in _LOOPBACK else "0.0.0.0"), port  # noqa: S104 - another host's name: reached from there
 
     @property
     def running(self) -> tuple[str, ...]:
@@ -307,9 +325,12 @@ class Stack:
         command += ["--log-level", options.programs_log_level, "--log-format", "json", "--health-port", "0"]
         env: dict[str, str | None] = {}
         if service.role is Role.ENDPOINT:
-            spread = service.name == "spread-admission"
-            command += ["--port", str(self.folder.port("admission" if spread else service.name, None))]
-            command += ["--url", options.admission_url] if options.admission_url and spread else []
+            if service.name == "spread-admission" and options.admission_url:
+                host, port = options.admission_at()
+                command += ["--host", host, "--port", str(port), "--url", options.admission_url]
+            else:
+                name = "admission" if service.name == "spread-admission" else service.name
+                command += ["--port", str(self.folder.port(name, None))]
         if service.role in (Role.DECIDER, Role.ENDPOINT):
             env["KUBECONFIG"] = None  # they hold no cluster credentials
         else:

@@ -65,7 +65,8 @@ def up(
     admission_url: Annotated[
         str,
         Parameter(
-            help="https:// URL under which the API server reaches spread's admission here.", group=THE_CLUSTER
+            help="https:// URL under which the API server reaches spread's admission here; it listens on its port.",
+            group=THE_CLUSTER,
         ),
     ] = "",
     sources: SourceFlags | None = None,
