@@ -46,7 +46,7 @@ KEEP_ALIVE_S = 120.0
 """Longer than an API server keeps an idle connection (90 s): it ends it, not we in the midst of a request."""
 OWNER_WAIT_S = 3.0
 """How long a pod waits for an owner that has not been seen yet, before it is refused [Q-5]."""
-REPLICAS_WAIT_S = 0.5
+REPLICAS_WAIT_S = 3.0
 """How long a pod beyond its workload's known replicas waits for their new number, when limits are percentages."""
 EVICTED_WAIT_S = 1.0
 """How long a pod that finds a subset full waits for what comes of an eviction from it."""
