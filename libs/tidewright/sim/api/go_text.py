@@ -98,11 +98,14 @@ def repeated(body: bytes, decoded: Any) -> list[str]:
         body: as it came.
         decoded: what a decoder that keeps the last of them made of it.
     """
-    if body[:1] in b"{[":
+    if body.startswith((b"{", b"[")):
         # what was written without blanks, in our way, comes out again only when nothing got lost
         if msgspec.json.encode(decoded) == body.rstrip():
             return []
-        return [f'duplicate field "{path}"' for path in duplicates(body)]
+        try:
+            return [f'duplicate field "{path}"' for path in duplicates(body)]
+        except ValueError:  # YAML begins like that too
+            pass
     return repeated_in_yaml(body, decoded)
 
 
@@ -110,14 +113,15 @@ def repeated_in_yaml(body: bytes, decoded: Any) -> list[str]:
     """The same of a body that is read as YAML, which JSON is too: by lines instead of paths."""
     import yaml
 
-    if body[:1] in b"{[" and msgspec.json.encode(decoded) == body.rstrip():
+    if body.startswith((b"{", b"[")) and msgspec.json.encode(decoded) == body.rstrip():
         return []
     try:
         root = yaml.compose(body, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError:
         return []
     told: list[str] = []
-    _walk_yaml(root, told)
+    if root is not None:
+        _walk_yaml(root, told)
     return told
 
 
