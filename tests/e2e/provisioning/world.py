@@ -108,7 +108,7 @@ class World:
                 condition(found[name], "Ready").get("status") == "True" for name in names
             )
 
-        return mine(await until(self.kube, NODES, settled, timeout_s=60))
+        return mine(await until(self.kube, NODES, settled, timeout_s=120))
 
     # --- objects ------------------------------------------------------------------------------
 
@@ -149,7 +149,7 @@ class World:
     async def request(self, name: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Wait until a request is as wanted."""
         found = await until(
-            self.kube, self.requests, lambda found: name in found and holds(found[name]), timeout_s=60
+            self.kube, self.requests, lambda found: name in found and holds(found[name]), timeout_s=120
         )
         return found[name]
 
