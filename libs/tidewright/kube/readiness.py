@@ -24,6 +24,7 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True):
         ready: status of its `Ready` condition (`True`, `False`, `Unknown`); empty without one.
         ready_changed_at: that condition's last transition, seconds.
         started_at: its start time, seconds.
+        references: the owners themselves, for who walks their chain.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Pod(msgspec.Struct, frozen=True, omit_defaults=True):
     ready_changed_at: float = 0.0
     started_at: float | None = None
     deleting: bool = False
+    references: tuple[str, ...] = ()
 
 
 class ReadyCount(msgspec.Struct, frozen=True):

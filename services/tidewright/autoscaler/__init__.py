@@ -4,6 +4,7 @@ The rooms, in the order in which a pass goes through them (sections of the speci
 
 spec          what the user wrote: decoding, defaults, validation; compiled into `Rules` [1.2-1.8]
 readiness     which pods count, and the gate on their share [2.4, 2.6]
+ownership     whose a pod is by the chain of its owners, for who asks for it [2.4]
 formula       one metric's proposal, and convergence inside the band [2.5-2.8]
 combine       several metrics' proposals into one [2.9]
 limits        velocity, ready guard, minimum and maximum [2.10]

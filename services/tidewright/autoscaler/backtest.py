@@ -219,7 +219,13 @@ class _Run:
             ready_changed_at=at,
             started_at=since,
             labels=_LABELS,
-            owners=(Owner(kind=self.rules.target_kind, name=self.rules.target_name),),
+            owners=(
+                Owner(
+                    kind=self.rules.target_kind,
+                    name=self.rules.target_name,
+                    api_version=self.rules.target_api_version,
+                ),
+            ),
         )
 
     def _start_pod(self, at: float, *, ready: bool) -> None:

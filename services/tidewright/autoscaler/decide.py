@@ -31,7 +31,7 @@ from tidewright.events.decisions import (
 
 SERVICE = "autoscaler"
 API_VERSION = "datadoghq.com/v1alpha1"
-STATE_VERSION = 2
+STATE_VERSION = 3
 
 
 class AutoscalerDecider:

@@ -114,7 +114,7 @@ class AutoscalerExplainer:
         workload = namespace.workloads.get(found.rules.target_key)
         if workload is None or found.name not in index.views:
             return ()
-        scene = scene_of(namespace, index, found, found.rules, workload, state.now, owner.namespace)
+        scene = scene_of(state, owner.namespace, found, found.rules, workload)
         return opposites.told(found.rules, state.in_force, scene)
 
     def aggregate(self, state: State, asked: Reference) -> Mapping[str, object] | None:
@@ -202,9 +202,9 @@ def _standing(state: State, space: str, found: Autoscaler, now: float) -> list[s
     stopped = _stopped(state, space, found, rules)
     if stopped:
         return stopped
-    namespace, index = state.namespace(space)
+    namespace, _ = state.namespace(space)
     workload = namespace.workloads[rules.target_key]
-    scene = scene_of(namespace, index, found, rules, workload, state.now, space)
+    scene = scene_of(state, space, found, rules, workload)
     made = evaluate(rules, state.in_force, scene)
     reason = hold_reason(made)
     told = [f"{rules.target_kind} {rules.target_name} is at {plural(made.current, 'replica')}."]

@@ -124,11 +124,11 @@ def _of_pass(
     state: State, namespace_name: str, found: Autoscaler, rules: Rules, policy: Policy
 ) -> gauges.Values:
     """What a pass would measure now; nothing while it could not be made."""
-    namespace, index = state.namespace(namespace_name)
+    namespace, _ = state.namespace(namespace_name)
     workload = namespace.workloads.get(rules.target_key)
     if workload is None or not is_sampled(namespace, found, rules):
         return {}
-    scene = scene_of(namespace, index, found, rules, workload, state.now, namespace_name)
+    scene = scene_of(state, namespace_name, found, rules, workload)
     made = evaluate(rules, policy, scene)
     values = gauges.of_pass(rules, policy, made, last_scale_at=found.kept.last_scale_at)
     values[Series("replicas_scaling_effective")] = found.kept.desired

@@ -17,6 +17,7 @@ from tidewright.autoscaler import lifecycle, messages, passes
 from tidewright.autoscaler.conditions import Change
 from tidewright.autoscaler.index import NamespaceIndex, in_order
 from tidewright.autoscaler.lifecycle import Monitor
+from tidewright.autoscaler.ownership import ancestors, references
 from tidewright.autoscaler.plan import Plan
 from tidewright.autoscaler.policy import of_config
 from tidewright.autoscaler.readiness import Pod, effective_owner, skips_owner_check
@@ -69,8 +70,14 @@ def evolve(state: State, event: Event) -> State:
 
 
 def _config(state: State, event: ConfigSet) -> None:
-    if event.name == CONFIG:
-        state.policy = of_config(event.data)
+    if event.name != CONFIG:
+        return
+    walks = state.in_force.walk_owner_chain
+    state.policy = of_config(event.data)
+    if state.policy.walk_owner_chain is not walks:
+        for index in state.indices.values():
+            for view in index.views.values():
+                view.forget()
 
 
 def _metric(state: State, event: MetricSampled) -> None:
@@ -145,6 +152,7 @@ def project(event: PodObserved, known: Pod | None) -> Pod:
         event.ready_changed_at or 0.0,
         event.started_at,
         event.deleting_at is not None,
+        references(listed),
     )
 
 
@@ -195,7 +203,10 @@ def _workload(state: State, event: WorkloadObserved) -> None:
         event.replicas,
         event.status_replicas,
         event.selector,
+        references(event.owners),
     )
+    if state.in_force.walk_owner_chain:
+        _chain_changed(state, event.namespace, key, known, namespace.workloads[key])
     names = in_order(index.by_target.get(key, ()))
     if not names:
         return
@@ -209,12 +220,37 @@ def _workload(state: State, event: WorkloadObserved) -> None:
                 passes.run(state, event.namespace, found)
 
 
+def _chain_changed(
+    state: State, namespace_name: str, key: str, before: Workload | None, after: Workload | None
+) -> None:
+    """An object came, went or has other owners: targets that it leads to may have other pods.
+
+    The target itself looks again by its own fact, and for its pods only what waits for some.
+    """
+    if before is not None and after is not None and (before.uid, before.owners) == (after.uid, after.owners):
+        return
+    namespace, index = state.namespace(namespace_name)
+    led_to = {
+        target
+        for workload in (before, after)
+        if workload is not None
+        for target in ancestors(namespace.workloads, workload.owners)
+    }
+    for target in sorted(led_to | {key}):
+        for name in in_order(index.by_target.get(target, ())):
+            index.views[name].forget()
+            if target != key and namespace.objects[name].awaits_pods:
+                passes.run(state, namespace_name, namespace.objects[name])
+
+
 def _workload_gone(state: State, event: WorkloadGone) -> None:
     namespace, index = state.namespace(event.namespace)
     key = target_key(event.api_version, event.kind, event.name)
     gone = namespace.workloads.pop(key, None)
     if event.reason:
         namespace.unreadable[key] = event.reason
+    if gone is not None and state.in_force.walk_owner_chain:
+        _chain_changed(state, event.namespace, key, gone, None)
     for name in in_order(index.by_target.get(key, ())):
         found = namespace.objects[name]
         bind(namespace, index, found)

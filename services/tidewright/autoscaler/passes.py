@@ -13,6 +13,7 @@ from tidewright.autoscaler.evaluate import Pass, Scene, evaluate
 from tidewright.autoscaler.index import NamespaceIndex
 from tidewright.autoscaler.lifecycle import gate
 from tidewright.autoscaler.messages import Message
+from tidewright.autoscaler.ownership import walked
 from tidewright.autoscaler.plan import Plan
 from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.readiness import Pod, ReadyCount, ready_pods
@@ -62,7 +63,7 @@ def run(state: State, namespace_name: str, found: Autoscaler) -> None:
     if workload is None:
         _lose_target(state, namespace_name, found, rules, opened.setting)
         return
-    scene = scene_of(namespace, index, found, rules, workload, now, namespace_name)
+    scene = scene_of(state, namespace_name, found, rules, workload)
     made = evaluate(rules, policy, scene)
     if found.fresh:
         found.fresh = ()
@@ -71,21 +72,16 @@ def run(state: State, namespace_name: str, found: Autoscaler) -> None:
     _remember(state, namespace_name, found, rules, policy, made, settings)
 
 
-def scene_of(
-    namespace: Namespace,
-    index: NamespaceIndex,
-    found: Autoscaler,
-    rules: Rules,
-    workload: Workload,
-    now: float,
-    namespace_name: str,
-) -> Scene:
-    """What a pass over the object looks at."""
-    pods, count, selector_error = pods_of(namespace, index, found, rules, now)
+def scene_of(state: State, namespace_name: str, found: Autoscaler, rules: Rules, workload: Workload) -> Scene:
+    """What a pass over the object looks at, now."""
+    namespace, index = state.namespace(namespace_name)
+    pods, count, selector_error = pods_of(
+        namespace, index, found, rules, state.now, walk=state.in_force.walk_owner_chain
+    )
     kept = found.kept.conditions
     return Scene(
         namespace=namespace_name,
-        now=now,
+        now=state.now,
         current=workload.replicas,
         observed=workload.observed,
         samples=[namespace.samples.get(metric.query) for metric in rules.metrics],
@@ -101,15 +97,28 @@ def scene_of(
 
 
 def pods_of(
-    namespace: Namespace, index: NamespaceIndex, found: Autoscaler, rules: Rules, now: float
+    namespace: Namespace,
+    index: NamespaceIndex,
+    found: Autoscaler,
+    rules: Rules,
+    now: float,
+    *,
+    walk: bool,
 ) -> tuple[list[Pod], ReadyCount | None, str]:
-    """The pods of the object's target, counted once until one of them or their count changes."""
+    """The pods of the object's target, counted once until one of them or their count changes.
+
+    `walk`: their owners are those that the chain of owners leads to.
+    """
     view = index.views[found.name]
     if view.pods is None:
         keys, error = index.selected(found.name)
         if error:
             return [], None, error
         view.pods = [pod for key in keys for pod in namespace.groups[key].pods.values()]
+        if walk:
+            view.pods = walked(
+                view.pods, namespace.workloads, target_name=rules.target_name, target=rules.target_key
+            )
         view.count = None
     if rules.recommender is None and all(metric.source == "resource" for metric in rules.metrics):
         return view.pods, None, ""

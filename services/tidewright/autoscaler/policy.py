@@ -25,6 +25,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             metric too (D30).
         align_after_limits: a count that a limit has changed is rounded up to the modulo again, so that
             groups stay whole; it may then exceed the rate by less than a group (D19).
+        walk_owner_chain: a pod is the target's when the chain of its owners leads there, by kind, name
+            and uid, and not when an owner is merely named so (D26).
         labels_as_tags: labels of an object that its series `labels_info` carries.
         outcome_timeout_s: how long an ordered scale is waited for before it counts as lost. Every order
             ends in an outcome, so this is for a log that lost one; in log time, which a demo compresses.
@@ -37,6 +39,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     enforce_bounds_without_metrics: bool = False
     guard_resource_zero: bool = False
     align_after_limits: bool = False
+    walk_owner_chain: bool = False
     labels_as_tags: tuple[str, ...] = ()
     outcome_timeout_s: float = 3600.0
 

@@ -91,7 +91,11 @@ class Autoscaler(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 class Workload(msgspec.Struct, omit_defaults=True):
-    """A target, or what might become one."""
+    """A target, what might become one, or what stands between a target and its pods.
+
+    Attributes:
+        owners: references to its own owners, see `ownership`.
+    """
 
     api_version: str
     kind: str
@@ -100,6 +104,7 @@ class Workload(msgspec.Struct, omit_defaults=True):
     replicas: int = 0
     observed: int = 0
     selector: str = ""
+    owners: tuple[str, ...] = ()
 
 
 class PodGroup(msgspec.Struct):
