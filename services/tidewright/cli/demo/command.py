@@ -36,8 +36,10 @@ from tidewright.sim.metrics.trace import Trace, TraceError
 SERVICES = ("watcher", "autoscaler", "actuator")
 SECONDS = 40.0
 """Wall seconds that the load takes at the default speed: the demo ends within a minute."""
-LEAD_S = 8.0
+LEAD_S, MOST_LEAD_S = 8.0, 30.0
 """Wall seconds from the start to the beginning of the load, in which everything comes up."""
+LEAD_PER_IMPORT = 8.0
+"""The lead as a multiple of what one service's imports take here and now: on a busy machine it is longer."""
 SAMPLE_EVERY_S = 0.08
 """Wall seconds between two samples of the metric, at most speeds; never less than 15 s of log time."""
 LEAST_INTERVAL_S = 15.0
@@ -126,7 +128,7 @@ async def _run(plan: _Plan, *, json_output: bool) -> int:
         f"starting: log, cluster, {', '.join(SERVICES)}",
         file=sys.stderr, flush=True,
     )  # fmt: skip
-    wall = time.time() + LEAD_S
+    wall = time.time() + await _lead_s()
     options = plan.options(wall)
     try:
         with (plan.folder / "services.log").open("w") as logs:
@@ -145,6 +147,14 @@ async def _run(plan: _Plan, *, json_output: bool) -> int:
     else:
         print(as_text(story, run))
     return 0
+
+
+async def _lead_s() -> float:
+    """How long everything may take to come up on this machine, wall seconds."""
+    begun = time.monotonic()
+    imports = await asyncio.create_subprocess_exec(sys.executable, "-c", "import tidewright.watcher.service")
+    await imports.wait()
+    return min(MOST_LEAD_S, max(LEAD_S, LEAD_PER_IMPORT * (time.monotonic() - begun)))
 
 
 async def _play(stack: Stack, plan: _Plan, run: Run, *, json_output: bool) -> Story:
