@@ -77,7 +77,8 @@ class WebhookServer:
     async def _answer(self, request: web.Request) -> web.Response:
         review = msgspec.json.decode(await request.read())
         name = request.match_info["name"]
-        self.asked.append((name, review["request"]))
+        if not (review["request"].get("name") or "").endswith(".crt"):  # what controllers publish everywhere
+            self.asked.append((name, review["request"]))
         response = {"uid": review["request"]["uid"], **self.answers[name](review["request"])}
         body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
         return web.Response(body=msgspec.json.encode(body), content_type="application/json")

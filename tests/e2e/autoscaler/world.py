@@ -64,7 +64,7 @@ async def definition(kube: Kube, path: str) -> None:
     collection, _, name = path.rpartition("/")
 
     def established(found: dict[str, Object]) -> bool:
-        conditions = found.get(name, {}).get("status", {}).get("conditions", [])
+        conditions = found.get(name, {}).get("status", {}).get("conditions") or []  # null at first
         return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
     found = (await until(kube, collection, established))[name]["spec"]
