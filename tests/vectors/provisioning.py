@@ -32,7 +32,9 @@ from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests import lifecycle
 from tidewright.provisioning.requests.attempt import attempt
 from tidewright.provisioning.requests.booking import booking
-from tidewright.provisioning.scaleup import NOT_TRIED, SUCCESSFUL, Plan, plan, to_minimum
+from tidewright.provisioning.scaleup.options import plan
+from tidewright.provisioning.scaleup.plans import NOT_TRIED, SUCCESSFUL, Plan
+from tidewright.provisioning.scaleup.sharing import to_minimum
 from tidewright.provisioning.spec import Mode
 
 Found = list[str]

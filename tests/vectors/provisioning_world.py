@@ -19,7 +19,7 @@ from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.requests.attempt import Asked
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.requests.lifecycle import Candidate
-from tidewright.provisioning.scaleup import World
+from tidewright.provisioning.scaleup.plans import World
 from tidewright.provisioning.settings import MachineType, Quota, Settings
 from tidewright.provisioning.spec import is_check_alias, mode_of, parameters_of
 

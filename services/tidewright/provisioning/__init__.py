@@ -11,7 +11,7 @@ clusterstate    readiness, acceptable ranges, upcoming nodes, health, time-outs
 backoff         groups that failed are left alone for a while
 limits          cluster limits and quotas
 expander        which of several options
-scaleup         from pods to one plan
+scaleup/        from pods to one plan: options, sharing, rounds
 saga            a plan's increases carried out, and taken back
 helped          which pending pods may cause an increase
 idle            empty nodes that nobody needs any more

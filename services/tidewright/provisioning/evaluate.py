@@ -28,15 +28,9 @@ from tidewright.provisioning.pack.classes import Demand, Item
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requestwork import RequestWork
-from tidewright.provisioning.scaleup import (
-    MAX_NODES_TOTAL,
-    SUCCESSFUL,
-    Plan,
-    World,
-    enact,
-    plan_all,
-    to_minimum,
-)
+from tidewright.provisioning.scaleup.plans import MAX_NODES_TOTAL, SUCCESSFUL, Plan, World
+from tidewright.provisioning.scaleup.rounds import enact, plan_all
+from tidewright.provisioning.scaleup.sharing import to_minimum
 from tidewright.provisioning.sentences import because, not_triggered_message, triggered_message
 from tidewright.provisioning.state import Index, Load, Pod, State, index_of, shape_of
 from tidewright.provisioning.upkeep import idle_decisions, upkeep

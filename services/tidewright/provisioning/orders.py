@@ -18,7 +18,7 @@ from tidewright.events.provisioning import (
 )
 from tidewright.provisioning import expander, saga
 from tidewright.provisioning.groups import TEMPLATE_LABEL, Group, in_zone
-from tidewright.provisioning.scaleup import NOT_CHOSEN, Plan, World
+from tidewright.provisioning.scaleup.plans import NOT_CHOSEN, Plan, World
 from tidewright.provisioning.sentences import because
 from tidewright.provisioning.state import State
 

@@ -40,7 +40,8 @@ from tidewright.provisioning.requests import lifecycle
 from tidewright.provisioning.requests.attempt import Asked, Attempt, attempt, grow, nearest
 from tidewright.provisioning.requests.booking import bookable, booking
 from tidewright.provisioning.requests.conditions import Condition
-from tidewright.provisioning.scaleup import NO_OPTIONS, NOT_NEEDED, SUCCESSFUL, World, enact
+from tidewright.provisioning.scaleup.plans import NO_OPTIONS, NOT_NEEDED, SUCCESSFUL, World
+from tidewright.provisioning.scaleup.rounds import enact
 from tidewright.provisioning.sentences import because
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.spec import Mode, Parameters

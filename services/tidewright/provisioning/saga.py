@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tidewright.provisioning.scaleup import ERROR, EXECUTION_FAILED, SUCCESSFUL, Plan, Target
+from tidewright.provisioning.scaleup.plans import ERROR, EXECUTION_FAILED, SUCCESSFUL, Plan, Target
 
 WAITING, ORDERED, APPLIED, FAILED, SKIPPED = "waiting", "ordered", "applied", "failed", "skipped"
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 
 from tidewright.events.base import Because, Scalar
-from tidewright.provisioning.scaleup import Target
+from tidewright.provisioning.scaleup.plans import Target
 
 TRIGGERED = "TriggeredScaleUp"
 NOT_TRIGGERED = "NotTriggerScaleUp"

@@ -26,7 +26,7 @@ from tidewright.provisioning.folding.common import (
 )
 from tidewright.provisioning.limits import Learnt
 from tidewright.provisioning.requests import conditions as cond
-from tidewright.provisioning.scaleup import Target
+from tidewright.provisioning.scaleup.plans import Target
 from tidewright.provisioning.state import (
     GroupState,
     Load,

@@ -8,7 +8,7 @@ import msgspec
 
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.conditions import Condition
-from tidewright.provisioning.scaleup import ERROR, NO_OPTIONS, NOT_NEEDED, NOT_TRIED, SUCCESSFUL
+from tidewright.provisioning.scaleup.plans import ERROR, NO_OPTIONS, NOT_NEEDED, NOT_TRIED, SUCCESSFUL
 from tidewright.provisioning.spec import Mode
 
 REQUESTS_PER_SECOND = 1000

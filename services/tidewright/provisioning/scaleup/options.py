@@ -1,0 +1,188 @@
+"""One option for a set of pods: what each group could do, and which of them is chosen. Spec 3.7.
+
+`plan` asks of every group which pods its template holds and how many nodes that takes, lets the
+expanders choose, and has the choice cut by limits and shared out. It takes one option, as the
+reference does in one of its loops, and changes nothing of its world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from tidewright.provisioning import expander as exp
+from tidewright.provisioning.groups import Group, cannot_grow
+from tidewright.provisioning.pack.classes import Item
+from tidewright.provisioning.pack.estimate import (
+    Estimate,
+    cluster_limit,
+    estimate,
+    fits_reason,
+    group_limit,
+    node_limit,
+)
+from tidewright.provisioning.scaleup.plans import (
+    ALL_OR_NOTHING,
+    FILTERED_OUT,
+    NO_OPTIONS,
+    NOT_NEEDED,
+    Plan,
+    World,
+)
+from tidewright.provisioning.scaleup.sharing import balanced_with, cut_and_share
+
+Chooser: TypeAlias = Callable[[Sequence[exp.Option]], exp.Option | None]
+
+
+def chooser_of(world: World, notes: list[exp.PriorityNote]) -> Chooser:
+    """The configured chain of expanders with its seeded fallback."""
+    filters = exp.filters_of(world.settings.expander, world.settings.priorities, world.current_nodes, notes)
+
+    def choose(options: Sequence[exp.Option]) -> exp.Option | None:
+        return exp.choose(options, filters, lambda left: exp.pick(left, world.seed))
+
+    return choose
+
+
+def plan(
+    items: Sequence[Item],
+    world: World,
+    *,
+    all_or_nothing: bool = False,
+    redistribute: bool = False,
+    chooser: Chooser | None = None,
+) -> Plan:
+    """One option for these pods, none of which fits where there is room now.
+
+    Args:
+        items: shapes with counts, each shape once.
+        world: groups, nodes and limits; not changed.
+        all_or_nothing: one option holds every pod, uncut by any limit, or nothing is ordered.
+        redistribute: nodes that a quota denies one of several balanced groups go to the others.
+        chooser: takes the place of the configured expanders.
+    """
+    if not items:
+        return Plan(result=NOT_NEEDED)
+    settings, nothing = world.settings, (0,) * len(items)
+    reasons: dict[str, str] = {}
+    item_reasons: dict[str, str] = {}
+    fits: dict[str, list[int]] = {}
+    valid: list[Group] = []
+    for group in sorted(world.groups, key=lambda g: g.id):
+        reason = cannot_grow(group, world.limits, world.current_nodes, settings.max_nodes_total)
+        if reason:
+            reasons[group.id] = reason
+        if group.template is None:
+            continue
+        good: list[int] = []
+        for index, item in enumerate(items):
+            why = fits_reason(item.shape, group.template)
+            if why:
+                item_reasons[f"{index}/{group.id}"] = why
+            else:
+                good.append(index)
+        if not reason:
+            valid.append(group)
+            fits[group.id] = good
+    valid = [g for g in valid if not _needless(g, fits)]
+    able = {g.id: frozenset(fits[g.id]) for g in valid if fits[g.id]}
+    found: dict[str, Estimate] = {}
+    options: list[exp.Option] = []
+    for group in valid:
+        option, best = _option(group, valid, items, fits, world, all_or_nothing)
+        if option is None:
+            continue
+        if all_or_nothing and option.pods < sum(item.count for item in items):
+            reasons[group.id] = ALL_OR_NOTHING
+            able.pop(group.id, None)
+            continue
+        found[group.id] = best
+        options.append(option)
+    if all_or_nothing:
+        for group in valid:
+            if group.id not in found:
+                reasons.setdefault(group.id, ALL_OR_NOTHING)
+                able.pop(group.id, None)
+    base = Plan(
+        result=NO_OPTIONS,
+        options=tuple(options),
+        option_pods=nothing,
+        placed=nothing,
+        able=able,
+        reasons=reasons,
+        item_reasons=item_reasons,
+    )
+    if not options:
+        return base
+    notes: list[exp.PriorityNote] = []
+    chosen = (chooser or chooser_of(world, notes))(options)
+    base.notes = tuple(notes)
+    if chosen is None:
+        base.reasons = {**reasons, **{o.group: FILTERED_OUT for o in options}}
+        return base
+    base.option_pods = found[chosen.group].placed
+    return cut_and_share(
+        base, chosen, found[chosen.group], items, valid, fits, world, all_or_nothing, redistribute
+    )
+
+
+def _needless(group: Group, fits: Mapping[str, list[int]]) -> bool:
+    """A group in a further zone that could be made, where the one that brings it along will do."""
+    return group.beside in fits and set(fits[group.beside]) >= set(fits[group.id])
+
+
+def _option(
+    group: Group,
+    valid: Sequence[Group],
+    items: Sequence[Item],
+    fits: Mapping[str, list[int]],
+    world: World,
+    all_or_nothing: bool,
+) -> tuple[exp.Option | None, Estimate]:
+    nothing = Estimate(0, (0,) * len(items))
+    chosen = fits[group.id]
+    if not chosen or group.template is None:
+        return None, nothing
+    peers = balanced_with(group, valid, fits, world.settings)
+    # No request is refused for its size [B7]: the static limit holds for pending pods alone.
+    static = 0 if all_or_nothing else world.settings.max_nodes_per_scaleup
+    limit = node_limit(
+        static,
+        group_limit([g.room for g in (group, *peers)]) + (group.max * len(group.also)),
+        cluster_limit(world.settings.max_nodes_total, world.current_nodes),
+    )
+    part = estimate([items[i] for i in chosen], group.template, limit, world.grid)
+    placed = [0] * len(items)
+    for index, count in zip(chosen, part.placed, strict=True):
+        placed[index] = count
+    nodes = part.nodes
+    if group.zero_or_max:
+        if all_or_nothing and nodes > group.max:
+            return None, nothing
+        if nodes > 0:
+            nodes = group.max
+    if nodes == 0 or part.pods == 0:
+        return None, nothing
+    best = Estimate(nodes, tuple(placed), part.layouts)
+    return _as_option(group, best, items), best
+
+
+def _as_option(group: Group, best: Estimate, items: Sequence[Item]) -> exp.Option:
+    def total(name: str) -> int:
+        return sum(item.shape.requests.get(name, 0) * n for item, n in zip(items, best.placed, strict=True))
+
+    gpu = [name for name in group.node_capacity if name.endswith("/gpu") and group.node_capacity[name] > 0]
+    cpu, memory, gpus = total("cpu"), total("memory"), sum(total(name) for name in gpu)
+    return exp.Option(
+        group=group.id,
+        nodes=best.nodes,
+        pods=best.pods,
+        capacity=dict(group.node_capacity),
+        cpu=cpu,
+        memory=memory,
+        gpu=gpus,
+        node_price=None if group.price_micro is None else group.price_micro / 1e6,
+        pod_price=exp.pod_price(cpu, memory, gpus),
+        exists=group.exists,
+        has_gpu=bool(gpu),
+    )
