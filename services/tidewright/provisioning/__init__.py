@@ -4,6 +4,7 @@ decide          State, evolve, decide: the decider (service `provisioning`, one 
 state           what the decider remembers
 fold, folding/  what each event changes in it
 spec            a ProvisioningRequest read, validated and frozen; classes and their names
+requestwork/    requests within one evaluation: taken up, expired, booked, tried
 requests/       life of a request: conditions, retries, bookings, attempts
 pack/           placing pods by counting over shapes
 groups          node groups: template nodes, who may grow and why not, similar groups, balancing

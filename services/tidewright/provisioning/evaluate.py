@@ -27,7 +27,8 @@ from tidewright.provisioning.orders import (
 from tidewright.provisioning.pack.classes import Demand, Item
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.requests import conditions as cond
-from tidewright.provisioning.requestwork import RequestWork
+from tidewright.provisioning.requestwork import bookings, expiry, growth, promises, turns
+from tidewright.provisioning.requestwork.work import RequestWork
 from tidewright.provisioning.scaleup.plans import MAX_NODES_TOTAL, SUCCESSFUL, Plan, World
 from tidewright.provisioning.scaleup.rounds import enact, plan_all
 from tidewright.provisioning.scaleup.sharing import to_minimum
@@ -68,11 +69,13 @@ class Evaluation:
         waiting, young = self._waiting()
         self.dues += young
         work = RequestWork(self.state, self.index, self.now, settings, binding=self.binding)
-        self.decisions += work.nodes_settled([d for d in late.decisions if isinstance(d, CloseScaleUp)])
-        self.decisions += work.refresh()
+        self.decisions += promises.nodes_settled(
+            work, [d for d in late.decisions if isinstance(d, CloseScaleUp)]
+        )
+        self.decisions += expiry.refresh(work)
         world = self._world()
         pool = _counted(self.state, self.index, waiting)
-        booked = work.bookings()
+        booked = bookings.room_kept(work)
         placeholders.arrange(self.state, self.index, world.grid, work.standing)
         self._cover(world.grid, pool, booked)
         if settings.hold:
@@ -81,12 +84,12 @@ class Evaluation:
         else:  # the scheduler places pending pods first, whatever is booked
             _place(world.grid, pool)
             _place(world.grid, booked)
-        self.decisions += work.placeholders(self.index.grid, world.grid)
-        short = work.lacking(booked)
-        self.decisions += work.hold_to_account(short)
+        self.decisions += bookings.hold_room(work, self.index.grid, world.grid)
+        short = bookings.lacking(work, booked)
+        self.decisions += promises.hold_to_account(work, short)
         if self.view.healthy:
-            self.decisions += work.growth(short, world, self.orders)
-            self.decisions += work.attempts(world, self.orders)
+            self.decisions += growth.grow_on(work, short, world, self.orders)
+            self.decisions += turns.attempts(work, world, self.orders)
             self._scale_up(world, pool, waiting)
         else:
             unready = sum(group.counts.unready for group in self.view.groups.values())

@@ -23,7 +23,7 @@ from tidewright.provisioning.orders import (
 )
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.conditions import Condition
-from tidewright.provisioning.requestwork import status_of
+from tidewright.provisioning.requestwork.work import status_of
 from tidewright.provisioning.sentences import because
 from tidewright.provisioning.spec import is_check_alias, parameters_of
 from tidewright.provisioning.state import Index, Request, State

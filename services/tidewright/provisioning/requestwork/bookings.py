@@ -1,0 +1,99 @@
+"""Room that is kept for requests, and the placeholders that hold it. Spec 2.8, [B2]
+
+`room_kept` says what room is kept for and ends what was used up; `hold_room` orders placeholders
+against others; `lacking` says whose room is on paper only, once everything was placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from tidewright.events.base import Decision
+from tidewright.kube.predicates import PodShape
+from tidewright.provisioning import placeholders
+from tidewright.provisioning.pack.classes import Demand, Item
+from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.requests.booking import bookable, booking
+from tidewright.provisioning.requestwork.quota import claim_booked
+from tidewright.provisioning.requestwork.work import RequestWork
+from tidewright.provisioning.sentences import because
+from tidewright.provisioning.state import shape_of
+
+
+def room_kept(work: RequestWork) -> dict[str, Demand]:
+    """What room is kept for, by shape; bookings whose pods have all come end here."""
+    found: dict[str, Demand] = {}
+    for key in work.modes:
+        request = work.state.requests[key]
+        waiting_for_nodes = work.busy(key) or request.ordered
+        if not bookable(work.conditions_of(key)) and not waiting_for_nodes:
+            continue
+        sets = tuple(Item(shape, n) for shape, n in work.sets_of(key))
+        placed = [
+            shape_of(work.state, work.index, work.state.pods[pod].shape)
+            for pod in work.index.consumers.get(key, {})
+        ]
+        if waiting_for_nodes and not bookable(work.conditions_of(key)):
+            items: Iterable[Item] = sets
+        else:
+            kept = booking(work.conditions_of(key), sets, placed)
+            items = kept.items
+            if kept.condition is not None:
+                work.put(key, kept.condition, because("BookingUsed", pods=len(placed)))
+                work.ended.append(work.release(key, kept.condition.reason))
+                continue
+            provisioned = cond.find(work.conditions_of(key), cond.PROVISIONED)
+            own = work.understood[key].booking_s
+            if provisioned is not None:
+                until = provisioned.changed_at + (work.settings.booking_s if own is None else own)
+                work.dues.append(until + 0.001)
+        work.kept[key] = tuple(items)
+        work.uncome[key] = _uncome(work, key, sets, placed)
+    claim_booked(work)
+    work.standing = placeholders.standing(work.state, work.uncome if work.holds() else {})
+    for key, whole in work.kept.items():
+        work.kept[key] = placeholders.without(whole, key, work.standing)
+        for item in work.kept[key]:
+            demand = found.setdefault(item.shape.digest, Demand(item.shape, 0))
+            demand.count += item.count
+    return found
+
+
+def _uncome(work: RequestWork, key: str, sets: tuple[Item, ...], placed: list[PodShape]) -> tuple[Item, ...]:
+    """[B2]: what of a booking is for pods that do not exist yet: those that wait want the room itwork."""
+    if not work.holds() or not bookable(work.conditions_of(key)):
+        return ()
+    waiting = [
+        shape_of(work.state, work.index, work.state.pods[pod].shape)
+        for pod in work.index.waiting
+        if work.state.pods[pod].consumes == key
+    ]
+    return booking(work.conditions_of(key), sets, [*placed, *waiting]).items
+
+
+def hold_room(work: RequestWork, real: Grid, trial: Grid) -> list[Decision]:
+    """[B2]: pods that hold the room against others are made and removed."""
+    found = list(placeholders.removals(work.state, work.standing, work.now))
+    if work.holds():
+        missing = {key: placeholders.without(items, key, work.standing) for key, items in work.uncome.items()}
+        found += placeholders.creations(
+            work.state, work.settings, work.now, missing, work.standing, real, trial
+        )
+    return found
+
+
+def lacking(work: RequestWork, booked: Mapping[str, Demand]) -> dict[str, tuple[Item, ...]]:
+    """Request to what is kept for it on paper only: the last ones lack what has found no room."""
+    left = {digest: demand.count for digest, demand in booked.items() if demand.count}
+    found: dict[str, tuple[Item, ...]] = {}
+    for key in reversed(work.kept):
+        short = []
+        for item in work.kept[key]:
+            pods = min(left.get(item.shape.digest, 0), item.count)
+            if pods:
+                left[item.shape.digest] -= pods
+                short.append(Item(item.shape, pods))
+        if short:
+            found[key] = tuple(short)
+    return found

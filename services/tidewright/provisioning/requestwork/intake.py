@@ -1,0 +1,81 @@
+"""A new request taken up: spec and templates frozen, or why it cannot be. Spec 2.5."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidewright.events.base import Decision, JsonObject
+from tidewright.events.provisioning import AcceptRequest
+from tidewright.kube.predicates import of_template, scheduling_fields
+from tidewright.provisioning import spec
+from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.requestwork.work import RequestWork
+from tidewright.provisioning.sentences import because
+from tidewright.provisioning.state import ShapeFields
+
+
+def take_up(work: RequestWork, key: str) -> list[Decision]:
+    """Freeze spec and templates; or fail, when they are wrong or do not come."""
+    request = work.state.requests[key]
+    namespace, name = key.split("/", 1)
+    try:
+        wanted = spec.parse(request.spec)
+    except ValueError as error:
+        work.put(key, cond.invalid(str(error)))
+        return [work.event(key, "Failed", str(error), "Warning")]
+    missing = [s.template for s in wanted.pod_sets if f"{namespace}/{s.template}" not in work.state.templates]
+    if missing:
+        grace_over = request.seen_at + work.settings.template_grace_s
+        if work.now < grace_over:
+            work.dues.append(grace_over)
+            return []
+        message = spec.missing_templates_message(len(wanted.pod_sets), missing)
+        why = because(
+            "TemplatesMissing",
+            missing=len(missing),
+            referenced=len(wanted.pod_sets),
+            names=", ".join(missing[:5]),
+        )
+        work.put(key, cond.failed_to_create_pods(message), why)
+        return [work.event(key, "Failed", message, "Warning")]
+    sets = []
+    shapes: dict[str, JsonObject] = {}
+    for pod_set in wanted.pod_sets:
+        template = work.state.templates[f"{namespace}/{pod_set.template}"]
+        shape = of_template(template, namespace)
+        sets.append((shape, pod_set.count))
+        shapes[shape.digest] = msgspec.to_builtins(
+            ShapeFields(
+                requests={k: v for k, v in shape.requests.items() if k != "pods"},
+                scheduling=scheduling_fields(template.get("spec") or {}) if not shape.error else {},
+                namespace=namespace,
+                labels=shape.labels,
+                priority=shape.priority,
+            )
+        )
+        if shape.error:
+            work.put(key, cond.failed_to_create_pods(f"pod template {pod_set.template}: {shape.error}"))
+            return [work.event(key, "Failed", shape.error, "Warning")]
+    work.fresh[key] = tuple(sets)
+    work.put(
+        key,
+        cond.ACCEPT,
+        because("ClassIsOurs", class_name=request.class_name, mode=work.modes[key].value),
+    )
+    decisions: list[Decision] = [
+        AcceptRequest(
+            at=work.now,
+            namespace=namespace,
+            name=name,
+            uid=request.uid,
+            class_name=request.class_name,
+            parameters=work.parameters_of(request),
+            sets=tuple((shape.digest, n) for shape, n in sets),
+            shapes=shapes,
+        ),
+        work.event(key, "Accepted", cond.ACCEPT.message),
+    ]
+    decisions += [
+        work.event(key, "ParameterIgnored", text, "Warning") for text in work.understood[key].warnings
+    ]
+    return decisions

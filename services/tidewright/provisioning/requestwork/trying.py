@@ -1,0 +1,154 @@
+"""One request tried: what came of it, ordered, answered or put off. Spec 2.7, 2.11.
+
+`try_request` is the whole of it. A dry run is answered, and nothing ordered; room on nodes whose order
+the cloud has not taken yet waits for its answer; a plan is ordered, and conditions follow later.
+"""
+
+from __future__ import annotations
+
+from tidewright.events.base import Because, Decision
+from tidewright.events.provisioning import AttemptRequest
+from tidewright.provisioning import spec
+from tidewright.provisioning.orders import Orders, ordered_plan, verdicts_of
+from tidewright.provisioning.pack.classes import Item
+from tidewright.provisioning.pack.classes import items as merged
+from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.requests import lifecycle
+from tidewright.provisioning.requests.attempt import Asked, Attempt, attempt
+from tidewright.provisioning.requests.conditions import Condition
+from tidewright.provisioning.requestwork.quota import claim, over_quota
+from tidewright.provisioning.requestwork.reasons import expected_at, no_room, reasons_of, with_eta
+from tidewright.provisioning.requestwork.work import RequestWork
+from tidewright.provisioning.scaleup.plans import NO_OPTIONS, NOT_NEEDED, SUCCESSFUL, World
+from tidewright.provisioning.scaleup.rounds import enact
+from tidewright.provisioning.sentences import because
+
+
+def try_request(
+    work: RequestWork,
+    key: str,
+    candidate: lifecycle.Candidate,
+    verdict: lifecycle.Eligibility,
+    world: World,
+    orders: Orders,
+    position: int,
+) -> list[Decision]:
+    """Try one request now, at its place in this evaluation's queue."""
+    request, parameters = work.state.requests[key], work.understood[key]
+    sets = tuple(Item(shape, n) for shape, n in work.sets_of(key))
+    asked = Asked(sets=sets, parameters=parameters, alias=spec.is_check_alias(request.class_name))
+    over = over_quota(work, candidate.namespace, sets)
+    dry = request.annotations.get(spec.DRY_RUN) == "true"
+    before = world.grid
+    if over:
+        failure = (cond.GIVEN_UP,) if parameters.no_retry else (cond.NOT_FOUND,)
+        made = Attempt(result=NO_OPTIONS, conditions=failure, placed=(0,) * len(sets), error=over)
+    else:
+        made = attempt(work.modes[key], asked, world)
+    if dry:
+        world.grid = before
+        return _answer(work, key, asked, made)
+    if work.binding and made.plan is None and made.placed and _on_paper(work, before, world.grid, made):
+        work.dues.append(work.now + 10.0)  # the answers to those orders wake it sooner
+        return []
+    work.details[key] = {**request.details, **made.details, "queue-position": str(position)}
+    attempts = request.attempts + 1
+    succeeded = made.result in (SUCCESSFUL, NOT_NEEDED)
+    final = succeeded or any(c.type == cond.FAILED for c in made.conditions)
+    retry = 0.0 if final else work.now + (verdict.next_wait_s or work.settings.initial_backoff_s)
+    why = reasons_of(work, sets, made, over, attempts, retry)
+    if succeeded:
+        for item in sets:
+            claim(work, candidate.namespace, item.shape, item.count)
+    found: list[Decision] = [
+        AttemptRequest(
+            at=work.now,
+            namespace=candidate.namespace,
+            name=candidate.name,
+            uid=request.uid,
+            result=made.result,
+            attempt=attempts,
+            retry_at=retry,
+            verdicts=verdicts_of(made.plan.out(), made.plan) if made.plan is not None else (),
+            because=tuple(why),
+        )
+    ]
+    if made.result == SUCCESSFUL and made.plan is not None and made.plan.targets:
+        return found + _order(work, key, asked, made, world, orders, why)
+    for condition in made.conditions:
+        work.put(key, with_eta(work, condition, expected_at(work, made, world, retry)), *why)
+    if succeeded:
+        found += work.booked(key)
+        if work.holds():
+            work.dues.append(work.now + 0.001)
+        found.append(work.event(key, "CapacityFound", cond.FOUND.message))
+    else:
+        if retry:
+            work.dues.append(retry + 0.001)
+        message = over or no_room(asked, made, world)
+        if request.attempts == 0 or final:
+            found.append(work.event(key, "Failed" if final else "CapacityNotFound", message, "Warning"))
+    return found
+
+
+def _on_paper(work: RequestWork, before: Grid, after: Grid, made: Attempt) -> bool:
+    """Whether room was found on nodes whose order the cloud has not taken yet, and may refuse."""
+    for shape in made.shapes:
+        was, there = before.where.get(shape.digest, {}), after.where.get(shape.digest, {})
+        for row, pods in there.items():
+            view = after.views[row]
+            if view is None or pods <= was.get(row, 0):
+                continue
+            kind, _, rest = view.name.partition("/")
+            if kind == "planned" or (kind == "upcoming" and rest.rpartition("/")[0] in work.unanswered):
+                return True
+    return False
+
+
+def _order(
+    work: RequestWork, key: str, asked: Asked, made: Attempt, world: World, orders: Orders, why: list[Because]
+) -> list[Decision]:
+    """Order the plan; conditions follow when the cloud has accepted it."""
+    if made.plan is None:
+        return []
+    items = merged((shape, n) for shape, n in zip(made.shapes, made.placed, strict=True))
+    digests = {item.shape.digest: item.shape for item in items}
+    request = work.state.requests[key]
+    groups = ", ".join(f"{t.group} {t.from_size}->{t.size}" for t in made.plan.targets)
+    found = ordered_plan(
+        orders,
+        made.plan,
+        world,
+        pods=(),
+        why=why,
+        request=key,
+        request_uid=request.uid,
+        all_or_nothing=True,
+    )
+    enact(world, made.plan, digests)
+    found.append(work.event(key, "ScaleUpRequested", f"scale-up requested: {groups}"))
+    return found
+
+
+def _answer(work: RequestWork, key: str, asked: Asked, made: Attempt) -> list[Decision]:
+    """[B14]: what would be done, without doing it."""
+    targets = made.plan.targets if made.plan is not None and made.result == SUCCESSFUL else ()
+    would = ",".join(f"{t.group}:+{t.added}" for t in targets) or made.result
+    cost = 0.0
+    if made.plan is not None:
+        prices = {o.group: o.node_price or 0.0 for o in made.plan.options}
+        cost = sum(prices.get(t.group, 0.0) * t.added for t in targets)
+    work.details[key] = {
+        **work.state.requests[key].details,
+        "would-scale-up": would,
+        "would-cost": f"{cost:.4f}",
+    }
+    condition = Condition(
+        type=cond.FAILED,
+        status="True",
+        reason="DryRun",
+        message=f"dry run: {would}",
+    )
+    work.put(key, condition, because("DryRun"))
+    return []

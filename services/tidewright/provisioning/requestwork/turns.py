@@ -1,0 +1,91 @@
+"""Which requests are tried in this evaluation, and in what order. Spec 2.5, [B6]
+
+New ones are taken up first. Of those that are due, namespaces take turns where that is asked for,
+nobody passes a head that waits, and a time box ends the queue. Each sees those before it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tidewright.events.base import Decision
+from tidewright.events.provisioning import AcceptRequest
+from tidewright.provisioning.orders import Orders
+from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.requests import lifecycle
+from tidewright.provisioning.requestwork.intake import take_up
+from tidewright.provisioning.requestwork.trying import try_request
+from tidewright.provisioning.requestwork.work import RequestWork
+from tidewright.provisioning.scaleup.plans import World
+
+
+def attempts(work: RequestWork, world: World, orders: Orders) -> list[Decision]:
+    """Take up new requests and try those that are due, in order; each sees those before it."""
+    found: list[Decision] = []
+    due: list[tuple[lifecycle.Candidate, lifecycle.Eligibility]] = []
+    for key in work.modes:
+        request = work.state.requests[key]
+        if work.busy(key) or request.ordered:
+            continue
+        if not request.accepted and cond.find(work.conditions_of(key), cond.FAILED) is None:
+            taken = take_up(work, key)
+            found += taken
+            if not any(isinstance(d, AcceptRequest) for d in taken):
+                continue
+        candidate = work.candidate(key)
+        verdict = lifecycle.eligible(
+            candidate,
+            work.now,
+            request.wait_s,
+            initial_s=work.settings.initial_backoff_s,
+            maximum_s=work.settings.max_backoff_s,
+            last_try=request.last_try,
+        )
+        if verdict.tried:
+            due.append((candidate, verdict))
+        elif verdict.due is not None:
+            work.dues.append(verdict.due + 0.001)
+        if not cond.is_true(candidate.conditions, cond.PROVISIONED) and not cond.is_true(
+            candidate.conditions, cond.FAILED
+        ):
+            work.dues.append(lifecycle.expires_at(candidate, work.settings.request_expiry_s) + 1)
+    by_key = {f"{c.namespace}/{c.name}": v for c, v in due}
+    waiting = _in_turn(work, [c for c, _ in due])
+    turn = lifecycle.within_timebox(
+        waiting, batch_size=work.settings.batch_size, timebox_s=work.settings.batch_timebox_s
+    )
+    if len(turn) < len(waiting):
+        work.dues.append(work.now + 0.01)
+    for position, candidate in enumerate(turn):
+        key = f"{candidate.namespace}/{candidate.name}"
+        found += try_request(work, key, candidate, by_key[key], world, orders, position)
+        if _blocks(work, key):
+            break
+    return found
+
+
+def _in_turn(work: RequestWork, due: list[lifecycle.Candidate]) -> list[lifecycle.Candidate]:
+    """[B6]: those that are due and may be tried: turns by namespace, and nobody past a head."""
+    if work.settings.fair_share:
+        served = Counter(key.split("/", 1)[0] for key in work.kept)
+        due = lifecycle.taking_turns(due, served)
+    if not work.settings.head_deadline_s:
+        return due
+    heads = [key for key in work.modes if _blocks(work, key)]
+    there = {f"{c.namespace}/{c.name}" for c in due}
+    queue = lifecycle.in_order([*due, *(work.candidate(key) for key in heads if key not in there)])
+    allowed = lifecycle.before_head(queue, [key for key in heads if key not in there])
+    return [c for c in allowed if f"{c.namespace}/{c.name}" in there]
+
+
+def _blocks(work: RequestWork, key: str) -> bool:
+    """[B6]: it found no room, and its deadline is not over: later ones do not pass it."""
+    deadline = work.state.requests[key].created_at + work.settings.head_deadline_s
+    if not work.settings.head_deadline_s or work.now >= deadline:
+        return False
+    provisioned = cond.find(work.conditions_of(key), cond.PROVISIONED)
+    waits = provisioned is not None and provisioned.status == "False"
+    if waits and not cond.is_true(work.conditions_of(key), cond.FAILED):
+        work.dues.append(deadline)
+        return True
+    return False
