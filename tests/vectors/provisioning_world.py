@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tests.vectors.suite import Case
 from tidewright.kube.predicates import HOSTNAME, NodeView, PodShape, Taint, of_fields
 from tidewright.provisioning.clusterstate import Counts, Health, group_healthy
 from tidewright.provisioning.groups import (
@@ -24,9 +25,17 @@ from tidewright.provisioning.settings import MachineType, Quota, Settings
 from tidewright.provisioning.spec import is_check_alias, mode_of, parameters_of
 
 Entry = Mapping[str, Any]
+Found = list[str]
+"""Differences; empty when the case passes."""
+
 GPU = "nvidia.com/gpu"
 NOW = 1_790_000_000.0
 """The cases' `now`; their times are offsets from it."""
+
+
+def wanted(case: Case) -> dict[str, Any]:
+    """What a case expects: ours, where the reference's follows from a defect."""
+    return {**case["expected"], **case.get("expected_ours", {})}
 
 
 def spread_out(entries: Sequence[Entry]) -> list[dict[str, Any]]:

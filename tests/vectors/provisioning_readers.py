@@ -1,0 +1,170 @@
+"""Cases about a request's object and those who go by it: its pods, what is booked for them, Kueue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tests.vectors import provisioning_world as w
+from tests.vectors.provisioning_requests import condition_differences
+from tests.vectors.provisioning_world import NOW, Found, wanted
+from tests.vectors.suite import Case, differences
+from tidewright.provisioning import helped, kueue, spec
+from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.requests.booking import booking
+
+
+def crd(case: Case) -> Found:
+    wrong = spec.validate(case["object"].get("spec"), case["old"].get("spec") if "old" in case else None)
+    found = differences(wanted(case), {"valid": not wrong})
+    if case.get("message") and not any(case["message"] in text for text in wrong):
+        found.append(f"expected message {case['message']!r}, found {wrong}")
+    return found
+
+
+def class_support(case: Case) -> Found:
+    mode = spec.mode_of(case["class"], case["parameters"], case["options"]["processor_instance"])
+    return differences(wanted(case), {"supported": mode is not None})
+
+
+def expand(case: Case) -> Found:
+    request = case["request"]
+    pods = []
+    for i, pod_set in enumerate(request["podsets"]):
+        template = case["templates"][pod_set["template"]]
+        container: dict[str, Any] = {"name": template["container"], "image": template.get("image", "")}
+        resources = {k: template[k] for k in ("limits", "requests") if k in template}
+        if resources:
+            container["resources"] = resources
+        for j in range(pod_set["count"]):
+            pod = spec.virtual_pod(
+                request=request["name"],
+                namespace=request["namespace"],
+                uid="uid",
+                class_name=request["class"],
+                created_at=NOW,
+                pod_set=i,
+                index=j,
+                template={"spec": {"containers": [container]}},
+            )
+            made = pod.spec["containers"][0]
+            pods.append(
+                {
+                    "name": pod.name,
+                    "generate_name": pod.generate_name,
+                    "namespace": pod.namespace,
+                    "uid": pod.uid,
+                    "annotations": pod.annotations,
+                    "owner": {"name": pod.owner_name, "controller": True},
+                    "container": made["name"],
+                    **made.get("resources", {}),
+                }
+            )
+    return differences(wanted(case), {"pods": pods})
+
+
+def book(case: Case) -> Found:
+    request, expected = case["request"], wanted(case)
+    candidate = w.candidate_of(request, case.get("options", {}).get("processor_instance", ""))
+    placed = [
+        w.shape(pod)
+        for pod in w.spread_out(case["pods"])
+        if pod.get("node")
+        and pod.get("namespace", "ns") == candidate.namespace
+        and spec.consumed_request(pod.get("annotations", {})) == candidate.name
+    ]
+    if candidate.mode is None:
+        kept = booking((), (), ())
+    else:
+        kept = booking(candidate.conditions, w.asked_of(request).sets, placed)
+    stored = candidate.conditions
+    if kept.condition is not None:
+        stored = cond.with_condition(stored, kept.condition, NOW)
+    actual = {"booked": bool(kept.items), "booked_pods": kept.pods}
+    plain = {k: v for k, v in expected.items() if not k.startswith("conditions")}
+    return differences(plain, actual) + condition_differences(expected, stored)
+
+
+def filter_consumers(case: Case) -> Found:
+    pods = [w.pending(p) for p in case["pods"]]
+    limit = case.get("options", {}).get("event_limit", 50)
+    kept, events = helped.without_consumers(pods, limit)
+    actual = {
+        "kept": [p.name for p in kept],
+        "forced": helped.forced(pods),
+        "events": len(events),
+        "event_message": events[0][1] if events else "",
+    }
+    return differences(wanted(case), actual)
+
+
+def young_pods(case: Case) -> Found:
+    pods = [w.pending(p) for p in case["pods"]]
+    kept = helped.without_young(pods, NOW + case["at"], case["options"]["new_pod_scale_up_delay"])
+    return differences(wanted(case), {"kept": [p.name for p in kept]})
+
+
+def read_by_kueue(case: Case) -> Found:
+    workload, config, request = case["workload"], case["config"], case["request"]
+    counts = {p["name"]: p["count"] for p in workload["podsets"]} | workload.get("admitted_counts", {})
+    if request is None:
+        made = kueue.wanted_request(
+            workload=workload["name"],
+            check=workload["check"],
+            attempt=1,
+            class_name=config["class"],
+            parameters=config.get("parameters", {}),
+            annotations=workload.get("annotations", {}),
+            counts=counts,
+        )
+        actual = {
+            "request": {
+                "name": made.name,
+                "labels": made.labels,
+                "owner": made.owner,
+                "class": made.class_name,
+                "parameters": made.parameters,
+                "podsets": [{"template": name, "count": count} for name, count in made.pod_sets],
+            }
+        }
+        found = differences(wanted(case), actual)
+        given = wanted(case)["request"].get("parameters")
+        return found + (
+            [] if given is None or given == made.parameters else [f"parameters: {made.parameters}"]
+        )
+    retry = config.get("retry", {})
+    check = kueue.read(
+        request=request["name"],
+        class_name=request["class"],
+        conditions=w.conditions_of(request["conditions"]),
+        details=request.get("provisioning_class_details", {}),
+        pod_sets=list(counts),
+        admitted=workload.get("admitted", False),
+        attempt=int(request["name"].rsplit("-", 1)[1]),
+        retry=kueue.Retry(retry.get("limit", 3), retry.get("base", 60), retry.get("max", 1800)),
+        selectors={u["key"]: u["value_from"] for u in config.get("pod_set_updates", ())},
+    )
+    actual_check = {
+        "state": check.state,
+        "message": None if check.unchanged else check.message,
+        "unchanged": check.unchanged,
+        "requeue_after": check.requeue_after_s,
+        "pod_annotations": check.pod_annotations,
+        "node_selector": check.node_selector,
+    }
+    expected_selector = wanted(case)["check"].get("node_selector")
+    found = differences(wanted(case), {"check": actual_check})
+    if expected_selector is not None and expected_selector != check.node_selector:
+        found.append(f"$.check.node_selector: expected {expected_selector}, found {check.node_selector}")
+    return found
+
+
+KINDS: dict[str, Callable[[Case], Found]] = {
+    "provreq-booking": book,
+    "provreq-class": class_support,
+    "provreq-expand": expand,
+    "provreq-filter": filter_consumers,
+    "kueue": read_by_kueue,
+    "crd": crd,
+    "young-pods": young_pods,
+}
