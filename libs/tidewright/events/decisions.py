@@ -80,6 +80,24 @@ class DeleteObject(Effect, frozen=True, kw_only=True, tag="decision.delete-objec
     propagation: str = "Background"
 
 
+class HoldLease(Effect, frozen=True, kw_only=True, tag="decision.hold-lease.v1"):
+    """Hold a coordination Lease: make it, renew it, or take it when nobody has it.
+
+    A Lease that another holder has is left alone: the outcome is `Rejected` with reason `LeaseHeld`,
+    whose `result` has the record (`record`, `holder`, `duration_s`). No clock of the holder is
+    compared: the decider measures for how long the record stays as it is, and names it in `stopped`.
+
+    Attributes:
+        holder: our name on it.
+        duration_s: after which others may take it when it is not renewed.
+        stopped: a record of another holder that was seen unchanged for its duration: taken if it still stands.
+    """
+
+    holder: str
+    duration_s: int
+    stopped: str = ""
+
+
 class EvictPod(Effect, frozen=True, kw_only=True, tag="decision.evict-pod.v1"):
     """Evict a pod through its eviction subresource, so that disruption budgets hold."""
 

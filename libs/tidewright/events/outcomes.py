@@ -18,7 +18,13 @@ class Applied(Outcome, frozen=True, kw_only=True, tag="outcome.applied.v1"):
 
 
 class Rejected(Outcome, frozen=True, kw_only=True, tag="outcome.rejected.v1"):
-    """The outside refused for a reason that a retry does not mend (conflict, gone, forbidden, invalid)."""
+    """The outside refused for a reason that a retry does not mend (conflict, gone, forbidden, invalid).
+
+    Attributes:
+        result: what was found instead, where a decider needs it (the record of a Lease that another holds).
+    """
+
+    result: JsonObject = {}
 
 
 class Failed(Outcome, frozen=True, kw_only=True, tag="outcome.failed.v1"):

@@ -15,7 +15,7 @@ import msgspec
 from tidewright.actuator import requests, verdict
 from tidewright.actuator.correlate import Correlator, Count, Drop, Write
 from tidewright.actuator.endpoints import Endpoints
-from tidewright.actuator.requests import Mismatch
+from tidewright.actuator.requests import LeaseHeld, Mismatch
 from tidewright.actuator.verdict import Again, Done, Refused, Result
 from tidewright.events.base import JsonObject, ObjectRef
 from tidewright.events.decisions import (
@@ -23,6 +23,7 @@ from tidewright.events.decisions import (
     DeleteObject,
     Effect,
     EvictPod,
+    HoldLease,
     PatchObject,
     RecordObjectEvent,
     ScaleWorkload,
@@ -90,6 +91,8 @@ class Applier:
                     return await self._create(effect, allowance)
                 case DeleteObject():
                     return await self._delete(effect, allowance)
+                case HoldLease():
+                    return await self._hold(effect, allowance)
                 case EvictPod():
                     return await self._evict(effect, allowance)
                 case RecordObjectEvent():
@@ -101,6 +104,8 @@ class Applier:
             return Refused(verdict.NOT_SUPPORTED, f"no way here to apply a {type(effect).__name__}")
         except KubeError as error:
             return verdict.of_error(error)
+        except LeaseHeld as error:
+            return Refused(verdict.LEASE_HELD, str(error), error.record)
         except Mismatch as error:
             return Refused(verdict.CONFLICT, str(error))
         except msgspec.MsgspecError as error:
@@ -240,6 +245,30 @@ class Applier:
             if error.status == 404 or (error.status == 409 and target.uid):
                 return Done(found=True)
             raise
+        return Done()
+
+    async def _hold(self, effect: HoldLease, allowance: Allowance) -> Result:
+        target = effect.target
+        place = await self._place(target, allowance)
+        path = place.item(target.namespace, target.name)
+
+        def change(lease: JsonObject) -> bytes | None:
+            return requests.lease_patch(effect, lease)
+
+        try:
+            return await self._write_looking(
+                allowance, path, change, method="PATCH", content_type=MERGE_PATCH
+            )
+        except KubeError as error:
+            if error.status != 404:
+                raise
+        try:
+            collection = place.collection(target.namespace)
+            await self._request(allowance, "POST", collection, requests.lease_body(effect))
+        except KubeError as error:
+            if error.reason != "AlreadyExists":
+                raise
+            return Again(verdict.CONFLICT, f"somebody else made {path} at the same time")
         return Done()
 
     async def _evict(self, effect: EvictPod, allowance: Allowance) -> Result:

@@ -23,6 +23,7 @@ from tidewright.events.decisions import (
     DeleteObject,
     Effect,
     EvictPod,
+    HoldLease,
     PatchObject,
     RecordObjectEvent,
     ScaleWorkload,
@@ -84,6 +85,8 @@ def rank(effect: Effect) -> Rank:
             return Rank.SCALE_UP if effect.replicas > effect.from_replicas else Rank.SCALE_DOWN
         case IncreaseNodeGroup() | CreateNodeGroup():
             return Rank.SCALE_UP
+        case HoldLease():
+            return Rank.SCALE_UP  # one small request with a deadline: behind many creations it would be late
         case DeleteObject() | EvictPod() | DecreaseNodeGroup() | DeleteInstances() | DeleteNodeGroup():
             return Rank.SCALE_DOWN
         case RecordObjectEvent():

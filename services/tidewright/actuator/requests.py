@@ -7,8 +7,16 @@ from typing import Any
 import msgspec
 
 from tidewright.events.base import JsonObject, ObjectRef
-from tidewright.events.decisions import CreateObject, DeleteObject, EvictPod, PatchObject, SetStatus
+from tidewright.events.decisions import (
+    CreateObject,
+    DeleteObject,
+    EvictPod,
+    HoldLease,
+    PatchObject,
+    SetStatus,
+)
 from tidewright.kube.mergepatch import merged
+from tidewright.kube.times import rfc3339_micro
 
 DECISION = "tidewright.dev/decision"
 """Annotation that carries the id of the decision that an object, or its last patch, comes from."""
@@ -16,6 +24,14 @@ DECISION = "tidewright.dev/decision"
 
 class Mismatch(ValueError):
     """The object is not as the decider saw it; says which value was found and which expected."""
+
+
+class LeaseHeld(ValueError):
+    """Another holder has the Lease; `record` is what its decider needs to know of that."""
+
+    def __init__(self, message: str, record: JsonObject) -> None:
+        super().__init__(message)
+        self.record = record
 
 
 def holds(obj: JsonObject, patch: JsonObject) -> bool:
@@ -112,6 +128,61 @@ def delete_body(effect: DeleteObject) -> bytes:
     if effect.target.uid:
         options["preconditions"] = {"uid": effect.target.uid}
     return msgspec.json.encode(options)
+
+
+def lease_body(effect: HoldLease) -> bytes:
+    """A new Lease, held from its first moment."""
+    target, now = effect.target, rfc3339_micro(effect.at)
+    lease: JsonObject = {
+        "apiVersion": target.api_version,
+        "kind": target.kind,
+        "metadata": {
+            "name": target.name,
+            "namespace": target.namespace,
+            "annotations": {DECISION: effect.id},
+        },
+        "spec": {**_record(effect), "acquireTime": now, "leaseTransitions": 0},
+    }
+    return msgspec.json.encode(lease)
+
+
+def lease_patch(effect: HoldLease, lease: JsonObject) -> bytes | None:
+    """The merge patch that renews or takes a Lease as it was seen; None when this renewal stands there.
+
+    Raises:
+        LeaseHeld: another holder has it, and was not seen to have stopped.
+    """
+    found = lease.get("spec") or {}
+    holder, mine = found.get("holderIdentity") or "", _record(effect)
+    if holder == effect.holder:
+        if all(found.get(key) == value for key, value in mine.items()):
+            return None
+    else:
+        record = f"{holder} {found.get('renewTime') or ''}"
+        if holder and record != effect.stopped:
+            target = effect.target
+            raise LeaseHeld(
+                f"{holder} holds lease {target.namespace}/{target.name}, not {effect.holder}",
+                {
+                    "record": record,
+                    "holder": holder,
+                    "duration_s": int(found.get("leaseDurationSeconds") or effect.duration_s),
+                },
+            )
+        mine["acquireTime"] = mine["renewTime"]
+        mine["leaseTransitions"] = int(found.get("leaseTransitions") or 0) + 1
+    metadata: JsonObject = {"annotations": {DECISION: effect.id}}
+    if version := resource_version(lease):
+        metadata["resourceVersion"] = version
+    return msgspec.json.encode({"metadata": metadata, "spec": mine})
+
+
+def _record(effect: HoldLease) -> JsonObject:
+    return {
+        "holderIdentity": effect.holder,
+        "leaseDurationSeconds": effect.duration_s,
+        "renewTime": rfc3339_micro(effect.at),
+    }
 
 
 def eviction_body(effect: EvictPod) -> bytes:

@@ -19,6 +19,7 @@ DRY_RUN: Final = "DryRun"
 SHADOW: Final = "Shadow"
 RATE_LIMITED: Final = "RateLimited"
 NOT_SUPPORTED: Final = "NotSupported"
+LEASE_HELD: Final = "LeaseHeld"
 
 MAX_MESSAGE = 1024
 FIRST_DELAY_S = 0.2
@@ -34,10 +35,11 @@ class Done(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """The outside refused, and a retry does not help."""
+    """The outside refused, and a retry does not help. `result` is what a decider needs of what was found."""
 
     reason: str
     message: str
+    result: JsonObject = {}
 
 
 class Again(msgspec.Struct, frozen=True):
@@ -83,9 +85,14 @@ def outcome(decision: Decision, result: Result, at: float, attempts: int) -> App
             return Applied(
                 at=at, decision=decision.id, attempts=attempts, reason=reason, found=found, result=answer
             )
-        case Refused(reason=reason, message=message):
+        case Refused(reason=reason, message=message, result=found_instead):
             return Rejected(
-                at=at, decision=decision.id, attempts=attempts, reason=reason, message=_cut(message)
+                at=at,
+                decision=decision.id,
+                attempts=attempts,
+                reason=reason,
+                message=_cut(message),
+                result=found_instead,
             )
     return Failed(
         at=at, decision=decision.id, attempts=attempts, reason=result.reason, message=_cut(result.message)

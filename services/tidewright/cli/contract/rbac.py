@@ -68,7 +68,7 @@ def _actuator() -> list[Rule]:
         rule("shards.tidewright.dev", ["shardsets"], "get"),
         rule("shards.tidewright.dev", ["shardsets/status"], "update"),
         rule("shards.tidewright.dev", ["shardmembers"], "get", "patch", "delete"),
-        # Locks of workers in gate mode.
+        # Locks of workers in gate mode, and of the original manager whose place ours takes.
         rule("coordination.k8s.io", ["leases"], "get", "create", "patch", "delete"),
         # The certificates of our endpoints. A name cannot be demanded of a create.
         rule(ADMISSION, ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
