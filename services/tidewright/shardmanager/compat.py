@@ -10,14 +10,15 @@ from collections.abc import Iterator
 
 from tidewright.events.base import Because, Decision, Event, ObjectRef, Outcome
 from tidewright.events.config import ConfigSet
-from tidewright.events.decisions import CreateObject, DeleteObject, SetTimer
+from tidewright.events.decisions import CreateObject, DeleteObject, HoldLease, PatchObject, SetTimer
 from tidewright.events.facts import PodGone, PodObserved
 from tidewright.events.outcomes import Applied
 from tidewright.events.provisioning import PodTemplateGone, PodTemplateObserved
 from tidewright.events.shards import RecordPass
 from tidewright.events.timers import TimerFired
 from tidewright.shardmanager.fleet import Fleet, KnownPod, Template, known
-from tidewright.shardmanager.fleetconfig import NAME, read_fleets
+from tidewright.shardmanager.fleetconfig import NAME, FleetConfig, read_fleets
+from tidewright.shardmanager.managerlock import lock_for
 from tidewright.shardmanager.pods import (
     APP_LABEL,
     ContainerMissing,
@@ -30,6 +31,7 @@ from tidewright.shardmanager.scan import Pass, Stage, annotations_wanted
 from tidewright.shardmanager.state import Asked, State
 
 TIMER = "scan/"
+LOCK_TIMER = "lock/"
 
 
 def fold(state: State, event: Event, before: KnownPod | None) -> None:
@@ -59,6 +61,20 @@ def fold(state: State, event: Event, before: KnownPod | None) -> None:
                         scanned.rival, scanned.unreported = "", True
                 _forget_unseen(state, scanned)
                 _begin(state, scanned)
+        case TimerFired(key=key) if key.startswith(LOCK_TIMER):
+            if (locked := state.fleets.get(key.removeprefix(LOCK_TIMER))) is not None:
+                _look_at_lock(state, locked)
+        case HoldLease():
+            for fleet in state.fleets.values():
+                if fleet.lock is not None and fleet.lock.holder == event.holder:
+                    fleet.lock.asked(event.at)
+        case PatchObject(target=target):
+            state.returned = [lock for lock in state.returned if lock.ref != target]
+        case SetTimer(key=key) if key.startswith(LOCK_TIMER):
+            if (
+                armed := state.fleets.get(key.removeprefix(LOCK_TIMER))
+            ) is not None and armed.lock is not None:
+                armed.lock.due = False
         case SetTimer(key=key, due=due) if key.startswith(TIMER):
             if (timed := state.fleets.get(key.removeprefix(TIMER))) is not None:
                 timed.scan_due, timed.rearm = due, False
@@ -73,6 +89,9 @@ def answered(state: State, asked: Asked, outcome: Outcome) -> None:
     """How an effect came out."""
     fleet = state.fleets.get(asked.fleet)
     if fleet is None:
+        return
+    if asked.verb == "hold":
+        _lock_answered(state, fleet, outcome)
         return
     error = "" if isinstance(outcome, Applied) else outcome.message or outcome.reason
     pods = state.pods.setdefault(fleet.namespace, {})
@@ -96,18 +115,80 @@ def answered(state: State, asked: Asked, outcome: Outcome) -> None:
     _follow_up(state, fleet)
 
 
+def asker_of(state: State, event: HoldLease) -> Asked:
+    """Whose lock it is that is asked for."""
+    for key, fleet in state.fleets.items():
+        if fleet.lock is not None and fleet.lock.holder == event.holder:
+            return Asked(fleet=key, verb="hold", name=event.target.name)
+    return Asked(verb="hold", name=event.target.name)
+
+
+def _look_at_lock(state: State, fleet: Fleet) -> None:
+    """It is time to renew the lock, or to look whether it is free."""
+    if fleet.lock is None:
+        return
+    fleet.lock.due = True
+    if fleet.lock.until is not None and not fleet.lock.leads(state.now):
+        fleet.lock.until = None
+        _stand_by(fleet)
+
+
+def _stand_by(fleet: Fleet) -> None:
+    """Another manager may act from now on: what is under way ends here."""
+    fleet.current, fleet.unreported = None, True
+
+
+def _lock_answered(state: State, fleet: Fleet, outcome: Outcome) -> None:
+    if (lock := fleet.lock) is None:
+        return
+    led, other = lock.until is not None, lock.other
+    lock.answered(outcome, state.now)
+    if lock.until is not None and not led:
+        fleet.unreported = bool(fleet.reported)
+        _begin(state, fleet)
+    elif lock.until is None and (led or lock.other != other):
+        _stand_by(fleet)
+
+
 def decisions(state: State) -> Iterator[Decision]:
     """What the fleets ask for now."""
+    for lock in state.returned:
+        yield lock.give_back(state.now)
     for _key, fleet in sorted(state.fleets.items()):
         if not fleet.local:
             continue
-        if fleet.current is not None:
+        yield from _lock_requests(state, fleet)
+        if fleet.current is not None and fleet.leads(state.now):
             yield from _requests(state, fleet, fleet.current)
         if fleet.unreported and _summary(fleet) != fleet.reported:
             yield _record(state, fleet)
         if fleet.current is None and fleet.rearm and not fleet.refused:
             due = state.now + fleet.config.scan_interval_s
             yield SetTimer(at=state.now, key=TIMER + fleet.key, due=due)
+
+
+def _lock_requests(state: State, fleet: Fleet) -> Iterator[Decision]:
+    lock = fleet.lock
+    if lock is None or not lock.due or fleet.refused:
+        return
+    if f"hold {lock.ref.namespace}/{lock.ref.name}" not in state.in_flight:
+        yield lock.ask(state.now)
+    yield SetTimer(at=state.now, key=LOCK_TIMER + fleet.key, due=lock.next_at(state.now))
+
+
+def _elect(state: State, fleet: Fleet, read: FleetConfig, at: float) -> bool:
+    """Give a fleet the lock that its configuration elects by. True when that is another one than before."""
+    before, after = fleet.lock, lock_for(read.election, fleet.key, at)
+    if (before and before.election) == (after and after.election):
+        return False
+    _return_lock(state, fleet)
+    fleet.lock = after
+    return True
+
+
+def _return_lock(state: State, fleet: Fleet) -> None:
+    if fleet.local and fleet.lock is not None and fleet.lock.until is not None:
+        state.returned.append(fleet.lock)
 
 
 def _configure(state: State, event: ConfigSet) -> None:
@@ -127,6 +208,7 @@ def _configure(state: State, event: ConfigSet) -> None:
         old = state.fleets.get(fresh.key)
         if old is None:
             fresh.local = fresh.template_key in state.templates
+            _elect(state, fresh, read, event.at)
             fleets[fresh.key] = fresh
             if fresh.refused:
                 fresh.unreported = True
@@ -139,6 +221,7 @@ def _configure(state: State, event: ConfigSet) -> None:
             old.warnings, old.unreported = [read.refused], True
             continue
         changed = (old.config, old.manager_pod, old.refused) != (read.config, read.manager_pod, "")
+        changed = _elect(state, old, read, event.at) or changed
         old.config, old.manager_pod, old.refused = read.config, read.manager_pod, ""
         old.rival = old.rival if not changed else ""
         old.warnings = list(read.warnings)
@@ -149,6 +232,8 @@ def _configure(state: State, event: ConfigSet) -> None:
                 # Indexes of the pass under way may mean other pods now: what it asked for is answered to nobody.
                 old.current = None
             _begin(state, old)
+    for key in state.fleets.keys() - fleets.keys():
+        _return_lock(state, state.fleets[key])
     state.fleets = fleets
 
 
@@ -162,7 +247,7 @@ def _version(state: State, fleet: Fleet) -> str:
 
 
 def _begin(state: State, fleet: Fleet) -> None:
-    if fleet.local:
+    if fleet.local and fleet.leads(state.now):
         if fleet.current is None:
             fleet.begun_at = state.now
         fleet.begin(state.templates.get(fleet.template_key), state.pods.get(fleet.namespace, {}))
@@ -176,7 +261,7 @@ def _follow_up(state: State, fleet: Fleet) -> None:
         template = state.templates.get(fleet.template_key)
         if current is not None and current.stage is Stage.CREATING and template is not None:
             _refuse_impossible(fleet, current, template)
-        if not fleet.finish(state.now):
+        if not fleet.finish(state.now) or not fleet.leads(state.now):
             return
         fleet.begun_at = state.now
         fleet.begin(template, state.pods.get(fleet.namespace, {}))
@@ -272,6 +357,8 @@ def _record(state: State, fleet: Fleet) -> RecordPass:
 def _error(fleet: Fleet) -> str:
     if fleet.refused:
         return fleet.refused
+    if fleet.lock is not None and (why := fleet.lock.why_not()):
+        return why
     if fleet.rival:
         return (
             f"another manager with another configuration made pod '{fleet.rival}': nothing is written while it runs, "

@@ -4,7 +4,7 @@ Reads   fact.pod-..., fact.pod-template-..., fact.shard-set-..., fact.shard-memb
         fact.workload-... (StatefulSets), fact.slot-labels-scanned, fact.service-load-observed,
         config.config-set (`shardmanager`), outcomes of its effects, its timers
 Writes  create-object and delete-object (pods), patch-object (a member's lease, a slot label),
-        scale-workload, set-status,
+        hold-lease (the original manager's lock), scale-workload, set-status,
         record-pass, change-assignment, size-shards, change-rollout, report-shards, set-timer
 
 Three parts that do not know of each other: `compat` for fleets of the propeller manager, `native` and
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidewright.events.base import Decision, Event, ObjectRef, Outcome
-from tidewright.events.decisions import CreateObject, DeleteObject, PatchObject, ScaleWorkload
+from tidewright.events.decisions import CreateObject, DeleteObject, HoldLease, PatchObject, ScaleWorkload
 from tidewright.events.facts import PodGone, PodObserved
 from tidewright.events.provisioning import PodTemplateGone, PodTemplateObserved
 from tidewright.shardmanager import compat, exposition, native, ourservices, rounds
@@ -35,7 +35,7 @@ class ShardManager:
     """The decider."""
 
     service = SERVICE
-    state_version = 3
+    state_version = 4
     state_type = State
     kinds = KINDS
     series_help = exposition.help_of_fleets()
@@ -63,7 +63,7 @@ class ShardManager:
                 state.templates[f"{event.namespace}/{event.name}"] = kept
             case PodTemplateGone():
                 state.templates.pop(f"{event.namespace}/{event.name}", None)
-            case CreateObject() | DeleteObject() | PatchObject() | ScaleWorkload():
+            case CreateObject() | DeleteObject() | PatchObject() | ScaleWorkload() | HoldLease():
                 _ask(state, event)
             case Outcome():
                 _answer(state, event)
@@ -107,13 +107,19 @@ def _keep_pod(state: State, event: PodObserved | PodGone) -> KnownPod | None:
     return before
 
 
-_VERBS = {CreateObject: "create", DeleteObject: "delete", PatchObject: "take", ScaleWorkload: "scale"}
+_VERBS = {
+    CreateObject: "create",
+    DeleteObject: "delete",
+    PatchObject: "take",
+    ScaleWorkload: "scale",
+    HoldLease: "hold",
+}
 
 
-def _ask(state: State, event: CreateObject | DeleteObject | PatchObject | ScaleWorkload) -> None:
+def _ask(state: State, event: CreateObject | DeleteObject | PatchObject | ScaleWorkload | HoldLease) -> None:
     """Remember who asked, so that the outcome finds its way back."""
     target, verb = event.target, _VERBS[type(event)]
-    asked = _asker(state, target, verb)
+    asked = compat.asker_of(state, event) if isinstance(event, HoldLease) else _asker(state, target, verb)
     state.asked[event.id] = asked
     state.in_flight[f"{verb} {target.namespace}/{target.name}"] = event.id
 

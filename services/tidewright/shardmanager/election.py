@@ -1,8 +1,8 @@
 """Who leads: lock names and identities as the original's election uses them (section 1.11).
 
-Our own manager does not elect: its slots belong to one replica at a time by fenced commits. These
-names are needed to stay passive while an original manager still holds its lock, and to give the
-workers theirs.
+Our own manager does not elect: its slots belong to one replica at a time by fenced commits. It holds
+the original's lock all the same (`managerlock`), so that it and an original never act side by side;
+the workers' names are needed to give them theirs.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import msgspec
 from tidewright.shardmanager.strategy import lock_name
 
 LOCK_KIND = "Lease"
+HOLDER = "tidewright-shard-manager"
+"""How our identity on a manager's lock begins."""
 RELEASE_ON_CANCEL = False
 SAFE_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _SUFFIX_LENGTH = 10

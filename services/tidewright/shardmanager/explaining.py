@@ -16,6 +16,7 @@ from tidewright.events.base import Because, Decision, Event
 from tidewright.events.decisions import (
     CreateObject,
     DeleteObject,
+    HoldLease,
     PatchObject,
     ScaleWorkload,
     SetStatus,
@@ -46,6 +47,10 @@ _RULES = {
     "GateHeld": "The lock {lock} is held until they are gone.",
     "GateOpened": "No pod that may act on the slots behind {lock} is left.",
     "GateOver": "The lock {lock} belongs to a generation that is over.",
+    "FleetLockWanted": "The configuration elects by the lease {lock}: pods are looked after only while it is held.",
+    "FleetLockHeld": "The lease {lock} is held, so that no other manager acts.",
+    "FleetLockStopped": "{holder} was not seen to renew the lease {lock} for {duration_s:g} s.",
+    "FleetLockReturned": "The fleet is no longer looked after here: the lease {lock} is free for another manager.",
     "ShardTwice": "Pod {pod} is the second one of its shard, left from gate mode.",
     "ShardOutdated": "Pod {pod} was made from an earlier template, or told other slots.",
     "ShardStuck": "Pod {pod} did not go away, and the set allows that it is removed by force.",
@@ -104,7 +109,7 @@ class ShardExplainer:
                 return [f"{event.reason}: {event.message}."]
             case RecordPass():
                 return [*reasons, *_pass(event)]
-            case CreateObject() | DeleteObject() | PatchObject() | ScaleWorkload():
+            case CreateObject() | DeleteObject() | PatchObject() | ScaleWorkload() | HoldLease():
                 return reasons
         return []
 
@@ -224,6 +229,8 @@ def _fleet(fleet: Fleet) -> list[str]:
     ]
     if fleet.refused:
         said.append(f"Its configuration is not acted upon: {fleet.refused}.")
+    if fleet.lock is not None and (why := fleet.lock.why_not()):
+        said.append(f"Nothing is written: {why}.")
     if fleet.rival:
         said.append(f"Nothing is written: another manager with another configuration made pod {fleet.rival}.")
     return said

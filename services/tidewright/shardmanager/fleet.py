@@ -18,6 +18,7 @@ from tidewright.events.facts import PodObserved
 from tidewright.sharding.histogram import Histogram
 from tidewright.shardmanager.config import ManagerConfig
 from tidewright.shardmanager.confighash import accepted_hashes
+from tidewright.shardmanager.managerlock import Lock
 from tidewright.shardmanager.pods import (
     APP_LABEL,
     CONFIG_HASH,
@@ -96,6 +97,7 @@ class Fleet(msgspec.Struct, kw_only=True):
         rival: pod that another manager with another configuration has made while this one runs; while
             that goes on nothing is written, or the two would undo each other for ever.
         rival_at: log time at which the last of them was seen, seconds.
+        lock: of the manager; None when its configuration does not elect.
         totals: the original's counters, since the fold began.
     """
 
@@ -120,6 +122,7 @@ class Fleet(msgspec.Struct, kw_only=True):
     rounds: Histogram = msgspec.field(default_factory=Histogram)
     rival: str = ""
     rival_at: float = 0.0
+    lock: Lock | None = None
     passes: int = 0
     created_total: int = 0
     deleted_total: int = 0
@@ -131,6 +134,10 @@ class Fleet(msgspec.Struct, kw_only=True):
     @property
     def template_key(self) -> str:
         return f"{self.config.pod_template_namespace}/{self.config.pod_template_name}"
+
+    def leads(self, now: float) -> bool:
+        """Whether no other manager may act on this fleet now."""
+        return self.lock is None or self.lock.leads(now)
 
     def pods_of(self, pods: dict[str, KnownPod]) -> list[KnownPod]:
         """The pods with the application's label, by name: the order in which the API lists them."""

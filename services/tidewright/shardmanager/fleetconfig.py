@@ -19,6 +19,8 @@ import msgspec
 from tidewright.events.base import JsonObject
 from tidewright.shardmanager.config import BRANDS, KOZMO, Brand, ManagerConfig, defaults
 from tidewright.shardmanager.configread import read, with_environment
+from tidewright.shardmanager.election import Election
+from tidewright.shardmanager.electionread import read_election
 from tidewright.shardmanager.pods import manager_pod
 
 NAME = "shardmanager"
@@ -37,6 +39,7 @@ class FleetConfig(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     manager_pod: str = ""
     metrics_prefix: str = KOZMO.metrics_prefix
+    election: Election = Election()
     refused: str = ""
     warnings: tuple[str, ...] = ()
 
@@ -74,6 +77,8 @@ def _read_fleet(entry: Mapping[str, Any]) -> FleetConfig:
     pod, where = manager_pod({"POD_NAMESPACE": namespace, **environment}, base.pod_template_namespace)
     reading = read(with_environment(entry.get("config") or {}, environment), base)
     refused = [f.message for f in reading.refusals(native=False)]
+    election = read_election(entry.get("config") or {}, where)
+    refused += election.refused
     if brand is None:
         refused.insert(0, f"managers: brand is {name!r}, expected one of {_brands(BRANDS)}")
     if unknown := sorted(set(entry) - _KEYS):
@@ -88,8 +93,9 @@ def _read_fleet(entry: Mapping[str, Any]) -> FleetConfig:
         namespace=where,
         manager_pod=pod,
         metrics_prefix=_metrics_prefix(entry, brand or KOZMO),
+        election=election.election,
         refused=refused[0] if refused else "",
-        warnings=tuple(f.message for f in reading.warnings(native=False)),
+        warnings=(*(f.message for f in reading.warnings(native=False)), *election.warnings),
     )
 
 

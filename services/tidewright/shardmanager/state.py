@@ -6,6 +6,7 @@ import msgspec
 
 from tidewright.shardmanager.autosize import Follower
 from tidewright.shardmanager.fleet import Fleet, KnownPod, Template
+from tidewright.shardmanager.managerlock import Lock
 from tidewright.shardmanager.sets import ShardSetState
 
 
@@ -15,7 +16,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         fleet: key of the fleet that asked, or empty.
         shard_set: key of the shard set that asked, or empty.
-        verb: `create`, `delete`, `take` or `scale`.
+        verb: `create`, `delete`, `take`, `scale` or `hold`.
         name: of the object.
         index: of the shard, -1 where none is meant.
     """
@@ -63,6 +64,7 @@ class State(msgspec.Struct, kw_only=True):
         replicas: wanted replicas of StatefulSets by `namespace/name`.
         asked: by decision id.
         touched: keys of the sets that the event folded last concerns.
+        returned: locks of fleets that are no longer ours, to be given back.
     """
 
     now: float = 0.0
@@ -74,5 +76,6 @@ class State(msgspec.Struct, kw_only=True):
     replicas: dict[str, int] = {}
     asked: dict[str, Asked] = {}
     touched: list[str] = []
+    returned: list[Lock] = []
     in_flight: dict[str, str] = {}
     """Decision id by `verb namespace/name`, so that nothing is asked for twice at a time."""

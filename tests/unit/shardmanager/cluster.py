@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from tidewright.actuator.requests import LeaseHeld, lease_body, lease_patch
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, JsonObject, Outcome
 from tidewright.events.config import ConfigSet
@@ -20,17 +21,19 @@ from tidewright.events.decisions import (
     CreateObject,
     DeleteObject,
     Effect,
+    HoldLease,
     PatchObject,
     ScaleWorkload,
     SetStatus,
     SetTimer,
 )
 from tidewright.events.facts import PodGone, PodObserved, WorkloadObserved
-from tidewright.events.outcomes import Applied, Rejected
+from tidewright.events.outcomes import Applied, Failed, Rejected
 from tidewright.events.provisioning import PodTemplateGone, PodTemplateObserved
 from tidewright.events.shards import ShardMemberGone, ShardMemberObserved, ShardSetObserved
 from tidewright.events.timers import TimerFired
 from tidewright.host.fold import Fold
+from tidewright.kube.mergepatch import merged
 from tidewright.log.subjects import Slot
 from tidewright.sharding.document import Document
 from tidewright.sharding.wire import document_of
@@ -231,6 +234,8 @@ class Cluster:
             case SetStatus(status=status):
                 self.status = status
                 return [Applied(at=self.now, decision=decision.id)]
+            case HoldLease():
+                return [self._hold(decision)]
             case Effect():
                 refusal = self.refuse(decision) or self._conflict(decision)
                 if refusal:
@@ -267,6 +272,18 @@ class Cluster:
                     if found[section].get(key) != wanted:
                         return f"{pointer} is {found[section].get(key)!r}, expected {wanted!r}"
         return ""
+
+    def _hold(self, decision: HoldLease) -> Event:
+        """As the actuator does it: on what stands there, under no other precondition."""
+        name, lease = decision.target.name, self.leases.get(decision.target.name)
+        if refusal := self.refuse(decision):
+            return Failed(at=self.now, decision=decision.id, reason="Unavailable", message=refusal)
+        try:
+            body = lease_body(decision) if lease is None else lease_patch(decision, lease)
+        except LeaseHeld as error:
+            return Rejected(at=self.now, decision=decision.id, reason="LeaseHeld", result=error.record)
+        self.leases[name] = merged(lease or {}, msgspec.json.decode(body or b"{}"))
+        return Applied(at=self.now, decision=decision.id)
 
     def _lease_conflict(self, effect: Effect) -> str:
         found = self.leases.get(effect.target.name)

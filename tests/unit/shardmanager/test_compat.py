@@ -9,9 +9,10 @@ import pytest
 
 from tests.unit.shardmanager.cluster import Cluster
 from tidewright.events.base import Decision
-from tidewright.events.decisions import CreateObject, DeleteObject
+from tidewright.events.decisions import CreateObject, DeleteObject, HoldLease
 from tidewright.events.facts import PodGone
 from tidewright.events.shards import RecordPass
+from tidewright.kube.times import rfc3339_micro
 from tidewright.shardmanager.config import KOZMO as BRAND
 from tidewright.shardmanager.config import ShardConfig, defaults
 from tidewright.shardmanager.confighash import LEGACY_BASE, config_hash
@@ -33,6 +34,23 @@ def names(decisions: list[Decision], kind: type[CreateObject] | type[DeleteObjec
 
 def last_pass(cluster: Cluster) -> RecordPass:
     return next(d for d in reversed(cluster.decided) if isinstance(d, RecordPass))
+
+
+LOCK = "propeller-leader"
+
+
+def elected(count: int = 3, **election: Any) -> dict[str, Any]:
+    """A fleet whose managers elect."""
+    entry = fleet(count)
+    section = {"enabled": True, "lock-config-map": {"Name": LOCK}, **election}
+    entry["config"]["propeller"] = {"leader-election": section}
+    return entry
+
+
+def renewed(cluster: Cluster, holder: str = "original-0") -> None:
+    """An original manager renews its lock."""
+    now = rfc3339_micro(cluster.now)
+    cluster.leases[LOCK] = {"spec": {"holderIdentity": holder, "renewTime": now, "leaseDurationSeconds": 15}}
 
 
 @pytest.fixture
@@ -318,3 +336,114 @@ def test_a_changed_configuration_makes_no_rival_of_ourselves(running: Cluster) -
     running.run()
     assert sorted(running.pods) == pods(4)
     assert last_pass(running).error == ""
+
+
+def test_a_fleet_whose_managers_elect_is_made_under_the_lock_which_is_renewed() -> None:
+    cluster = Cluster(KOZMO)
+    cluster.configure(elected())
+    cluster.template()
+    cluster.run()
+    assert sorted(cluster.pods) == pods(3)
+    held = cluster.leases[LOCK]["spec"]
+    assert held["holderIdentity"].startswith("tidewright-shard-manager_")
+    for _ in range(12):  # one who looks at any time sees it renewed within the original's renew deadline
+        before, decided = cluster.leases[LOCK]["spec"]["renewTime"], len(cluster.decided)
+        cluster.advance(10.0)
+        assert cluster.leases[LOCK]["spec"]["renewTime"] > before
+        assert sum(isinstance(d, HoldLease) for d in cluster.decided[decided:]) <= 3
+    assert cluster.leases[LOCK]["spec"]["leaseTransitions"] == 0
+
+
+def test_nothing_is_written_while_an_original_renews_its_lock_and_all_when_it_stopped() -> None:
+    cluster = Cluster(KOZMO)
+    renewed(cluster)
+    cluster.configure(elected())
+    cluster.template()
+    for _ in range(20):
+        cluster.advance(4.0)
+        renewed(cluster)
+    assert not cluster.pods
+    assert "standing by: original-0 holds lease kozmo/propeller-leader" in last_pass(cluster).error
+    cluster.advance(14.0)
+    assert not cluster.pods, "its lease has not run out"
+    cluster.advance(8.0)
+    cluster.run()
+    assert sorted(cluster.pods) == pods(3)
+    assert cluster.leases[LOCK]["spec"]["leaseTransitions"] == 1
+    assert last_pass(cluster).error == ""
+
+
+def test_an_old_stamp_of_another_clock_takes_no_lock() -> None:
+    cluster = Cluster(KOZMO)
+    for n in range(20):
+        behind = rfc3339_micro(1000.0 + n)
+        cluster.leases[LOCK] = {"spec": {"holderIdentity": "original-0", "renewTime": behind}}
+        cluster.configure(elected()) if n == 0 else cluster.advance(5.0)
+        cluster.template()
+    assert not cluster.pods
+
+
+def test_a_lock_that_is_free_is_taken_at_once() -> None:
+    cluster = Cluster(KOZMO)
+    renewed(cluster, holder="")
+    cluster.configure(elected())
+    cluster.template()
+    assert sorted(cluster.pods) == pods(3)
+
+
+def test_a_lost_lock_ends_what_is_under_way() -> None:
+    cluster = Cluster(KOZMO)
+    cluster.configure(elected())
+    cluster.template()
+    cluster.run()
+    renewed(cluster, "thief")
+    cluster.advance(6.0)
+    before = len(cluster.decided)
+    cluster.vanish("kozmopropeller-1")
+    cluster.fail("kozmopropeller-2")
+    assert (
+        names(cluster.decided[before:], CreateObject) == names(cluster.decided[before:], DeleteObject) == []
+    )
+    assert "thief" in last_pass(cluster).error
+
+
+def test_without_an_answer_the_lock_counts_until_the_renew_deadline() -> None:
+    cluster = Cluster(KOZMO)
+    cluster.configure(elected())
+    cluster.template()
+    cluster.run()
+    cluster.refuse = lambda effect: "no answer" if isinstance(effect, HoldLease) else ""
+    cluster.advance(16.0)
+    cluster.vanish("kozmopropeller-1")
+    assert "kozmopropeller-1" not in cluster.pods
+    cluster.refuse = lambda effect: ""
+    cluster.advance(6.0)
+    assert "kozmopropeller-1" in cluster.pods
+
+
+def test_a_fleet_that_is_given_back_leaves_its_lock_free() -> None:
+    cluster = Cluster(KOZMO)
+    cluster.configure(elected())
+    cluster.template()
+    cluster.run()
+    cluster.configure()
+    assert cluster.leases[LOCK]["spec"]["holderIdentity"] == ""
+    before = len(cluster.decided)
+    cluster.advance(60.0)
+    assert not any(isinstance(d, HoldLease) for d in cluster.decided[before:])
+
+
+@pytest.mark.parametrize(
+    ("election", "said"),
+    [
+        ({"enabled": "perhaps"}, "propeller.leader-election.enabled is 'perhaps'"),
+        ({"lease-duration": "soon"}, "propeller.leader-election.lease-duration cannot be read"),
+        ({"renew-deadline": "20s"}, "each is to be longer than the one before"),
+    ],
+)
+def test_an_election_that_cannot_be_read_is_refused_by_its_key(election: dict[str, Any], said: str) -> None:
+    cluster = Cluster(KOZMO)
+    cluster.template()
+    cluster.configure(elected(**election))
+    assert said in last_pass(cluster).error
+    assert not cluster.pods

@@ -21,6 +21,8 @@ from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.shardmanager.config import KEYSPACE, WILDCARD, ManagerConfig, ShardType
 from tidewright.shardmanager.configread import merged
+from tidewright.shardmanager.election import HOLDER
+from tidewright.shardmanager.electionread import read_election
 from tidewright.shardmanager.fleetconfig import read_fleets
 from tidewright.shardmanager.scan import SeenPod, judge
 from tidewright.shardmanager.strategy import shard_args
@@ -226,13 +228,12 @@ async def _refuse_rival(kube: Kube, fleet: Fleet) -> None:
     Raises:
         CommandError: somebody renews it.
     """
-    section = ((fleet.entry["config"].get("propeller") or {}).get("leader-election")) or {}
-    lock = section.get("lock-config-map") or {}
-    if not section.get("enabled") or not lock.get("name"):
+    election = read_election(fleet.entry["config"], fleet.namespace).election
+    if not election.enabled or not election.name:
         return
-    namespace = lock.get("namespace") or fleet.namespace
+    path = f"/apis/coordination.k8s.io/v1/namespaces/{election.namespace}/leases/{election.name}"
     try:
-        lease = await get(kube, f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/{lock['name']}")
+        lease = await get(kube, path)
     except KubeError as error:
         if error.status == 404:
             return
@@ -240,10 +241,12 @@ async def _refuse_rival(kube: Kube, fleet: Fleet) -> None:
     spec = lease.get("spec") or {}
     if not spec.get("holderIdentity") or not spec.get("renewTime"):
         return
+    if spec["holderIdentity"].startswith(f"{HOLDER}_"):
+        return  # ours: the fleet is taken over already, and its configuration is being changed
     age_s = (datetime.now(UTC) - datetime.fromisoformat(spec["renewTime"])).total_seconds()
     if age_s < float(spec.get("leaseDurationSeconds") or 15):
         raise CommandError(
-            f"nothing was changed: {spec['holderIdentity']} holds the manager's lock {namespace}/{lock['name']} and "
+            f"nothing was changed: {spec['holderIdentity']} holds the manager's lock {election.manager_lease} and "
             f"renewed it {age_s:.0f} s ago; stop that manager first (its pods keep running), and wait for the lock to end"
         )
 

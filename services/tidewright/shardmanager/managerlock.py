@@ -1,0 +1,144 @@
+"""The manager's own lock in compat mode: the original's Lease, held by us (sections 1.11 and 3.14).
+
+With `propeller.leader-election.enabled` a fleet is acted upon only while its Lease is ours. So ours
+stands by while an original manager renews it, and an original that is started by mistake stands by
+while ours runs.
+
+    ask     HoldLease, every half renew deadline while it is ours, every retry period while it is not
+    yes     ours until the renew deadline, counted from when it was asked for
+    no      the record that stands there; taken when it stays the same for its duration, in log time
+
+Which of our replicas acts is decided by fenced commits and not by the Lease: all have one identity.
+"""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+from math import ceil
+
+import msgspec
+
+from tidewright.events.base import Because, ObjectRef, Outcome
+from tidewright.events.decisions import HoldLease, PatchObject
+from tidewright.events.outcomes import Applied, Rejected
+from tidewright.kube.times import rfc3339_micro
+from tidewright.shardmanager.election import HOLDER, LOCK_KIND, Election
+
+LEASE_API = "coordination.k8s.io/v1"
+HELD = "LeaseHeld"
+
+
+class Lock(msgspec.Struct, kw_only=True):
+    """A fleet's lock.
+
+    Attributes:
+        holder: our identity on it: another installation, with a log of its own, has another.
+        due: it is to be asked for now, and the timer for the next time to be set.
+        asked_at: log time at which it was last asked for, seconds; None: never.
+        until: log time until which it is ours, seconds; None while it is not.
+        other: who has it instead; record: how that one's claim was last told; since: log time since when it
+            was told unchanged; duration_s: for how long it must be.
+    """
+
+    election: Election
+    holder: str
+    due: bool = True
+    asked_at: float | None = None
+    until: float | None = None
+    other: str = ""
+    record: str = ""
+    since: float = 0.0
+    duration_s: float = 0.0
+
+    @property
+    def ref(self) -> ObjectRef:
+        return ObjectRef(
+            api_version=LEASE_API,
+            kind=LOCK_KIND,
+            namespace=self.election.namespace,
+            name=self.election.name,
+        )
+
+    def leads(self, now: float) -> bool:
+        """Whether the fleet may be acted upon."""
+        return self.until is not None and now < self.until
+
+    def why_not(self) -> str:
+        """Why the fleet is not acted upon; empty when it is."""
+        if self.until is not None:
+            return ""
+        lease = f"lease {self.election.manager_lease}"
+        if self.other:
+            return f"standing by: {self.other} holds {lease} and renews it; stop that manager to let this one act"
+        return (
+            f"standing by: {lease} is not held yet"
+            if self.asked_at is None
+            else f"standing by without {lease}"
+        )
+
+    def asked(self, at: float) -> None:
+        """It was asked for."""
+        self.asked_at = at
+
+    def answered(self, outcome: Outcome, now: float) -> None:
+        """How that came out. An answer that says nothing of the Lease leaves it as it was, until its deadline."""
+        match outcome:
+            case Applied():
+                self.until = (self.asked_at or 0.0) + self.election.renew_deadline_s
+                self.other = self.record = ""
+            case Rejected(reason=reason, result=found) if reason == HELD:
+                self.until = None
+                record = str(found.get("record", ""))
+                if record != self.record:
+                    self.record, self.since, self.other = record, now, str(found.get("holder", ""))
+                    self.duration_s = max(
+                        float(found.get("duration_s") or 0.0), self.election.lease_duration_s
+                    )
+        if self.until is not None and now >= self.until:
+            self.until = None
+
+    def ask(self, now: float) -> HoldLease:
+        """Make, renew or take the Lease."""
+        stopped = self.record if self.record and now >= self.since + self.duration_s else ""
+        values: dict[str, str | int | float | bool | None] = {"lock": self.election.manager_lease}
+        rule = "FleetLockHeld" if self.until is not None else "FleetLockWanted"
+        if stopped:
+            rule = "FleetLockStopped"
+            values |= {"holder": self.other, "duration_s": self.duration_s}
+        return HoldLease(
+            at=now,
+            target=self.ref,
+            holder=self.holder,
+            duration_s=ceil(self.election.lease_duration_s),
+            stopped=stopped,
+            because=(Because(rule=rule, values=values),),
+        )
+
+    def next_at(self, now: float) -> float:
+        """When to ask again."""
+        ours = self.until is not None
+        return now + (self.election.renew_deadline_s / 2 if ours else self.election.retry_period_s)
+
+    def give_back(self, now: float) -> PatchObject:
+        """Leave the Lease to whoever waits for it, if it is still ours."""
+        return PatchObject(
+            at=now,
+            target=self.ref,
+            patch={
+                "spec": {
+                    "holderIdentity": "",
+                    "leaseDurationSeconds": 1,
+                    "renewTime": rfc3339_micro(now),
+                }
+            },
+            expect={"/spec/holderIdentity": self.holder},
+            because=(Because(rule="FleetLockReturned", values={"lock": self.election.manager_lease}),),
+        )
+
+
+def lock_for(election: Election, fleet: str, at: float) -> Lock | None:
+    """The lock of a fleet that was configured at a log time; None when its managers do not elect."""
+    if not election.enabled or not election.name:
+        return None
+    digest = blake2b(f"{fleet} {at!r}".encode(), digest_size=5).hexdigest()
+    return Lock(election=election, holder=f"{HOLDER}_{digest}")
