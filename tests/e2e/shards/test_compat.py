@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import time
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +19,41 @@ from tidewright.cli.main import run
 from tidewright.events import registry
 from tidewright.events.shards import RecordPass
 from tidewright.kube.client import Kube
+from tidewright.kube.times import rfc3339_micro, seconds
 from tidewright.shardmanager.config import KOZMO, ShardConfig, defaults
 from tidewright.shardmanager.confighash import LEGACY_BASE, config_hash
 from tidewright.shardmanager.pods import CONFIG_HASH, pod_manifest
+
+LOCK = "propeller-leader"
+
+
+def lease_of(holder: str, name: str = LOCK, duration_s: int = 15) -> dict[str, Any]:
+    """The lock of an original manager, renewed just now."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": name},
+        "spec": {
+            "holderIdentity": holder,
+            "leaseDurationSeconds": duration_s,
+            "renewTime": rfc3339_micro(time.time()),
+        },
+    }
 
 
 def manager(namespace: str, count: int) -> dict[str, str]:
     """The original's configuration, as a part of ours."""
     shard = {"type": "Hash", "shard-count": count}
-    tree = {"manager": {"pod-template-namespace": namespace, "scan-interval": "2s", "shard": shard}}
+    tree = {
+        "manager": {"pod-template-namespace": namespace, "scan-interval": "2s", "shard": shard},
+        "propeller": {
+            "leader-election": {
+                "enabled": True,
+                "lease-duration": "6s", "renew-deadline": "4s", "retry-period": "1s",
+                "lock-config-map": {"name": LOCK, "namespace": namespace},
+            }
+        },
+    }  # fmt: skip
     entry = {"namespace": namespace, "brand": "kozmo", "config": tree}
     return {"shardmanager.yaml": msgspec.json.encode({"managers": [entry]}).decode()}
 
@@ -46,6 +72,8 @@ async def test_a_propeller_fleet_is_made_repaired_and_replaced(
         "template": {"metadata": {"labels": {"team": "x"}}, "spec": {"containers": [container]}},
     }
     made = await send(kube, "POST", f"{core}/podtemplates", template)
+    leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+    await send(kube, "POST", leases, lease_of("the-original", duration_s=6))
 
     async def running(count: int, version: str, without: set[str]) -> dict[str, str]:
         """Wait for a whole fleet of this template version without certain pods; uids by name."""
@@ -65,7 +93,14 @@ async def test_a_propeller_fleet_is_made_repaired_and_replaced(
         "watcher", "shard-manager", "actuator", watcher=["--config-map", f"{namespace}/tidewright"]
     )
     version = made["metadata"]["resourceVersion"]
+    # The original renews no more: its lock is taken when it was seen to stand still, and nothing is made before.
+    stood_by = await Passes(services, namespace).until(lambda p: "the-original holds lease" in p.error)
+    assert stood_by.created == 0
     first = await running(3, version, set())
+    held = (await send(kube, "GET", f"{leases}/{LOCK}"))["spec"]
+    assert held["holderIdentity"].startswith("tidewright-shard-manager_")
+    assert held["leaseTransitions"] == 1
+    assert seconds(held["acquireTime"]) >= stood_by.at + 6
     pod = await send(kube, "GET", f"{core}/pods/kozmopropeller-1")
     # API servers of late add the topology of the pod's node.
     assert {"team": "x", "app": "kozmopropeller"}.items() <= pod["metadata"]["labels"].items()
@@ -83,6 +118,13 @@ async def test_a_propeller_fleet_is_made_repaired_and_replaced(
     path = f"{core}/configmaps/tidewright"
     await send(kube, "PATCH", path, {"data": manager(namespace, 2)}, "application/merge-patch+json")
     await running(2, version, set(third.values()))
+    last = (await send(kube, "GET", f"{leases}/{LOCK}"))["spec"]
+    assert last["renewTime"] > held["renewTime"]
+    assert (last["holderIdentity"], last["leaseTransitions"]) == (held["holderIdentity"], 1)
+
+    nobody = {"shardmanager.yaml": '{"managers": []}'}
+    await send(kube, "PATCH", path, {"data": nobody}, "application/merge-patch+json")
+    await until(kube, leases, lambda found: not found[LOCK]["spec"].get("holderIdentity"), timeout_s=20)
 
 
 def template() -> dict[str, Any]:
@@ -225,15 +267,8 @@ async def test_a_fleet_is_taken_over_by_a_command_that_says_first_what_happens_t
         assert got == code, out.getvalue()
         return out.getvalue()
 
-    lease = {
-        "apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "propeller-manager"},
-        "spec": {
-            "holderIdentity": "the-original", "leaseDurationSeconds": 15,
-            "renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
-        },
-    }  # fmt: skip
     leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-    await send(kube, "POST", leases, lease)
+    await send(kube, "POST", leases, lease_of("the-original", "propeller-manager"))
     assert "the-original holds the manager's lock" in await adopt(str(file), "--yes", code=1)
     await send(kube, "DELETE", f"{leases}/propeller-manager")
     said = await adopt(str(file), code=2)  # nobody can be asked
@@ -246,6 +281,8 @@ async def test_a_fleet_is_taken_over_by_a_command_that_says_first_what_happens_t
     (entry,) = msgspec.yaml.decode(stored["data"]["shardmanager.yaml"])["managers"]
     assert entry["namespace"] == namespace
     assert entry["config"]["manager"]["shard"]["shard-count"] == 3
+    ours = lease_of("tidewright-shard-manager_0123456789", "propeller-manager")
+    await send(kube, "POST", leases, ours)  # who holds it then is no rival
     await adopt(str(file), "--yes")  # again: it is there once
     await adopt("--undo", "--yes")
     stored = await send(kube, "GET", f"{core}/configmaps/tidewright")
