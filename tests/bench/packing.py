@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from tests.bench.figures import Bench, Figure, Size, figure
 from tests.bench.provisioning_world import MIB, NOW, peak_mib, timed
 from tidewright.events import facts as f
-from tidewright.kube.predicates import NodeView, PodShape, of_fields
+from tidewright.kube.podshape import NodeView, PodShape
+from tidewright.kube.podspecs import of_fields
 from tidewright.provisioning.pack.classes import Item, items
 from tidewright.provisioning.pack.estimate import Template, estimate
 

@@ -23,7 +23,7 @@ from tidewright.events.base import Event, JsonObject
 from tidewright.events.config import ConfigSet
 from tidewright.events.outcomes import Applied
 from tidewright.events.timers import TimerFired
-from tidewright.kube.predicates import digest_of
+from tidewright.kube.podspecs import digest_of
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data" / "cluster"
 GPU, MODEL = "nvidia.com/gpu", "gpu-model"

@@ -13,7 +13,7 @@ from tests.bench.provisioning_world import MIB, NOW, Played, cluster_events, pea
 from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.events import registry
-from tidewright.kube.predicates import digest_of
+from tidewright.kube.podspecs import digest_of
 from tidewright.provisioning.state import State, index_of
 
 

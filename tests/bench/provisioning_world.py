@@ -13,7 +13,7 @@ from tidewright.events import provisioning as p
 from tidewright.events.base import Event
 from tidewright.events.timers import TimerFired
 from tidewright.host.fold import Fold
-from tidewright.kube.predicates import digest_of
+from tidewright.kube.podspecs import digest_of
 from tidewright.log.subjects import ALL
 from tidewright.provisioning.decide import DECIDER
 from tidewright.provisioning.state import State

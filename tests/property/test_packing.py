@@ -14,7 +14,8 @@ import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tidewright.kube.predicates import HOSTNAME, NodeView, PodShape, of_fields
+from tidewright.kube.podshape import HOSTNAME, NodeView, PodShape
+from tidewright.kube.podspecs import of_fields
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.estimate import Estimate, Template, estimate
 

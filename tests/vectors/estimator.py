@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.vectors.suite import Case, Result, Suite, Verdict
-from tidewright.kube.predicates import HOSTNAME, NodeView, PodShape, of_fields
+from tidewright.kube.podshape import HOSTNAME, NodeView, PodShape
+from tidewright.kube.podspecs import of_fields
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.estimate import Estimate, Template, estimate
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tests.vectors.provisioning_world import NOW, Entry, Found, wanted
 from tests.vectors.suite import Case, differences
-from tidewright.kube.predicates import Taint
+from tidewright.kube.taints import Taint
 from tidewright.provisioning import backoff, clusterstate
 from tidewright.provisioning.clusterstate import Counts, Health, InstanceView
 

@@ -21,7 +21,7 @@ from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import CreateObject, DeleteObject, Effect, RecordObjectEvent, SetStatus
 from tidewright.events.timers import TimerFired
 from tidewright.host.fold import Fold
-from tidewright.kube.predicates import digest_of, of_template
+from tidewright.kube.podspecs import digest_of, of_template
 from tidewright.log.subjects import ALL
 from tidewright.provisioning.decide import DECIDER
 from tidewright.provisioning.requests import conditions as cond

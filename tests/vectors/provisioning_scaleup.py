@@ -11,7 +11,7 @@ from typing import Any
 from tests.vectors import provisioning_world as w
 from tests.vectors.provisioning_world import NOW, Entry, Found, wanted
 from tests.vectors.suite import Case, differences
-from tidewright.kube.predicates import PodShape
+from tidewright.kube.podshape import PodShape
 from tidewright.provisioning import expander, saga, sentences
 from tidewright.provisioning.groups import balance, similar
 from tidewright.provisioning.pack.classes import Item, equivalence, items

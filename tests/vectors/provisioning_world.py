@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tests.vectors.suite import Case
-from tidewright.kube.predicates import HOSTNAME, NodeView, PodShape, Taint, of_fields
+from tidewright.kube.podshape import HOSTNAME, NodeView, PodShape
+from tidewright.kube.podspecs import of_fields
+from tidewright.kube.taints import Taint
 from tidewright.provisioning.clusterstate import Counts, Health, group_healthy
 from tidewright.provisioning.groups import (
     Group,

@@ -23,7 +23,7 @@ from tidewright.events.facts import (
     TemplateObserved,
     WorkloadObserved,
 )
-from tidewright.kube.predicates import amounts
+from tidewright.kube.podspecs import amounts
 from tidewright.kube.selectors import LabelSelector
 from tidewright.kube.shapes import NULL, Shapes, SpecFields
 from tidewright.kube.templates import Templates

@@ -1,7 +1,7 @@
 """The scheduling-relevant part of a pod, found without parsing it twice.
 
 Pods of one template share their shape, so the raw bytes of the fields that decide about it are the
-key of a cache; only a new combination is decoded and computed (by `predicates`, which knows the
+key of a cache; only a new combination is decoded and computed (by `podspecs`, which knows the
 rules). Pure but for the cache.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from tidewright.events.facts import ShapeObserved
-from tidewright.kube import predicates
+from tidewright.kube import podspecs
 
 NULL = msgspec.Raw(b"null")
 
@@ -139,13 +139,13 @@ def _shape(namespace: str, labels: Mapping[str, str], spec: SpecFields) -> Shape
         for volume in spec.volumes or ()
         if volume.persistentVolumeClaim is not NULL
     ]
-    requests = predicates.pod_requests(fields)
-    scheduling = predicates.scheduling_fields(fields)
+    requests = podspecs.pod_requests(fields)
+    scheduling = podspecs.scheduling_fields(fields)
     own = {name: labels[name] for name in sorted(labels) if name not in REVISION_LABELS}
     priority = spec.priority or 0
     return ShapeObserved(
         at=0.0,
-        digest=predicates.digest_of(requests, scheduling, namespace, own, priority),
+        digest=podspecs.digest_of(requests, scheduling, namespace, own, priority),
         requests=requests,
         scheduling=scheduling,
         namespace=namespace,

@@ -10,7 +10,7 @@ from enum import Enum
 
 import msgspec
 
-from tidewright.kube.predicates import Taint
+from tidewright.kube.taints import Taint
 from tidewright.provisioning.durations import duration_text
 from tidewright.provisioning.groups import STARTUP_TAINT_PREFIXES
 

@@ -10,7 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from tidewright.kube.predicates import HOSTNAME, NodeView, PodShape, Taint, node_reason
+from tidewright.kube.podshape import HOSTNAME, NodeView, PodShape
+from tidewright.kube.predicates import node_reason
+from tidewright.kube.taints import Taint
 from tidewright.provisioning.limits import Limits
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.estimate import Template

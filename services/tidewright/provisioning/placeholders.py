@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from tidewright.events.base import Decision, JsonObject, ObjectRef
 from tidewright.events.decisions import CreateObject, DeleteObject
-from tidewright.kube.predicates import PodShape
+from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.sentences import because

@@ -13,8 +13,10 @@ import msgspec
 
 from tidewright.events.base import JsonObject
 from tidewright.events.provisioning import Instance, TemplateNode
-from tidewright.kube.predicates import NodeView, PodShape, of_fields, taints_of
+from tidewright.kube.podshape import NodeView, PodShape
+from tidewright.kube.podspecs import of_fields
 from tidewright.kube.selectors import Requirement
+from tidewright.kube.taints import taints_of
 from tidewright.provisioning.backoff import Entry
 from tidewright.provisioning.helped import expendable, of_daemon_set
 from tidewright.provisioning.limits import Learnt

@@ -8,7 +8,9 @@ from collections.abc import Sequence
 import msgspec
 
 from tidewright.events.provisioning import TemplateNode
-from tidewright.kube.predicates import HOSTNAME, NodeView, PodShape, of_template, taints_of
+from tidewright.kube.podshape import HOSTNAME, NodeView, PodShape
+from tidewright.kube.podspecs import of_template
+from tidewright.kube.taints import taints_of
 from tidewright.provisioning.backoff import backed_off
 from tidewright.provisioning.clusterstate import (
     Counts,

@@ -27,7 +27,7 @@ from tidewright.events.provisioning import (
     TemplateNode,
 )
 from tidewright.host.fenced import RENEW_S, Fenced, fenced_in
-from tidewright.kube.predicates import amounts
+from tidewright.kube.podspecs import amounts
 from tidewright.log.clock import Clock
 from tidewright.log.subjects import ALL
 from tidewright.watcher.appender import Appender

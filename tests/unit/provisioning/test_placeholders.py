@@ -11,7 +11,7 @@ from tidewright.events import facts as f
 from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.events.decisions import CreateObject, DeleteObject
-from tidewright.kube.predicates import of_template
+from tidewright.kube.podspecs import of_template
 from tidewright.provisioning.spec import CONSUME
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"

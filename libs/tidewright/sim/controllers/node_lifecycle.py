@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from tidewright.kube.predicates import tolerates
+from tidewright.kube.taints import tolerates
 from tidewright.sim.controllers.cache import Cache
 from tidewright.sim.controllers.objects import LEASE, NODE, POD, Key, Lease, Node, Pod, Taint, stamp
 from tidewright.sim.controllers.plan import Plan

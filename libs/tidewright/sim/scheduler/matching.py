@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from tidewright.kube.predicates import HARD_EFFECTS, NodeView, node_term, tolerates
+from tidewright.kube.podshape import NodeView
+from tidewright.kube.podspecs import node_term
 from tidewright.kube.selectors import SelectorError
+from tidewright.kube.taints import HARD_EFFECTS, tolerates
 from tidewright.sim.controllers.objects import PodSpec, Taint, Toleration
 
 HARD = HARD_EFFECTS

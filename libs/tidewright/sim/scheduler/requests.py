@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidewright.kube.predicates import amounts
+from tidewright.kube.podspecs import amounts
 from tidewright.sim.controllers.objects import Container, PodSpec
 
 DEFAULT_CPU_MILLIS = 100

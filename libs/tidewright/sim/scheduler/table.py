@@ -12,7 +12,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tidewright.kube.predicates import amounts
+from tidewright.kube.podspecs import amounts
 from tidewright.sim.controllers.objects import Node
 
 Mask: TypeAlias = NDArray[np.bool_]

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from tidewright.kube.predicates import PodShape
+from tidewright.kube.podshape import PodShape
 
 
 class Item(msgspec.Struct, frozen=True):

@@ -16,15 +16,8 @@ from typing import TypeAlias
 import msgspec
 import numpy as np
 
-from tidewright.kube.predicates import (
-    HOSTNAME,
-    PODS,
-    NodeView,
-    PodShape,
-    conflict,
-    counted_alone,
-    node_reason,
-)
+from tidewright.kube.podshape import HOSTNAME, PODS, NodeView, PodShape
+from tidewright.kube.predicates import conflict, counted_alone, node_reason
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.grid import Grid, Mask
 from tidewright.provisioning.pack.runs import Needs, Runs

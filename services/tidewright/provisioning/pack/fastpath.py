@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tidewright.kube.predicates import HOSTNAME, PodShape, repels
+from tidewright.kube.podshape import HOSTNAME, PodShape
+from tidewright.kube.predicates import repels
 
 
 class FastClass(msgspec.Struct, frozen=True):

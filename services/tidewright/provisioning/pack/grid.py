@@ -13,18 +13,10 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tidewright.kube.predicates import (
-    HOSTNAME,
-    PODS,
-    NodeTerm,
-    NodeView,
-    PodShape,
-    Taint,
-    conflict,
-    counted_alone,
-    untolerated,
-)
+from tidewright.kube.podshape import HOSTNAME, PODS, NodeTerm, NodeView, PodShape
+from tidewright.kube.predicates import conflict, counted_alone, untolerated
 from tidewright.kube.selectors import Requirement
+from tidewright.kube.taints import Taint
 
 Ints: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tidewright.kube.predicates import HOSTNAME, PodShape, Spread, conflict
+from tidewright.kube.podshape import HOSTNAME, PodShape, Spread
+from tidewright.kube.predicates import conflict
 from tidewright.provisioning.pack.grid import Grid, Ints, Mask
 
 

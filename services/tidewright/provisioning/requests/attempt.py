@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from tidewright.kube.predicates import PodShape
+from tidewright.kube.podshape import PodShape
 from tidewright.kube.selectors import Requirement
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.classes import items as merged

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from tidewright.events.base import Decision
-from tidewright.kube.predicates import PodShape
+from tidewright.kube.podshape import PodShape
 from tidewright.provisioning import placeholders
 from tidewright.provisioning.pack.classes import Demand, Item
 from tidewright.provisioning.pack.grid import Grid

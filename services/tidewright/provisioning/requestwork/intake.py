@@ -6,7 +6,7 @@ import msgspec
 
 from tidewright.events.base import Decision, JsonObject
 from tidewright.events.provisioning import AcceptRequest
-from tidewright.kube.predicates import of_template, scheduling_fields
+from tidewright.kube.podspecs import of_template, scheduling_fields
 from tidewright.provisioning import spec
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requestwork.work import RequestWork

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from tidewright.kube.predicates import PodShape
+from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.requestwork.work import RequestWork
 

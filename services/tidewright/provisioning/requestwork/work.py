@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from tidewright.events.base import Because, Decision, JsonObject
 from tidewright.events.decisions import RecordObjectEvent, SetStatus
 from tidewright.events.provisioning import BookCapacity, ReleaseCapacity
-from tidewright.kube.predicates import PodShape
+from tidewright.kube.podshape import PodShape
 from tidewright.provisioning import placeholders, saga, spec
 from tidewright.provisioning.orders import COMPONENT, MAX_MESSAGE, request_ref
 from tidewright.provisioning.pack.classes import Item

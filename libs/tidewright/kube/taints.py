@@ -1,0 +1,70 @@
+"""Taints and tolerations: which taint keeps a pod away.
+
+Taints come decoded by whoever reads nodes, hence the protocols; the rule is one for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+import msgspec
+
+CONDITION_TAINT_PREFIX = "node.kubernetes.io/"
+UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
+
+HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
+"""Effects that keep a pod away; `PreferNoSchedule` is a preference."""
+
+
+class TaintLike(Protocol):
+    """A taint, whoever decoded it."""
+
+    @property
+    def key(self) -> str: ...
+    @property
+    def value(self) -> str: ...
+    @property
+    def effect(self) -> str: ...
+
+
+class TolerationLike(TaintLike, Protocol):
+    """A toleration, whoever decoded it."""
+
+    @property
+    def operator(self) -> str: ...
+
+
+def tolerates(toleration: TolerationLike, taint: TaintLike) -> bool:
+    """Whether one toleration covers a taint. Exact and case-sensitive; an empty effect covers every effect."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and toleration.value == taint.value
+
+
+class Taint(msgspec.Struct, frozen=True):
+    key: str
+    value: str = ""
+    effect: str = "NoSchedule"
+
+
+class Toleration(msgspec.Struct, frozen=True):
+    """An empty key with `Exists` tolerates everything; an empty effect, every effect."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+    def tolerates(self, taint: Taint) -> bool:
+        return tolerates(self, taint)
+
+
+def taints_of(found: Iterable[Mapping[str, str]]) -> tuple[Taint, ...]:
+    return tuple(
+        Taint(t.get("key", ""), t.get("value") or "", t.get("effect") or "NoSchedule") for t in found
+    )
