@@ -141,12 +141,12 @@ def _stand_by(fleet: Fleet) -> None:
 def _lock_answered(state: State, fleet: Fleet, outcome: Outcome) -> None:
     if (lock := fleet.lock) is None:
         return
-    led, other = lock.until is not None, lock.other
+    led, said = lock.until is not None, lock.why_not()
     lock.answered(outcome, state.now)
     if lock.until is not None and not led:
         fleet.unreported = bool(fleet.reported)
         _begin(state, fleet)
-    elif lock.until is None and (led or lock.other != other):
+    elif lock.until is None and (led or lock.why_not() != said):
         _stand_by(fleet)
 
 

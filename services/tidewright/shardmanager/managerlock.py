@@ -38,6 +38,7 @@ class Lock(msgspec.Struct, kw_only=True):
         until: log time until which it is ours, seconds; None while it is not.
         other: who has it instead; record: how that one's claim was last told; since: log time since when it
             was told unchanged; duration_s: for how long it must be.
+        error: why the last attempt said nothing of who has it, empty when it did.
     """
 
     election: Election
@@ -49,6 +50,7 @@ class Lock(msgspec.Struct, kw_only=True):
     record: str = ""
     since: float = 0.0
     duration_s: float = 0.0
+    error: str = ""
 
     @property
     def ref(self) -> ObjectRef:
@@ -70,11 +72,7 @@ class Lock(msgspec.Struct, kw_only=True):
         lease = f"lease {self.election.manager_lease}"
         if self.other:
             return f"standing by: {self.other} holds {lease} and renews it; stop that manager to let this one act"
-        return (
-            f"standing by: {lease} is not held yet"
-            if self.asked_at is None
-            else f"standing by without {lease}"
-        )
+        return f"standing by: {lease} is not held" + (f": {self.error}" if self.error else " yet")
 
     def asked(self, at: float) -> None:
         """It was asked for."""
@@ -82,6 +80,7 @@ class Lock(msgspec.Struct, kw_only=True):
 
     def answered(self, outcome: Outcome, now: float) -> None:
         """How that came out. An answer that says nothing of the Lease leaves it as it was, until its deadline."""
+        self.error = ""
         match outcome:
             case Applied():
                 self.until = (self.asked_at or 0.0) + self.election.renew_deadline_s
@@ -94,6 +93,8 @@ class Lock(msgspec.Struct, kw_only=True):
                     self.duration_s = max(
                         float(found.get("duration_s") or 0.0), self.election.lease_duration_s
                     )
+            case _:
+                self.error = outcome.message or outcome.reason
         if self.until is not None and now >= self.until:
             self.until = None
 

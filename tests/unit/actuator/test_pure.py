@@ -10,10 +10,10 @@ from tidewright.actuator import correlate, requests, verdict
 from tidewright.actuator.correlate import COMBINED, Correlator, Count, Drop, Write
 from tidewright.actuator.identity import unique
 from tidewright.actuator.ledger import Ledger
-from tidewright.actuator.requests import Mismatch
+from tidewright.actuator.requests import LeaseHeld, Mismatch
 from tidewright.actuator.verdict import Again, Done, Refused
 from tidewright.events.base import ObjectRef
-from tidewright.events.decisions import CreateObject, DeleteObject, EvictPod, ScaleWorkload
+from tidewright.events.decisions import CreateObject, DeleteObject, EvictPod, HoldLease, ScaleWorkload
 from tidewright.events.outcomes import Applied, Failed, Rejected
 from tidewright.kube.errors import KubeError
 from tidewright.kube.mergepatch import merged
@@ -34,6 +34,48 @@ def test_a_patch_holds_when_it_would_change_nothing() -> None:
     obj = {"metadata": {"labels": {"a": "1"}}}
     assert requests.holds(obj, {"metadata": {"labels": {"a": "1", "b": None}}})
     assert not requests.holds(obj, {"metadata": {"labels": {"a": "2"}}})
+
+
+def hold(stopped: str = "", at: float = 2.5) -> HoldLease:
+    lease = ObjectRef(api_version="coordination.k8s.io/v1", kind="Lease", namespace="ns", name="lock")
+    return HoldLease(at=at, id="d.1", target=lease, holder="us", duration_s=15, stopped=stopped)
+
+
+def lease(holder: str | None, renewed: str = "then", **spec: object) -> dict[str, object]:
+    return {
+        "metadata": {"resourceVersion": "7"},
+        "spec": {"holderIdentity": holder, "renewTime": renewed, **spec},
+    }
+
+
+def test_a_lease_of_another_is_left_alone_and_its_record_is_told() -> None:
+    with pytest.raises(LeaseHeld, match="them holds lease ns/lock, not us") as held:
+        requests.lease_patch(hold(), lease("them", leaseDurationSeconds=30))
+    assert held.value.record == {"record": "them then", "holder": "them", "duration_s": 30}
+    with pytest.raises(LeaseHeld):  # it was renewed since it was seen to stand still
+        requests.lease_patch(hold(stopped="them then"), lease("them", "later"))
+
+
+@pytest.mark.parametrize(("holder", "stopped"), [("them", "them then"), ("", ""), (None, "")])
+def test_a_lease_is_taken_under_the_version_that_was_seen(holder: str | None, stopped: str) -> None:
+    body = requests.lease_patch(hold(stopped), lease(holder, leaseTransitions=4))
+    assert body is not None
+    wanted = msgspec.json.decode(body)
+    assert wanted["metadata"]["resourceVersion"] == "7"
+    stamp = "1970-01-01T00:00:02.500000Z"
+    assert wanted["spec"] == {
+        "holderIdentity": "us", "leaseDurationSeconds": 15, "leaseTransitions": 5,
+        "acquireTime": stamp, "renewTime": stamp,
+    }  # fmt: skip
+
+
+def test_a_lease_of_ours_is_renewed_once_and_stays_acquired_when_it_was() -> None:
+    made = msgspec.json.decode(requests.lease_body(hold()))
+    assert requests.lease_patch(hold(), made) is None, "a repeat of an attempt whose answer was lost"
+    body = requests.lease_patch(hold(at=7.5), made)
+    assert body is not None
+    renewed = merged(made, msgspec.json.decode(body))["spec"]
+    assert renewed == {**made["spec"], "renewTime": "1970-01-01T00:00:07.500000Z"}
 
 
 def test_a_precondition_names_the_place_and_both_values() -> None:

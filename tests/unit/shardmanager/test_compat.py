@@ -416,6 +416,7 @@ def test_without_an_answer_the_lock_counts_until_the_renew_deadline() -> None:
     cluster.advance(16.0)
     cluster.vanish("kozmopropeller-1")
     assert "kozmopropeller-1" not in cluster.pods
+    assert last_pass(cluster).error == "standing by: lease kozmo/propeller-leader is not held: no answer"
     cluster.refuse = lambda effect: ""
     cluster.advance(6.0)
     assert "kozmopropeller-1" in cluster.pods
