@@ -278,3 +278,5 @@ async def services(cluster: Cluster, installed: list[str], nats: EmbeddedServer)
     made = Services(cluster, nats.url)
     yield made
     await made.supervisor.stop()
+    for name, line in made.lines:  # shown of a test that fails
+        print(f"{name}: {line}")
