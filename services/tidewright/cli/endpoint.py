@@ -58,7 +58,8 @@ def spread_admission(
 ) -> int:
     """Place pods of WorkloadSpreads as they are created, and check WorkloadSpreads."""
     from tidewright.cli.run import execute
-    from tidewright.spread.admission import ENDPOINT, Options, run
+    from tidewright.spread.admission import ENDPOINT, Options
+    from tidewright.spread.serving import run
 
     options = _checked(
         Options(**_given(log, at), failure_policy=failure_policy, drain_s=drain, enabled=enabled)

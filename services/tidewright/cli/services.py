@@ -64,7 +64,7 @@ SERVICES: tuple[Service, ...] = (
             explainer="tidewright.shardmanager.explaining:EXPLAINER",
             explains=frozenset(("shardset", "shardmember", "podtemplate", "pod", "statefulset"))),
     Service("actuator", Role.ACTUATOR, "tidewright.actuator.service:run", "Decisions made true, as outcomes."),
-    Service("spread-admission", Role.ENDPOINT, "tidewright.spread.admission:run",
+    Service("spread-admission", Role.ENDPOINT, "tidewright.spread.serving:run",
             "Pods of WorkloadSpreads, as they are created.", of="spread"),
     Service("shard-labels", Role.ENDPOINT, "tidewright.shardmanager.labelling:run",
             "The slot label on objects of ShardSets, as they are created.", of="shard-manager"),

@@ -47,5 +47,6 @@ Shell
     hooks        the webhook configurations (pure)
     reviews      AdmissionReview and ConversionReview as values (pure)
     books        the ledgers as the endpoint keeps them: followed, appended under expectation
-    admission    the HTTPS endpoint
+    admission    the HTTPS endpoint: what it answers
+    serving      its life: ledgers read, trusted, serving, leaving
 """
