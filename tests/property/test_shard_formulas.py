@@ -111,7 +111,7 @@ def test_moves_for_load(count: int, cost: list[int], most: int, data: st.DataObj
     load = {m: sum(c for o, c in zip(owner, cost, strict=True) if o == m) for m in members}
     mean = Fraction(sum(load.values()), sum(weights.values()))
     resting: set[int] = set()
-    moves = []
+    moves: list[tuple[int, str, str]] = []
     if max(Fraction(load[m], weights[m]) for m in members) > (1 + theta) * mean:
         while len(moves) < most:
             ratio = {m: Fraction(load[m], weights[m]) for m in members}

@@ -98,7 +98,7 @@ class StackOptions:
     def __post_init__(self) -> None:
         """Refuse what cannot be brought up."""
         if unknown := [name for name in self.services if name not in BY_NAME]:
-            raise BadInput(f"--services {unknown[0]}: no such service: valid are {', '.join(BY_NAME)}")
+            raise BadInput(f"--services {unknown[0]!r}: no such service: valid are {', '.join(BY_NAME)}")
         if self.speed is not None and self.speed <= 0:
             raise BadInput(f"--speed {self.speed:g}: log seconds per wall second, more than 0")
         if self.slots is not None and not 1 <= self.slots <= 1024:
