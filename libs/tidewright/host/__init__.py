@@ -16,4 +16,5 @@ certificates  certificates of endpoints, made and kept in memory
 announce    an endpoint makes itself known to the API server, by a decision
 health      probes and metrics over HTTP
 process     one OS process: logging, signals, exit codes
+stderr      where log lines go
 """

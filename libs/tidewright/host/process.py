@@ -17,6 +17,7 @@ import structlog
 import uvloop
 
 from tidewright.host.health import Health
+from tidewright.host.stderr import STDERR
 from tidewright.log import errors
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_UNAVAILABLE = 0, 1, 2, 69
@@ -63,7 +64,7 @@ def configure_logs(level: str, log_format: str, **bound: str) -> None:
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(STDERR),
         cache_logger_on_first_use=True,
     )
     structlog.contextvars.bind_contextvars(**bound)

@@ -36,3 +36,23 @@ def test_the_cause_is_said_and_not_the_group_it_came_in(error: str, code: int, w
     ended = subprocess.run(command, capture_output=True, timeout=60, check=False)
     assert ended.returncode == code
     assert msgspec.json.decode(ended.stderr.splitlines()[-1])["error"] == words
+
+
+KEPT = """
+import io, sys
+import structlog
+from tidewright.host.process import configure_logs
+
+real, sys.stderr = sys.stderr, io.StringIO()
+configure_logs("info", "json")
+logger = structlog.get_logger()
+logger.info("first")
+sys.stderr.close()
+sys.stderr = real
+logger.info("second")
+"""
+
+
+def test_a_kept_logger_writes_where_standard_error_goes_by_then() -> None:
+    ended = subprocess.run([sys.executable, "-c", KEPT], capture_output=True, timeout=60, check=True)
+    assert msgspec.json.decode(ended.stderr)["event"] == "second"

@@ -15,6 +15,8 @@ from importlib import import_module
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from tidewright.host.stderr import STDERR
+
 
 @contextmanager
 def without(*names: str) -> Iterator[None]:
@@ -82,5 +84,5 @@ def warn_only() -> None:
     """What the libraries have to say to a person who asks: warnings, and not on stdout."""
     structlog.configure(
         wrapper_class=structlog.make_filtering_bound_logger("warning"),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(STDERR),
     )
