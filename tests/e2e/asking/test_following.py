@@ -29,7 +29,11 @@ def test_what_comes_is_shown_as_it_comes(running: tuple[str, ...]) -> None:
                 subject = log.subjects.fact(slot, "pod", SPACE, other)
                 await log.commit([Message(subject, registry.encode(fact))])
 
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    # A shell starts what it puts into the background with SIGINT ignored, and so would the command here.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGINT, before)
+    with process:
         asyncio.run(append())
         assert process.stdout is not None
         line = process.stdout.readline()  # ends the test when nothing comes, by the suite's time limit
