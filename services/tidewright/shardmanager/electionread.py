@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
 from tidewright.sharding.durations import parse_duration
+from tidewright.shardmanager.config import environment_name
 from tidewright.shardmanager.election import Election
 
 PATH = "propeller.leader-election"
+LOCK = "lock-config-map"
+TIMES = {"lease-duration": 15.0, "renew-deadline": 10.0, "retry-period": 2.0}
+"""Keys of times, and their defaults in seconds."""
 
 
 class ElectionReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,24 +26,31 @@ class ElectionReading(msgspec.Struct, frozen=True, kw_only=True):
     warnings: tuple[str, ...] = ()
 
 
-def read_election(config: Mapping[str, Any], namespace: str) -> ElectionReading:
+def read_election(
+    config: Mapping[str, Any], namespace: str, environment: Mapping[str, str] = MappingProxyType({})
+) -> ElectionReading:
     """The election of a configuration tree; `namespace` is the lock's where none is given.
 
-    Keys may be of any letter case, as the original's flags are. While the switch is off nothing else is looked at.
+    Keys may be of any letter case, as the original's flags are; a variable of the environment goes before
+    the tree (section 1.2). While the switch is off nothing else is looked at.
     """
     section = _lower(_lower(config.get("propeller")).get("leader-election"))
-    enabled = section.get("enabled", False)
+    lock = _lower(section.get(LOCK))
+    for key in ("enabled", *TIMES):
+        section[key] = environment.get(environment_name(f"{PATH}.{key}"), section.get(key))
+    for key in ("name", "namespace"):
+        lock[key] = environment.get(environment_name(f"{PATH}.{LOCK}.{key}"), lock.get(key))
+    enabled = False if section["enabled"] is None else section["enabled"]
     if isinstance(enabled, str) and enabled.lower() in ("true", "false"):
         enabled = enabled.lower() == "true"
     if not isinstance(enabled, bool):
         return ElectionReading(refused=(f"{PATH}.enabled is {enabled!r}: expected true or false",))
     if not enabled:
         return ElectionReading()
-    lock = _lower(section.get("lock-config-map"))
     name = str(lock.get("name") or "")
     times, refused = {}, []
-    for key, default in (("lease-duration", 15.0), ("renew-deadline", 10.0), ("retry-period", 2.0)):
-        value = section.get(key)
+    for key, default in TIMES.items():
+        value = section[key]
         try:
             times[key] = default if value is None else parse_duration(str(value))
         except ValueError as error:
@@ -50,7 +62,7 @@ def read_election(config: Mapping[str, Any], namespace: str) -> ElectionReading:
             f"{PATH}: retry-period is {retry:g} s, renew-deadline {deadline:g} s and lease-duration {lease:g} s: "
             "each is to be longer than the one before"
         )
-    missing = f"{PATH}.lock-config-map.name is empty: no lock is held, and no other manager is noticed by it"
+    missing = f"{PATH}.{LOCK}.name is empty: no lock is held, and no other manager is noticed by it"
     return ElectionReading(
         election=Election(
             enabled=True,

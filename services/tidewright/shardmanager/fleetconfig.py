@@ -77,7 +77,7 @@ def _read_fleet(entry: Mapping[str, Any]) -> FleetConfig:
     pod, where = manager_pod({"POD_NAMESPACE": namespace, **environment}, base.pod_template_namespace)
     reading = read(with_environment(entry.get("config") or {}, environment), base)
     refused = [f.message for f in reading.refusals(native=False)]
-    election = read_election(entry.get("config") or {}, where)
+    election = read_election(entry.get("config") or {}, where, environment)
     refused += election.refused
     if brand is None:
         refused.insert(0, f"managers: brand is {name!r}, expected one of {_brands(BRANDS)}")

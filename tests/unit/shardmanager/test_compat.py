@@ -448,3 +448,22 @@ def test_an_election_that_cannot_be_read_is_refused_by_its_key(election: dict[st
     cluster.configure(elected(**election))
     assert said in last_pass(cluster).error
     assert not cluster.pods
+
+
+def test_the_environment_goes_before_the_file_in_the_election_too() -> None:
+    cluster = Cluster(KOZMO)
+    cluster.template()
+    entry = elected()
+    entry["environment"] = {
+        "PROPELLER.LEADER_ELECTION.LOCK_CONFIG_MAP.NAME": "another-lock",
+        "PROPELLER.LEADER_ELECTION.RENEW_DEADLINE": "30s",
+    }
+    cluster.configure(entry)
+    assert "renew-deadline 30 s" in last_pass(cluster).error
+    entry["environment"]["PROPELLER.LEADER_ELECTION.LEASE_DURATION"] = "60s"
+    cluster.configure(entry)
+    cluster.run()
+    assert set(cluster.leases) == {"another-lock"}
+    entry["environment"]["PROPELLER.LEADER_ELECTION.ENABLED"] = "false"
+    cluster.configure(entry)
+    assert cluster.leases["another-lock"]["spec"]["holderIdentity"] == ""
