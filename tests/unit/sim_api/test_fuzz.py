@@ -220,6 +220,21 @@ async def test_no_request_is_a_server_error(
     assert alive.code == 200
 
 
+@pytest.mark.parametrize("amount", [b"true", b"false", b'"much"', b"{}"])
+async def test_what_is_no_quantity_is_refused_in_a_template_too(server: ApiServer, amount: bytes) -> None:
+    body = (
+        b'{"metadata":{"name":"q"},"spec":{"selector":{"matchLabels":{"a":"b"}},"template":{"metadata":{"labels":'
+        b'{"a":"b"}},"spec":{"containers":[{"name":"c","image":"x","resources":{"requests":{"name":'
+        + amount
+        + b"}}}]}}}}"
+    )
+    headers = Headers({"content-type": "application/json"})
+    answer = await server._frontend.answer(
+        "POST", "/apis/apps/v1/namespaces/default/daemonsets", headers, body
+    )
+    assert answer.code == 400
+
+
 lines = st.sampled_from([
     b"GET /api/v1/nodes HTTP/1.1\r\n", b"POST /api/v1/namespaces HTTP/1.1\r\n", b"GET  /x HTTP/1.1\r\n", b"PATCH * HTTP/1.1\r\n",
     b"BREW /pot HTTP/1.1\r\n", b"GET /api/v1/nodes?watch=1&timeoutSeconds=1 HTTP/1.1\r\n", b"GET /version HTTP/1.0\r\n",

@@ -8,6 +8,8 @@ the object, and `generation` counts changes of what is wanted.
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from tidewright.kube import quantities
@@ -120,20 +122,15 @@ class Strategies:
             custom.default(obj)
             return
         fill = defaults.DEFAULTS.get(kind.table_name, _nothing)
-        try:
+        with _quantities(kind, version):
             fill(obj)
-            if kind.table_name in _ENCODED:
-                at = not_base64(obj)
-                if at is not None:
-                    raise errors.bad_request(
-                        f'{kind.kind} in version "{version}" cannot be handled as a {kind.kind}: illegal base64 data at '
-                        f"input byte {at}"
-                    )
-        except quantities.NotAQuantity:
-            raise errors.bad_request(
-                f'{kind.kind} in version "{version}" cannot be handled as a {kind.kind}: quantities must match the '
-                "regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-            ) from None
+        if kind.table_name in _ENCODED:
+            at = not_base64(obj)
+            if at is not None:
+                raise errors.bad_request(
+                    f'{kind.kind} in version "{version}" cannot be handled as a {kind.kind}: illegal base64 data at '
+                    f"input byte {at}"
+                )
 
     def validate_create(self, kind: Kind, version: str, obj: Object) -> None:
         """Raises 422 with every field that is wrong."""
@@ -143,7 +140,8 @@ class Strategies:
         else:
             check = validate.CREATE.get(kind.table_name)
             if check is not None:
-                causes += check(obj)
+                with _quantities(kind, version):
+                    causes += check(obj)
         if causes:
             raise errors.invalid(kind.group, kind.kind, obj["metadata"].get("name", ""), causes)
 
@@ -158,11 +156,12 @@ class Strategies:
             causes += found
         elif subresource != "status":
             check = validate.CREATE.get(kind.table_name)
-            if check is not None and self._changed(new, old):
-                causes += check(new)
             compare = validate.UPDATE.get(kind.table_name)
-            if compare is not None:
-                causes += compare(new, old)
+            with _quantities(kind, version):
+                if check is not None and self._changed(new, old):
+                    causes += check(new)
+                if compare is not None:
+                    causes += compare(new, old)
         if causes:
             raise errors.invalid(kind.group, kind.kind, old["metadata"]["name"], causes)
         return warnings
@@ -189,6 +188,18 @@ class Strategies:
 
 def _nothing(obj: Object) -> None:
     """No defaults."""
+
+
+@contextmanager
+def _quantities(kind: Kind, version: str) -> Iterator[None]:
+    """Refuse a body with what is no quantity as the decoder of the API server does, wherever it is met."""
+    try:
+        yield
+    except quantities.NotAQuantity:
+        raise errors.bad_request(
+            f'{kind.kind} in version "{version}" cannot be handled as a {kind.kind}: quantities must match the '
+            "regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+        ) from None
 
 
 def _differ(new: Object, old: Object) -> bool:
