@@ -6,9 +6,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tidewright.log.connection import Log
 from tidewright.log.server import EmbeddedServer
+
+# The same examples at every run, so that a change is judged by what it changes. New ones are looked for
+# with `make test ARGS='--hypothesis-profile=explore'`.
+settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("explore", derandomize=False)
+settings.load_profile("repeatable")
 
 
 @pytest.fixture
