@@ -8,8 +8,8 @@ checkpoint covers. `claim` takes it over; a commit that finds another owner's ch
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import Generic, Protocol, TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
 import stamina
@@ -161,6 +161,22 @@ class Part(Generic[P]):
             if found != sequence:
                 sequence, since = found, loop.time()
         _log.info("the owner is silent, taking over", checkpoint=self._subject)
+
+    async def keep(self, own: Callable[[], Awaitable[None]], **said: str) -> NoReturn:
+        """Run `own`, which claims the part, for ever: standing by while another process has it.
+
+        `said` goes into the warning that tells of stepping back.
+        """
+        while True:
+            try:
+                await own()
+            except Fenced as fenced:
+                _log.warning("stepped back, standing by", **said, message=str(fenced))
+            except ExceptionGroup as group:
+                if (found := fenced_in(group)) is None:
+                    raise
+                _log.warning("stepped back, standing by", **said, message=str(found))
+            await self.stand_by()
 
 
 def fenced_in(group: ExceptionGroup[Exception]) -> Fenced | None:

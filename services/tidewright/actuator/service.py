@@ -37,7 +37,7 @@ from tidewright.events import registry
 from tidewright.events.base import Outcome
 from tidewright.events.config import ClockSet
 from tidewright.events.decisions import Effect
-from tidewright.host.fenced import RENEW_S, Fenced, Part, attempts, fenced_in
+from tidewright.host.fenced import RENEW_S, Part, attempts
 from tidewright.host.health import Health
 from tidewright.host.process import Process
 from tidewright.kube.client import Kube
@@ -210,12 +210,7 @@ class Actuator:
         """Act for ever, stepping back while another process does."""
         reporting = asyncio.create_task(self._report())
         try:
-            while True:
-                try:
-                    await self._own()
-                except Fenced as fenced:
-                    _log.warning("stepped back, standing by", message=str(fenced))
-                await self._part.stand_by()
+            await self._part.keep(self._own)
         finally:
             reporting.cancel()
 
@@ -223,15 +218,10 @@ class Actuator:
         position = await self._part.claim()
         self._reset(position)
         _log.info("acting", mode=self._options.mode, position=position.position, qps=self._options.qps)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._read(position.position))
-                tasks.create_task(self._dispatch(tasks))
-                tasks.create_task(self._commit())
-        except ExceptionGroup as group:
-            if (fenced := fenced_in(group)) is None:
-                raise
-            raise fenced from group
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._read(position.position))
+            tasks.create_task(self._dispatch(tasks))
+            tasks.create_task(self._commit())
 
     # -- reading ---------------------------------------------------------------------------------
 

@@ -28,7 +28,7 @@ from tidewright.events.spread import (
     WorkloadSpreadGone,
     WorkloadSpreadObserved,
 )
-from tidewright.host.fenced import RENEW_S, Fenced, fenced_in
+from tidewright.host.fenced import RENEW_S
 from tidewright.kube import projection
 from tidewright.kube.client import Kube
 from tidewright.kube.customworkloads import (
@@ -176,26 +176,16 @@ class CustomWorkloads:
 
     async def run(self) -> None:
         """Watch for ever, stepping back while another process does."""
-        while True:
-            try:
-                await self._own()
-            except Fenced as fenced:
-                _log.warning("stepped back, standing by", kind=CUSTOM, message=str(fenced))
-            await self._appender.stand_by()
+        await self._appender.keep(self._own, kind=CUSTOM)
 
     async def _own(self) -> None:
         position = await self._appender.claim()
         self._stamp.raise_to(position.at)
         await self._read_back()
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._append())
-                tasks.create_task(self._follow_whitelist())
-                tasks.create_task(self._arrange(tasks))
-        except ExceptionGroup as group:
-            if (fenced := fenced_in(group)) is None:
-                raise
-            raise fenced from group
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._append())
+            tasks.create_task(self._follow_whitelist())
+            tasks.create_task(self._arrange(tasks))
 
     async def _read_back(self) -> None:
         """What was said last of each object, so that only changes are said, and what vanished is known."""

@@ -18,7 +18,7 @@ import structlog
 from tidewright.events import registry
 from tidewright.events.base import Fact
 from tidewright.events.facts import ObjectFact, ShapeObserved, TemplateObserved
-from tidewright.host.fenced import RENEW_S, Fenced, fenced_in
+from tidewright.host.fenced import RENEW_S
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.kube.kinds import WatchedKind
@@ -109,12 +109,7 @@ class Follower:
 
     async def run(self) -> None:
         """Follow the kind for ever, stepping back while somebody else owns it."""
-        while True:
-            try:
-                await self._own()
-            except Fenced as fenced:
-                _log.warning("stepped back, standing by", kind=self.kind.name, message=str(fenced))
-            await self._appender.stand_by()
+        await self._appender.keep(self._own, kind=self.kind.name)
 
     async def _own(self) -> None:
         position = await self._appender.claim()
@@ -124,16 +119,11 @@ class Follower:
         await self._read_back()
         if self._version:
             self._synced()
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._follow())
-                tasks.create_task(self._renew())
-                if self._max_age_s:
-                    tasks.create_task(self._refresh())
-        except ExceptionGroup as group:
-            if (fenced := fenced_in(group)) is None:
-                raise
-            raise fenced from group
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow())
+            tasks.create_task(self._renew())
+            if self._max_age_s:
+                tasks.create_task(self._refresh())
 
     async def _read_back(self) -> None:
         await self._read_back_kind(self.kind.name)

@@ -22,7 +22,7 @@ from tidewright.events.shards import (
     SlotLabelsScanned,
     UnlabelledObject,
 )
-from tidewright.host.fenced import RENEW_S, Fenced
+from tidewright.host.fenced import RENEW_S
 from tidewright.kube.client import Kube
 from tidewright.kube.discovery import Discovery
 from tidewright.kube.errors import KubeError
@@ -126,12 +126,7 @@ class LabelScanner:
 
     async def run(self) -> None:
         """Look for ever, stepping back while another process does."""
-        while True:
-            try:
-                await self._own()
-            except Fenced as fenced:
-                _log.warning("stepped back, standing by", kind=KIND, message=str(fenced))
-            await self._appender.stand_by()
+        await self._appender.keep(self._own, kind=KIND)
 
     async def _own(self) -> None:
         loop = asyncio.get_running_loop()

@@ -26,7 +26,7 @@ from tidewright.events.provisioning import (
     NodeGroupObserved,
     TemplateNode,
 )
-from tidewright.host.fenced import RENEW_S, Fenced, fenced_in
+from tidewright.host.fenced import RENEW_S
 from tidewright.kube.podspecs import amounts
 from tidewright.log.clock import Clock
 from tidewright.log.subjects import ALL
@@ -173,16 +173,7 @@ class NodeGroups:
     async def run(self) -> None:
         """Poll for ever, stepping back while another process does."""
         try:
-            while True:
-                try:
-                    await self._own()
-                except Fenced as fenced:
-                    _log.warning("stepped back, standing by", kind=NODE_GROUP, message=str(fenced))
-                except ExceptionGroup as group:
-                    if (fenced_ := fenced_in(group)) is None:
-                        raise
-                    _log.warning("stepped back, standing by", kind=NODE_GROUP, message=str(fenced_))
-                await self._appender.stand_by()
+            await self._appender.keep(self._own, kind=NODE_GROUP)
         finally:
             await self._provider.cleanup()
 

@@ -18,7 +18,7 @@ import structlog
 
 from tidewright.events import registry
 from tidewright.events.facts import DatadogMonitorGone, ObjectFact, WorkloadGone, WorkloadObserved
-from tidewright.host.fenced import RENEW_S, Fenced, fenced_in
+from tidewright.host.fenced import RENEW_S
 from tidewright.kube import projection
 from tidewright.kube.client import Kube
 from tidewright.kube.discovery import Discovery
@@ -150,12 +150,7 @@ class Sampler:
 
     async def run(self) -> None:
         """Ask for ever, stepping back while another process does."""
-        while True:
-            try:
-                await self._own()
-            except Fenced as fenced:
-                _log.warning("stepped back, standing by", kind=METRIC, message=str(fenced))
-            await self._appender.stand_by()
+        await self._appender.keep(self._own, kind=METRIC)
 
     async def _own(self) -> None:
         position = await self._appender.claim()
@@ -167,10 +162,6 @@ class Sampler:
                 tasks.create_task(self._append())
                 tasks.create_task(self._ask_on_time(tasks))
                 self._owns = True
-        except ExceptionGroup as group:
-            if (fenced := fenced_in(group)) is None:
-                raise
-            raise fenced from group
         finally:
             self._owns = False
             self._refuse_waiting()

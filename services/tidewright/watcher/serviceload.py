@@ -19,7 +19,7 @@ import structlog
 from tidewright.events import registry
 from tidewright.events.config import ConfigSet
 from tidewright.events.shards import ServiceLoadObserved
-from tidewright.host.fenced import RENEW_S, Fenced
+from tidewright.host.fenced import RENEW_S
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.log import checkpoint as checkpoints
@@ -100,12 +100,7 @@ class ServiceLoads:
 
     async def run(self) -> None:
         """Look for ever, stepping back while another process does."""
-        while True:
-            try:
-                await self._own()
-            except Fenced as fenced:
-                _log.warning("stepped back, standing by", kind=KIND, message=str(fenced))
-            await self._appender.stand_by()
+        await self._appender.keep(self._own, kind=KIND)
 
     async def _own(self) -> None:
         loop = asyncio.get_running_loop()
