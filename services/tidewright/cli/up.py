@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from cyclopts import Group, Parameter
 
 from tidewright.cli import datafolder
 from tidewright.cli.console import Printer
-from tidewright.cli.errors import INTERRUPTED
+from tidewright.cli.errors import INTERRUPTED, BadInput
 from tidewright.cli.metricsflags import SourceFlags
 from tidewright.cli.options import THE_CLUSTER, THE_LOG, ClusterOptions, Level, LogFormat
 from tidewright.cli.services import EVERY
@@ -70,7 +71,10 @@ def up(
         ),
     ] = "",
     sources: SourceFlags | None = None,
-    services: Annotated[tuple[str, ...], Parameter(help="Services to run.", consume_multiple=True)] = EVERY,
+    services: Annotated[
+        tuple[str, ...],
+        Parameter(help="Services to run, with spaces or commas between them.", consume_multiple=True),
+    ] = EVERY,
     log_level: Annotated[Level, Parameter(help="Least severe level that is shown.")] = "info",
     log_format: Annotated[
         LogFormat, Parameter(help="Lines for people or JSON; auto: for people on a terminal.")
@@ -81,7 +85,7 @@ def up(
         data=data or datafolder.default(), fresh=fresh, nats=nats, nats_credentials=nats_credentials,
         nats_port=nats_port, sync_always=sync_always, cluster=cluster, slots=slots,
         **(at or ClusterOptions()).of_a_service(),
-        api_port=api_port, speed=speed, services=services, log_level=log_level, admission_url=admission_url,
+        api_port=api_port, speed=speed, services=_named(services), log_level=log_level, admission_url=admission_url,
         node_groups=node_groups.resolve() if node_groups else None, cloud=cloud,
         sim=("--nodes", str(nodes)), watcher=(sources or SourceFlags()).arguments(),
     )  # fmt: skip
@@ -89,6 +93,18 @@ def up(
     configure_logs(log_level, "console" if people else "json", service="supervisor")
     printer = Printer(as_json=not people, colour=sys.stderr.isatty(), level=log_level)
     return asyncio.run(_run(options, printer))
+
+
+def _named(services: Sequence[str]) -> tuple[str, ...]:
+    """Each service once, in the order given; `a,b` is two.
+
+    Raises:
+        BadInput: none is named.
+    """
+    names = tuple(dict.fromkeys(name for given in services for name in given.replace(",", " ").split()))
+    if not names:
+        raise BadInput(f"--services: none is named; valid are {', '.join(EVERY)}")
+    return names
 
 
 async def _run(options: StackOptions, printer: Printer) -> int:

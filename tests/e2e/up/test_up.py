@@ -168,8 +168,9 @@ async def test_a_second_start_continues_and_fresh_starts_anew(start: Callable[..
     assert f"in use by process {second.process.pid}" in third.words[-1]
     assert await second.end() == 0
 
-    fourth = await start("--services", "watcher", "--fresh")
+    fourth = await start("--services", "watcher,autoscaler", "--fresh")
     await fourth.ready()
+    assert "up: watcher, autoscaler." in "\n".join(fourth.out)
     assert "mine" not in await config_maps(fourth)
 
 

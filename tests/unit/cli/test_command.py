@@ -75,7 +75,9 @@ def test_every_service_of_the_table_can_be_run_alone(
         (["demo", "--metrics", "/no/such.csv"], "/no/such.csv"),
         (["sim", "up", "--start-delay", "soon"], "soon"),
         (["sim", "up", "--nodes", "-1"], "--nodes -1"),
-        (["up", "--services", "wtacher"], "wtacher"),
+        (["up", "--services", "wtacher"], "'wtacher'"),
+        (["up", "--services", "watcher,wtacher", "autoscaler"], "'wtacher'"),
+        (["up", "--services", ","], "none is named; valid are watcher, autoscaler"),
     ],
     ids=" ".join,
 )
