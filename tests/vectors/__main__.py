@@ -6,6 +6,7 @@ the exit code is 1 when a case failed, 2 when a file could not be read.
 
 from __future__ import annotations
 
+import codecs
 import importlib
 import json
 import pkgutil
@@ -28,21 +29,48 @@ def suites() -> list[Suite]:
 
 
 def files(arguments: list[str]) -> list[Path]:
-    """The JSON files named, or lying in the folders named."""
+    """The files named, and in the folders named those that hold JSON, whatever they are called."""
     found: list[Path] = []
     for path in map(Path, arguments):
-        found.extend(sorted(path.rglob("*.json")) if path.is_dir() else [path])
+        found.extend(filter(_is_json, sorted(path.rglob("*"))) if path.is_dir() else [path])
     return found
+
+
+def _is_json(path: Path) -> bool:
+    """Whether a file means to be JSON: by its name, or by how it begins, broken or not."""
+    if not path.is_file() or path.name.startswith("."):
+        return False
+    if path.suffix == ".json":
+        return True
+    with path.open("rb") as file:
+        return file.read(256).removeprefix(codecs.BOM_UTF8).lstrip()[:1] in (b"{", b"[")
 
 
 def run(content: Any, known: list[Suite]) -> tuple[str, list[Result]]:
     """All cases of one file, by the first suite that knows its schema."""
     for suite in known:
-        cases = suite.cases(content)
+        try:
+            cases = suite.cases(content)
+        except Exception as error:  # noqa: BLE001 - it says that it is of this schema, and is not
+            said = f"is no file of this schema: {type(error).__name__}: {error}"
+            return suite.name, [Result("the file", "", Verdict.FAILED, (said,))]
         if cases is not None:
-            return suite.name, [suite.run(case) for case in cases]
-    count = len(content) if isinstance(content, list | dict) else 1
+            return suite.name, [_verdict(suite, case, index) for index, case in enumerate(cases)]
+    within = content.get("cases", content) if isinstance(content, dict) else content
+    count = len(within) if isinstance(within, list) else 1
     return "unknown schema", [Result(f"#{i}", "", Verdict.NOT_COVERED) for i in range(count)]
+
+
+def _verdict(suite: Suite, case: Any, index: int) -> Result:
+    """One case's result; one that has not the form of its schema is a failed one, and the others go on."""
+    try:
+        return suite.run(case)
+    except Exception as error:  # noqa: BLE001 - whatever a malformed case leads to
+        name = next(
+            (str(case[k]) for k in ("id", "name") if isinstance(case, dict) and k in case), f"#{index}"
+        )
+        said = f"cannot be run: {type(error).__name__}: {error}"
+        return Result(name, "", Verdict.FAILED, (said,))
 
 
 def report(path: Path, suite: str, results: list[Result]) -> None:
@@ -77,7 +105,7 @@ def main(arguments: list[str]) -> int:
         return 2
     for path in paths:
         try:
-            content = json.loads(path.read_text())
+            content = json.loads(path.read_text(encoding="utf-8-sig"))
         except (OSError, ValueError) as error:
             print(f"{path}: cannot be read: {error}", file=sys.stderr)
             unreadable = True
