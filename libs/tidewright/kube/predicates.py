@@ -13,7 +13,7 @@ Scores and preferences never matter. Pure: no clock, no I/O.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 from tidewright.kube.podshape import HOSTNAME, PODS, NodeView, PodShape
 from tidewright.kube.taints import HARD_EFFECTS, UNSCHEDULABLE_TAINT, Taint
@@ -90,10 +90,3 @@ def counted_alone(shape: PodShape) -> bool:
     if shape.affinity or shape.spread:
         return False
     return not any(term.key != HOSTNAME and term.selects(shape) for term in shape.anti_affinity)
-
-
-def required_keys(shapes: Sequence[PodShape]) -> frozenset[str]:
-    """The topology keys that inter-pod terms of these shapes use."""
-    return frozenset(
-        term.key for shape in shapes for terms in (shape.affinity, shape.anti_affinity) for term in terms
-    ) | frozenset(constraint.key for shape in shapes for constraint in shape.spread)

@@ -10,7 +10,6 @@ from typing import Protocol
 
 import msgspec
 
-CONDITION_TAINT_PREFIX = "node.kubernetes.io/"
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})

@@ -12,7 +12,7 @@ Nothing here knows about HTTP, validation or defaults. Not safe for several thre
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from heapq import merge
 from typing import Any, Literal, Protocol
 
@@ -265,6 +265,3 @@ class Store:
                 found.discard((table.name, record.key))
                 if not found:
                     del self.dependents[uid]
-
-
-Renderer = Callable[[Record], bytes]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -312,9 +311,3 @@ def _matters(old: Node, new: Node) -> bool:
 def _reconsider(old: Pod, new: Pod) -> bool:
     """Whether a pod that fitted nowhere has changed in what was looked at."""
     return old.spec != new.spec or old.metadata.labels != new.metadata.labels
-
-
-def unbound(pods: Iterable[Pod]) -> list[Pod]:
-    """Pods that wait for this scheduler, in the order in which it takes them."""
-    waiting = [pod for pod in pods if not pod.spec.node_name and pod.spec.scheduler_name == NAME]
-    return sorted(waiting, key=lambda pod: (-pod.spec.priority, pod.metadata.created, pod.key))

@@ -3,9 +3,10 @@
 app        the table of commands
 where      which set is meant, and the change of one that most commands are
 looking    get, explain, verify, plan
+explaining why a key is where it is
 moving     move, pin, unpin, drain, freeze, unfreeze
 sizing     resize, double
-rollouts   rollout status, pause, resume, undo
+rollouts   rollout status, pause, resume, undo; rolling reads how far one is
 fleets     adopt
 reading    ShardSets, their members and pods, from the API server
 changing   a change of a spec: its plan is shown, it is agreed to, it is written under what was read
