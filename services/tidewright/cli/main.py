@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from cyclopts import App, CycloptsError, UnknownCommandError
+from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 from cyclopts.config import Env
 
 from tidewright.cli.commands import COMMANDS, OTHER
@@ -27,6 +27,7 @@ def application() -> App:
         version=__version__,
         help_format="plaintext",
         config=Env("TIDEWRIGHT_", command=False),
+        default_parameter=Parameter(negative_iterable=()),  # no `--empty-...` beside an option of many values
         result_action="return_value",
     )
     app["--help"].group = OTHER
