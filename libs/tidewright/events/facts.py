@@ -43,8 +43,10 @@ class PodObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.pod-observed.
         ready_changed_at: that condition's last transition.
         unschedulable_since: transition time of `PodScheduled=False` with reason `Unschedulable`.
         deleting_at: its deletion timestamp.
-        restarts: restart counts of its containers, summed.
+        restarts: largest restart count among its containers.
+        sidecar_restarts: the same among its restartable init containers.
         args: arguments by container, of pods of a propeller fleet alone.
+        nominated: the node that the scheduler makes room on for it, while it is not bound.
     """
 
     shape: str = ""
@@ -58,10 +60,12 @@ class PodObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.pod-observed.
     deleting_at: float | None = None
     reason: str = ""
     restarts: int = 0
+    sidecar_restarts: int = 0
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     owners: tuple[Owner, ...] = ()
     args: dict[str, tuple[str, ...]] = {}
+    nominated: str = ""
 
 
 class PodGone(ObjectFact, frozen=True, kw_only=True, tag="fact.pod-gone.v1"):
@@ -76,7 +80,8 @@ class ShapeObserved(Fact, frozen=True, kw_only=True, tag="fact.shape-observed.v1
         requests: resource name to amount: `cpu` in milli-cores, `memory` and `ephemeral-storage` in
             bytes, anything else as a count. Init containers, sidecars and overhead are in it.
         scheduling: the pod spec's other scheduling fields under their API names (`nodeSelector`,
-            `affinity`, `tolerations`, `topologySpreadConstraints`, `hostPorts`, `volumes`, ...).
+            `affinity`, `tolerations`, `topologySpreadConstraints`, `hostPorts`, `volumes`,
+            `resourceClaims`, ...).
         labels: the pod's labels that inter-pod terms can select on (without revision hashes).
     """
 

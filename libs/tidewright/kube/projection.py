@@ -108,6 +108,7 @@ class _PodStatus(msgspec.Struct):
     phase: str = "Pending"
     reason: str | None = None
     startTime: str | None = None  # noqa: N815
+    nominatedNodeName: str | None = None  # noqa: N815
     conditions: list[_Condition] | None = None
     containerStatuses: list[_ContainerStatus] | None = None  # noqa: N815
 
@@ -121,14 +122,28 @@ class _Pod(msgspec.Struct):
 class _ToldContainer(msgspec.Struct):
     name: str = ""
     args: list[str] | None = None
+    restartPolicy: str | None = None  # noqa: N815
 
 
 class _ToldSpec(msgspec.Struct):
     containers: list[_ToldContainer] = []
+    initContainers: list[_ToldContainer] | None = None  # noqa: N815
+
+
+class _NamedStatus(msgspec.Struct):
+    name: str = ""
+    restartCount: int = 0  # noqa: N815
+
+
+class _ToldStatus(msgspec.Struct):
+    initContainerStatuses: list[_NamedStatus] | None = None  # noqa: N815
 
 
 class _ToldPod(msgspec.Struct):
+    """A pod as far as only few pods are read."""
+
     spec: _ToldSpec = msgspec.field(default_factory=_ToldSpec)
+    status: _ToldStatus = msgspec.field(default_factory=_ToldStatus)
 
 
 class _Taint(msgspec.Struct):
@@ -274,7 +289,8 @@ def pod(raw: Bytes) -> Projection:
                 unschedulable_since = _time(condition.lastTransitionTime)
         restarts = 0
         for container in status.containerStatuses or ():
-            restarts += container.restartCount
+            if container.restartCount > restarts:
+                restarts = container.restartCount
         fact = PodObserved(
             at=0.0,
             namespace=meta.namespace,
@@ -291,10 +307,12 @@ def pod(raw: Bytes) -> Projection:
             deleting_at=_time(meta.deletionTimestamp),
             reason=status.reason or "",
             restarts=restarts,
+            sidecar_restarts=_sidecar_restarts(raw) if _has_sidecars(found.spec) else 0,
             labels=labels,
             annotations=_wanted(meta.annotations),
             owners=_owners(meta.ownerReferences),
             args=_args(raw) if FLEET_MARK in (meta.annotations or ()) else {},
+            nominated=(status.nominatedNodeName or "") if not found.spec.nodeName else "",
         )
         return Projection(fact, meta.resourceVersion, shape)
     except UNREADABLE as error:
@@ -304,6 +322,18 @@ def pod(raw: Bytes) -> Projection:
 def _args(raw: Bytes) -> dict[str, tuple[str, ...]]:
     """The arguments of each container. A reading of its own: the pods of all others are not to pay for it."""
     return {c.name: tuple(c.args) for c in _told.decode(raw).spec.containers if c.args}
+
+
+def _has_sidecars(spec: SpecFields) -> bool:
+    return spec.initContainers is not None and any(c.restartPolicy == "Always" for c in spec.initContainers)
+
+
+def _sidecar_restarts(raw: Bytes) -> int:
+    """The largest restart count of its restartable init containers. A reading of its own, too."""
+    found = _told.decode(raw)
+    sidecars = {c.name for c in found.spec.initContainers or () if c.restartPolicy == "Always"}
+    counts = [s.restartCount for s in found.status.initContainerStatuses or () if s.name in sidecars]
+    return max(counts, default=0)
 
 
 def node(raw: Bytes) -> Projection:

@@ -34,8 +34,8 @@ CHANGES_AT_ONCE = 2000
 class Conclusion(Gathering):
     """Decisions about one spread, gathered while looking at it."""
 
-    def whole(self) -> list[Decision]:
-        """Look at the spread, all its pods, and the time."""
+    def whole(self, pod: str = "", key: str = "") -> list[Decision]:
+        """Look at the spread, all its pods, and the time. `key` is that of the pod which has just changed, if any."""
         spread = self.s.spread
         if spread is None or spread.target is None or spread.deleting or self.s.invalid:
             set_rules(self, LedgerRules(spec=self.s.spec, generation=self.s.generation, gone=True))
@@ -48,7 +48,7 @@ class Conclusion(Gathering):
         for row in self.s.pods.values():
             if row.flags & HELD and row.active:
                 continue  # most are as they should be
-            hold(self, row)
+            hold(self, row, key if row.name == pod else "")
             if adoptable(self, spread, row) and (best := adopt(self, spread, row)) is not None:
                 adopted[row.name] = best
         all_costs(self, spread, adopted)

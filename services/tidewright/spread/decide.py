@@ -54,7 +54,7 @@ class SpreadDecider:
     """The decider of spread."""
 
     service = SERVICE
-    state_version = 1
+    state_version = 2
     state_type = State
     kinds = KINDS
     ledgers = True
@@ -110,7 +110,7 @@ def decide(state: State, event: Event) -> list[Decision]:
         decisions.extend(_one(state, spread, touched, unfenced=unfenced))
     for key in touched.spreads:
         if (spread := state.spreads.get(key)) is not None:
-            decisions.extend(Conclusion(state, spread).whole())
+            decisions.extend(Conclusion(state, spread).whole(touched.pod.partition("/")[2], touched.key))
     if touched.foresee is not None:
         decisions.extend(_foresee(state, *touched.foresee))
     return decisions

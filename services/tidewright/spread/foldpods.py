@@ -6,9 +6,9 @@ from functools import lru_cache
 
 from tidewright.events.facts import PodGone, PodObserved
 from tidewright.spread.owners import enter, imply, key_of, pod_id, spread_of, take, unimply
-from tidewright.spread.pods import placement_of
+from tidewright.spread.pods import Placement, placement_of
 from tidewright.spread.spec import MATCHED_ANNOTATION
-from tidewright.spread.state import ADOPTING, CALLED, HELD, State, Touched, row_of
+from tidewright.spread.state import ADOPTING, CALLED, HELD, Row, SpreadState, State, Touched, row_of
 
 
 def pod_observed(state: State, fact: PodObserved) -> None:
@@ -17,8 +17,11 @@ def pod_observed(state: State, fact: PodObserved) -> None:
     placement = placement_of(fact.annotations.get(MATCHED_ANNOTATION))
     new = row_of(fact, _kinds(state.versioned_kinds), state.shared_labels(fact.labels), placement)
     home, old = take(state, namespace, name, new.owner)
+    reselected = ""
     if old is None or old.owner != new.owner:
-        imply(state, fact, new.owner)
+        if old is not None:
+            reselected = unimply(state, old.owner)
+        reselected = imply(state, fact) or reselected
     same = old is not None and old.uid == new.uid
     if old is not None and same:
         new.name = old.name
@@ -35,6 +38,22 @@ def pod_observed(state: State, fact: PodObserved) -> None:
     else:
         where.pods[new.name] = new
         enter(where, new, state.now)
+    _touch(state, fact, home, where, old, new, placement)
+    if reselected and reselected not in state.touched.spreads:
+        state.touched.spreads.append(reselected)
+
+
+def _touch(
+    state: State,
+    fact: PodObserved,
+    home: SpreadState | None,
+    where: SpreadState | None,
+    old: Row | None,
+    new: Row,
+    placement: Placement | None,
+) -> None:
+    """Leave for `decide` what a pod's fact has changed: it went from `home` to `where`."""
+    namespace, name = fact.namespace, fact.name
     key = ""
     if (where or home) is not None:
         key = placement.uid if placement is not None and placement.uid else name
@@ -68,5 +87,5 @@ def pod_gone(state: State, fact: PodGone) -> None:
         key=fact.name,
         before=old,
     )
-    if old is not None:
-        unimply(state, old.owner)
+    if old is not None and (reselected := unimply(state, old.owner)):
+        state.touched.spreads.append(reselected)

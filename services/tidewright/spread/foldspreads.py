@@ -9,7 +9,7 @@ from tidewright.events.spread import (
     WorkloadSpreadObserved,
 )
 from tidewright.kube.customworkloads import BadApiVersion, GroupKind, group_version
-from tidewright.spread.owners import collect, latest_version, scatter
+from tidewright.spread.owners import collect, latest_version, scatter, selecting
 from tidewright.spread.spec import BadSpread, parse_spec
 from tidewright.spread.state import SpreadState, State, Touched, spread_key, target_key
 
@@ -60,12 +60,14 @@ def spread_observed(state: State, fact: WorkloadSpreadObserved) -> None:
 def _untarget(state: State, key: str) -> None:
     for target in [t for t, k in state.targets.items() if k == key]:
         del state.targets[target]
+    spread = state.spreads[key]
+    spread.target_uid = ""
+    selecting(state, spread)
 
 
 def _retarget(state: State, key: str, spread: SpreadState) -> None:
     """Point at the target, and take in the pods that belong to it."""
     parsed = spread.spread
-    spread.target_uid = ""
     if parsed is not None and parsed.target is not None and not parsed.deleting:
         try:
             group, _ = group_version(parsed.target.api_version)
@@ -80,12 +82,14 @@ def _retarget(state: State, key: str, spread: SpreadState) -> None:
                     (
                         w.uid
                         for w in state.workloads.values()
-                        if w.kind == kind and w.name == parsed.target.name and w.implied_by < 0
+                        if w.seen
+                        and (w.namespace, w.kind, w.name) == (spread.namespace, kind, parsed.target.name)
                     ),
                     "",
                 )
         except BadApiVersion as error:
             spread.invalid = f"spec.targetRef: {error}"
+    selecting(state, spread)
     scatter(state, spread, all_of_them=False)
     collect(state, spread)
     spread.latest = latest_version(state, spread)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tidewright.events.facts import WorkloadGone, WorkloadObserved
-from tidewright.kube.customworkloads import BadApiVersion, GroupKind, group_version
-from tidewright.spread.owners import by_owner, collect, key_of, latest_version
+from tidewright.kube.customworkloads import BUILT_IN, BadApiVersion, GroupKind, group_version
+from tidewright.spread.owners import by_owner, collect, key_of, latest_version, scatter, selecting
 from tidewright.spread.pods import POD_TEMPLATE_HASH
-from tidewright.spread.state import State, Workload, target_key
+from tidewright.spread.state import SpreadState, State, Workload, target_key
 
 
 def workload_observed(state: State, fact: WorkloadObserved) -> None:
@@ -19,15 +19,19 @@ def workload_observed(state: State, fact: WorkloadObserved) -> None:
         return
     controller = next((o.uid for o in fact.owners if o.controller), "")
     old = state.workloads.get(fact.uid)
+    kind = GroupKind(group, fact.kind)
     new = Workload(
-        kind=GroupKind(group, fact.kind),
+        kind=kind,
         name=fact.name,
         uid=fact.uid,
+        namespace=fact.namespace,
         replicas=fact.replicas,
         revision=fact.revision,
         template_hash=fact.labels.get(POD_TEMPLATE_HASH, ""),
         owner=controller,
         deleting=fact.deleting_at is not None,
+        selector="" if kind in BUILT_IN else fact.selector,
+        pods=old.pods if old is not None else 0,
     )
     state.workloads[fact.uid] = new
     if controller and fact.uid not in state.children.setdefault(controller, []):
@@ -35,20 +39,45 @@ def workload_observed(state: State, fact: WorkloadObserved) -> None:
     key = state.targets.get(target_key(fact.namespace, new.kind, new.name))
     if key is not None:
         spread = state.spreads[key]
-        spread.target_uid = fact.uid
+        _targeted(state, spread, new, old)
         if old is not None and 0 <= new.replicas < old.replicas:
             # An autoscaler's decision was foreseen already, when it was taken.
             if spread.foreseen != new.replicas:
                 state.touched.foresee = (key, new.replicas)
         elif old is not None and new.replicas > old.replicas:
             spread.foreseen = -1
+    _released(state, fact.namespace, old, new)
     above = by_owner(state, fact.namespace, fact.uid)
     if above is None:
         return
-    if old is None or old.implied_by >= 0 or old.owner != new.owner:
+    if old is None or not old.seen or old.owner != new.owner:
         collect(state, above)
     above.latest = latest_version(state, above)
-    if old is None or _matters(old) != _matters(new):
+    key = key_of(above)
+    if (old is None or _matters(old) != _matters(new)) and key not in state.touched.spreads:
+        state.touched.spreads.append(key)
+
+
+def _targeted(state: State, spread: SpreadState, target: Workload, old: Workload | None) -> None:
+    """The target as it is now; what its selector finds may have changed."""
+    known = spread.target_uid == target.uid and old is not None
+    spread.target_uid = target.uid
+    if known and old is not None and old.selector == target.selector:
+        return
+    selecting(state, spread)
+    if target.selector or (old is not None and old.selector):
+        scatter(state, spread, all_of_them=False)
+        collect(state, spread)
+        state.touched.spreads.append(key_of(spread))
+
+
+def _released(state: State, namespace: str, old: Workload | None, new: Workload) -> None:
+    """A workload that has lost its controller takes its pods along."""
+    if old is None or not old.owner or old.owner == new.owner:
+        return
+    above = by_owner(state, namespace, old.owner)
+    if above is not None:
+        scatter(state, above, all_of_them=False)
         state.touched.spreads.append(key_of(above))
 
 
@@ -61,7 +90,12 @@ def workload_gone(state: State, fact: WorkloadGone) -> None:
     uid = fact.uid
     if not uid:
         uid = next(
-            (u for u, w in state.workloads.items() if (w.kind.kind, w.name) == (fact.kind, fact.name)), ""
+            (
+                u
+                for u, w in state.workloads.items()
+                if (w.namespace, w.kind.kind, w.name) == (fact.namespace, fact.kind, fact.name)
+            ),
+            "",
         )
     above = by_owner(state, fact.namespace, uid)
     gone = state.workloads.pop(uid, None)
@@ -71,6 +105,9 @@ def workload_gone(state: State, fact: WorkloadGone) -> None:
             del state.children[gone.owner]
     if above is not None:
         if above.target_uid == uid:
+            # Without a target no pod is considered (3.2); one of its name is another one.
             above.target_uid = ""
+            selecting(state, above)
+            scatter(state, above, all_of_them=False)
         above.latest = latest_version(state, above)
         state.touched.spreads.append(key_of(above))

@@ -1,20 +1,33 @@
 """Whose pod is it: rows taken out of one place and put into another as owners and filters become known.
 
-by_owner, spread_of     the spread that has a controller, or a pod
+by_owner, by_selector   the spread that has a controller; one whose target's scale selects a pod
+spread_of               the spread that has a pod
 take, enter, leave      a row out of where it is, into the counts and out of them
 imply, unimply          controllers that are known from their pods alone
 collect, scatter        strays that belong to a spread now; pods that do so no more
+selecting, reselect     which spreads find pods by a selector, and which pods those are now
 latest_version          version of a target's current template (specification, 3.7)
 """
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from tidewright.events.facts import PodObserved
 from tidewright.kube.customworkloads import BadApiVersion, GroupKind, group_version
-from tidewright.kube.selectors import SelectorError
+from tidewright.kube.selectors import LabelSelector, SelectorError
 from tidewright.spread.matching import counted
 from tidewright.spread.pods import VERSION_IGNORED, short_hash
-from tidewright.spread.state import HELD, Row, SpreadState, State, Workload, spread_key, target_key
+from tidewright.spread.state import (
+    HELD,
+    Row,
+    SpreadState,
+    State,
+    Workload,
+    owner_of,
+    spread_key,
+    target_key,
+)
 
 
 def pod_id(namespace: str, name: str) -> str:
@@ -68,9 +81,30 @@ def by_owner(state: State, namespace: str, owner: str) -> SpreadState | None:
     return None
 
 
+def by_selector(state: State, namespace: str, row: Row) -> SpreadState | None:
+    """The spread of a custom workload that owns no pod itself, and whose scale selects this one (3.2)."""
+    for key in state.selecting.get(namespace, ()):
+        target = state.workloads.get(state.spreads[key].target_uid)
+        if target is not None and not target.pods and _selector(target.selector).matches(row.labels):
+            return state.spreads[key]
+    return None
+
+
+@lru_cache(maxsize=1000)
+def _selector(text: str) -> LabelSelector:
+    """A scale's selector; one that cannot be read selects nothing."""
+    try:
+        return LabelSelector.parse(text)
+    except SelectorError:
+        return LabelSelector(nothing=True)
+
+
 def spread_of(state: State, namespace: str, row: Row) -> SpreadState | None:
-    """The spread that a pod belongs to: that of its controllers, if its filter takes the pod."""
-    found = by_owner(state, namespace, row.owner)
+    """The spread that a pod belongs to: that of its controllers, if its filter takes the pod.
+
+    A pod that no owners lead anywhere is its whose scale selects it.
+    """
+    found = by_owner(state, namespace, row.owner) or by_selector(state, namespace, row)
     if found is None or found.spread is None:
         return None
     try:
@@ -79,32 +113,63 @@ def spread_of(state: State, namespace: str, row: Row) -> SpreadState | None:
         return None
 
 
-def imply(state: State, fact: PodObserved, owner: str) -> None:
-    """Remember a controller that is known from its pods only."""
-    controller = next((o for o in fact.owners if o.controller), None)
-    if controller is None or not owner:
-        return
-    workload = state.workloads.get(owner)
+def imply(state: State, fact: PodObserved) -> str:
+    """Count a pod of an owner, and remember the owner where its pods are all that is known of it.
+
+    Gives the spread that finds its pods by other means from now on, "" for none.
+    """
+    above = owner_of(fact)
+    if above is None or not above.uid:
+        return ""
+    workload = state.workloads.get(above.uid)
     if workload is None:
         try:
-            group, _ = group_version(controller.api_version)
+            group, _ = group_version(above.api_version)
         except BadApiVersion:
-            return
+            return ""
         workload = Workload(
-            GroupKind(group, controller.kind), controller.name, owner, replicas=-1, implied_by=0
+            GroupKind(group, above.kind), above.name, above.uid, fact.namespace, replicas=-1, seen=False
         )
-        state.workloads[owner] = workload
-    if workload.implied_by >= 0:
-        workload.implied_by += 1
+        state.workloads[above.uid] = workload
+    workload.pods += 1
+    return reselect(state, workload) if workload.selector and workload.pods == 1 else ""
 
 
-def unimply(state: State, owner: str) -> None:
-    """One pod less that knows of a controller; the last one takes it along."""
+def unimply(state: State, owner: str) -> str:
+    """One pod of an owner less; the last one takes along what only pods told of. Gives what `imply` does."""
     workload = state.workloads.get(owner)
-    if workload is not None and workload.implied_by > 0:
-        workload.implied_by -= 1
-        if workload.implied_by == 0:
-            del state.workloads[owner]
+    if workload is None or not workload.pods:
+        return ""
+    workload.pods -= 1
+    if workload.pods:
+        return ""
+    if not workload.seen:
+        del state.workloads[owner]
+    return reselect(state, workload) if workload.selector else ""
+
+
+def selecting(state: State, spread: SpreadState) -> None:
+    """Note whether the spread may find pods by its target's selector."""
+    key, keys = key_of(spread), state.selecting.get(spread.namespace, [])
+    target = state.workloads.get(spread.target_uid)
+    wanted = target is not None and bool(target.selector)
+    if wanted == (key in keys):
+        return
+    keys = sorted({*keys, key} if wanted else {*keys} - {key})
+    state.selecting[spread.namespace] = keys
+    if not keys:
+        del state.selecting[spread.namespace]
+
+
+def reselect(state: State, target: Workload) -> str:
+    """Whether the target owns pods itself has changed: pods that its selector finds come or go."""
+    key = state.targets.get(target_key(target.namespace, target.kind, target.name))
+    if key is None or state.spreads[key].target_uid != target.uid:
+        return ""
+    scatter(state, state.spreads[key], all_of_them=False)
+    collect(state, state.spreads[key])
+    state.spreads[key].recount = True
+    return key
 
 
 def collect(state: State, spread: SpreadState) -> None:

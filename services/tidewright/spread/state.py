@@ -18,6 +18,7 @@ from collections.abc import Iterator
 import msgspec
 
 from tidewright.events.base import JsonObject
+from tidewright.events.facts import Owner as OwnerReference
 from tidewright.events.facts import PodObserved
 from tidewright.kube.customworkloads import GroupKind, Whitelist
 from tidewright.spread.ledger import Ledger
@@ -44,7 +45,7 @@ class Row(msgspec.Struct, gc=False, omit_defaults=True):
 
     Attributes:
         uid: packed, see `pack_uid`.
-        owner: uid of its controller.
+        owner: uid of its controller; without one, of its first owner.
         placed_by: the spread whose annotation it carries, "" without one.
         subset: the subset that it names; one that the spec does not have is no subset.
         phase: index into the API's phases.
@@ -67,6 +68,7 @@ class Row(msgspec.Struct, gc=False, omit_defaults=True):
     ready_at: float | None = None
     created_at: float | None = None
     restarts: int = 0
+    sidecar_restarts: int = 0
     cost: str = ""
     asked: str = ""
 
@@ -83,7 +85,7 @@ class Row(msgspec.Struct, gc=False, omit_defaults=True):
         """Pending, on no node, refused by the scheduler."""
         return self.flags & (UNSCHEDULABLE | DELETING) == UNSCHEDULABLE and self.phase == 0 and not self.node
 
-    def leaving_order(self) -> tuple[bool, int, bool, float, int, float, str]:
+    def leaving_order(self) -> tuple[bool, int, bool, float, int, int, float, str]:
         """As `pods.leaving_order`, with the name last so that the order never depends on arrival."""
         ready = bool(self.flags & READY)
         return (
@@ -92,6 +94,7 @@ class Row(msgspec.Struct, gc=False, omit_defaults=True):
             ready,
             -(self.ready_at if self.ready_at is not None else 2.0**62) if ready else 0.0,
             -self.restarts,
+            -self.sidecar_restarts,
             -(self.created_at if self.created_at is not None else 2.0**62),
             self.name,
         )
@@ -116,6 +119,11 @@ def unpack_uid(packed: bytes) -> str:
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
+def owner_of(fact: PodObserved) -> OwnerReference | None:
+    """A pod's controller; without one, its first owner."""
+    return next((o for o in fact.owners if o.controller), fact.owners[0] if fact.owners else None)
+
+
 def row_of(
     fact: PodObserved,
     versioned_kinds: frozenset[str],
@@ -124,9 +132,11 @@ def row_of(
 ) -> Row:
     """A row of a pod's fact, and the placement in its annotation. `labels` is the shared copy of its labels."""
     intern = sys.intern
-    controller = next((o for o in fact.owners if o.controller), None)
+    above = owner_of(fact)
     owner = (
-        None if controller is None else Controller(controller.api_version, controller.kind, controller.name)
+        Controller(above.api_version, above.kind, above.name)
+        if above is not None and above.controller
+        else None
     )
     flags = DELETING if fact.deleting_at is not None else 0
     if fact.ready:
@@ -138,7 +148,7 @@ def row_of(
         uid=pack_uid(fact.uid),
         labels=labels,
         shape=intern(fact.shape),
-        owner=intern(controller.uid) if controller is not None else "",
+        owner=intern(above.uid) if above is not None else "",
         version=intern(pod_version(owner, fact.labels, versioned_kinds)),
         placed_by=intern(placement.name) if placement is not None else "",
         subset=intern(placement.subset) if placement is not None else "",
@@ -148,6 +158,7 @@ def row_of(
         ready_at=fact.ready_changed_at if fact.ready else None,
         created_at=fact.created_at,
         restarts=fact.restarts,
+        sidecar_restarts=fact.sidecar_restarts,
         cost=intern(fact.annotations.get(DELETION_COST_ANNOTATION, "")),
     )
 
@@ -157,18 +168,23 @@ class Workload(msgspec.Struct):
 
     Attributes:
         owner: uid of its controller.
-        implied_by: pods whose owner references are all that is known of it; -1 when it was seen itself.
+        selector: of a custom workload's scale, in text form; "" without one.
+        pods: how many pods it owns itself.
+        seen: False while the owner references of its pods are all that is known of it.
     """
 
     kind: GroupKind
     name: str
     uid: str
+    namespace: str = ""
     replicas: int = 0
     revision: str = ""
     template_hash: str = ""
     owner: str = ""
     deleting: bool = False
-    implied_by: int = -1
+    selector: str = ""
+    pods: int = 0
+    seen: bool = True
 
 
 class SpreadState(msgspec.Struct):
@@ -317,6 +333,7 @@ class State(msgspec.Struct):
         children: uid of a workload to the uids of those that it controls.
         labels: label sets that rows share, by their own text.
         targets: `namespace|group|kind|name` to the spread that has this target.
+        selecting: per namespace, spreads whose target's scale has a selector.
     """
 
     now: float = 0.0
@@ -327,6 +344,7 @@ class State(msgspec.Struct):
     versioned_kinds: tuple[str, ...] = tuple(sorted(VERSIONED_KINDS))
     spreads: dict[str, SpreadState] = {}
     targets: dict[str, str] = {}
+    selecting: dict[str, list[str]] = {}
     workloads: dict[str, Workload] = {}
     children: dict[str, list[str]] = {}
     strays: dict[str, dict[str, Row]] = {}

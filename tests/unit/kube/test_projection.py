@@ -79,11 +79,21 @@ def test_a_pod_carries_what_deciders_use() -> None:
         ready_changed_at=AT + 5,
         created_at=AT,
         started_at=AT,
-        restarts=3,
+        restarts=2,
         labels={"app": "web", "pod-template-hash": "abc"},
         annotations={"controller.kubernetes.io/pod-deletion-cost": "5"},
         owners=(Owner(kind="ReplicaSet", name="web", uid="r", api_version="apps/v1", controller=True),),
     )
+
+
+def test_restarts_are_the_most_of_one_container_and_apart_the_most_of_one_sidecar() -> None:
+    """What ReplicaSets compare (`maxContainerRestarts`): an init container that ended does not count."""
+    spec = POD["spec"] | {"initContainers": [{"name": "init"}, {"name": "proxy", "restartPolicy": "Always"}]}
+    statuses = [{"name": "proxy", "restartCount": 4}, {"name": "init", "restartCount": 9}]
+    status = POD["status"] | {"initContainerStatuses": statuses}
+    fact = projection.pod(raw(POD | {"spec": spec, "status": status})).fact
+    assert isinstance(fact, PodObserved)
+    assert (fact.restarts, fact.sidecar_restarts) == (2, 4)
 
 
 def test_a_shape_is_content_addressed_and_leaves_out_what_differs_per_pod() -> None:
