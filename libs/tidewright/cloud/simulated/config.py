@@ -32,6 +32,7 @@ class Faults(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
         call_failure: chance that a call is answered `Unavailable` and nothing was done.
         lost_answer: chance that a call is done but its answer never arrives.
         throttled: chance that a call is answered `Throttled`.
+        spoils: how many calls these three chances spoil at most, from now on; None without limit.
         answer_delay: how long calls take, as `Delay.parse` reads it.
     """
 
@@ -43,6 +44,7 @@ class Faults(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
     call_failure: float = 0.0
     lost_answer: float = 0.0
     throttled: float = 0.0
+    spoils: int | None = None
     answer_delay: str = "0"
 
 

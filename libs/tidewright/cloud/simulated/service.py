@@ -253,11 +253,18 @@ class SimulatedCloud:
         delay_s = draw(Delay.parse(faults.answer_delay), seed, f"{name}/delay")
         if delay_s > 0:
             await asyncio.sleep(self._clock.wall_seconds(delay_s))
-        if uniform(seed, f"{name}/throttled") < faults.throttled:
+        throttled = uniform(seed, f"{name}/throttled") < faults.throttled
+        failing = uniform(seed, f"{name}/failure") < faults.call_failure
+        losing = lossy and uniform(seed, f"{name}/lost") < faults.lost_answer
+        if not (throttled or failing or losing) or (faults.spoils is not None and faults.spoils <= 0):
+            return False
+        if faults.spoils is not None:
+            faults.spoils -= 1
+        if throttled:
             raise Throttled(f"{group_id}: too many requests", retry_after_s=1.0)
-        if uniform(seed, f"{name}/failure") < faults.call_failure:
+        if failing:
             raise Unavailable(f"{group_id}: internal error", code="InternalError")
-        return lossy and uniform(seed, f"{name}/lost") < faults.lost_answer
+        return losing
 
     def _define(self, group_id: str, body: bytes) -> bytes:
         config = msgspec.json.decode(body, type=GroupConfig)
