@@ -46,12 +46,15 @@ class SetStatus(Effect, frozen=True, kw_only=True, tag="decision.set-status.v1")
         urgent: False for a status in which only measured values differ: it is written last.
         stamp: where in the status the actuator writes this decision's id, member by member; empty for
             nowhere.
+        apply_as: the field manager that applies the status: what others keep in it stays, conditions of
+            other types too. Empty: others keep nothing in it.
     """
 
     status: JsonObject
     observed_generation: int = 0
     urgent: bool = True
     stamp: tuple[str, ...] = ()
+    apply_as: str = ""
 
 
 class PatchObject(Effect, frozen=True, kw_only=True, tag="decision.patch-object.v1"):

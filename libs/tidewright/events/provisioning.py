@@ -83,10 +83,13 @@ class ResourceQuotaObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.res
     Attributes:
         hard: resource name as in the object (`requests.cpu`, `pods`) to the limit; cpu in milli-cores.
         used: the same for what is used.
+        scopes: conditions on the pods that it means, all of which hold: `{scopeName, operator, values}`
+            as in a `scopeSelector`; empty for all pods.
     """
 
     hard: dict[str, int] = {}
     used: dict[str, int] = {}
+    scopes: tuple[JsonObject, ...] = ()
 
 
 class ResourceQuotaGone(ObjectFact, frozen=True, kw_only=True, tag="fact.resource-quota-gone.v1"):
@@ -99,12 +102,14 @@ class TemplateNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     Attributes:
         capacity: when empty, the same as `allocatable`.
         taints: `{key, value, effect}`.
+        devices: those that its drivers offer, as in a ResourceSlice: `{driver, name, attributes, capacity}`.
     """
 
     labels: dict[str, str] = {}
     taints: tuple[dict[str, str], ...] = ()
     allocatable: dict[str, int] = {}
     capacity: dict[str, int] = {}
+    devices: tuple[JsonObject, ...] = ()
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -365,6 +370,7 @@ class AttemptRequest(Decision, frozen=True, kw_only=True, tag="decision.attempt-
         attempt: counts from 1.
         retry_at: log time of the next attempt, 0 for none.
         verdicts: the reason per group.
+        awaits: groups with ordered nodes, not ready yet, on which it found room.
     """
 
     namespace: str
@@ -374,6 +380,7 @@ class AttemptRequest(Decision, frozen=True, kw_only=True, tag="decision.attempt-
     attempt: int
     retry_at: float = 0.0
     verdicts: tuple[GroupVerdict, ...] = ()
+    awaits: tuple[str, ...] = ()
 
 
 class BookCapacity(Decision, frozen=True, kw_only=True, tag="decision.book-capacity.v1"):

@@ -41,6 +41,7 @@ LOOKS = 5
 """How often a write that lost a race is made again on what the winner left, within one attempt."""
 TIMEOUT_S = 15.0
 MERGE_PATCH = "application/merge-patch+json"
+APPLY_PATCH = "application/apply-patch+yaml"
 
 _any: msgspec.json.Decoder[dict[str, Any]] = msgspec.json.Decoder(dict[str, Any])
 
@@ -191,13 +192,23 @@ class Applier:
         place = await self._place(effect.target, allowance)
         wanted = requests.stamped(effect)
 
+        path = place.item(effect.target.namespace, effect.target.name)
+        if effect.apply_as:
+            return await self._write_looking(
+                allowance,
+                path,
+                lambda obj: requests.apply_body(effect, wanted, obj),
+                method="PATCH",
+                content_type=APPLY_PATCH,
+                write_path=f"{path}/status?fieldManager={effect.apply_as}&force=true",
+            )
+
         def change(obj: JsonObject) -> bytes | None:
             requests.check_uid(obj, effect.target)
             if obj.get("status") == wanted:
                 return None
             return msgspec.json.encode({**obj, "status": wanted})
 
-        path = place.item(effect.target.namespace, effect.target.name)
         return await self._write_looking(allowance, path, change, write_path=f"{path}/status")
 
     async def _patch(self, effect: PatchObject, allowance: Allowance) -> Result:

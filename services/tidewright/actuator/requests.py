@@ -212,3 +212,39 @@ def stamped(effect: SetStatus) -> JsonObject:
         patch = {member: patch}
     found: JsonObject = merged(effect.status, patch)
     return found
+
+
+def apply_body(effect: SetStatus, wanted: JsonObject, obj: JsonObject) -> bytes | None:
+    """What is applied to make a status hold what is wanted, beside what others keep in it; None when it does.
+
+    Raises:
+        Mismatch: it is another object of the same name.
+    """
+    check_uid(obj, effect.target)
+    if within(wanted, obj.get("status") or {}):
+        return None
+    target = effect.target
+    metadata = {"name": target.name} | ({"namespace": target.namespace} if target.namespace else {})
+    return msgspec.json.encode(
+        {
+            "apiVersion": obj.get("apiVersion", target.api_version),
+            "kind": target.kind,
+            # An object made anew under the name in between is not meant.
+            "metadata": metadata | ({"uid": target.uid} if target.uid else {}),
+            "status": wanted,
+        }
+    )
+
+
+def within(wanted: Any, found: Any) -> bool:
+    """Whether all that is wanted is there: members of objects, and conditions by their type."""
+    if isinstance(wanted, dict) and isinstance(found, dict):
+        return all(within(value, found.get(name)) for name, value in wanted.items())
+    if isinstance(wanted, list) and _typed(wanted) and _typed(found):
+        by_type = {one["type"]: one for one in found}
+        return all(within(one, by_type.get(one["type"])) for one in wanted)
+    return bool(wanted == found)
+
+
+def _typed(found: Any) -> bool:
+    return isinstance(found, list) and all(isinstance(one, dict) and "type" in one for one in found)

@@ -11,9 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
+
 from tidewright.events.base import Because, Decision
 from tidewright.events.decisions import CancelTimer, RecordObjectEvent, SetTimer
-from tidewright.events.provisioning import CloseScaleUp, DeclineScaleUp
+from tidewright.events.provisioning import BackOffGroup, CloseScaleUp, DeclineScaleUp
 from tidewright.provisioning import helped, placeholders, statusmap
 from tidewright.provisioning.fold import CONFIGURATION_IGNORED, EVALUATE, signature
 from tidewright.provisioning.orders import (
@@ -65,13 +67,13 @@ class Evaluation:
         late = upkeep(self.state, self.index, self.view, self.now)
         self.decisions += late.decisions
         self.dues += late.dues
+        closings = [d for d in late.decisions if isinstance(d, CloseScaleUp)]
+        self._leave_alone(d for d in late.decisions if isinstance(d, BackOffGroup))
         self._warn()
         waiting, young = self._waiting()
         self.dues += young
         work = RequestWork(self.state, self.index, self.now, settings, binding=self.binding)
-        self.decisions += promises.nodes_settled(
-            work, [d for d in late.decisions if isinstance(d, CloseScaleUp)]
-        )
+        self.decisions += promises.nodes_settled(work, closings)
         self.decisions += expiry.refresh(work)
         world = self._world()
         pool = _counted(self.state, self.index, waiting)
@@ -86,6 +88,7 @@ class Evaluation:
             _place(world.grid, booked)
         self.decisions += bookings.hold_room(work, self.index.grid, world.grid)
         short = bookings.lacking(work, booked)
+        self.decisions += promises.awaited(work, closings, short)
         self.decisions += promises.hold_to_account(work, short)
         if self.view.healthy:
             self.decisions += growth.grow_on(work, short, world, self.orders)
@@ -105,6 +108,16 @@ class Evaluation:
         self.dues += [later] if later is not None else []
         self._next(any(demand.count for demand in pool.values()))
         return self.decisions
+
+    def _leave_alone(self, failures: Iterable[BackOffGroup]) -> None:
+        """Groups that failed just now bring nothing more, and are asked for nothing."""
+        for failure in failures:
+            view = self.view.groups[failure.group]
+            self.view.groups[failure.group] = msgspec.structs.replace(
+                view,
+                upcoming=0,
+                group=msgspec.structs.replace(view.group, backed_off=True, backoff_until=failure.until),
+            )
 
     def _warn(self) -> None:
         """Settings that could not be read are told once."""

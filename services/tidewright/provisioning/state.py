@@ -162,6 +162,8 @@ class Request(msgspec.Struct):
         booked: room is kept since Provisioned turned True.
         rewrite: the last status did not reach the object.
         conflicts: orders in a row that failed because sizes were not as seen.
+        awaits: groups with nodes on their way, of others' orders, on which it found room.
+        missed: nodes of one of these did not come.
         respecified: its spec was changed after it was seen, which is told once and ignored.
     """
 
@@ -188,6 +190,8 @@ class Request(msgspec.Struct):
     rewrite: bool = False
     respecified: bool = False
     conflicts: int = 0
+    awaits: tuple[str, ...] = ()
+    missed: bool = False
 
 
 class Held(msgspec.Struct):

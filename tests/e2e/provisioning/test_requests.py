@@ -78,6 +78,28 @@ async def test_presets_of_a_class_hold_where_the_request_says_nothing_else(world
     assert found["spec"]["provisioningClassName"] == CHECK_ALIAS
 
 
+async def test_a_condition_of_another_controller_stays_as_its_writer_left_it(world: World) -> None:
+    await world.group("small", max=1)
+    await world.start()
+    await world.pod_template()
+    await world.ask("r", ("worker", 2), parameters={"ValidUntilSeconds": "4"})
+    await world.request("r", false("Provisioned", "CapacityIsNotFound"))
+    theirs = {
+        "type": "Approved", "status": "True", "reason": "Boss", "message": "so",
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }  # fmt: skip
+    await world.approve("r", theirs)
+    found = await world.request("r", true("Failed", "Expired"))
+    assert condition(found, "Approved") == theirs
+    owners = {
+        one["manager"]: set(one["fieldsV1"]["f:status"]["f:conditions"])
+        for one in found["metadata"]["managedFields"]
+        if one.get("subresource") == "status" and "f:conditions" in one["fieldsV1"]["f:status"]
+    }
+    ours = {key for key in owners["cluster-autoscaler"] if key.startswith("k:")}
+    assert ours == {f'k:{{"type":"{kind}"}}' for kind in ("Accepted", "Provisioned", "Failed")}
+
+
 async def test_two_check_requests_compete_for_the_same_room(world: World) -> None:
     await world.group("room", initial=3, min=3, max=3)
     await world.nodes(3)

@@ -146,6 +146,14 @@ class World:
         )  # fmt: skip
         return found
 
+    async def approve(self, name: str, condition: dict[str, Any]) -> None:
+        """Another controller adds a condition of its own to a request's status."""
+        change = [{"op": "add", "path": "/status/conditions/-", "value": condition}]
+        await self.kube.request(
+            "PATCH", f"{self.requests}/{name}/status", body=msgspec.json.encode(change),
+            content_type="application/json-patch+json",
+        )  # fmt: skip
+
     async def request(self, name: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Wait until a request is as wanted."""
         found = await until(

@@ -233,7 +233,12 @@ def test_compat_says_nothing_of_room_that_vanished() -> None:
     cluster.settle()
     cluster.tell(f.NodeGone(at=cluster.now, name="n1"))
     cluster.advance(300)
-    assert set(cluster.conditions("r")) == {"Accepted", "Provisioned"}
+    conditions = cluster.conditions("r")
+    assert {kind: c.status for kind, c in conditions.items()} == {
+        "Accepted": "True",
+        "Provisioned": "True",
+        "CapacityReady": "True",
+    }
 
 
 # --- B1 ---

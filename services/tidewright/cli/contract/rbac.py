@@ -62,7 +62,7 @@ def _actuator() -> list[Rule]:
         rule("datadoghq.com", ["watermarkpodautoscalers"], "get", "patch"),
         rule("datadoghq.com", ["watermarkpodautoscalers/status"], "update"),
         rule("autoscaling.x-k8s.io", ["provisioningrequests"], "get", "delete"),
-        rule("autoscaling.x-k8s.io", ["provisioningrequests/status"], "update"),
+        rule("autoscaling.x-k8s.io", ["provisioningrequests/status"], "update", "patch"),
         rule("apps.kruise.io", ["workloadspreads"], "get"),
         rule("apps.kruise.io", ["workloadspreads/status"], "update"),
         rule("shards.tidewright.dev", ["shardsets"], "get"),

@@ -26,13 +26,14 @@ from tidewright.provisioning.folding.common import (
 )
 from tidewright.provisioning.limits import Learnt
 from tidewright.provisioning.requests import conditions as cond
-from tidewright.provisioning.scaleup.plans import Target
+from tidewright.provisioning.scaleup.plans import NOT_NEEDED, SUCCESSFUL, Target
 from tidewright.provisioning.state import (
     GroupState,
     Load,
     Open,
     ShapeFields,
     State,
+    index_of,
 )
 
 
@@ -55,6 +56,10 @@ def _attempt(state: State, event: p.AttemptRequest) -> None:
     _limited(state, event.verdicts)
     request.attempts, request.last_try = event.attempt, event.at
     request.wait_s = event.retry_at - event.at if event.retry_at else None
+    if event.result in (SUCCESSFUL, NOT_NEEDED):
+        request.awaits, request.missed = event.awaits, False
+        # `Provisioned=True` follows when those nodes are ready.
+        request.ordered = bool(event.awaits) and index_of(state).settings.hold
 
 
 def _status(state: State, event: SetStatus) -> None:
@@ -63,7 +68,10 @@ def _status(state: State, event: SetStatus) -> None:
     request = state.requests.get(f"{event.target.namespace}/{event.target.name}")
     if request is not None and request.uid == event.target.uid:
         before = request.conditions
-        request.conditions = cond.parse(event.status.get("conditions"))
+        mine = cond.parse(event.status.get("conditions"))
+        request.conditions = (*mine, *(c for c in before if not cond.is_ours(c)))
+        if cond.find(mine, cond.CAPACITY_READY) != cond.find(before, cond.CAPACITY_READY):
+            request.awaits, request.missed = (), False
         for kind, name in _MILESTONES.items():
             if cond.is_true(request.conditions, kind) and not cond.is_true(before, kind):
                 counts.observe(
@@ -246,6 +254,10 @@ def _close(state: State, event: p.CloseScaleUp) -> None:
         for plan, nodes in opened.plans.items():
             if plan in state.executions:
                 state.executions[plan].short += max(1, nodes)
+    for request in state.requests.values():
+        if event.group in request.awaits:
+            request.awaits = tuple(name for name in request.awaits if name != event.group)
+            request.missed = request.missed or event.result != "Finished"
     group = state.groups.get(event.group)
     if group is not None and event.boot_s:
         group.boot_s = event.boot_s

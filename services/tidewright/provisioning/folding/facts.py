@@ -216,20 +216,24 @@ def _request(state: State, event: p.ProvisioningRequestObserved) -> None:
         if event.spec != request.spec and not request.respecified:
             request.respecified = True
             state.touched = (key,)
-        ours = {c.type for c in request.conditions}
-        theirs = tuple(c for c in found if c.type not in ours)
-        foreign = cond.find(found, cond.PROVISIONED)
-        request.conditions += theirs
-        if foreign is not None and foreign.status == "Unknown":
-            request.conditions = tuple(
-                foreign if c.type == cond.PROVISIONED else c for c in request.conditions
-            )
-        if theirs:
-            wake(state)
+        _conditions_of_others(state, request, found)
     request.generation = event.generation
     request.annotations = event.annotations
     request.controlled = event.controlled
     request.deleting = event.deleting_at is not None
+
+
+def _conditions_of_others(state: State, request: Request, found: tuple[cond.Condition, ...]) -> None:
+    """Take in what others wrote: their conditions as they are, ours only where we have none."""
+    mine = tuple(c for c in request.conditions if cond.is_ours(c))
+    provisioned = cond.find(found, cond.PROVISIONED)
+    if provisioned is not None and provisioned.status == "Unknown":
+        mine = tuple(c for c in mine if c.type != cond.PROVISIONED)
+    types = {c.type for c in mine}
+    conditions = (*mine, *(c for c in found if c.type not in types))
+    if {c.type for c in conditions} - {c.type for c in request.conditions}:
+        wake(state)
+    request.conditions = conditions
 
 
 def _request_gone(state: State, event: p.ProvisioningRequestGone) -> None:

@@ -20,6 +20,20 @@ CAPACITY_AVAILABLE = "CapacityAvailable"
 CAPACITY_READY = "CapacityReady"
 FULLY_PROVISIONED = "FullyProvisioned"
 
+OURS = frozenset(
+    {
+        ACCEPTED,
+        PROVISIONED,
+        FAILED,
+        BOOKING_EXPIRED,
+        CAPACITY_REVOKED,
+        CAPACITY_AVAILABLE,
+        CAPACITY_READY,
+        FULLY_PROVISIONED,
+    }
+)
+"""Types that are written here. All others are somebody else's: known, and never written."""
+
 Status = Literal["True", "False", "Unknown"]
 
 
@@ -58,6 +72,7 @@ BOOKING_CONSUMED = _condition(
 
 
 NODES_READY = _condition(CAPACITY_READY, "True", "NodesReady", "All nodes that were ordered are ready")
+ROOM_READY = _condition(CAPACITY_READY, "True", "NodesReady", "All its pods fit on nodes that are ready")
 NODES_MISSING = _condition(
     CAPACITY_READY, "False", "NodesMissing", "Nodes that were ordered did not come within the provision time"
 )
@@ -105,6 +120,11 @@ def invalid(message: str) -> Condition:
 def available(provisioned: Condition) -> Condition:
     """`CapacityAvailable` for clients of the original proposal: as `Provisioned`."""
     return msgspec.structs.replace(provisioned, type=CAPACITY_AVAILABLE)
+
+
+def is_ours(condition: Condition) -> bool:
+    """Whether a condition is written here; `Unknown` is somebody else's word, whatever its type."""
+    return condition.type in OURS and condition.status != "Unknown"
 
 
 def find(conditions: Iterable[Condition], kind: str) -> Condition | None:

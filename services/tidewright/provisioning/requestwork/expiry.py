@@ -16,8 +16,10 @@ def refresh(work: RequestWork) -> list[Decision]:
     found: list[Decision] = []
     settings = work.settings
     candidates = [work.candidate(key) for key in work.modes]
+    # Whose nodes are on their way has been tried in time: whether these come in time is another limit's.
+    waiting = {key for key in work.modes if work.busy(key) or work.state.requests[key].ordered}
     for candidate, condition in lifecycle.refresh(
-        [c for c in candidates if not work.busy(f"{c.namespace}/{c.name}")],
+        [c for c in candidates if f"{c.namespace}/{c.name}" not in waiting],
         work.now,
         booking_s=settings.booking_s,
         expiry_s=settings.request_expiry_s,

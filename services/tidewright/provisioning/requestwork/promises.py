@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tidewright.events.base import Decision
+from tidewright.events.base import Because, Decision
 from tidewright.events.provisioning import CloseScaleUp
 from tidewright.provisioning.durations import duration_text
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.booking import bookable
+from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.requestwork.work import RequestWork
 from tidewright.provisioning.sentences import because
 
@@ -38,19 +39,63 @@ def nodes_settled(work: RequestWork, closings: Sequence[CloseScaleUp]) -> list[D
         mine = [c for c in closings if c.group in work.state.open and plan in work.state.open[c.group].plans]
         failed = next((closed for closed in mine if closed.result != "Finished"), None)
         if failed is not None or execution.short:
-            found += _nodes_missing(work, key, failed or mine[0], grows=not execution.all_or_nothing)
-        elif not any(plan in o.plans for name, o in work.state.open.items() if name not in closing):
-            work.put(key, cond.NODES_READY, *mine[0].because)
-            if work.settings.hold and not cond.is_true(work.conditions_of(key), cond.PROVISIONED):
-                work.put(key, cond.ORDERED)
-                found += work.booked(key)
-                work.dues.append(work.now + 0.001)
+            why = (failed or mine[0]).because
+            found += _nodes_missing(work, key, *why, grows=not execution.all_or_nothing)
+        elif not any(
+            plan in o.plans or name in request.awaits
+            for name, o in work.state.open.items()
+            if name not in closing
+        ):
+            found += _come(work, key, cond.NODES_READY, cond.ORDERED, *mine[0].because)
     return found
 
 
-def _nodes_missing(work: RequestWork, key: str, closed: CloseScaleUp, *, grows: bool) -> list[Decision]:
+def awaited(
+    work: RequestWork, closings: Sequence[CloseScaleUp], short: Mapping[str, tuple[Item, ...]]
+) -> list[Decision]:
+    """Nodes that others ordered, on which a request found room, came or did not. [B11]
+
+    Args:
+        work: the requests.
+        closings: increases that end in this evaluation.
+        short: requests whose room is on paper only, with what of it.
+    """
+    found: list[Decision] = []
+    results = {closed.group: closed.result for closed in closings}
+    for key in work.modes:
+        request = work.state.requests[key]
+        if not request.awaits or work.busy(key) or cond.is_true(work.conditions_of(key), cond.FAILED):
+            continue
+        coming = {name for name in work.state.open if name not in results}
+        if coming & set(request.awaits):
+            continue
+        ended = [results.get(name, "") for name in request.awaits]
+        # An order that was taken back ends without a word: then the room tells.
+        gone = "" in ended and key in short
+        if request.missed or gone or not {*ended} <= {"", "Finished"}:
+            found += _nodes_missing(work, key, grows=bool(work.understood[key].min_counts))
+            continue
+        if any(request.plan in opened.plans for name, opened in work.state.open.items() if name in coming):
+            continue  # nodes of its own are on their way, too
+        found += _come(work, key, cond.ROOM_READY, cond.FOUND)
+    return found
+
+
+def _come(
+    work: RequestWork, key: str, ready: Condition, provisioned: Condition, *why: Because
+) -> list[Decision]:
+    """All its nodes are ready; in the profile `hold` it is provisioned only now."""
+    work.put(key, ready, *why)
+    if not work.settings.hold or cond.is_true(work.conditions_of(key), cond.PROVISIONED):
+        return []
+    work.put(key, provisioned)
+    work.dues.append(work.now + 0.001)
+    return work.booked(key)
+
+
+def _nodes_missing(work: RequestWork, key: str, *why: Because, grows: bool) -> list[Decision]:
     """`compat` says it and leaves `Provisioned` alone; `hold` tries elsewhere, or gives up."""
-    work.put(key, cond.NODES_MISSING, *closed.because)
+    work.put(key, cond.NODES_MISSING, *why)
     found: list[Decision] = [work.event(key, "CapacityNotReady", cond.NODES_MISSING.message, "Warning")]
     if work.settings.hold and not grows:
         work.put(key, cond.GIVEN_UP if work.understood[key].no_retry else cond.NOT_FOUND)
@@ -74,7 +119,7 @@ def hold_to_account(work: RequestWork, short: Mapping[str, tuple[Item, ...]]) ->
         lost = ready is not None and ready.reason == cond.LOST and ready.status == "False"
         if not pods:
             if lost:
-                work.put(key, cond.NODES_READY)
+                work.put(key, cond.ROOM_READY)
             continue
         if ready is None or not lost:
             if any(plan in o.plans for plan in [request.plan] if plan for o in work.state.open.values()):

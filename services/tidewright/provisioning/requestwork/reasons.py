@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 import msgspec
 
@@ -69,6 +70,17 @@ def expected_at(work: RequestWork, made: Attempt, world: World, retry: float) ->
         if out.get(group.id) == IN_BACKOFF and group.id in work.state.groups
     ]
     return min(back, default=retry)
+
+
+def coming_at(work: RequestWork, groups: Sequence[str]) -> float | None:
+    """[B12]: when the nodes that these groups ordered are expected; None when that is not known of one."""
+    found = []
+    for name in groups:
+        opened, group = work.state.open.get(name), work.state.groups.get(name)
+        if opened is None or group is None or not group.boot_s:
+            return None
+        found.append(opened.requested_at + group.boot_s)
+    return max(found, default=None)
 
 
 def with_eta(work: RequestWork, condition: Condition, retry: float) -> Condition:

@@ -18,7 +18,13 @@ from tidewright.provisioning.requests import lifecycle
 from tidewright.provisioning.requests.attempt import Asked, Attempt, attempt
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.requestwork.quota import claim, over_quota
-from tidewright.provisioning.requestwork.reasons import expected_at, no_room, reasons_of, with_eta
+from tidewright.provisioning.requestwork.reasons import (
+    coming_at,
+    expected_at,
+    no_room,
+    reasons_of,
+    with_eta,
+)
 from tidewright.provisioning.requestwork.work import RequestWork
 from tidewright.provisioning.scaleup.plans import NO_OPTIONS, NOT_NEEDED, SUCCESSFUL, World
 from tidewright.provisioning.scaleup.rounds import enact
@@ -49,9 +55,11 @@ def try_request(
     if dry:
         world.grid = before
         return _answer(work, key, asked, made)
-    if work.binding and made.plan is None and made.placed and _on_paper(work, before, world.grid, made):
+    leans = _leans_on(before, world.grid, made)
+    if work.binding and made.plan is None and any(work.unanswered & {group} or new for group, new in leans):
         work.dues.append(work.now + 10.0)  # the answers to those orders wake it sooner
         return []
+    awaits = tuple(sorted({group for group, _ in leans}))
     work.details[key] = {**request.details, **made.details, "queue-position": str(position)}
     attempts = request.attempts + 1
     succeeded = made.result in (SUCCESSFUL, NOT_NEEDED)
@@ -71,13 +79,20 @@ def try_request(
             attempt=attempts,
             retry_at=retry,
             verdicts=verdicts_of(made.plan.out(), made.plan) if made.plan is not None else (),
+            awaits=awaits if succeeded else (),
             because=tuple(why),
         )
     ]
     if made.result == SUCCESSFUL and made.plan is not None and made.plan.targets:
         return found + _order(work, key, asked, made, world, orders, why)
+    if succeeded and awaits and work.settings.hold:
+        # [B11]: what is found is there when those nodes are ready.
+        work.put(key, cond.nodes_ordered(coming_at(work, awaits)), *why)
+        return found
     for condition in made.conditions:
         work.put(key, with_eta(work, condition, expected_at(work, made, world, retry)), *why)
+    if succeeded and not awaits:
+        work.put(key, cond.ROOM_READY)
     if succeeded:
         found += work.booked(key)
         if work.holds():
@@ -92,8 +107,9 @@ def try_request(
     return found
 
 
-def _on_paper(work: RequestWork, before: Grid, after: Grid, made: Attempt) -> bool:
-    """Whether room was found on nodes whose order the cloud has not taken yet, and may refuse."""
+def _leans_on(before: Grid, after: Grid, made: Attempt) -> set[tuple[str, bool]]:
+    """Groups with nodes on their way on which room was found, and whether this evaluation orders them."""
+    found: set[tuple[str, bool]] = set()
     for shape in made.shapes:
         was, there = before.where.get(shape.digest, {}), after.where.get(shape.digest, {})
         for row, pods in there.items():
@@ -101,9 +117,11 @@ def _on_paper(work: RequestWork, before: Grid, after: Grid, made: Attempt) -> bo
             if view is None or pods <= was.get(row, 0):
                 continue
             kind, _, rest = view.name.partition("/")
-            if kind == "planned" or (kind == "upcoming" and rest.rpartition("/")[0] in work.unanswered):
-                return True
-    return False
+            if kind == "upcoming":
+                found.add((rest.rpartition("/")[0], False))
+            elif kind == "planned":
+                found.add((rest.partition("/")[2].rsplit("/", 3)[0], True))
+    return found
 
 
 def _order(

@@ -211,9 +211,9 @@ def status_of(
     details: Mapping[str, str],
     why: tuple[Because, ...] = (),
 ) -> SetStatus:
-    """The whole status of a request, with foreign conditions kept."""
+    """The status of a request, as far as it is ours: conditions of other types are their writers'."""
     namespace, name = key.split("/", 1)
-    status: JsonObject = {"conditions": cond.render(conditions)}
+    status: JsonObject = {"conditions": cond.render(c for c in conditions if cond.is_ours(c))}
     if details:
         status["provisioningClassDetails"] = dict(details)
     return SetStatus(
@@ -222,5 +222,6 @@ def status_of(
         status=status,
         observed_generation=request.generation,
         stamp=("provisioningClassDetails", "decision"),
+        apply_as=COMPONENT,
         because=why,
     )
