@@ -75,7 +75,41 @@ file stay, and readers see the new one alone: an old type's upcast may lead to o
 upcast. What is stored is not touched: digests and comparisons are over the bytes as they were.
 """
 
-_decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Union[ALL])
+_HEAD = b'{"type":"'
+"""How every body of our own begins."""
+MANY = 5_000
+"""Events after which the decoder of all types is worth its making."""
+
+
+class ByAndBy:
+    """A decoder per type, made when the first event of its type comes by; of all types once there are many events.
+
+    One decoder of all types is faster, but takes longer to make than a short command has to decode.
+    """
+
+    def __init__(self) -> None:
+        self.decode: Callable[[bytes], Event] = self._by_type
+        self._decoders: dict[bytes, msgspec.json.Decoder[Event]] = {}
+        self._left = MANY
+
+    def _by_type(self, body: bytes) -> Event:
+        self._left -= 1
+        begin = len(_HEAD)
+        tag = bytes(body[begin : body.find(b'"', begin)]) if self._left and body.startswith(_HEAD) else b""
+        decoder = self._decoders.get(tag) or self._made(tag)
+        return decoder.decode(body)
+
+    def _made(self, tag: bytes) -> msgspec.json.Decoder[Event]:
+        kind = BY_NAME.get(tag.decode(errors="replace"))
+        if kind is not None:
+            made = self._decoders[tag] = msgspec.json.Decoder(kind)
+            return made
+        every: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Union[ALL])
+        self.decode = every.decode
+        return every
+
+
+_decoder = ByAndBy()
 _unknown = msgspec.json.Decoder(Unknown)
 _named = msgspec.json.Decoder(_Named)
 _encoder = msgspec.json.Encoder(order="deterministic")

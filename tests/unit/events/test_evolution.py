@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
+import msgspec
 import pytest
 
 from tidewright.events import registry
@@ -22,6 +25,34 @@ def test_an_old_type_is_read_as_todays(monkeypatch: pytest.MonkeyPatch) -> None:
     assert registry.decode(stored) == PodObserved(at=5.0, name="p", phase="Failed")
     untouched = PodObserved(at=6.0, name="q")
     assert registry.decode(registry.encode(untouched)) == untouched
+
+
+def test_one_event_and_the_one_after_many_are_read_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "MANY", 3)
+    monkeypatch.setattr(registry, "_decoder", registry.ByAndBy())
+    event = PodObserved(at=6.0, name="q")
+    spaced = b'{ "type" : "fact.pod-gone.v1", "at": 7, "namespace": "shop", "name": "p" }'
+    for _ in range(5):
+        assert registry.decode(registry.encode(event)) == event
+        assert registry.decode(spaced) == PodGone(at=7.0, namespace="shop", name="p")
+        assert isinstance(registry.decode(b'{"type":"fact.pod-teleported.v3","at":7.5}'), registry.Unknown)
+        with pytest.raises(
+            registry.NotAnEvent, match=r"not a fact.pod-observed.v1: Expected `str`, got `int`"
+        ):
+            registry.decode(b'{"type":"fact.pod-observed.v1","at":7.5,"name":1}')
+
+
+def test_a_short_command_makes_the_decoders_of_few_types(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "MANY", 100)
+    monkeypatch.setattr(registry, "_decoder", registry.ByAndBy())
+    of_all = Mock(wraps=msgspec.json.Decoder)
+    monkeypatch.setattr(msgspec.json, "Decoder", of_all)
+    body = registry.encode(PodObserved(at=6.0, name="q"))
+    for _ in range(99):
+        registry.decode(body)
+    of_all.assert_called_once_with(PodObserved)
+    registry.decode(body)
+    assert of_all.call_count == 2
 
 
 def test_every_upcast_leads_from_a_known_type() -> None:
