@@ -51,12 +51,14 @@ class MadeUp:
     """A log of about so many records; iterate once.
 
     `evaluated` of the facts' share makes the autoscaler evaluate an object: 0.05 for one in twenty.
+    While it is `settled`, the folds stand at their last checkpoints: what is a snapshot then, is one.
     """
 
     def __init__(self, records: int, evaluated: float) -> None:
         self.subjects = Subjects(CLUSTER)
         self.folds = {Slot(str(i)): Fold(DECIDER, Slot(str(i))) for i in range(SLOTS)}
         self.last_checkpoint: dict[Slot, int] = {}
+        self.settled = True
         self.passes = 0
         self._records, self._evaluated = records, evaluated
         self._seq, self._at = 0, BEGIN
@@ -161,6 +163,7 @@ class MadeUp:
         for _, record, _ in inputs:
             yield record
         end, touched = self._seq, dict[Slot, None]()
+        self.settled = False
         for slot, record, event in inputs:
             touched[slot] = None
             for decided in self.folds[slot].step(record.seq, record.body, event):
@@ -189,6 +192,7 @@ class MadeUp:
             )
             self.last_checkpoint[slot] = record.seq
             yield record
+        self.settled = True
 
     def _record(self, subject: str, body: bytes, headers: dict[str, str]) -> Record:
         self._seq += 1
