@@ -217,6 +217,10 @@ class _Scale(msgspec.Struct):
     status: _ScaleStatus = msgspec.field(default_factory=_ScaleStatus)
 
 
+class _Bare(msgspec.Struct):
+    metadata: Meta
+
+
 class _Resource(msgspec.Struct):
     metadata: Meta
     spec: dict[str, Any] | None = None
@@ -233,6 +237,7 @@ _node = msgspec.json.Decoder(_Node)
 _workload = msgspec.json.Decoder(_Workload)
 _scale = msgspec.json.Decoder(_Scale)
 _resource = msgspec.json.Decoder(_Resource)
+_bare = msgspec.json.Decoder(_Bare)
 _named = msgspec.json.Decoder(_Named)
 _any = msgspec.json.Decoder()
 _shapes = Shapes()
@@ -402,6 +407,34 @@ def workload(api_version: str, kind: str) -> Project:
                 template=template.digest if template else "",
             )
             return Projection(fact, meta.resourceVersion, template)
+        except UNREADABLE as error:
+            raise malformed(kind, raw, error) from error
+
+    return project
+
+
+def bare_workload(api_version: str, kind: str) -> Project:
+    """A projection for a custom workload whose spec cannot be read: who owns it, and nothing of what it wants."""
+
+    def project(raw: Bytes) -> Projection:
+        try:
+            meta = _bare.decode(raw).metadata
+            fact = WorkloadObserved(
+                at=0.0,
+                namespace=meta.namespace,
+                name=meta.name,
+                uid=meta.uid,
+                api_version=api_version,
+                kind=kind,
+                replicas=-1,
+                generation=meta.generation,
+                labels=meta.labels or {},
+                annotations=_unapplied(meta.annotations or {}),
+                owners=_owners(meta.ownerReferences),
+                created_at=_time(meta.creationTimestamp),
+                deleting_at=_time(meta.deletionTimestamp),
+            )
+            return Projection(fact, meta.resourceVersion)
         except UNREADABLE as error:
             raise malformed(kind, raw, error) from error
 

@@ -1,7 +1,7 @@
 """Custom workloads for spread: the whitelist, objects of its kinds, and replicas read at paths.
 
     ConfigMap      -> config.all.kruise-configuration     ConfigSet, whole
-    listed kinds   -> fact.<slot>.customworkload....      WorkloadObserved: who owns whom, and replicas
+    listed kinds   -> fact.<slot>.customworkload....      WorkloadObserved: who owns whom, and what its scale says
     spreads' paths -> fact.<slot>.targetreplicas....      TargetReplicasObserved, named like the spread
     refusals       -> fact.all.kindrefused....            KindRefused, named like the kind
 
@@ -54,6 +54,7 @@ from tidewright.watcher.again import Again
 from tidewright.watcher.appender import Appender
 from tidewright.watcher.diff import digest_of, is_gone
 from tidewright.watcher.follow import FactLog
+from tidewright.watcher.scales import Scales, Target
 from tidewright.watcher.stamp import Stamp
 
 CUSTOM = "custom"
@@ -123,12 +124,44 @@ def kinds_of(whitelist: Whitelist, spreads: Iterable[WorkloadSpreadObserved] = (
     return sorted(kind for kind in listed if (kind.group, kind.kind) not in BY_KIND)
 
 
-def _target_kind(fact: WorkloadSpreadObserved) -> GroupKind | None:
+def target_of(fact: WorkloadSpreadObserved) -> Target | None:
+    """What a spread targets; None when that cannot be read. Pure."""
     target = fact.spec.get("targetRef")
     try:
-        return GroupKind(group_version(target["apiVersion"])[0], target["kind"]) if target else None
+        group, _ = group_version(target["apiVersion"]) if target else ("", "")
+        kind, name = (target["kind"], target["name"]) if target else (None, None)
     except (BadApiVersion, KeyError, TypeError, AttributeError):
         return None
+    if not (isinstance(kind, str) and isinstance(name, str)):
+        return None
+    return fact.namespace, GroupKind(group, kind), name
+
+
+def _target_kind(fact: WorkloadSpreadObserved) -> GroupKind | None:
+    target = target_of(fact)
+    return target[1] if target is not None else None
+
+
+def readable(api_version: str, kind: str) -> projection.Project:
+    """A projection for a kind of somebody else: what it has under the usual names may be anything.
+
+    Its owner can be read in any case; its replicas are -1 where no number stands in the usual place.
+    """
+    whole, bare = projection.workload(api_version, kind), projection.bare_workload(api_version, kind)
+
+    def project(raw: bytes | msgspec.Raw) -> projection.Projection:
+        try:
+            found = whole(raw)
+            replicas = _scaled.decode(raw).spec.replicas
+        except (Malformed, msgspec.MsgspecError):
+            return bare(raw)
+        if not isinstance(found.fact, WorkloadObserved):
+            return found
+        number = replicas if isinstance(replicas, int) and not isinstance(replicas, bool) else -1
+        fact = msgspec.structs.replace(found.fact, replicas=number)
+        return msgspec.structs.replace(found, fact=fact)
+
+    return project
 
 
 class CustomWorkloads:
@@ -159,6 +192,7 @@ class CustomWorkloads:
         self._said: dict[str, bytes] = {}
         self._max_age_s = max_age_s
         self._again = Again(log, max_age_s)
+        self._scales = Scales(kube, self._say)
 
     def observe(self, fact: ObjectFact) -> None:
         """Learn from a fact which spreads there are."""
@@ -184,6 +218,7 @@ class CustomWorkloads:
         await self._read_back()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._append())
+            tasks.create_task(self._scales.run())
             tasks.create_task(self._follow_whitelist())
             tasks.create_task(self._arrange(tasks))
 
@@ -246,6 +281,8 @@ class CustomWorkloads:
                 for fact in self._spreads.values()
             }
             wanted: dict[GroupKind | Place, Coroutine[Any, Any, None]] = {}
+            targets = (target_of(fact) for fact in self._spreads.values())
+            self._scales.follow(frozenset(target for target in targets if target is not None))
             for kind in kinds_of(self._whitelist, self._spreads.values()):
                 wanted[kind] = self._follow_kind(kind)
             for place in places.values():
@@ -276,7 +313,7 @@ class CustomWorkloads:
         while isinstance(found := await self._served(kind, self._version_of(kind)), str):
             _log.warning("a whitelisted kind cannot be watched", kind=str(kind), error=found)
             await asyncio.sleep(AGAIN_S)
-        project = projection.workload(found.api_version, kind.kind)
+        project = readable(found.api_version, kind.kind)
         vanished: set[str] = set()
 
         def refused(error: KubeError) -> None:
@@ -304,9 +341,14 @@ class CustomWorkloads:
                     raws.append(item.raw)
             for raw in raws:
                 seen = await self._projected(project, raw)
-                if seen is not None:
-                    vanished.discard(self._subject(kind, seen))
-                    await self._say(self._subject(kind, seen), seen)
+                if seen is None:
+                    continue
+                subject = self._subject(kind, seen)
+                vanished.discard(subject)
+                if kind in BUILT_IN:
+                    await self._say(subject, seen)
+                else:
+                    await self._scales.observe((seen.namespace, kind, seen.name), subject, found, seen)
 
     def _version_of(self, kind: GroupKind) -> str:
         entry = self._whitelist.entry(kind)
@@ -398,6 +440,7 @@ class CustomWorkloads:
             if not isinstance(known, WorkloadObserved):
                 return
             seen = known
+        self._scales.forget((seen.namespace, GroupKind(group_version(api_version)[0], kind), seen.name))
         fact = WorkloadGone(
             at=0.0, namespace=seen.namespace, name=seen.name, uid=seen.uid, api_version=api_version, kind=kind
         )
@@ -411,14 +454,9 @@ class CustomWorkloads:
         except Malformed as error:
             _log.warning("object skipped", kind=CUSTOM, error=str(error))
             return None
-        fact, template = projected.fact, projected.shape
-        if not isinstance(fact, WorkloadObserved):
-            return None
-        if isinstance(template, TemplateObserved):
-            await self._say_template(template)
-        # One without replicas has -1 of them, unless a path says where they are.
-        found = _scaled.decode(raw).spec.replicas
-        return msgspec.structs.replace(fact, replicas=found if isinstance(found, int) else -1)
+        if isinstance(projected.shape, TemplateObserved):
+            await self._say_template(projected.shape)
+        return projected.fact if isinstance(projected.fact, WorkloadObserved) else None
 
     async def _say_template(self, fact: TemplateObserved) -> None:
         """Once per content; another part of the watcher may say the same, which changes nothing."""

@@ -15,13 +15,20 @@ from tidewright.kube.client import Kube
 
 ROLLOUT = ("argoproj.io", "v1alpha1", "Rollout", "rollouts")
 TF_JOB = ("kubeflow.org", "v1", "TFJob", "tfjobs")
+FLEET = ("games.example.com", "v1", "Fleet", "fleets")
 KEY = "WorkloadSpread_Watch_Custom_Workload_WhiteList"
 
 
 def definition(group: str, version: str, kind: str, plural: str) -> dict[str, Any]:
-    """A CRD that takes anything; nobody controls its objects but the test."""
+    """A CRD that takes anything; nobody controls its objects but the test. A Fleet can be scaled."""
     free = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"type": "object", "properties": {"spec": free, "status": free}}
+    scale = {
+        "specReplicasPath": ".spec.size",
+        "statusReplicasPath": ".status.size",
+        "labelSelectorPath": ".status.selector",
+    }
+    subresources = {"subresources": {"scale": scale}} if kind == FLEET[2] else {}
     names = {"kind": kind, "plural": plural, "singular": kind.lower(), "listKind": f"{kind}List"}
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -32,7 +39,13 @@ def definition(group: str, version: str, kind: str, plural: str) -> dict[str, An
             "scope": "Namespaced",
             "names": names,
             "versions": [
-                {"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+                {
+                    "name": version,
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": schema},
+                    **subresources,
+                }
             ],
         },
     }
@@ -40,7 +53,7 @@ def definition(group: str, version: str, kind: str, plural: str) -> dict[str, An
 
 @pytest.fixture
 async def custom(kube: Kube) -> AsyncIterator[None]:
-    """The kinds of two projects outside."""
+    """Kinds of projects outside."""
     crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     world = World(kube, "")
 
@@ -48,7 +61,7 @@ async def custom(kube: Kube) -> AsyncIterator[None]:
         conditions = found.get("status", {}).get("conditions") or ()
         return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
-    made = [definition(*kind) for kind in (ROLLOUT, TF_JOB)]
+    made = [definition(*kind) for kind in (ROLLOUT, TF_JOB, FLEET)]
     for manifest in made:
         await world.make(crds, manifest)
         await world.until(f"{crds}/{manifest['metadata']['name']}", established)
@@ -211,3 +224,49 @@ async def test_the_workers_of_a_tf_job_are_spread_and_its_chief_is_left_alone(
         f"{world.spreads}/train",
         lambda ws: [s["missingReplicas"] for s in ws["status"]["subsetStatuses"]] == full,
     )
+
+
+async def test_pods_of_a_fleet_that_no_owner_ties_to_it_are_found_by_its_scale(
+    world: World, custom: None, spreading: Services
+) -> None:
+    group, version, kind, plural = FLEET
+    await allow(world, {"Group": group, "Version": version, "Kind": kind})
+    fleets = world.collection(f"{group}/{version}", plural)
+    manifest = {
+        "apiVersion": f"{group}/{version}",
+        "kind": kind,
+        "metadata": {"name": "arena"},
+        "spec": {"size": 4},
+        "status": {"size": 4, "selector": "game=arena"},
+    }
+    await world.make(fleets, manifest)
+    # Their controller is of a kind that nobody knows, so admission has to leave them alone.
+    room = await world.make(
+        world.config_maps, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "room"}}
+    )
+    for n, game in enumerate(("arena", "arena", "arena", "duel")):
+        pod = template({"game": game})
+        pod["metadata"] |= {"name": f"game-{n}", "ownerReferences": [owner(room)]}
+        assert subset_of(await world.make(world.pods, {"apiVersion": "v1", "kind": "Pod", **pod})) == ""
+    target = (f"{group}/{version}", kind, "arena")
+    await until_allowed(world, spread("arena", target, subset("a", "50%"), subset("b", "50%")))
+    pods = await world.until_spread({"a": 2, "b": 1, "": 1})
+    assert subset_of(pods["game-3"]) == ""
+    await counts(world, [(2, 0), (1, 1)])
+    # What its scale says now is what counts now.
+    await world.patch(f"{fleets}/arena", {"spec": {"size": 6}})
+    await counts(world, [(2, 1), (1, 2)])
+    await world.patch(f"{fleets}/arena", {"status": {"selector": "game in (arena, duel)"}})
+    await world.until_spread({"a": 3, "b": 1})
+    await world.patch(f"{fleets}/arena", {"status": {"selector": "game=nothing"}})
+    await counts(world, [(0, 3), (0, 3)])
+
+
+async def counts(world: World, wanted: list[tuple[int, int]]) -> None:
+    """Wait until the status says so of each subset: its replicas, and how many are missing."""
+
+    def said(ws: dict[str, Any]) -> list[tuple[int, int]]:
+        entries = ws.get("status", {}).get("subsetStatuses", ())
+        return [(s["replicas"], s["missingReplicas"]) for s in entries]
+
+    await world.until(f"{world.spreads}/arena", lambda ws: said(ws) == wanted)
