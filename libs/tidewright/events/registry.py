@@ -100,8 +100,10 @@ class ByAndBy:
         return decoder.decode(body)
 
     def _made(self, tag: bytes) -> msgspec.json.Decoder[Event]:
-        kind = BY_NAME.get(tag.decode(errors="replace"))
-        if kind is not None:
+        if tag and b"\\" not in tag:
+            kind = BY_NAME.get(tag.decode(errors="replace"))
+            if kind is None:
+                raise msgspec.ValidationError("no type that is known here")
             made = self._decoders[tag] = msgspec.json.Decoder(kind)
             return made
         every: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Union[ALL])
