@@ -11,6 +11,7 @@ HEAVY = (
     "nats.js",
     "email.parser",
     "rich",
+    "structlog.dev",
     "numpy",
     "yaml",
     "difflib",

@@ -1,8 +1,9 @@
 """Imports that cost more than the question: what libraries import only in case is left out.
 
 An answer is wanted in a fraction of a second. The NATS client imports aiohttp for websockets, all of
-JetStream for what a `Log` does itself, and package metadata to know its own version; structlog imports
-rich for tracebacks: together longer than everything else that an answer takes. Import this before them.
+JetStream for what a `Log` does itself, and package metadata to know its own version; structlog is
+imported by everybody for a warning that hardly ever comes, and imports rich for tracebacks: together
+longer than everything else that an answer takes. Import this before them.
 """
 
 from __future__ import annotations
@@ -46,7 +47,23 @@ class Later(ModuleType):
         vars(self).update(known)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(import_module(self.__name__), name)
+        return getattr(self.imported(), name)
+
+    def imported(self) -> ModuleType:
+        """The module itself; from here on it is what others import, too."""
+        if sys.modules.get(self.__name__) is self:
+            del sys.modules[self.__name__]
+        return import_module(self.__name__)
+
+
+class _Logger:
+    """A logger of structlog's, which is imported when there is something to say."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, method: str) -> Any:
+        return getattr(_saying().get_logger(self._name), method)
 
 
 @contextmanager
@@ -69,8 +86,33 @@ with (
     without("aiohttp", "rich", "importlib.metadata"),
     later(Later("nats.js", api=SimpleNamespace(Header=_Header))),
 ):
-    import structlog
     from nats.aio import transport
+
+sys.modules.setdefault("structlog", Later("structlog", get_logger=_Logger))
+
+
+def _saying() -> ModuleType:
+    """structlog, as it is to speak to a person who asks: warnings, and not on stdout."""
+    found = sys.modules["structlog"]
+    if isinstance(found, Later):
+        with without("rich"):
+            found = found.imported()
+        _configure(found)
+    return found
+
+
+def _configure(structlog: ModuleType) -> None:
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger("warning"),
+        logger_factory=structlog.PrintLoggerFactory(STDERR),
+    )
+
+
+def warn_only() -> None:
+    """What the libraries have to say to a person who asks: warnings, and not on stdout."""
+    structlog = sys.modules["structlog"]
+    if not isinstance(structlog, Later):  # else it is configured when it is imported
+        _configure(structlog)
 
 
 def allow_websockets() -> None:
@@ -78,11 +120,3 @@ def allow_websockets() -> None:
     import aiohttp
 
     vars(transport)["aiohttp"] = aiohttp
-
-
-def warn_only() -> None:
-    """What the libraries have to say to a person who asks: warnings, and not on stdout."""
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger("warning"),
-        logger_factory=structlog.PrintLoggerFactory(STDERR),
-    )
