@@ -15,6 +15,8 @@ service     a decider as a service
 certificates  certificates of endpoints, made and kept in memory
 announce    an endpoint makes itself known to the API server, by a decision
 health      probes and metrics over HTTP
+exposition  series that a decider tells of its states
+measuring   how long the parts of a decider's work take
 process     one OS process: logging, signals, exit codes
 stderr      where log lines go
 """

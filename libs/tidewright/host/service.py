@@ -12,6 +12,7 @@ import structlog
 from tidewright.host import exposition
 from tidewright.host.decider import Decider, State
 from tidewright.host.host import Host, Settings
+from tidewright.host.measuring import Stopwatch, measured
 from tidewright.host.membership import BucketMembership
 from tidewright.host.process import Process
 from tidewright.log import errors
@@ -112,6 +113,9 @@ async def run_decider(
             writer=writer,
             settings=replace(settings or Settings(), renew_s=options.renew_s(log)),
         )
+        if (timed := measured(decider)) is not None:
+            metrics = process.health.metrics
+            timed.part = Stopwatch(timed, metrics.registry, lambda: process.health.stuck_s).part
         if (telling := exposition.of(decider)) is not None:
             process.health.more_metrics = lambda: exposition.told(
                 telling, lambda: [owned.fold.state for owned in host.owned.values()]

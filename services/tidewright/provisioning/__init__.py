@@ -19,6 +19,8 @@ idle            empty nodes that nobody needs any more
 placeholders    pods that hold booked room, in the profile hold
 kueue           what Kueue makes of a request's conditions
 exposition      series on /metrics
+parts           names of the parts of an evaluation, for who measures them
+unneeded        why nodes stay, as the reference's metric counts them
 counts          its counters and histograms, kept in the state
 statusmap       the ConfigMap with the state of all groups
 lines           one line per event, for lists of events

@@ -28,7 +28,7 @@ from tidewright.events.provisioning import (
     ProvisioningRequestObserved,
 )
 from tidewright.events.timers import TimerFired
-from tidewright.provisioning import exposition, fold, statusmap
+from tidewright.provisioning import exposition, fold, parts, statusmap
 from tidewright.provisioning.evaluate import Evaluation
 from tidewright.provisioning.followup import answered, cancelled, respecified
 from tidewright.provisioning.orders import STATUS_MAP
@@ -44,6 +44,9 @@ class ProvisioningDecider:
     service = SERVICE
     state_version = STATE_VERSION
     state_type = State
+    durations = "cluster_autoscaler_function_duration_seconds"
+    activity = "cluster_autoscaler_last_activity"
+    loop = parts.MAIN
     kinds = frozenset(
         (
             "pod",
@@ -57,6 +60,9 @@ class ProvisioningDecider:
             "resourcequota",
         )
     )
+
+    def __init__(self) -> None:
+        self.part: parts.Part = parts.unmeasured
 
     def initial(self) -> State:
         """The empty state of the one partition."""
@@ -84,7 +90,9 @@ class ProvisioningDecider:
                 if not state.evaluating:
                     due = fold.rearmed(state)
                     return [SetTimer(at=event.at, key=fold.EVALUATE, due=due or state.now)]
-                return _addressed(state, Evaluation(state, seed=f"{event.at:.6f}").run())
+                with self.part(parts.MAIN):
+                    made = Evaluation(state, seed=f"{event.at:.6f}", part=self.part).run()
+                return _addressed(state, made)
             case Applied() | Rejected() | Failed() | Superseded():
                 found = answered(state, index, event.decision)
             case NodeGroupGone():

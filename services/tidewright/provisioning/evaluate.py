@@ -16,7 +16,7 @@ import msgspec
 from tidewright.events.base import Because, Decision
 from tidewright.events.decisions import CancelTimer, RecordObjectEvent, SetTimer
 from tidewright.events.provisioning import BackOffGroup, CloseScaleUp, DeclineScaleUp
-from tidewright.provisioning import helped, placeholders, statusmap
+from tidewright.provisioning import helped, parts, placeholders, statusmap
 from tidewright.provisioning.fold import CONFIGURATION_IGNORED, EVALUATE, signature
 from tidewright.provisioning.orders import (
     MAX_MESSAGE,
@@ -50,21 +50,26 @@ MISSING = "ProvisioningRequestMissing"
 class Evaluation:
     """What one evaluation works with. `decisions` is its result."""
 
-    def __init__(self, state: State, seed: str, *, binding: bool = True) -> None:
+    def __init__(
+        self, state: State, seed: str, *, binding: bool = True, part: parts.Part = parts.unmeasured
+    ) -> None:
         """`binding` is False when only an answer is wanted, and nothing is carried out."""
         self.state = state
         self.index: Index = index_of(state)
         self.now = state.now
         self.seed = seed
         self.binding = binding
+        self.part = part
         self.decisions: list[Decision] = []
-        self.view: View = look(state, self.index, self.now)
+        with part(parts.UPDATE_STATE):
+            self.view: View = look(state, self.index, self.now)
         self.orders = Orders(state, self.now, self.index.settings.dry_run)
         self.dues: list[float] = []
 
     def run(self) -> list[Decision]:
         settings = self.index.settings
-        late = upkeep(self.state, self.index, self.view, self.now)
+        with self.part(parts.UPDATE_STATE):
+            late = upkeep(self.state, self.index, self.view, self.now)
         self.decisions += late.decisions
         self.dues += late.dues
         closings = [d for d in late.decisions if isinstance(d, CloseScaleUp)]
@@ -76,31 +81,25 @@ class Evaluation:
         self.decisions += promises.nodes_settled(work, closings)
         self.decisions += expiry.refresh(work)
         world = self._world()
-        pool = _counted(self.state, self.index, waiting)
-        booked = bookings.room_kept(work)
-        placeholders.arrange(self.state, self.index, world.grid, work.standing)
-        self._cover(world.grid, pool, booked)
-        if settings.hold:
-            _place(world.grid, booked)
-            _place(world.grid, pool)
-        else:  # the scheduler places pending pods first, whatever is booked
-            _place(world.grid, pool)
-            _place(world.grid, booked)
+        with self.part(parts.FILTER):
+            pool, booked = self._fill(work, world.grid, waiting)
         self.decisions += bookings.hold_room(work, self.index.grid, world.grid)
         short = bookings.lacking(work, booked)
         self.decisions += promises.awaited(work, closings, short)
         self.decisions += promises.hold_to_account(work, short)
         if self.view.healthy:
-            self.decisions += growth.grow_on(work, short, world, self.orders)
-            self.decisions += turns.attempts(work, world, self.orders)
-            self._scale_up(world, pool, waiting)
+            with self.part(parts.SCALE_UP):
+                self.decisions += growth.grow_on(work, short, world, self.orders)
+                self.decisions += turns.attempts(work, world, self.orders)
+                self._scale_up(world, pool, waiting)
         else:
             unready = sum(group.counts.unready for group in self.view.groups.values())
             self._standing("ClusterUnhealthy", f"{unready} nodes are unready: nothing is ordered")
+            self.dues += [self.now + STALENESS_S] if work.modes else []  # they expire all the same
         self.decisions += work.statuses()
         if settings.enforce_min:
             self._minimum(world)
-        idle = idle_decisions(self.state, self.index, self.view, self.now, world.grid)
+        idle = idle_decisions(self.state, self.index, self.view, self.now, world.grid, self.part)
         self.decisions += idle.decisions
         self.dues += idle.dues + work.dues
         told, later = statusmap.report(self.state, self.view, settings, self.now)
@@ -108,6 +107,19 @@ class Evaluation:
         self.dues += [later] if later is not None else []
         self._next(any(demand.count for demand in pool.values()))
         return self.decisions
+
+    def _fill(
+        self, work: RequestWork, grid: Grid, waiting: Sequence[tuple[str, Pod]]
+    ) -> tuple[dict[str, Demand], dict[str, Demand]]:
+        """Place what has room already; pods that wait, and room that is kept, for which there is none."""
+        pool = _counted(self.state, self.index, waiting)
+        booked = bookings.room_kept(work)
+        placeholders.arrange(self.state, self.index, grid, work.standing)
+        self._cover(grid, pool, booked)
+        # In compat the scheduler places pending pods first, whatever is booked.
+        for demands in (booked, pool) if self.index.settings.hold else (pool, booked):
+            _place(grid, demands)
+        return pool, booked
 
     def _leave_alone(self, failures: Iterable[BackOffGroup]) -> None:
         """Groups that failed just now bring nothing more, and are asked for nothing."""

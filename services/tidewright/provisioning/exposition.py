@@ -1,7 +1,7 @@
 """Prometheus series of a state: those of the reference that dashboards use, and some of our own. Spec 2.12, 3.10.
 
-All are functions of the state, counters too: a restart loses nothing. `function_duration_seconds` is not
-among them, because a decider has no clock: the host tells how long it folds and decides.
+All are functions of the state, counters too: a restart loses nothing. What needs a clock is not among
+them: the host measures `function_duration_seconds` and `last_activity` (`parts`).
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from tidewright.provisioning import counts
 from tidewright.provisioning.backoff import backed_off
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.state import Request, State, index_of, shape_of
+from tidewright.provisioning.unneeded import unremovable
 from tidewright.provisioning.view import look
 
 HELP = {
     "cluster_autoscaler_unschedulable_pods_count": "Pods that fit nowhere and may cause an increase.",
-    "cluster_autoscaler_nodes_count": "Nodes of all groups by state.",
+    "cluster_autoscaler_nodes_count": "Nodes, and instances that are no nodes yet, by state.",
     "cluster_autoscaler_node_groups_count": "Node groups.",
     "cluster_autoscaler_cluster_safe_to_autoscale": "1 unless too many nodes are unready.",
-    "cluster_autoscaler_node_group_backoff_status": "1 while the group is left alone after a failure.",
+    "cluster_autoscaler_node_group_backoff_status": "1 while the group is left alone after a failure, by its code.",
     "cluster_autoscaler_unneeded_nodes_count": "Nodes that are empty and go when they stay so.",
-    "cluster_autoscaler_last_activity": "Log time of the last evaluation (main), increase and removal.",
+    "cluster_autoscaler_unremovable_nodes_count": "Nodes that stay, by the first reason that applies.",
     "cluster_autoscaler_scaled_up_nodes_total": "Nodes ordered, once the cloud has accepted the order.",
     "cluster_autoscaler_scaled_down_nodes_total": "Nodes removed, by reason.",
     "cluster_autoscaler_old_unregistered_nodes_removed_count": "Instances deleted that never became a node.",
@@ -59,7 +60,7 @@ def series(state: State) -> Iterator[Series]:
     view = look(state, index, state.now)
     waiting = sum(not state.pods[key].consumes and not state.pods[key].daemon for key in index.waiting)
     yield Series("cluster_autoscaler_unschedulable_pods_count", {"type": "unschedulable"}, waiting)
-    nodes: Counter[str] = Counter()
+    nodes = Counter(ready=view.loose.ready, unready=view.loose.unready, notStarted=view.loose.not_started)
     for group in view.groups.values():
         counts = group.counts
         nodes.update(
@@ -76,13 +77,15 @@ def series(state: State) -> Iterator[Series]:
     for name, number in groups.items():
         yield Series("cluster_autoscaler_node_groups_count", {"node_group_type": name}, number)
     yield Series("cluster_autoscaler_cluster_safe_to_autoscale", {}, float(view.healthy))
-    for name, entry in sorted(state.backoff.items()):
-        labels = {"node_group": name, "reason": entry.code}
+    for name in sorted({*state.groups, *state.backoff}):
+        entry = state.backoff.get(name)
+        labels = {"node_group": name, "reason": entry.code if entry is not None else ""}
         left_alone = float(backed_off(entry, state.now))
         yield Series("cluster_autoscaler_node_group_backoff_status", labels, left_alone)
     yield Series("cluster_autoscaler_unneeded_nodes_count", {}, len(state.idle))
-    for activity, at in (("main", state.evaluated_at), ("scaleUp", state.last_scale_up or 0.0)):
-        yield Series("cluster_autoscaler_last_activity", {"activity": activity}, at)
+    if index.settings.scale_down:
+        for reason, number in unremovable(state, index, view).items():
+            yield Series("cluster_autoscaler_unremovable_nodes_count", {"reason": reason}, number)
     yield from _counters(state)
     standing: Counter[tuple[str, str]] = Counter()
     booked: Counter[str] = Counter()

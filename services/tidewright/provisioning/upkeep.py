@@ -12,7 +12,7 @@ from tidewright.events.provisioning import (
     DeleteNodeGroup,
     TrackIdleNodes,
 )
-from tidewright.provisioning import backoff, clusterstate, idle, saga
+from tidewright.provisioning import backoff, clusterstate, idle, parts, saga
 from tidewright.provisioning.orders import group_ref, status_event, taken_back
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.sentences import because
@@ -252,12 +252,35 @@ def _deletion(
     )
 
 
-def idle_decisions(state: State, index: Index, view: View, now: float, grid: Grid) -> Found:
+def idle_decisions(state: State, index: Index, view: View, now: float, grid: Grid, part: parts.Part) -> Found:
     """Which nodes became empty, and which have been for long enough to go. Also empty groups of ours."""
     found = Found()
     settings = index.settings
     if not settings.scale_down:
         return found
+    with part(parts.FIND_UNNEEDED):
+        nodes = _nodes_of_groups(state, index, view, grid)
+        began, ended = idle.changes(nodes, state.idle)
+    if began or ended:
+        found.decisions.append(TrackIdleNodes(at=now, idle=tuple(began), busy=tuple(ended)))
+    if not view.healthy:
+        return found  # what is unready may be what its pods are waiting for
+    still = {name: at for name, at in state.idle.items() if name not in ended}
+    with part(parts.SCALE_DOWN):
+        _remove(state, settings, nodes, still, now, found)
+    ready_at = [max(at + settings.unneeded_s, _cool(state, settings)) + 0.001 for at in still.values()]
+    found.dues += [due for due in ready_at if due > now][:1] if ready_at else []
+    if began:
+        found.dues.append(now + settings.unneeded_s + 0.001)
+    for name in sorted(state.groups):
+        group = state.groups[name]
+        empty = group.autoprovisioned and group.exists and not group.target and not group.instances
+        if empty and name not in state.open and group.observed_at:
+            found.decisions.append(DeleteNodeGroup(at=now, target=group_ref(name)))
+    return found
+
+
+def _nodes_of_groups(state: State, index: Index, view: View, grid: Grid) -> list[idle.Node]:
     nodes: list[idle.Node] = []
     promised = _promised(grid, index.grid)
     for name in sorted(view.groups):
@@ -272,18 +295,26 @@ def idle_decisions(state: State, index: Index, view: View, now: float, grid: Gri
                     annotations=node.annotations,
                 )
             )
-    began, ended = idle.changes(nodes, state.idle)
-    if began or ended:
-        found.decisions.append(TrackIdleNodes(at=now, idle=tuple(began), busy=tuple(ended)))
+    return nodes
+
+
+def _remove(
+    state: State,
+    settings: Settings,
+    nodes: list[idle.Node],
+    since: dict[str, float],
+    now: float,
+    found: Found,
+) -> None:
+    """Nodes that have been empty for long enough go."""
     sizes = {
         name: idle.GroupSize(min=g.min_size, target=g.target, zero_or_max=g.zero_or_max)
         for name, g in state.groups.items()
     }
-    still = {name: at for name, at in state.idle.items() if name not in ended}
     gone = idle.removable(
         nodes,
         sizes,
-        still,
+        since,
         now,
         unneeded_s=settings.unneeded_s,
         last_scale_up=state.last_scale_up,
@@ -299,16 +330,6 @@ def idle_decisions(state: State, index: Index, view: View, now: float, grid: Gri
                 because=tuple(because("Idle", node=m, idle_s=int(now - state.idle[m])) for m in members[:20]),
             )
         )
-    ready_at = [max(at + settings.unneeded_s, _cool(state, settings)) + 0.001 for at in still.values()]
-    found.dues += [due for due in ready_at if due > now][:1] if ready_at else []
-    if began:
-        found.dues.append(now + settings.unneeded_s + 0.001)
-    for name in sorted(state.groups):
-        group = state.groups[name]
-        empty = group.autoprovisioned and group.exists and not group.target and not group.instances
-        if empty and name not in state.open and group.observed_at:
-            found.decisions.append(DeleteNodeGroup(at=now, target=group_ref(name)))
-    return found
 
 
 def _promised(trial: Grid, real: Grid) -> set[int | None]:

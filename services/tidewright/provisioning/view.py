@@ -49,12 +49,17 @@ class GroupView(msgspec.Struct, kw_only=True):
 
 
 class View(msgspec.Struct, kw_only=True):
-    """Everything that is read off the state once per evaluation."""
+    """Everything that is read off the state once per evaluation.
+
+    Attributes:
+        loose: nodes of no group, which count for the cluster's health too.
+    """
 
     groups: dict[str, GroupView]
     limits: Limits
     current_nodes: int
     healthy: bool
+    loose: Counts = Counts()
 
 
 def template_view(template: TemplateNode) -> NodeView:
@@ -82,7 +87,7 @@ def look(state: State, index: Index, now: float) -> View:
     found: dict[str, GroupView] = {}
     for name in sorted(state.groups):
         found[name] = _group_view(state, index, name, members.get(name, []), daemons, health, now)
-    unmanaged = members.get("", [])
+    loose = _loose(state, members.get("", []), settings.max_node_startup_s, now)
     limits = Limits(quotas_of(settings, _learnt(state, settings, now)))
     kind_of = index.kind
     many = Counter((node.group, kind_of[name]) for name, node in state.nodes.items())
@@ -111,11 +116,25 @@ def look(state: State, index: Index, now: float) -> View:
         groups=found,
         limits=limits,
         current_nodes=current,
-        healthy=cluster_healthy(
-            [view.counts for view in found.values()],
-            health,
-            sum(state.nodes[name].ready for name in unmanaged),
-        ),
+        healthy=cluster_healthy([loose, *(view.counts for view in found.values())], health),
+        loose=loose,
+    )
+
+
+def _loose(state: State, members: Sequence[str], startup_s: float, now: float) -> Counts:
+    sets = Counter(
+        readiness(
+            ready=state.nodes[name].ready,
+            age_s=now - state.nodes[name].created_at,
+            taints=taints_of(state.nodes[name].taints),
+            startup_s=startup_s,
+        )
+        for name in members
+    )
+    return Counts(
+        ready=sets[Readiness.READY],
+        unready=sets[Readiness.UNREADY],
+        not_started=sets[Readiness.NOT_STARTED],
     )
 
 

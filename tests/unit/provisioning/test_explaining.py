@@ -9,6 +9,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
 from tidewright.events.base import Because
+from tidewright.events.facts import NodeObserved
 from tidewright.host.explainer import Reference
 from tidewright.host.exposition import told
 from tidewright.provisioning.decide import DECIDER
@@ -204,11 +205,52 @@ def test_the_series_are_those_that_dashboards_use_and_follow_the_state() -> None
     assert found["tidewright_provisioning_requests", ATOMIC, "provisioned"] == 1
     assert found["tidewright_provisioning_booked", "cpu"] == 7000
     assert found["cluster_autoscaler_scaled_up_nodes_total",] == 2
-    assert found["cluster_autoscaler_last_activity", "main"] >= cluster.now - 30
+    assert found["cluster_autoscaler_node_group_backoff_status", "a", ""] == 0
     assert found["tidewright_provisioning_attempts_total", ATOMIC, "Successful"] == 1
     assert found["tidewright_provisioning_provisioned_seconds_count", ATOMIC] == 1
     assert found["tidewright_provisioning_provisioned_seconds_bucket", ATOMIC, "1"] == 1
     assert found["tidewright_provisioning_nodes_ready_seconds_bucket", ATOMIC, "+Inf"] == 1
+
+
+def test_nodes_are_counted_with_why_they_stay() -> None:
+    cluster = Cluster()
+    cluster.add_group("a", cpu=4000, minimum=1)
+    cluster.add_group("b", cpu=4000)
+    for name, group in (("loose", ""), ("empty-a", "a"), ("kept", "b"), ("full", "b"), ("little", "b")):
+        cluster.add_node(name, group)
+    for name in ("a", "b"):
+        cluster.groups[name].target = len(cluster.groups[name].instances)
+        cluster.observe_group(name)
+    kept = msgspec.structs.replace(
+        cluster.node_fact("b", "kept"), annotations={"cluster-autoscaler.kubernetes.io/scale-down-disabled": "true"}
+    )  # fmt: skip
+    cluster.tell(kept)
+    cluster.pod("p1", cluster.shape({"cpu": 3000}), node="full")
+    cluster.pod("p2", cluster.shape({"cpu": 1000}), node="little")
+    cluster.settle()
+    found = {(s.name, *s.labels.values()): s.value for s in DECIDER.series(cluster.state)}
+    reasons = {
+        key[1]: n for key, n in found.items() if key[0] == "cluster_autoscaler_unremovable_nodes_count"
+    }
+    assert {reason: n for reason, n in reasons.items() if n} == {
+        "NotAutoscaled": 1,
+        "NodeGroupMinSizeReached": 1,
+        "ScaleDownDisabledAnnotation": 1,
+        "NotUnderutilized": 1,
+        "BlockedByPod": 1,
+    }
+    assert found["cluster_autoscaler_nodes_count", "ready"] == 5
+
+
+def test_unready_nodes_of_no_group_make_the_cluster_unhealthy_too() -> None:
+    cluster = Cluster({"ok-total-unready-count": 0, "max-node-startup-time": "1s"})
+    cluster.add_node("loose")
+    fact = NodeObserved(at=cluster.now, name="loose", allocatable={"cpu": 4000}, ready=False, created_at=1.0)
+    cluster.tell(fact)
+    cluster.advance(100)
+    found = {(s.name, *s.labels.values()): s.value for s in DECIDER.series(cluster.state)}
+    assert found["cluster_autoscaler_cluster_safe_to_autoscale",] == 0
+    assert found["cluster_autoscaler_nodes_count", "unready"] == 1
 
 
 async def test_histograms_are_told_as_prometheus_reads_them() -> None:
