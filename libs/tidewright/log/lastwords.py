@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 from tidewright.log import direct
@@ -14,10 +14,17 @@ AT_ONCE = 1000
 """Subjects in one request; the server refuses to find more than 1,024."""
 
 
-async def last_words(log: Log, filters: Sequence[str], *, up_to: int = 0) -> list[Record]:
+Known = MutableMapping[tuple[str, ...], list[Record]]
+"""Filters to what was found of them."""
+
+
+async def last_words(
+    log: Log, filters: Sequence[str], *, up_to: int = 0, known: Known | None = None
+) -> list[Record]:
     """The last message at or before sequence `up_to` (0: at all) of every subject that matches, in stream order.
 
-    What a schedule published where it has no business is no word: the one before it is.
+    What a schedule published where it has no business is no word: the one before it is. With `known`, the
+    same filters are asked for once, and "at all" is as of then.
 
     Raises:
         TooMany: more than about a thousand subjects match: name them more narrowly.
@@ -25,17 +32,22 @@ async def last_words(log: Log, filters: Sequence[str], *, up_to: int = 0) -> lis
     """
     found: list[Record] = []
     for start in range(0, len(filters), AT_ONCE):
-        found += await _asked(log, filters[start : start + AT_ONCE], up_to)
+        found += await _asked(log, filters[start : start + AT_ONCE], up_to, known)
     return sorted(found, key=lambda record: record.seq)
 
 
-async def _asked(log: Log, filters: Sequence[str], up_to: int) -> list[Record]:
+async def _asked(log: Log, filters: Sequence[str], up_to: int, known: Known | None) -> list[Record]:
     # As of an earlier sequence the server goes back through the log until it has found every subject,
     # also those that were last spoken of long ago; as of now each is one look. So only what has been
     # spoken of since is asked for once more.
     found: list[Record] = []
     later: list[str] = []
-    for record in await _matching(log, {"multi_last": list(filters)}):
+    present = known.get(tuple(filters)) if known is not None else None
+    if present is None:
+        present = await _matching(log, {"multi_last": list(filters)})
+        if known is not None:
+            known[tuple(filters)] = present
+    for record in present:
         if up_to and record.seq > up_to:
             later.append(record.subject)
         elif not direct.is_forged(log, record):

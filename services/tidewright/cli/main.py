@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 from cyclopts.config import Env
@@ -61,6 +60,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 def _unknown(error: UnknownCommandError) -> str:
     """What was typed, what may have been meant, and every name that would be valid."""
+    from difflib import get_close_matches
+
     typed = (error.unused_tokens or [""])[0]
     valid = [name for name in error.app or () if not name.startswith("-")]
     meant = [f"did you mean {name}?" for name in get_close_matches(typed, valid, n=1)]

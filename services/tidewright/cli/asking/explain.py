@@ -104,9 +104,12 @@ async def explained(source: Source, asked: Reference, moment: Moment) -> Explana
         BadInput: nothing on the log is about such an object.
     """
     found = Explanation(source.name, asked, moment)
-    speaking = await speakers_on(source, asked.kind)
-    others = await _others(source, asked, moment, {service.name for service, _ in speaking})
-    words = await lookups.last_facts(source, [asked], moment.bound)
+    deciding, words, speaking = await asyncio.gather(
+        _deciding_about(source, asked, moment),
+        lookups.last_facts(source, [asked], moment.bound),
+        speakers_on(source, asked.kind),
+    )
+    others = sorted(deciding - {service.name for service, _ in speaking})
     parts = await asyncio.gather(
         *(_spoken(source, asked, moment, service, explainer) for service, explainer in speaking),
         *(_by_another(source, asked, moment, name) for name in others),
@@ -157,10 +160,10 @@ async def _spoken(
     return _Part(service.name, why, earlier, standing)
 
 
-async def _others(source: Source, asked: Reference, moment: Moment, known: set[str]) -> list[str]:
-    """The services that decided about the object without being asked about it."""
+async def _deciding_about(source: Source, asked: Reference, moment: Moment) -> set[str]:
+    """The services that decided about the object."""
     records = await source.last([lookups.decided_about(source, "*", asked)], moment.bound)
-    return sorted({lookups.service_of(source.subjects, record) for record in records} - known)
+    return {lookups.service_of(source.subjects, record) for record in records}
 
 
 async def _by_another(source: Source, asked: Reference, moment: Moment, name: str) -> _Part:

@@ -25,7 +25,7 @@ from tidewright.log import checkpoint as checkpoints
 from tidewright.log.connection import Log
 from tidewright.log.direct import TooMany
 from tidewright.log.errors import LogUnavailable
-from tidewright.log.lastwords import last_words
+from tidewright.log.lastwords import Known, last_words
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot, Snapshots
 from tidewright.log.subjects import Slot, Subjects, slot_of
@@ -134,6 +134,7 @@ class RunningLog:
         self.stream = self.log.stream
         self.name = f"stream {self.stream}"
         self.since: float | None = None
+        self._words: Known = {}
 
     async def cluster_id(self) -> str:
         info = await self.log.api(f"STREAM.INFO.{self.stream}", {})
@@ -164,7 +165,7 @@ class RunningLog:
     async def narrowed(self, patterns: Sequence[str], after: int) -> Sequence[str]:
         # A look at the index takes less than a reader, and a subject's reader less than a wildcard's.
         try:
-            words = await last_words(self.log, patterns)
+            words = await last_words(self.log, patterns, known=self._words)
         except TooMany:
             return patterns
         found: list[str] = []
@@ -180,7 +181,7 @@ class RunningLog:
                     yield record
 
     async def last(self, patterns: Sequence[str], up_to: int = 0) -> list[Record]:
-        return await last_words(self.log, patterns, up_to=up_to)
+        return await last_words(self.log, patterns, up_to=up_to, known=self._words)
 
     async def at(self, seq: int) -> Record | None:
         return await self.log.at(seq)
