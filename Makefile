@@ -24,6 +24,7 @@ $(READY): requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/pip install -qq --disable-pip-version-check --require-hashes -r requirements.lock
 	@$(BIN)/pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m compileall -q libs services
 	@touch $@
 
 demo: $(READY)  ## a cluster, the log and the services on a recorded load; METRICS=FILE.csv, SPEED=n
