@@ -126,6 +126,14 @@ def test_pods_that_serve_are_counted() -> None:
     assert story.ready == 0
 
 
+def test_what_was_not_carried_out_is_said_with_its_reason() -> None:
+    limited = [Rejected(at=21.0, decision=f"autoscaler.0.{n}.1", reason="RateLimited") for n in range(2)]
+    story = told(*STORY[:-4], Rejected(at=21.0, decision="autoscaler.0.20.0", reason="Conflict"), *limited)
+    assert as_json(story, RUN)["decisions"]["unmet_because"] == {"RateLimited": 2, "Conflict": 1}
+    said = next(line for line in as_text(story, RUN).splitlines() if "outcomes:" in line)
+    assert "1 applied, 3 rejected (2 object events beyond what one object may have, 1 from a count" in said
+
+
 def test_the_summary_says_how_many_and_why() -> None:
     content = as_json(told(*STORY), RUN)
     assert content["decisions"]["total"] == 4

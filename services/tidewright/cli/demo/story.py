@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 
 from tidewright.cli.demo.objects import NAME, NAMESPACE
 from tidewright.events.base import Decision, Event, Outcome
-from tidewright.events.decisions import HoldReplicas, ScaleWorkload
+from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.facts import MetricSampled, PodGone, PodObserved, WorkloadObserved
-from tidewright.events.outcomes import Applied
+from tidewright.events.outcomes import Applied, Failed, Rejected
 from tidewright.events.registry import wire_name
 
 
@@ -22,7 +23,6 @@ class Story:
         wanted, ready: replicas asked for, and pods that serve.
         decisions: count by event type.
         scales: every scale decision, in order.
-        holds: every recorded reason for not scaling, in order.
         outcomes: decision id to its outcome.
         replicas, load: `(log time, value)` at every change.
     """
@@ -33,7 +33,6 @@ class Story:
     ready: int = 0
     decisions: dict[str, int] = field(default_factory=dict)
     scales: list[ScaleWorkload] = field(default_factory=list)
-    holds: list[HoldReplicas] = field(default_factory=list)
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     replicas: list[tuple[float, int]] = field(default_factory=list)
     load: list[tuple[float, float]] = field(default_factory=list)
@@ -67,16 +66,19 @@ class Story:
     def _decided(self, decision: Decision) -> None:
         name = (wire_name(type(decision)) or "").removeprefix("decision.").rpartition(".")[0]
         self.decisions[name] = self.decisions.get(name, 0) + 1
-        match decision:
-            case ScaleWorkload():
-                self.scales.append(decision)
-            case HoldReplicas():
-                self.holds.append(decision)
+        if isinstance(decision, ScaleWorkload):
+            self.scales.append(decision)
 
     def applied(self, decision: Decision) -> str:
         """What the actuator made of a decision, for people; empty while that is open."""
         outcome = self.outcomes.get(decision.id)
         return "" if outcome is None else type(outcome).__name__.lower()
+
+    @property
+    def unmet(self) -> dict[str, int]:
+        """Why decisions were not carried out: the actuator's reasons, the most frequent first."""
+        reasons = (o.reason for o in self.outcomes.values() if isinstance(o, Rejected | Failed))
+        return dict(Counter(reasons).most_common())
 
     def repeats(self, decision: Decision) -> bool:
         """Whether the actuator found that it held already: taken again before its predecessor was seen to."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,11 @@ from tidewright.cli.demo.story import Story
 from tidewright.events.decisions import ScaleWorkload
 
 WIDTH, HEIGHT = 64, 6
+MEANS = {
+    "RateLimited": "object events beyond what one object may have",
+    "Conflict": "from a count that had changed, and decided again",
+}
+"""Reasons of the actuator that a demo leads to, for people."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,7 @@ def as_json(story: Story, run: Run) -> dict[str, Any]:
             "outcomes": dict(
                 sorted(Counter(type(o).__name__.lower() for o in story.outcomes.values()).items())
             ),
+            "unmet_because": story.unmet,
             "scale_ups": sum(s.replicas > s.from_replicas for s in story.steps),
             "scale_downs": sum(s.replicas < s.from_replicas for s in story.steps),
         },
@@ -93,6 +100,7 @@ def as_text(story: Story, run: Run) -> str:
             f" {decisions['scale_ups']} scale-ups, {decisions['scale_downs']} scale-downs."
         ),
         f"  by type: {kinds}" if kinds else "  none",
+        *_outcomes(decisions["outcomes"], decisions["unmet_because"]),
         "",
         *chart(
             f"replicas of {NAMESPACE}/{NAME}", story.replicas, run.start, run.end, width=WIDTH, height=HEIGHT
@@ -110,6 +118,15 @@ def as_text(story: Story, run: Run) -> str:
         f"  {run.command} up --data {run.folder} --cluster {run.cluster}",
     ]
     return "\n".join(lines)
+
+
+def _outcomes(outcomes: Mapping[str, int], unmet: Mapping[str, int]) -> list[str]:
+    """What came of the decisions, and where not all was done, why."""
+    if not outcomes:
+        return []
+    because = ", ".join(f"{count} {MEANS.get(reason, reason)}" for reason, count in unmet.items())
+    counts = ", ".join(f"{count} {name}" for name, count in outcomes.items())
+    return [f"  outcomes: {counts}" + (f" ({because})" if because else "")]
 
 
 def _story_of(direction: str, explained: dict[str, Any] | None) -> list[str]:
