@@ -96,7 +96,7 @@ def _node(state: State, fact: NodeObserved) -> None:
     node = Node(fact.name, fact.labels, taints)
     known = state.nodes.get(fact.name)
     state.nodes[fact.name] = node
-    if known is None:
+    if known != node:
         _waken_unplaced(state, fact.name)
 
 
@@ -105,7 +105,7 @@ def _node_gone(state: State, fact: NodeGone) -> None:
 
 
 def _waken_unplaced(state: State, node: str) -> None:
-    """A node that its pods were seen on before it: those without a place may be adopted now."""
+    """A node that was not known when its pods were seen, or is another one now: those without a place may be adopted."""
     for key, spread in state.spreads.items():
         if any(r.node == node and not r.subset for r in spread.pods.values() if not r.held):
             state.touched.spreads.append(key)

@@ -73,6 +73,10 @@ class World:
         except AssertionError as error:
             raise AssertionError(f"pods are placed {seen[0]}, not {wanted}") from error
 
+    async def until_pods(self, holds: Callable[[dict[str, Object]], bool]) -> dict[str, Object]:
+        """Watch pods until they are as wanted."""
+        return await until(self.kube, self.pods, holds)
+
     async def until_costs(self, wanted: dict[tuple[str, str], int]) -> None:
         """Watch pods until their costs are these, by subset and cost."""
         seen: list[Counter[tuple[str, str]]] = [Counter()]
