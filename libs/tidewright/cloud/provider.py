@@ -64,6 +64,7 @@ class NodeTemplate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         allocatable: the same after what the machine keeps for itself; empty means capacity.
         labels: all but the hostname label, which differs per node.
         static_pods: manifests of pods that every node runs (mirror pods).
+        devices: what its device drivers will offer, as in a ResourceSlice.
     """
 
     capacity: dict[str, str]
@@ -71,6 +72,7 @@ class NodeTemplate(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
     static_pods: tuple[dict[str, Any], ...] = ()
+    devices: tuple[dict[str, Any], ...] = ()
 
 
 class GroupOptions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

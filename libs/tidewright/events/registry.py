@@ -19,6 +19,7 @@ from tidewright.events import (
     endpoints,
     facts,
     outcomes,
+    placement,
     provisioning,
     shards,
     spread,
@@ -27,7 +28,7 @@ from tidewright.events import (
 from tidewright.events.base import Decision, Event
 
 MODULES: tuple[ModuleType, ...] = (
-    facts, config, decisions, outcomes, timers, provisioning, shards, spread, endpoints,
+    facts, config, decisions, outcomes, timers, provisioning, placement, shards, spread, endpoints,
 )  # fmt: skip
 """One line per module of event types."""
 

@@ -11,11 +11,12 @@ from typing import TypeAlias
 
 import msgspec
 
-from tidewright.events import facts, provisioning, shards, spread
+from tidewright.events import facts, placement, provisioning, shards, spread
 from tidewright.events.facts import ObjectFact, ResourceFact, WorkloadGone
 from tidewright.kube import projection
 from tidewright.kube import projection_capacity as capacity
 from tidewright.kube.projection import Project
+from tidewright.kube.projection_placement import placement as placement_of
 
 SHAPE, TEMPLATE = "shape", "template"
 
@@ -79,6 +80,18 @@ def _core(plural: str, kind: str, project: Project, gone: Gone, *, once: str = "
     return WatchedKind(version="v1", plural=plural, kind=kind, project=project, gone=gone, once=once)
 
 
+def _placing(group: str, version: str, plural: str, kind: str) -> WatchedKind:
+    """A kind on whose objects it depends where pods may run."""
+    return WatchedKind(
+        group=group,
+        version=version,
+        plural=plural,
+        kind=kind,
+        project=placement_of(kind),
+        gone=partial(placement.PlacementObjectGone, kind=kind),
+    )
+
+
 def _custom(
     group: str, version: str, plural: str, kind: str, observed: type[ResourceFact], gone: Gone
 ) -> WatchedKind:
@@ -109,6 +122,18 @@ KINDS: tuple[WatchedKind, ...] = (
     ),
     _core("podtemplates", "PodTemplate", capacity.pod_template, provisioning.PodTemplateGone),
     _core("resourcequotas", "ResourceQuota", capacity.resource_quota, provisioning.ResourceQuotaGone),
+    _placing("", "v1", "namespaces", "Namespace"),
+    _placing("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
+    _placing("", "v1", "persistentvolumes", "PersistentVolume"),
+    _placing("storage.k8s.io", "v1", "storageclasses", "StorageClass"),
+    _placing("storage.k8s.io", "v1", "csinodes", "CSINode"),
+    _placing("storage.k8s.io", "v1", "csidrivers", "CSIDriver"),
+    _placing("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity"),
+    # Dynamic resource allocation; clusters that do not serve it have none of it.
+    _placing("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"),
+    _placing("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
+    _placing("resource.k8s.io", "v1", "resourceslices", "ResourceSlice"),
+    _placing("resource.k8s.io", "v1", "deviceclasses", "DeviceClass"),
     WatchedKind(
         group="datadoghq.com", version="v1alpha1", plural="datadogmonitors", kind="DatadogMonitor",
         project=projection.datadog_monitor, gone=facts.DatadogMonitorGone,

@@ -68,7 +68,7 @@ class Volume(msgspec.Struct, frozen=True):
     """A volume that decides where a pod may run.
 
     Attributes:
-        claim: name of the claim in the pod's namespace.
+        claim: name of the claim in the pod's namespace, of a volume or of devices.
         driver: the CSI driver whose attach limit it counts against; empty when unknown.
         exclusive: access mode ReadWriteOncePod: one pod at a time.
         terms: where the bound volume, or its class, allows it; empty for everywhere.
@@ -88,6 +88,8 @@ class PodShape(msgspec.Struct, frozen=True, kw_only=True):
             always with `pods` = 1.
         selector: conditions of nodeSelector, all of which hold.
         terms: required node affinity, of which one holds; None when there is none.
+        blocked: what it refers to is not there, or not ready, and this is why it goes nowhere.
+        devices: device requests by what they take; `whole_devices`: those that take all there are.
         error: the pod's terms cannot be read, and this is why: it goes nowhere.
     """
 
@@ -105,8 +107,16 @@ class PodShape(msgspec.Struct, frozen=True, kw_only=True):
     anti_affinity: tuple[PodTerm, ...] = ()
     spread: tuple[Spread, ...] = ()
     volumes: tuple[Volume, ...] = ()
+    devices: frozenset[str] = frozenset()
+    whole_devices: frozenset[str] = frozenset()
     gated: bool = False
+    blocked: str = ""
     error: str = ""
+
+    @property
+    def single(self) -> bool:
+        """Whether a volume of it is for one pod at a time, wherever that is."""
+        return any(volume.exclusive for volume in self.volumes)
 
 
 class NodeView(msgspec.Struct, frozen=True, kw_only=True):

@@ -82,7 +82,14 @@ def scheduling_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
     """
     found: dict[str, Any] = {
         name: spec[name]
-        for name in ("nodeName", "nodeSelector", "affinity", "tolerations", "schedulingGates")
+        for name in (
+            "nodeName",
+            "nodeSelector",
+            "affinity",
+            "tolerations",
+            "schedulingGates",
+            "resourceClaims",
+        )
         if spec.get(name)
     }
     affinity = found.get("affinity")
@@ -121,7 +128,7 @@ def scheduling_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
     claims = [
         volume
         for volume in spec.get("volumes") or ()
-        if volume.get("persistentVolumeClaim") or "claim" in volume
+        if volume.get("persistentVolumeClaim") or volume.get("ephemeral") or "claim" in volume
     ]
     if claims:
         found["volumes"] = claims
@@ -175,12 +182,16 @@ def of_fields(
     labels: Mapping[str, str] | None = None,
     priority: int = 0,
     digest: str = "",
+    spaces: Mapping[str, Mapping[str, str]] | None = None,
 ) -> PodShape:
-    """The shape that a ShapeObserved fact describes. What cannot be read makes a shape with `error`."""
+    """The shape that a ShapeObserved fact describes. What cannot be read makes a shape with `error`.
+
+    `spaces` are the labels of namespaces; without them terms know namespaces by their names alone.
+    """
     own = dict(labels or {})
     address = digest or digest_of(requests, scheduling, namespace, own, priority)
     try:
-        return _parse(dict(requests), scheduling, namespace, own, priority, address)
+        return _parse(dict(requests), scheduling, namespace, own, priority, address, spaces)
     except (SelectorError, AttributeError, TypeError, ValueError, KeyError) as error:
         return PodShape(
             digest=address,
@@ -199,6 +210,7 @@ def _parse(
     labels: dict[str, str],
     priority: int,
     digest: str,
+    spaces: Mapping[str, Mapping[str, str]] | None,
 ) -> PodShape:
     affinity = scheduling.get("affinity") or {}
     node_affinity = (affinity.get("nodeAffinity") or {}).get(
@@ -234,8 +246,8 @@ def _parse(
             HostPort(p.get("hostIP") or "0.0.0.0", p.get("protocol") or "TCP", int(p["hostPort"]))  # noqa: S104
             for p in scheduling.get("hostPorts") or ()
         ),
-        affinity=_pod_terms(affinity.get("podAffinity"), namespace, labels),
-        anti_affinity=_pod_terms(affinity.get("podAntiAffinity"), namespace, labels),
+        affinity=_pod_terms(affinity.get("podAffinity"), namespace, labels, spaces),
+        anti_affinity=_pod_terms(affinity.get("podAntiAffinity"), namespace, labels, spaces),
         spread=tuple(_spread(c, labels) for c in scheduling.get("topologySpreadConstraints") or ()),
         volumes=volumes,
         gated=bool(scheduling.get("schedulingGates")),
@@ -265,13 +277,21 @@ def _with_label_keys(
 
 
 def _pod_terms(
-    affinity: Mapping[str, Any] | None, namespace: str, labels: Mapping[str, str]
+    affinity: Mapping[str, Any] | None,
+    namespace: str,
+    labels: Mapping[str, str],
+    spaces: Mapping[str, Mapping[str, str]] | None,
 ) -> tuple[PodTerm, ...]:
     terms = (affinity or {}).get("requiredDuringSchedulingIgnoredDuringExecution") or ()
-    return tuple(_pod_term(term, namespace, labels) for term in terms)
+    return tuple(_pod_term(term, namespace, labels, spaces) for term in terms)
 
 
-def _pod_term(term: Mapping[str, Any], namespace: str, labels: Mapping[str, str]) -> PodTerm:
+def _pod_term(
+    term: Mapping[str, Any],
+    namespace: str,
+    labels: Mapping[str, str],
+    spaces: Mapping[str, Mapping[str, str]] | None,
+) -> PodTerm:
     selector = LabelSelector.of(term.get("labelSelector"))
     selector = _with_label_keys(selector, labels, term.get("matchLabelKeys") or ())
     selector = _with_label_keys(selector, labels, term.get("mismatchLabelKeys") or (), "NotIn")
@@ -282,8 +302,11 @@ def _pod_term(term: Mapping[str, Any], namespace: str, labels: Mapping[str, str]
         namespaces = names or frozenset({namespace})
     elif LabelSelector.of(by_label).everything:
         namespaces = None
+    elif spaces:
+        asked = LabelSelector.of(by_label)
+        namespaces = names | {name for name, found in spaces.items() if asked.matches(found)}
     else:
-        # Labels of namespaces are no facts; the one label that every namespace carries is its name.
+        # The one label that every namespace carries is its name.
         wanted = LabelSelector.of(by_label)
         listed = {v for r in wanted.requirements if r.key == "kubernetes.io/metadata.name" for v in r.values}
         namespaces = names | {n for n in listed if wanted.matches({"kubernetes.io/metadata.name": n})}

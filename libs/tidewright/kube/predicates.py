@@ -38,6 +38,8 @@ def node_reason(shape: PodShape, node: NodeView) -> str:
     """Why the shape cannot run on this node whatever else runs there; empty when it can."""
     if shape.error:
         return f"pod cannot be read ({shape.error})"
+    if shape.blocked:
+        return shape.blocked
     if shape.node_name and shape.node_name != node.name:
         return "node name does not match"
     if node.unschedulable and untolerated(shape, (Taint(UNSCHEDULABLE_TAINT),)) is not None:
@@ -49,7 +51,7 @@ def node_reason(shape: PodShape, node: NodeView) -> str:
         return "node selector or affinity does not match"
     for volume in shape.volumes:
         if volume.terms and not any(term.matches(node) for term in volume.terms):
-            return f"volume of claim {volume.claim} is not available there"
+            return f"claim {volume.claim} is not available there"
     return ""
 
 
@@ -62,7 +64,7 @@ def shortage(requests: Mapping[str, int], free: Mapping[str, int]) -> str:
 
 
 def conflict(one: PodShape, other: PodShape) -> bool:
-    """Two pods of these shapes cannot share a node: host ports, exclusive volumes, hostname terms."""
+    """Two pods of these shapes cannot share a node: host ports, exclusive volumes, all of its devices, hostname terms."""
     if (
         one.host_ports
         and other.host_ports
@@ -73,6 +75,8 @@ def conflict(one: PodShape, other: PodShape) -> bool:
         exclusive = {v.claim for v in one.volumes if v.exclusive} & {v.claim for v in other.volumes}
         if exclusive:
             return True
+    if not one.devices.isdisjoint(other.whole_devices) or not one.whole_devices.isdisjoint(other.devices):
+        return True
     return repels(one, other, HOSTNAME) or repels(other, one, HOSTNAME)
 
 

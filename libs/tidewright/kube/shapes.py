@@ -43,9 +43,10 @@ class ContainerFields(msgspec.Struct):
 
 
 class VolumeFields(msgspec.Struct):
-    """What counts of a volume: claims."""
+    """What counts of a volume: claims, and those that are made along with the pod."""
 
     persistentVolumeClaim: msgspec.Raw = NULL  # noqa: N815 - the API's name
+    ephemeral: msgspec.Raw = NULL
 
 
 class SpecFields(msgspec.Struct):
@@ -60,6 +61,7 @@ class SpecFields(msgspec.Struct):
     tolerations: msgspec.Raw = NULL
     topologySpreadConstraints: msgspec.Raw = NULL  # noqa: N815
     schedulingGates: msgspec.Raw = NULL  # noqa: N815
+    resourceClaims: msgspec.Raw = NULL  # noqa: N815
     overhead: msgspec.Raw = NULL
     resources: msgspec.Raw = NULL
     priority: int | None = None
@@ -95,9 +97,9 @@ def _key(namespace: str, labels: Mapping[str, str], spec: SpecFields) -> _Key:
     containers = [(bytes(c.resources), bytes(c.ports), c.restartPolicy) for c in spec.containers]
     inits = [(bytes(c.resources), bytes(c.ports), c.restartPolicy) for c in spec.initContainers or ()]
     claims = [
-        bytes(volume.persistentVolumeClaim)
+        (bytes(volume.persistentVolumeClaim), bytes(volume.ephemeral))
         for volume in spec.volumes or ()
-        if volume.persistentVolumeClaim is not NULL
+        if volume.persistentVolumeClaim is not NULL or volume.ephemeral is not NULL
     ]
     return (
         namespace,
@@ -107,6 +109,7 @@ def _key(namespace: str, labels: Mapping[str, str], spec: SpecFields) -> _Key:
         bytes(spec.tolerations),
         bytes(spec.topologySpreadConstraints),
         bytes(spec.schedulingGates),
+        bytes(spec.resourceClaims),
         bytes(spec.overhead),
         bytes(spec.resources),
         *containers,
@@ -128,6 +131,7 @@ def _shape(namespace: str, labels: Mapping[str, str], spec: SpecFields) -> Shape
             "tolerations",
             "topologySpreadConstraints",
             "schedulingGates",
+            "resourceClaims",
             "overhead",
             "resources",
         )
@@ -135,9 +139,16 @@ def _shape(namespace: str, labels: Mapping[str, str], spec: SpecFields) -> Shape
     fields["containers"] = [_container(container) for container in spec.containers]
     fields["initContainers"] = [_container(container) for container in spec.initContainers or ()]
     fields["volumes"] = [
-        {"persistentVolumeClaim": _any.decode(volume.persistentVolumeClaim)}
+        {
+            kind: _any.decode(raw)
+            for kind, raw in (
+                ("persistentVolumeClaim", volume.persistentVolumeClaim),
+                ("ephemeral", volume.ephemeral),
+            )
+            if raw is not NULL
+        }
         for volume in spec.volumes or ()
-        if volume.persistentVolumeClaim is not NULL
+        if volume.persistentVolumeClaim is not NULL or volume.ephemeral is not NULL
     ]
     requests = podspecs.pod_requests(fields)
     scheduling = podspecs.scheduling_fields(fields)

@@ -1,7 +1,7 @@
 """The decider: what is done about an event, with reasons.
 
 Reads   nodes, pods and their shapes, node groups, ProvisioningRequests, ProvisioningClasses,
-        PodTemplates, DaemonSets, ResourceQuotas; its own decisions; outcomes; timers; the
+        PodTemplates, DaemonSets, ResourceQuotas; volumes, devices, namespaces; its own decisions; outcomes; timers; the
         configuration `provisioning`
 Writes  PlanScaleUp, IncreaseNodeGroup, DecreaseNodeGroup, DeleteInstances, CreateNodeGroup,
         DeleteNodeGroup, AcceptRequest, AttemptRequest, BookCapacity, ReleaseCapacity, BackOffGroup,
@@ -58,6 +58,17 @@ class ProvisioningDecider:
             "podtemplate",
             "daemonset",
             "resourcequota",
+            "namespace",
+            "persistentvolumeclaim",
+            "persistentvolume",
+            "storageclass",
+            "csinode",
+            "csidriver",
+            "csistoragecapacity",
+            "resourceclaim",
+            "resourceclaimtemplate",
+            "resourceslice",
+            "deviceclass",
         )
     )
 

@@ -17,6 +17,7 @@ from tidewright.events.base import Because, Decision
 from tidewright.events.decisions import CancelTimer, RecordObjectEvent, SetTimer
 from tidewright.events.provisioning import BackOffGroup, CloseScaleUp, DeclineScaleUp
 from tidewright.provisioning import helped, parts, placeholders, statusmap
+from tidewright.provisioning.claims import has_claims
 from tidewright.provisioning.fold import CONFIGURATION_IGNORED, EVALUATE, signature
 from tidewright.provisioning.orders import (
     MAX_MESSAGE,
@@ -30,12 +31,13 @@ from tidewright.provisioning.pack.classes import Demand, Item
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requestwork import bookings, expiry, growth, promises, turns
+from tidewright.provisioning.requestwork.intake import prepare
 from tidewright.provisioning.requestwork.work import RequestWork
 from tidewright.provisioning.scaleup.plans import MAX_NODES_TOTAL, SUCCESSFUL, Plan, World
 from tidewright.provisioning.scaleup.rounds import enact, plan_all
 from tidewright.provisioning.scaleup.sharing import to_minimum
 from tidewright.provisioning.sentences import because, not_triggered_message, triggered_message
-from tidewright.provisioning.state import Index, Load, Pod, State, index_of, shape_of
+from tidewright.provisioning.state import Index, Load, Pod, State, index_of, settle, shape_of
 from tidewright.provisioning.upkeep import idle_decisions, upkeep
 from tidewright.provisioning.view import View, look
 
@@ -56,6 +58,8 @@ class Evaluation:
         """`binding` is False when only an answer is wanted, and nothing is carried out."""
         self.state = state
         self.index: Index = index_of(state)
+        prepare(state, self.index)
+        settle(state, self.index, _claiming(state, self.index))
         self.now = state.now
         self.seed = seed
         self.binding = binding
@@ -334,6 +338,13 @@ class Evaluation:
             self.decisions.append(SetTimer(at=self.now, key=EVALUATE, due=min(future)))
         elif self.state.due is not None:
             self.decisions.append(CancelTimer(at=self.now, key=EVALUATE))
+
+
+def _claiming(state: State, index: Index) -> list[str]:
+    """Shapes with claims that this evaluation may place."""
+    asked = {state.pods[key].shape for key in index.waiting}
+    asked |= {digest for request in state.requests.values() for digest, _ in request.sets}
+    return sorted(d for d in asked if d in state.shapes and has_claims(state.shapes[d].scheduling))
 
 
 def _counted(state: State, index: Index, waiting: Iterable[tuple[str, Pod]]) -> dict[str, Demand]:

@@ -22,6 +22,7 @@ from tidewright.provisioning.folding.common import (
 )
 from tidewright.provisioning.folding.decisions import DECISIONS, signature
 from tidewright.provisioning.folding.facts import FACTS
+from tidewright.provisioning.folding.objects import OBJECTS
 from tidewright.provisioning.folding.outcomes import OUTCOMES
 from tidewright.provisioning.state import (
     State,
@@ -89,6 +90,7 @@ def _timer(state: State, event: TimerFired) -> None:
 
 _FOLDS: dict[type[Event], Callable[[State, Any], None]] = {
     **FACTS,
+    **OBJECTS,
     **DECISIONS,
     **OUTCOMES,
     SetTimer: _set_timer,

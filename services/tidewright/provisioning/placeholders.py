@@ -108,6 +108,8 @@ def creations(
         many = sum(n for (request, _), n in found.counts.items() if request == key)
         for item in _by_shape(items):
             digest = item.shape.digest
+            if item.shape.devices:
+                continue  # a placeholder has no claims: it would hold all but the devices
             if digest not in free:
                 free[digest] = _placed(real, trial, item.shape)
             nodes = free[digest]

@@ -7,17 +7,19 @@ snapshot was loaded.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from tidewright.events.base import JsonObject
 from tidewright.events.provisioning import Instance, TemplateNode
-from tidewright.kube.podshape import NodeView, PodShape
+from tidewright.kube.podshape import PODS, NodeView, PodShape
 from tidewright.kube.podspecs import of_fields
 from tidewright.kube.selectors import Requirement
 from tidewright.kube.taints import taints_of
 from tidewright.provisioning.backoff import Entry
+from tidewright.provisioning.claims import Claims, has_claims
 from tidewright.provisioning.helped import expendable, of_daemon_set
 from tidewright.provisioning.limits import Learnt
 from tidewright.provisioning.pack.grid import Grid
@@ -74,13 +76,16 @@ class Node(msgspec.Struct):
     seen_at: float = 0.0
     group: str = ""
 
-    def view(self, name: str) -> NodeView:
-        """For predicates. A node that is not ready takes no new pods: its replacement is upcoming."""
+    def view(self, name: str, offers: Mapping[str, int]) -> NodeView:
+        """For predicates. A node that is not ready takes no new pods: its replacement is upcoming.
+
+        `offers` are amounts that the node does not tell itself: free devices, attachments.
+        """
         return NodeView(
             name=name,
             labels=self.labels,
             taints=taints_of(self.taints),
-            allocatable=self.allocatable,
+            allocatable={**self.allocatable, **offers} if offers else self.allocatable,
             unschedulable=self.unschedulable or self.leaving or not self.ready,
         )
 
@@ -227,6 +232,7 @@ class State(msgspec.Struct, dict=True):
         due: when the evaluation timer fires; None when it is not set.
         first_wake, last_wake: of what has come since the last evaluation.
         declined: shape to the reasons that were last recorded for it.
+        objects: kind to `namespace/name` (or name) to what is kept of objects that placement looks at.
         held: placeholders by name, from the decision to make them until they are gone.
         said: pod to the reason of the last event about it; reason of a standing event to its message.
         said_at: reason of a standing event to the log time of its last telling.
@@ -250,6 +256,7 @@ class State(msgspec.Struct, dict=True):
     templates: dict[str, JsonObject] = {}
     daemons: dict[str, JsonObject] = {}
     quotas: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
+    objects: dict[str, dict[str, JsonObject]] = {}
     executions: dict[str, Execution] = {}
     orders: dict[str, tuple[str, str]] = {}
     idle: dict[str, float] = {}
@@ -290,11 +297,15 @@ class Index:
         busy: node to its pods other than DaemonSet and mirror pods.
         kind: node to the kind of nodes that it is of, as limits see them.
         kinds: those kinds, each once.
+        seats: of shapes with claims, how they count where they are: see `claims`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, objects: Mapping[str, Mapping[str, JsonObject]] | None = None) -> None:
         self.grid = Grid()
+        self.claims = Claims({} if objects is None else objects)
         self.shapes: dict[str, PodShape] = {}
+        self.seats: dict[str, PodShape] = {}
+        self.pinned: dict[str, set[str]] = {}
         self.waiting: dict[str, None] = {}
         self.untried: dict[str, None] = {}
         self.consumers: dict[str, dict[str, None]] = {}
@@ -333,7 +344,7 @@ def index_of(state: State) -> Index:
 def _built(state: State) -> Index:
     from tidewright.provisioning import settings
 
-    index = Index()
+    index = Index(state.objects)
     index.settings, index.warnings = settings.read(state.config)
     if state.priorities is not None:
         index.settings = msgspec.structs.replace(index.settings, priorities=state.priorities)
@@ -354,6 +365,7 @@ def shape_of(state: State, index: Index, digest: str) -> PodShape:
         if pinned:
             key, _, value = domain.partition("=")
             base = shape_of(state, index, plain)
+            index.pinned.setdefault(plain, set()).add(digest)
             found = msgspec.structs.replace(
                 base,
                 digest=digest,
@@ -371,12 +383,97 @@ def shape_of(state: State, index: Index, digest: str) -> PodShape:
                 priority=fields.priority,
                 digest=digest,
             )
+            found = resolved(index, found, fields.scheduling)
         index.shapes[digest] = found
     return found
 
 
+def resolved(index: Index, shape: PodShape, scheduling: JsonObject) -> PodShape:
+    """A shape with what its claims come to, and the namespaces that its terms select."""
+    return index.claims.resolve(_spaced(index, shape, scheduling), scheduling)
+
+
+def _spaced(index: Index, shape: PodShape, scheduling: JsonObject) -> PodShape:
+    spaces = index.claims.spaces(scheduling, shape.digest)
+    if spaces is None or shape.error:
+        return shape
+    return of_fields(
+        requests={name: amount for name, amount in shape.requests.items() if name != PODS},
+        scheduling={name: value for name, value in scheduling.items() if name != "volumes"},
+        namespace=shape.namespace,
+        labels=shape.labels,
+        priority=shape.priority,
+        digest=shape.digest,
+        spaces=spaces,
+    )
+
+
+def seat_of(state: State, index: Index, digest: str) -> PodShape:
+    """How a pod of a shape counts on the node that it is on."""
+    fields = state.shapes.get(digest)
+    if fields is None or not has_claims(fields.scheduling):
+        return shape_of(state, index, digest)
+    found = index.seats.get(digest)
+    if found is None:
+        base = of_fields(
+            requests=fields.requests,
+            scheduling=fields.scheduling,
+            namespace=fields.namespace,
+            labels=fields.labels,
+            priority=fields.priority,
+            digest=digest,
+        )
+        base = _spaced(index, base, fields.scheduling)
+        found = index.seats[digest] = index.claims.seated(base, fields.scheduling)
+    return found
+
+
+def settle(state: State, index: Index, asking: Iterable[str]) -> None:
+    """Put the index right after objects changed to which shapes refer, or which say what nodes offer.
+
+    `asking` are the digests of shapes that an evaluation is going to place: they are resolved here, so
+    that nodes are asked for what they ask for.
+    """
+    claims = index.claims
+    for _, group in sorted(state.groups.items()):
+        if group.template is not None and group.template.devices:
+            claims.see(group.template.devices)
+    for digest in asking:
+        shape_of(state, index, digest)
+    while claims.stale_shapes:  # a shape that is read anew may ask for what nobody has asked for before
+        stale, claims.stale_shapes = sorted(claims.stale_shapes), set()
+        for digest in stale:
+            _read_anew(state, index, digest)
+    nodes = state.nodes if claims.all_nodes else sorted(claims.stale_nodes)
+    for name in nodes:
+        if name in state.nodes:
+            add_node(index, name, state.nodes[name])
+    claims.all_nodes, claims.stale_nodes = False, set()
+
+
+def _read_anew(state: State, index: Index, digest: str) -> None:
+    """Resolve a shape again; pods that are somewhere go on sitting there, and count as they do now."""
+    was_known = index.shapes.pop(digest, None) is not None
+    for pinned in index.pinned.pop(digest, set()):
+        index.shapes.pop(pinned, None)
+        index.grid.forget_shape(pinned)
+    was = index.seats.pop(digest, None)
+    if was is None and was_known and digest in index.grid.shapes:
+        was = index.grid.shapes[digest]
+    rows = dict(index.grid.where.get(digest, {}))
+    for row, pods in rows.items():
+        index.grid.put(was if was is not None else index.grid.shapes[digest], row, -pods)
+    index.grid.forget_shape(digest)
+    if digest not in state.shapes:
+        return
+    for row, pods in rows.items():
+        index.grid.put(seat_of(state, index, digest), row, pods)
+    if was_known:
+        shape_of(state, index, digest)
+
+
 def add_node(index: Index, name: str, node: Node) -> None:
-    index.grid.add_node(node.view(name))
+    index.grid.add_node(node.view(name, index.claims.offers(name, node.labels)))
     index.count_kind(name, node)
     if node.provider_id:
         index.machines[node.provider_id] = name
@@ -404,7 +501,7 @@ def add_pod(state: State, index: Index, key: str, pod: Pod) -> None:
         index.consumers.setdefault(pod.consumes, {})[key] = None
     row = index.grid.rows.get(pod.node)
     if row is not None and _counts(state, index, pod):
-        index.grid.put(shape_of(state, index, pod.shape), row)
+        index.grid.put(seat_of(state, index, pod.shape), row)
 
 
 def remove_pod(state: State, index: Index, key: str, pod: Pod) -> None:
@@ -424,7 +521,7 @@ def remove_pod(state: State, index: Index, key: str, pod: Pod) -> None:
         index.consumers.get(pod.consumes, {}).pop(key, None)
     row = index.grid.rows.get(pod.node)
     if row is not None and _counts(state, index, pod):
-        index.grid.put(shape_of(state, index, pod.shape), row, -1)
+        index.grid.put(seat_of(state, index, pod.shape), row, -1)
 
 
 def reseat(state: State, index: Index, node: str) -> None:
@@ -433,7 +530,7 @@ def reseat(state: State, index: Index, node: str) -> None:
     for key in index.on_node.get(node, {}):
         pod = state.pods[key]
         if _counts(state, index, pod):
-            index.grid.put(shape_of(state, index, pod.shape), row)
+            index.grid.put(seat_of(state, index, pod.shape), row)
 
 
 def _counts(state: State, index: Index, pod: Pod) -> bool:

@@ -12,6 +12,7 @@ from tidewright.kube.podshape import HOSTNAME, NodeView, PodShape
 from tidewright.kube.podspecs import of_template
 from tidewright.kube.taints import taints_of
 from tidewright.provisioning.backoff import backed_off
+from tidewright.provisioning.claims import Claims
 from tidewright.provisioning.clusterstate import (
     Counts,
     Health,
@@ -62,12 +63,15 @@ class View(msgspec.Struct, kw_only=True):
     loose: Counts = Counts()
 
 
-def template_view(template: TemplateNode) -> NodeView:
+def template_view(template: TemplateNode, claims: Claims) -> NodeView:
+    """What a template says a node is like, with what its devices come to."""
+    labels = {key: value for key, value in template.labels.items() if key != HOSTNAME}
+    allocatable = template.allocatable or template.capacity
     return NodeView(
         name="template",
-        labels={key: value for key, value in template.labels.items() if key != HOSTNAME},
+        labels=labels,
         taints=taints_of(template.taints),
-        allocatable=template.allocatable or template.capacity,
+        allocatable={**claims.template_offers("", labels, template.devices), **allocatable},
     )
 
 
@@ -229,7 +233,7 @@ def _group_view(
     template = choose_template(
         _patterns(state, index, kept, now),
         remembered=None,
-        provided=_provided(group),
+        provided=_provided(group, index.claims),
         daemons=daemons,
     )
     return GroupView(
@@ -260,10 +264,10 @@ def _group_view(
     )
 
 
-def _provided(group: GroupState) -> NodeView | None:
+def _provided(group: GroupState, claims: Claims) -> NodeView | None:
     if group.remembered is not None:
-        return template_view(group.remembered)
-    return template_view(group.template) if group.template is not None else None
+        return template_view(group.remembered, claims)
+    return template_view(group.template, claims) if group.template is not None else None
 
 
 def _patterns(state: State, index: Index, members: Sequence[str], now: float) -> list[RealNode]:
@@ -284,7 +288,7 @@ def _patterns(state: State, index: Index, members: Sequence[str], now: float) ->
                     name=name,
                     labels=node.labels,
                     taints=taints_of(node.taints),
-                    allocatable=node.allocatable,
+                    allocatable={**node.allocatable, **index.claims.template_offers(name, node.labels)},
                 ),
                 ready_for_s=ready_for,
                 residents=tuple(items(shapes)),

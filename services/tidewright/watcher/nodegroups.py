@@ -130,6 +130,7 @@ def _template(found: NodeTemplate) -> TemplateNode:
         taints=tuple({"key": t.key, "value": t.value, "effect": t.effect} for t in found.taints),
         allocatable=amounts(found.allocatable or found.capacity),
         capacity=amounts(found.capacity),
+        devices=found.devices,
     )
 
 

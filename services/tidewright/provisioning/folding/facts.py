@@ -88,11 +88,11 @@ def _left(state: State, pod: Pod) -> None:
         return
     node = state.nodes.get(pod.node)
     emptied = node is not None and bool(node.group) and pod.node not in index_of(state).busy
-    if emptied or _someone_waits(state):
+    if emptied or someone_waits(state):
         wake(state)
 
 
-def _someone_waits(state: State) -> bool:
+def someone_waits(state: State) -> bool:
     return (
         bool(index_of(state).waiting)
         or bool(state.idle)
@@ -132,7 +132,10 @@ def _node_gone(state: State, event: f.NodeGone) -> None:
         group = state.groups.get(old.group)
         if group is not None:  # the last word on what a node of this group looks like
             group.remembered = p.TemplateNode(
-                labels=old.labels, taints=old.taints, allocatable=old.allocatable
+                labels=old.labels,
+                taints=old.taints,
+                allocatable=old.allocatable,
+                devices=index_of(state).claims.template_devices(event.name),
             )
         remove_node(index_of(state), event.name, old)
         wake(state)

@@ -137,8 +137,10 @@ def estimate(
     """
     if limit < 0 or not items:
         return Estimate(0, (0,) * len(items))
-    order = reference_order(items, template)
     world = cluster if cluster is not None else Grid()
+    if any(item.shape.single for item in items):
+        items = [_singled(item, world) for item in items]
+    order = reference_order(items, template)
     related = any(not counted_alone(item.shape) for item in items) or _repelled(items, template, world)
     if related:
         return _Rows(items, template, limit, world).pack(order)
@@ -158,6 +160,13 @@ def estimate(
             if limit == UNLIMITED and best.nodes <= bound:
                 break
     return best
+
+
+def _singled(item: Item, world: Grid) -> Item:
+    """An item with no more pods than its volumes allow at a time."""
+    if not item.shape.single:
+        return item
+    return Item(item.shape, 0 if world.claimed(item.shape) else min(item.count, 1))
 
 
 def _repelled(items: Sequence[Item], template: Template, cluster: Grid) -> bool:

@@ -165,6 +165,21 @@ class Grid:
             if amount:
                 self._column_of(name)[row] -= amount * count
 
+    def forget_shape(self, digest: str) -> None:
+        """A shape means something else from now on; nothing of it may sit here."""
+        self._masks.pop(digest, None)
+        self.shapes.pop(digest, None)
+
+    def claimed(self, shape: PodShape) -> bool:
+        """Whether a pod that is here has a volume of the shape that one pod alone may have, anywhere."""
+        exclusive = {volume.claim for volume in shape.volumes if volume.exclusive}
+        return bool(exclusive) and any(
+            inner
+            and self.shapes[digest].namespace == shape.namespace
+            and any(volume.claim in exclusive for volume in self.shapes[digest].volumes)
+            for digest, inner in self.where.items()
+        )
+
     def held(self, row: int) -> dict[str, int]:
         """What sits on a row: digest to number of pods."""
         return {d: inner[row] for d, inner in sorted(self.where.items()) if row in inner}
@@ -251,7 +266,7 @@ class Grid:
         """Rows where the shape may run, whatever else runs there. Remembered until nodes change."""
         found = self._masks.get(shape.digest)
         if found is None:
-            if shape.error:
+            if shape.error or shape.blocked:
                 found = np.zeros(len(self.views), dtype=np.bool_)
             else:
                 found = self.affine(shape) & self.tolerated(shape)
@@ -273,6 +288,8 @@ class Grid:
         where they are about pods of its own shape.
         """
         mask = self.mask(shape).copy()
+        if self.claimed(shape):
+            mask[:] = False
         own_keys = sorted({t.key for t in shape.anti_affinity if t.key != HOSTNAME})
         for digest, inner in self.where.items():
             if not inner:
@@ -347,6 +364,8 @@ class Grid:
 
     def place(self, shape: PodShape, count: int) -> int:
         """Place up to `count` pods of a shape; the number placed. Fork first if you may regret it."""
+        if shape.single:
+            count = min(count, 1)
         if count <= 0:
             return 0
         if not counted_alone(shape):

@@ -8,10 +8,11 @@ from tidewright.events.base import Decision, JsonObject
 from tidewright.events.provisioning import AcceptRequest
 from tidewright.kube.podspecs import of_template, scheduling_fields
 from tidewright.provisioning import spec
+from tidewright.provisioning.claims import has_claims
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requestwork.work import RequestWork
 from tidewright.provisioning.sentences import because
-from tidewright.provisioning.state import ShapeFields
+from tidewright.provisioning.state import Index, ShapeFields, State, resolved
 
 
 def take_up(work: RequestWork, key: str) -> list[Decision]:
@@ -43,16 +44,16 @@ def take_up(work: RequestWork, key: str) -> list[Decision]:
     for pod_set in wanted.pod_sets:
         template = work.state.templates[f"{namespace}/{pod_set.template}"]
         shape = of_template(template, namespace)
-        sets.append((shape, pod_set.count))
-        shapes[shape.digest] = msgspec.to_builtins(
-            ShapeFields(
-                requests={k: v for k, v in shape.requests.items() if k != "pods"},
-                scheduling=scheduling_fields(template.get("spec") or {}) if not shape.error else {},
-                namespace=namespace,
-                labels=shape.labels,
-                priority=shape.priority,
-            )
+        fields = ShapeFields(
+            requests={k: v for k, v in shape.requests.items() if k != "pods"},
+            scheduling=scheduling_fields(template.get("spec") or {}) if not shape.error else {},
+            namespace=namespace,
+            labels=shape.labels,
+            priority=shape.priority,
         )
+        shape = resolved(work.index, shape, fields.scheduling)
+        sets.append((shape, pod_set.count))
+        shapes[shape.digest] = msgspec.to_builtins(fields)
         if shape.error:
             work.put(key, cond.failed_to_create_pods(f"pod template {pod_set.template}: {shape.error}"))
             return [work.event(key, "Failed", shape.error, "Warning")]
@@ -79,3 +80,21 @@ def take_up(work: RequestWork, key: str) -> list[Decision]:
         work.event(key, "ParameterIgnored", text, "Warning") for text in work.understood[key].warnings
     ]
     return decisions
+
+
+def prepare(state: State, index: Index) -> None:
+    """Let nodes be asked for what the templates of new requests ask for, before anything is placed."""
+    for key, request in state.requests.items():
+        if request.accepted or request.deleting:
+            continue
+        namespace = key.split("/", 1)[0]
+        pod_sets = request.spec.get("podSets")
+        for pod_set in pod_sets if isinstance(pod_sets, list) else ():
+            reference = pod_set.get("podTemplateRef") if isinstance(pod_set, dict) else None
+            name = reference.get("name") if isinstance(reference, dict) else None
+            template = state.templates.get(f"{namespace}/{name}")
+            if template is None or not has_claims(template.get("spec") or {}):
+                continue
+            shape = of_template(template, namespace)
+            if not shape.error:
+                resolved(index, shape, scheduling_fields(template.get("spec") or {}))

@@ -1,0 +1,145 @@
+"""CEL over devices: whether a selector of a claim or device class takes a device. Pure.
+
+Kubernetes' additions to the language that selectors of devices use are declared here: quantities and
+versions with their comparisons. A quantity is a number of thousandths and a version one that sorts as
+versions do, so both compare with `==` and `<` as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from tidewright.kube import quantities
+
+_DOMAIN = re.compile(r"""\[\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)')\s*\]""")
+_VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(-[0-9A-Za-z.-]+)?(?:\+.*)?")
+_PART = 100_000
+"""Versions as numbers: parts of up to five digits, and a last digit that puts pre-releases before their release."""
+
+
+class SelectorFailed(ValueError):
+    """A selector that does not compile, or fails on a device."""
+
+
+def version_number(text: str) -> int:
+    """A semantic version as a number that sorts as versions do.
+
+    Raises:
+        ValueError: it is none.
+    """
+    found = _VERSION.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text!r} is no semantic version, such as 1.2.3")
+    major, minor, patch = (min(int(part), _PART - 1) for part in found.groups()[:3])
+    return ((major * _PART + minor) * _PART + patch) * 2 + (found[4] is None)
+
+
+def takes(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
+    """Whether an expression holds for a device (`attributes` and `capacity` as in a ResourceSlice).
+
+    Raises:
+        SelectorFailed: it does not compile, or asks for what the device does not have.
+    """
+    data = {
+        "device": {
+            "driver": driver,
+            "attributes": _by_domain(expression, driver, device.get("attributes") or {}, _attribute),
+            "capacity": _by_domain(expression, driver, device.get("capacity") or {}, _capacity),
+        }
+    }
+    try:
+        value = _compiled(expression).eval(data=data).plain_value()
+    except (RuntimeError, ValueError, TypeError) as error:
+        raise SelectorFailed(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
+    if not isinstance(value, bool):
+        raise SelectorFailed(f"{expression!r} gives {value!r} and not true or false")
+    return value
+
+
+def _attribute(found: Mapping[str, Any]) -> Any:
+    if "version" in found:
+        return version_number(found["version"])
+    return next((found[kind] for kind in ("int", "bool", "string") if kind in found), None)
+
+
+def _capacity(found: Mapping[str, Any]) -> int:
+    return quantities.milli(found["value"])
+
+
+def _by_domain(
+    expression: str, driver: str, found: Mapping[str, Any], read: Callable[[Mapping[str, Any]], Any]
+) -> dict[str, dict[str, Any]]:
+    """Names by their domain, the driver's being the default; domains that are asked for and are not there are empty."""
+    domains: dict[str, dict[str, Any]] = {a or b: {} for a, b in _DOMAIN.findall(expression)}
+    domains.setdefault(driver, {})
+    for name in sorted(found):
+        domain, _, short = name.rpartition("/")
+        domains.setdefault(domain or driver, {})[short] = read(found[name])
+    return domains
+
+
+@lru_cache(maxsize=1024)
+def _compiled(expression: str) -> Any:
+    try:
+        return _environment().compile(expression)
+    except (RuntimeError, ValueError) as error:
+        raise SelectorFailed(f"{expression!r} does not compile: {error}") from error
+
+
+@lru_cache(maxsize=1)
+def _environment() -> Any:
+    # Loaded by the first selector: clusters without such devices do without it.
+    from cel_expr_python import cel
+    from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
+
+    integer, boolean, text = cel.Type.INT, cel.Type.BOOL, cel.Type.STRING
+
+    def declare(
+        name: str, returns: Any, parameters: list[Any], impl: Callable[..., Any], *, member: bool = True
+    ) -> Any:
+        overload = cel.Overload(
+            id=f"tidewright_device_{name}",
+            return_type=returns,
+            parameters=parameters,
+            is_member=member,
+            impl=impl,
+        )
+        return cel.FunctionDecl(name, [overload])
+
+    functions = [
+        declare("quantity", integer, [text], quantities.milli, member=False),
+        declare("isQuantity", boolean, [text], _is(quantities.milli), member=False),
+        declare("semver", integer, [text], version_number, member=False),
+        declare("isSemver", boolean, [text], _is(version_number), member=False),
+        declare("compareTo", integer, [integer, integer], lambda a, b: (a > b) - (a < b)),
+        declare("isGreaterThan", boolean, [integer, integer], lambda a, b: a > b),
+        declare("isLessThan", boolean, [integer, integer], lambda a, b: a < b),
+        declare("major", integer, [integer], lambda a: a // 2 // _PART // _PART),
+        declare("minor", integer, [integer], lambda a: a // 2 // _PART % _PART),
+        declare("patch", integer, [integer], lambda a: a // 2 % _PART),
+        declare("asInteger", integer, [integer], lambda a: a // 1000),
+        declare("sign", integer, [integer], lambda a: (a > 0) - (a < 0)),
+    ]
+    return cel.NewEnv(
+        variables={"device": cel.Type.DYN},
+        extensions=[
+            ext_strings.ExtStrings(),
+            ext_optional.ExtOptional(),
+            ext_bindings.ExtBindings(),
+            cel.CelExtension("kubernetes.devices", functions),
+        ],
+    )
+
+
+def _is(read: Callable[[str], int]) -> Callable[[str], bool]:
+    def readable(text: str) -> bool:
+        try:
+            read(text)
+        except ValueError:
+            return False
+        return True
+
+    return readable

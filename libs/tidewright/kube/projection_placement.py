@@ -1,0 +1,179 @@
+"""Projections of what decides where pods may run besides nodes and pods: storage, devices, namespaces. Pure.
+
+As `projection`: one function per kind, `at` 0, `Malformed` for what cannot be read. `KEPT` says per kind
+what of an object is kept; whatever else changes of it is no fact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import msgspec
+
+from tidewright.events.base import JsonObject
+from tidewright.events.placement import PlacementObjectObserved
+from tidewright.kube import quantities
+from tidewright.kube.projection import UNREADABLE, Bytes, Meta, Project, Projection, malformed
+
+Keep: TypeAlias = Callable[[Mapping[str, Any], Meta], JsonObject]
+"""The whole object and its metadata to what is kept of it."""
+
+ZONE_LABELS = (
+    "topology.kubernetes.io/zone",
+    "topology.kubernetes.io/region",
+    "failure-domain.beta.kubernetes.io/zone",
+    "failure-domain.beta.kubernetes.io/region",
+)
+"""Labels of volumes that bind their pods to nodes with the same."""
+
+DEFAULT_CLASS = "storageclass.kubernetes.io/is-default-class"
+
+
+class _Object(msgspec.Struct):
+    metadata: Meta
+
+
+_object = msgspec.json.Decoder(_Object)
+_any = msgspec.json.Decoder()
+
+
+def placement(kind: str) -> Project:
+    """The projection of a kind in `KEPT`."""
+    keep = KEPT[kind]
+
+    def project(raw: Bytes) -> Projection:
+        try:
+            meta = _object.decode(raw).metadata
+            found = keep(_any.decode(raw), meta)
+            fact = PlacementObjectObserved(
+                at=0.0,
+                namespace=meta.namespace,
+                name=meta.name,
+                uid=meta.uid,
+                kind=kind,
+                fields={name: value for name, value in found.items() if value not in (None, "", [], {})},
+            )
+            return Projection(fact, meta.resourceVersion)
+        except UNREADABLE as error:
+            raise malformed(kind, raw, error) from error
+
+    return project
+
+
+def _bytes(found: Mapping[str, Any] | None, name: str = "storage") -> int | None:
+    return quantities.whole(found[name]) if found and name in found else None
+
+
+def _claim(found: Mapping[str, Any], meta: Meta) -> JsonObject:
+    spec = found.get("spec") or {}
+    return {
+        "accessModes": spec.get("accessModes"),
+        "storageClassName": spec.get("storageClassName"),
+        "noClass": spec.get("storageClassName") == "",
+        "volumeName": spec.get("volumeName"),
+        "selector": spec.get("selector"),
+        "storage": _bytes((spec.get("resources") or {}).get("requests")),
+    }
+
+
+def _volume(found: Mapping[str, Any], meta: Meta) -> JsonObject:
+    spec = found.get("spec") or {}
+    required = (spec.get("nodeAffinity") or {}).get("required") or {}
+    claim = spec.get("claimRef") or {}
+    return {
+        "accessModes": spec.get("accessModes"),
+        "storageClassName": spec.get("storageClassName"),
+        "driver": (spec.get("csi") or {}).get("driver"),
+        "nodeSelectorTerms": required.get("nodeSelectorTerms"),
+        "labels": {k: v for k, v in (meta.labels or {}).items() if k in ZONE_LABELS}
+        if claim
+        else meta.labels,
+        "claim": f"{claim.get('namespace', '')}/{claim['name']}" if claim.get("name") else "",
+        "storage": _bytes(spec.get("capacity")),
+    }
+
+
+def _storage_class(found: Mapping[str, Any], meta: Meta) -> JsonObject:
+    return {
+        "provisioner": found.get("provisioner"),
+        "waits": found.get("volumeBindingMode") == "WaitForFirstConsumer",
+        "allowedTopologies": found.get("allowedTopologies"),
+        "default": (meta.annotations or {}).get(DEFAULT_CLASS) == "true",
+    }
+
+
+def _csi_node(found: Mapping[str, Any], meta: Meta) -> JsonObject:
+    drivers = (found.get("spec") or {}).get("drivers") or ()
+    return {"drivers": {d["name"]: (d.get("allocatable") or {}).get("count") for d in drivers}}
+
+
+def _csi_driver(found: Mapping[str, Any], meta: Meta) -> JsonObject:
+    return {"storageCapacity": (found.get("spec") or {}).get("storageCapacity") or None}
+
+
+def _capacity(found: Mapping[str, Any], meta: Meta) -> JsonObject:
+    return {
+        "storageClassName": found.get("storageClassName"),
+        "nodeTopology": found.get("nodeTopology"),
+        "anywhere": found.get("nodeTopology") == {},
+        "capacity": _bytes(found, "capacity"),
+        "maximumVolumeSize": _bytes(found, "maximumVolumeSize"),
+    }
+
+
+def _resource_claim(found: Mapping[str, Any], meta: Meta) -> JsonObject:
+    allocation = (found.get("status") or {}).get("allocation")
+    kept: JsonObject = {"devices": (found.get("spec") or {}).get("devices")}
+    if allocation is not None:
+        kept["allocation"] = {
+            "nodeSelectorTerms": (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or [],
+            "devices": [
+                [result["driver"], result["pool"], result["device"]]
+                for result in (allocation.get("devices") or {}).get("results") or ()
+                if not result.get("adminAccess")
+            ],
+        }
+    return kept
+
+
+def _claim_template(found: Mapping[str, Any], meta: Meta) -> JsonObject:
+    return {"devices": ((found.get("spec") or {}).get("spec") or {}).get("devices")}
+
+
+def _slice(found: Mapping[str, Any], meta: Meta) -> JsonObject:
+    spec = found.get("spec") or {}
+    pool = spec.get("pool") or {}
+    return {
+        "driver": spec.get("driver"),
+        "pool": pool.get("name"),
+        "generation": pool.get("generation"),
+        "nodeName": spec.get("nodeName"),
+        "nodeSelectorTerms": (spec.get("nodeSelector") or {}).get("nodeSelectorTerms"),
+        "allNodes": spec.get("allNodes") or None,
+        # Before v1, what a device is stood one level deeper.
+        "devices": [{**device, **(device.get("basic") or {})} for device in spec.get("devices") or ()],
+    }
+
+
+def _device_class(found: Mapping[str, Any], meta: Meta) -> JsonObject:
+    return {"selectors": (found.get("spec") or {}).get("selectors")}
+
+
+def _namespace(found: Mapping[str, Any], meta: Meta) -> JsonObject:
+    return {"labels": meta.labels}
+
+
+KEPT: dict[str, Keep] = {
+    "PersistentVolumeClaim": _claim,
+    "PersistentVolume": _volume,
+    "StorageClass": _storage_class,
+    "CSINode": _csi_node,
+    "CSIDriver": _csi_driver,
+    "CSIStorageCapacity": _capacity,
+    "ResourceClaim": _resource_claim,
+    "ResourceClaimTemplate": _claim_template,
+    "ResourceSlice": _slice,
+    "DeviceClass": _device_class,
+    "Namespace": _namespace,
+}
