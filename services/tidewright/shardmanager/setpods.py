@@ -69,6 +69,9 @@ def fold_pod(state: State, event: PodObserved | PodGone) -> None:
 def answered(state: State, shard_set: ShardSetState, asked: Asked, outcome: Outcome) -> None:
     """How a creation, deletion or scale came out. A fact follows; what was refused is tried again later."""
     refusal = "" if isinstance(outcome, Applied) else outcome.message or outcome.reason
+    there = state.pods.get(shard_set.namespace, {}).get(asked.name)
+    if asked.verb == "create" and there is not None and is_managed(shard_set, there):
+        refusal = ""  # the fact was faster than the answer: nothing is missing, and no further fact may come
     shard_set.answered(asked.verb, asked.name, state.now, refusal)
     if asked.verb == "delete" and isinstance(outcome, Applied):
         pod = state.pods.get(shard_set.namespace, {}).get(asked.name)

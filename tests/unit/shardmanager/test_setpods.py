@@ -11,6 +11,7 @@ import pytest
 from tests.unit.shardmanager.cluster import Cluster, Pod
 from tests.unit.shardmanager.test_native import document, owned, work
 from tidewright.events.decisions import CreateObject, DeleteObject, PatchObject
+from tidewright.events.outcomes import Rejected
 from tidewright.events.shards import ChangeRollout, SlotLabelsScanned, UnlabelledObject
 from tidewright.sharding.keyspace import parse_runs
 from tidewright.shardmanager.shardset import GENERATION_ANNOTATION, SLOTS_ANNOTATION
@@ -263,6 +264,26 @@ def test_a_pod_that_was_made_and_is_not_seen_yet_is_not_made_again() -> None:
     cluster.lag = False
     cluster.catch_up()
     assert len([d for d in cluster.decided if isinstance(d, CreateObject)]) == 3
+
+
+def test_a_second_creation_that_is_refused_after_the_pod_was_seen_is_no_trouble(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A watcher that was away for longer than the wait: the pod is asked for again, and was there all along."""
+    cluster = Cluster()
+    cluster.lag = True
+    cluster.deliver(cluster.template_fact("1", "orders-template", "orders"))
+    cluster.deliver(cluster.set_fact(spec(1)))
+    act = cluster._act
+    with monkeypatch.context() as patch:  # the actuator takes its time
+        patch.setattr(cluster, "_act", lambda d: [] if isinstance(d, CreateObject) else act(d))
+        cluster.advance(65.0)
+    again = [d for d in cluster.decided if isinstance(d, CreateObject)][1]
+    cluster.lag = False
+    cluster.catch_up()
+    cluster.deliver(Rejected(at=cluster.now, decision=again.id, reason="Conflict", message="exists already"))
+    settle(cluster, 5)
+    assert {c["type"]: c["status"] for c in cluster.status["conditions"]}["Stuck"] == "False"
 
 
 def test_a_foreign_pod_with_the_name_of_a_shard_is_said_and_never_deleted() -> None:
