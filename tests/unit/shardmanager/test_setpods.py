@@ -281,8 +281,9 @@ def test_a_second_creation_that_is_refused_after_the_pod_was_seen_is_no_trouble(
     again = [d for d in cluster.decided if isinstance(d, CreateObject)][1]
     cluster.lag = False
     cluster.catch_up()
-    cluster.deliver(Rejected(at=cluster.now, decision=again.id, reason="Conflict", message="exists already"))
+    cluster.run()
     settle(cluster, 5)
+    cluster.deliver(Rejected(at=cluster.now, decision=again.id, reason="Conflict", message="exists already"))
     assert {c["type"]: c["status"] for c in cluster.status["conditions"]}["Stuck"] == "False"
 
 
