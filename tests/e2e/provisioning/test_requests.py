@@ -6,11 +6,13 @@ import asyncio
 from typing import Any
 
 from tests.e2e.provisioning.world import (
+    ATOMIC,
     CHECK,
     CHECK_ALIAS,
     CLASS,
     CONSUME,
     World,
+    asked,
     condition,
     false,
     kubectl,
@@ -76,6 +78,36 @@ async def test_presets_of_a_class_hold_where_the_request_says_nothing_else(world
     available = condition(found, "CapacityAvailable")
     assert (available["status"], available["reason"]) == ("False", "CapacityIsNotFound")
     assert found["spec"]["provisioningClassName"] == CHECK_ALIAS
+
+
+async def test_both_versions_are_served_and_the_old_one_warns(world: World) -> None:
+    await world.group("small", max=2)
+    await world.start()
+    await world.pod_template()
+    manifest = {
+        "apiVersion": "autoscaling.x-k8s.io/v1beta1",
+        "kind": "ProvisioningRequest",
+        "metadata": {"name": "old", "namespace": world.namespace},
+        "spec": {
+            "provisioningClassName": ATOMIC,
+            "podSets": [{"count": 1, "podTemplateRef": {"name": "worker"}}],
+        },
+    }
+    code, _, said = asked(world.cluster, "apply", "-f", "-", manifest=manifest)
+    assert code == 0
+    assert "Warning: autoscaling.x-k8s.io/v1beta1 ProvisioningRequest is deprecated" in said
+    found = await world.request("old", true("Provisioned"))
+    assert found["apiVersion"] == "autoscaling.x-k8s.io/v1"
+    where = ("-n", world.namespace, "-o", "jsonpath={.apiVersion} {.status.conditions[0].type}")
+    name = "provisioningrequests.v1beta1.autoscaling.x-k8s.io"
+    code, read, said = asked(world.cluster, "get", name, "old", *where)
+    assert read == "autoscaling.x-k8s.io/v1beta1 Accepted"
+    assert "is deprecated" in said
+    manifest["spec"] = {**found["spec"], "provisioningClassName": CHECK}
+    code, _, said = asked(world.cluster, "apply", "-f", "-", manifest=manifest)
+    assert code == 1
+    assert "spec.provisioningClassName: Invalid value" in said
+    assert "Value is immutable" in said
 
 
 async def test_a_condition_of_another_controller_stays_as_its_writer_left_it(world: World) -> None:

@@ -259,7 +259,16 @@ def false(kind: str, reason: str = "") -> Callable[[dict[str, Any]], bool]:
 
 def kubectl(cluster: Cluster, *arguments: str) -> str:
     """What the real kubectl prints."""
+    code, said, complaint = asked(cluster, *arguments)
+    assert code == 0, complaint
+    return said
+
+
+def asked(cluster: Cluster, *arguments: str, manifest: Any = None) -> tuple[int, str, str]:
+    """Exit code of the real kubectl, what it prints, and what it complains or warns of."""
     command = [str(Path(sys.executable).parent / "kubectl"), "--kubeconfig", str(cluster.kubeconfig)]
-    answer = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=30, check=False)
-    assert answer.returncode == 0, answer.stderr
-    return answer.stdout
+    text = None if manifest is None else msgspec.json.encode(manifest).decode()
+    answer = subprocess.run(
+        [*command, *arguments], capture_output=True, text=True, timeout=30, check=False, input=text
+    )
+    return answer.returncode, answer.stdout, answer.stderr

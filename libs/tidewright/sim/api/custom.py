@@ -54,6 +54,7 @@ class CustomVersion:
         columns: additional printer columns.
         preserve: unknown fields are kept everywhere (`spec.preserveUnknownFields`).
         status: this version has a status subresource.
+        deprecation: what everybody who uses this version is warned of; empty for nothing.
     """
 
     def __init__(
@@ -63,10 +64,12 @@ class CustomVersion:
         *,
         preserve: bool = False,
         status: bool = False,
+        deprecation: str = "",
     ) -> None:
         self.schema = schema
         self.columns = columns
         self.status = status
+        self.deprecation = deprecation
         self._preserve = preserve or not schema
         self._rules = rules.has_rules(schema)
 

@@ -108,6 +108,13 @@ class Definitions:
             api.store.put(table, fresh)
 
 
+def _deprecation(spec: Object, version: Object) -> str:
+    if not version.get("deprecated"):
+        return ""
+    default = f"{spec['group']}/{version['name']} {spec['names']['kind']} is deprecated"
+    return str(version.get("deprecationWarning") or default)
+
+
 def kind_of(obj: Object) -> Kind:
     """The kind that a definition describes."""
     spec = obj["spec"]
@@ -128,6 +135,7 @@ def kind_of(obj: Object) -> Kind:
             ),
             preserve=bool(spec.get("preserveUnknownFields")),
             status="status" in (version.get("subresources") or {}),
+            deprecation=_deprecation(spec, version),
         )
         for version in spec["versions"]
     }

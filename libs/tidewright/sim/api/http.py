@@ -158,6 +158,17 @@ class Frontend:
 
     async def _resource(self, request: Request, headers: Mapping[str, str]) -> tuple[Answer, int]:
         """The answer to a request for resources that is no watch, and the version of what it wrote."""
+        version = request.kind.custom.get(request.version)
+        if version is None or not version.deprecation:
+            return await self._served(request, headers)
+        try:
+            answer, rv = await self._served(request, headers)
+        except errors.ApiError as error:
+            answer, rv = refusal(error), 0
+        answer.headers = (*answer.headers, warned(version.deprecation))
+        return answer, rv
+
+    async def _served(self, request: Request, headers: Mapping[str, str]) -> tuple[Answer, int]:
         shape = negotiate(headers.get("Accept", ""))
         if request.verb == "list":
             return await self._list(request, shape), 0
@@ -236,8 +247,7 @@ class Frontend:
             return Answer(body, outcome.code)
         headers = list(JSON_HEADERS)
         for warning in (*outcome.warnings, *request.warnings):
-            text = _CONTROL.sub(" ", warning).replace("\\", "\\\\").replace('"', '\\"')
-            headers.append(("Warning", f'299 - "{text}"'))
+            headers.append(warned(warning))
         return Answer(body, outcome.code, tuple(headers))
 
     async def _list(self, request: Request, shape: Representation) -> Answer:
@@ -479,6 +489,12 @@ class Frontend:
         """End every open watch."""
         for watch in list(self.watches):
             watch.stop()
+
+
+def warned(warning: str) -> tuple[str, str]:
+    """The header that tells a warning."""
+    text = _CONTROL.sub(" ", warning).replace("\\", "\\\\").replace('"', '\\"')
+    return ("Warning", f'299 - "{text}"')
 
 
 def refusal(error: errors.ApiError) -> Answer:
