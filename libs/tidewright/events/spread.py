@@ -204,12 +204,15 @@ class ForeseeScaleIn(Decision, frozen=True, kw_only=True, tag="decision.foresee-
     Attributes:
         pods: the first ones by name; at most as many as one message holds well.
         count: how many leave in all.
+        alike: pods that stay and are like the last one named in all that the target's controller compares:
+            any of them may go in its stead.
     """
 
     target: ObjectRef
     replicas: int
     pods: tuple[Foreseen, ...] = ()
     count: int = 0
+    alike: int = 0
 
 
 class RecordSpread(Decision, frozen=True, kw_only=True, tag="decision.record-spread.v1"):

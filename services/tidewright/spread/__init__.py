@@ -35,6 +35,7 @@ Control
     places         the rules in force and the places held
     adopting       pods adopted where they run
     costing        deletion costs that change
+    victims        who leaves when the workload shrinks, as its own controller picks
     rescheduling   pods that cannot be scheduled, subsets that close and open
     wantedstatus   the status as it shall be
     conclude     what follows for one spread, in its order

@@ -10,7 +10,6 @@ time look at everything.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from heapq import nsmallest
 
 from tidewright.events.base import Because, Decision, Event, ObjectRef
 from tidewright.events.decisions import PatchObject
@@ -25,7 +24,8 @@ from tidewright.events.spread import (
 from tidewright.spread.conclude import Conclusion
 from tidewright.spread.evolve import evolve
 from tidewright.spread.spec import DELETION_COST_ANNOTATION, GROUP, KIND, MATCHED_ANNOTATION
-from tidewright.spread.state import Row, SpreadState, State, Touched, unpack_uid
+from tidewright.spread.state import SpreadState, State, Touched, unpack_uid
+from tidewright.spread.victims import leaving
 
 SERVICE = "spread"
 KINDS = frozenset(
@@ -161,30 +161,22 @@ def _foresee(state: State, key: str, replicas: int) -> list[Decision]:
     spread = state.spreads.get(key)
     if spread is None or spread.spread is None:
         return []
-    active = [row for row in spread.pods.values() if row.active]
-    count = len(active) - replicas
+    active = sum(row.active for row in spread.pods.values())
+    count = active - replicas
     if count <= 0:
         return []
-    named = min(count, NAMED_AT_MOST)
-    leaving = nsmallest(named, active, key=controllers_order)
+    order = leaving(state, spread, min(count, NAMED_AT_MOST))
     return [
         ForeseeScaleIn(
             at=state.now,
             target=_ref(spread),
             replicas=replicas,
             count=count,
-            pods=tuple(Foreseen(row.name, row.subset, row.asked or row.cost) for row in leaving),
-            because=(Because(rule="ScaleIn", values={"replicas": replicas, "active": len(active)}),),
+            alike=order.alike if count <= NAMED_AT_MOST else 0,
+            pods=tuple(Foreseen(row.name, row.subset, row.asked or row.cost) for row in order.rows),
+            because=(Because(rule="ScaleIn", values={"replicas": replicas, "active": active}),),
         )
     ]
-
-
-def controllers_order(row: Row) -> tuple[bool, int, bool, int, tuple[object, ...]]:
-    """The order in which a ReplicaSet's controller picks its victims."""
-    placed, phase, ready, *rest = row.leaving_order()
-    text = row.asked or row.cost
-    cost = int(text) if text.lstrip("-").isdigit() else 0
-    return placed, phase, ready, cost, tuple(rest)
 
 
 DECIDER = SpreadDecider()

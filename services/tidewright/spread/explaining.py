@@ -23,11 +23,11 @@ from tidewright.events.spread import (
 )
 from tidewright.host.explainer import Reference, Told
 from tidewright.kube.times import rfc3339
-from tidewright.spread.decide import controllers_order
 from tidewright.spread.reconcile import CLOSED_FOR_S
 from tidewright.spread.sentences import foreseen, passed_over, placement, sentences
 from tidewright.spread.spec import KIND
 from tidewright.spread.state import Row, SpreadState, State, spread_key
+from tidewright.spread.victims import leaving
 
 SPREAD, POD = KIND.lower(), "pod"
 TOLD = 20
@@ -145,9 +145,9 @@ class SpreadExplainer:
         """How full each subset is and why it is closed; who goes next on scale-in; of a pod, its turn."""
         if asked.kind == POD:
             spread, row = state.find(asked.namespace, asked.name)
-            return list(_pod_standing(spread, row)) if row is not None else ()
+            return list(_pod_standing(state, spread, row)) if row is not None else ()
         found = state.spreads.get(spread_key(asked.namespace, asked.name))
-        return list(_standing(found, now)) if found is not None else ()
+        return list(_standing(state, found, now)) if found is not None else ()
 
 
 EXPLAINER = SpreadExplainer()
@@ -223,7 +223,7 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".")
 
 
-def _standing(found: SpreadState, now: float) -> Iterator[str]:
+def _standing(state: State, found: SpreadState, now: float) -> Iterator[str]:
     spread, rules = found.spread, found.ledger.rules
     if spread is None or rules is None:
         yield _sentence(found.invalid or "its rules are not on the ledger yet")
@@ -251,18 +251,14 @@ def _standing(found: SpreadState, now: float) -> Iterator[str]:
         yield f"{len(found.ledger.leaving)} pods are leaving; their places are offered again."
     if found.path_fault:
         yield _sentence(f"the target's replicas cannot be read: {found.path_fault}")
-    order = _order(found)
+    order = leaving(state, found).rows
     if order:
         pods = ", ".join(f"{row.name} ({row.subset or 'no subset'})" for row in order[:NEXT])
         more = f", and {len(order) - NEXT} more" if len(order) > NEXT else ""
         yield f"On scale-in these go next, first one first: {pods}{more}."
 
 
-def _order(found: SpreadState) -> list[Row]:
-    return sorted((row for row in found.pods.values() if row.active), key=controllers_order)
-
-
-def _pod_standing(spread: SpreadState | None, row: Row) -> Iterator[str]:
+def _pod_standing(state: State, spread: SpreadState | None, row: Row) -> Iterator[str]:
     if spread is None:
         yield "No spread has it: none is there for its workload, or its filter leaves it out."
         return
@@ -271,7 +267,7 @@ def _pod_standing(spread: SpreadState | None, row: Row) -> Iterator[str]:
         yield f"It is in subset {row.subset} of spread {spread.name}, with deletion cost {cost}."
     else:
         yield f"It belongs to spread {spread.name} and is in none of its subsets, with deletion cost {cost}."
-    order = [other.name for other in _order(spread)]
+    order = [other.name for other in leaving(state, spread).rows]
     if row.name in order:
         yield f"On scale-in it goes as number {order.index(row.name) + 1} of {len(order)}."
     elif not row.active:

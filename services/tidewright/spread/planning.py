@@ -15,10 +15,11 @@ from tidewright.events.spread import LedgerRules, PodPlaced, SubsetRule, Workloa
 from tidewright.spread import ledger as ledgers
 from tidewright.spread import limits
 from tidewright.spread.choose import by_ordinal
-from tidewright.spread.decide import DECIDER, controllers_order
+from tidewright.spread.decide import DECIDER
 from tidewright.spread.ledger import Ledger
 from tidewright.spread.spec import DELETION_COST_ANNOTATION, Spread
 from tidewright.spread.state import SpreadState, State, spread_key
+from tidewright.spread.victims import leaving as leaving_first
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -91,14 +92,14 @@ def change(state: State, spread: Spread, spec: JsonObject, replicas: int) -> Pla
         _decided(state, scaled, costs)
     before = before or _counts(found)
     limits_of = {s.name: _limit(s.limit, replicas) for s in spread.subsets}
-    active = sorted((row for row in found.pods.values() if row.active), key=controllers_order)
-    leaving = active[: max(0, len(active) - replicas)]
+    active = sum(row.active for row in found.pods.values())
+    leaving = leaving_first(state, found, active - replicas).rows
     then = dict(_counts(found))
     for row in leaving:
         subset = _subset(found, row.subset if row.placed_by == found.name else "")
         then[subset] -= 1
-    if (more := replicas - len(active)) > 0:
-        for subset, count in _placed(spread, found.ledger, found.latest, more, len(active)).items():
+    if (more := replicas - active) > 0:
+        for subset, count in _placed(spread, found.ledger, found.latest, more, active).items():
             then[subset] = then.get(subset, 0) + count
     over = {
         name: then.get(name, 0) - limit

@@ -46,7 +46,13 @@ def foreseen(decision: ForeseeScaleIn) -> str:
     named = decision.pods[:NAMED]
     pods = ", ".join(f"{p.pod} ({p.subset or 'no subset'}, cost {p.cost or 'none'})" for p in named)
     more = decision.count - len(named)
-    return f"At {decision.replicas} replicas these leave, first one first: {pods}{f', and {more} more' if more > 0 else ''}."
+    text = f"At {decision.replicas} replicas these leave, first one first: {pods}{f', and {more} more' if more > 0 else ''}."
+    if decision.alike:
+        others = "1 that stays is" if decision.alike == 1 else f"{decision.alike} that stay are"
+        text += (
+            f" {others} like the last of them in all that its controller compares, and may go in its stead."
+        )
+    return text
 
 
 def sentences(because: Sequence[Because]) -> list[str]:

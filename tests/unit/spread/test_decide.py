@@ -155,7 +155,7 @@ def test_a_decided_scale_in_names_the_pods_before_they_go() -> None:
     scale = ScaleWorkload(at=0, target=target, replicas=2, from_replicas=4)
     (foreseen,) = fold.see(scale)
     assert isinstance(foreseen, ForeseeScaleIn)
-    assert [p.pod for p in foreseen.pods] == ["web-3", "web-2"]
+    assert [p.pod for p in foreseen.pods] == ["web-2", "web-3"]  # about as old, so by uid
     assert "web-3 (b, cost 100)" in sentences.foreseen(foreseen)
 
 

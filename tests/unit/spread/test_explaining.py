@@ -91,14 +91,14 @@ def test_a_scale_in_names_the_pods_once_before_they_go() -> None:
         replicas=2, from_replicas=4,
     )  # fmt: skip
     (foreseen,) = [d for d in fold.see(decided) if isinstance(d, ForeseeScaleIn)]
-    assert [p.pod for p in foreseen.pods] == ["web-3", "web-2"]
+    assert [p.pod for p in foreseen.pods] == ["web-2", "web-3"]
     assert explainer.concerns(foreseen, ASKED)
-    assert "web-3 (b, cost 100), web-2 (b, cost 100)" in explainer.sentences(foreseen)[-1]
+    assert "web-2 (b, cost 100), web-3 (b, cost 100)" in explainer.sentences(foreseen)[-1]
     # The workload then shrinks: that was foreseen already.
     assert not [d for d in fold.see(deployment(2)[0]) if isinstance(d, ForeseeScaleIn)]
     standing = explainer.standing(fold.state, ASKED, time.time())
     assert standing[0] == "a: 2 pods, 2 places held of 2 places."
-    assert standing[-1].startswith("On scale-in these go next, first one first: web-3 (b)")
+    assert standing[-1].startswith("On scale-in these go next, first one first: web-2 (b)")
 
 
 def test_nothing_is_said_about_what_is_not_known() -> None:
@@ -126,7 +126,7 @@ def test_a_plan_over_pods_says_what_is_surplus_and_who_leaves() -> None:
     assert lowered.surplus == {"a": 2}
     assert lowered.costs == 2
     shrunk = planning.change(msgspec.json.decode(copy, type=State), spread_of(1, None), spec(1, None), 3)
-    assert shrunk.leaving == ("web-2 (a)", "web-1 (a)")
+    assert shrunk.leaving == ("web-1 (a)", "web-2 (a)")
     assert [(r.subset, r.then) for r in shrunk.rows] == [("a", 1), ("b", 2)]
     grown = planning.change(msgspec.json.decode(copy, type=State), spread_of(4, None), spec(4, None), 8)
     assert [(r.subset, r.then) for r in grown.rows] == [("a", 4), ("b", 4)]
