@@ -24,6 +24,7 @@ from tidewright.events.facts import (
 from tidewright.events.outcomes import Applied
 from tidewright.host.fold import Fold
 from tidewright.host.plan import checkpoint_of
+from tidewright.host.software import software_of
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.envelope import Writer
 from tidewright.log.reader import Record
@@ -63,7 +64,7 @@ class MadeUp:
         self._records, self._evaluated = records, evaluated
         self._seq, self._at = 0, BEGIN
         self._random = random.Random(7)
-        self._writer = Writer("autoscaler", "b" * 16)
+        self._writer = Writer("autoscaler", "b" * 16, software_of(DECIDER))
         self._watcher, self._actuator = Writer("watcher", "c" * 16), Writer("actuator", "d" * 16)
         self._commits: dict[Slot, int] = {}
         self._due: list[tuple[Slot, ScaleWorkload]] = []

@@ -12,6 +12,7 @@ membership  who is alive, and which slots are whose
 commit      grouped atomic commits, and what a refusal means
 host        the loop: claim, restore, read, fold, commit, hand over
 service     a decider as a service
+software    which software decided: a version, and a digest of its code
 certificates  certificates of endpoints, made and kept in memory
 announce    an endpoint makes itself known to the API server, by a decision
 health      probes and metrics over HTTP

@@ -15,6 +15,7 @@ from tidewright.host.host import Host, Settings
 from tidewright.host.measuring import Stopwatch, measured
 from tidewright.host.membership import BucketMembership
 from tidewright.host.process import Process
+from tidewright.host.software import software_of
 from tidewright.log import errors
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
@@ -104,7 +105,7 @@ async def run_decider(
         await find_stream(log, process)
         if process.stop.is_set():
             return
-        writer = Writer(decider.service)
+        writer = Writer(decider.service, version=software_of(decider))
         host = Host(
             decider,
             log,

@@ -7,7 +7,7 @@ altered decisions in their chain, another policy or version in the comparison it
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -57,7 +57,8 @@ class Difference:
 class Report:
     """What was compared, and the differences found, in the order of the log.
 
-    `differences` keeps the first hundred; `count` counts all.
+    `differences` keeps the first hundred; `count` counts all. `software` tells of how many decisions each
+    version was the writer.
     """
 
     events: int = 0
@@ -66,6 +67,7 @@ class Report:
     undecided: int = 0
     count: int = 0
     differences: list[Difference] = field(default_factory=list)
+    software: Counter[str] = field(default_factory=Counter)
 
     KEPT = 100
 
@@ -93,9 +95,12 @@ class SlotVerifier:
         report: Report,
         snapshot: Snapshot | None,
         end: int | None = None,
+        software: str = __version__,
     ) -> None:
         """`end` is the position of the slot's last checkpoint; None when it is not known beforehand."""
         self._report = report
+        self._software = software
+        self._written_by = ""
         self._end = end
         self._service = decider.service
         self._slot = slot
@@ -127,11 +132,14 @@ class SlotVerifier:
         if decision.prev != self._chain:
             self._torn.append((self._last_cause, cause))
         self._chain, self._last_cause = digest_of(record.body), cause
-        one = _Recorded(record.seq, Decided(decision, record.body), record.headers.get(envelope.VERSION, ""))
+        version = record.headers.get(envelope.VERSION, "")
+        one = _Recorded(record.seq, Decided(decision, record.body), version)
+        self._report.software[version] += 1
         self._recorded.setdefault(cause, []).append(one)
 
-    def checkpoint(self, seq: int, checkpoint: Checkpoint) -> None:
+    def checkpoint(self, seq: int, checkpoint: Checkpoint, written_by: str) -> None:
         """Up to where the service had decided: everything up to there is compared now."""
+        self._written_by = written_by
         if seq <= self._from:
             return  # the snapshot is of a later one
         if checkpoint.partial:
@@ -226,20 +234,21 @@ class SlotVerifier:
             if mine == theirs:
                 continue
             at = recorded[n].seq if n < len(recorded) else seq
-            version = recorded[n].version if n < len(recorded) else ""
+            version = recorded[n].version if n < len(recorded) else self._written_by
             cause: Cause = "different decision"
             if torn:
                 cause = "altered decision"
-            elif version and version != __version__:
+            elif _is_other(version, self._software):
                 cause = "other software version"
             what = (
                 f"the log has no decision {n} for event {seq}" if not theirs
                 else f"recomputation gives no decision {n} for event {seq}" if not mine
                 else f"decision {n} for event {seq} differs"
             )  # fmt: skip
-            if cause == "other software version":
-                what += f" (written by {version}, this is {__version__})"
-            elif torn:
+            if version and version != self._software:
+                unsaid = "" if cause == "other software version" else ", which does not say of which code"
+                what += f" (written by {version}{unsaid}, this is {self._software})"
+            if torn:
                 what += ", and the chain of digests is torn there"
             self._differs(at, cause, what, recorded=theirs, recomputed=mine)
             return
@@ -267,6 +276,11 @@ class SlotVerifier:
         self._found[:] = [difference, *follows]
 
 
+def _is_other(written_by: str, software: str) -> bool:
+    """Whether another software wrote it; one that says its number alone may be the same."""
+    return written_by not in ("", software, software.partition("+")[0])
+
+
 class Verifier:
     """All slots of one service. Feed it every record of the log, in order."""
 
@@ -277,14 +291,18 @@ class Verifier:
         report: Report,
         snapshots: Iterable[Snapshot] = (),
         ends: Mapping[Slot, int] | None = None,
+        software: str = __version__,
     ) -> None:
-        """`ends` are positions of the slots' last checkpoints, when they are known: what lies behind is not kept."""
+        """`ends` are positions of the slots' last checkpoints, when they are known: what lies behind is not kept.
+
+        `software` is what the decider is of, see `tidewright.host.software`.
+        """
         self.inputs = inputs
         self._report = report
         starts = {s.slot: s for s in snapshots if s.service == decider.service}
         self.slots = {
             slot: SlotVerifier(
-                decider, slot, report, starts.get(slot), None if ends is None else ends.get(slot, 0)
+                decider, slot, report, starts.get(slot), None if ends is None else ends.get(slot, 0), software
             )
             for slot in inputs.every
         }
@@ -307,7 +325,7 @@ class Verifier:
             if role is Role.CHECKPOINT:
                 found = checkpoints.decode(record.body)
                 for verifier in verifiers:
-                    verifier.checkpoint(record.seq, found)
+                    verifier.checkpoint(record.seq, found, record.headers.get(envelope.VERSION, ""))
                 return
             event = registry.decode(record.body)
         except ValueError as error:

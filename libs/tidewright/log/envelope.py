@@ -33,16 +33,18 @@ class Writer:
         service: its name on the bus.
         incarnation: random per process start, so that a restarted process is not taken for its
             former self.
+        version: of the software; of a decider with a digest of its code.
     """
 
     service: str
     incarnation: str = field(default_factory=lambda: secrets.token_hex(8))
+    version: str = __version__
 
     def headers(
         self, message_id: str, *, cause: str = "", cause_seq: int = 0, trace: str = ""
     ) -> dict[str, str]:
         """A fresh header dict (the client writes into the one that it is given)."""
-        headers = {ID: message_id, WRITER: self.service, INCARNATION: self.incarnation, VERSION: __version__}
+        headers = {ID: message_id, WRITER: self.service, INCARNATION: self.incarnation, VERSION: self.version}
         if cause:
             headers[CAUSE] = cause
         if cause_seq:

@@ -8,7 +8,9 @@ import sys
 from importlib import metadata
 
 from tidewright.cli.options import Output, emit
+from tidewright.cli.services import SERVICES, Role, load
 from tidewright.events.version import __version__
+from tidewright.host.software import software_of
 from tidewright.log.errors import LogUnavailable
 from tidewright.log.server import find_binary
 
@@ -16,9 +18,10 @@ SHOWN = ("nats-py", "kubernetes-asyncio", "msgspec", "numpy")
 
 
 def version(*, output: Output = "table") -> None:
-    """Versions of this software and of what it runs on."""
+    """Versions of this software and of what it runs on; those of deciders are what their decisions say."""
     found = {
         "tidewright": __version__,
+        **{service.name: software_of(load(service)) for service in SERVICES if service.role is Role.DECIDER},
         "python": platform.python_version(),
         "nats-server": _server(),
         **{name: metadata.version(name) for name in SHOWN},

@@ -6,8 +6,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.e2e.asking.conftest import Answer, Ask
 from tests.e2e.asking.world import APP, SPACE, place, rechained, records_in, stored, with_body
+from tidewright.autoscaler.decide import DECIDER
+from tidewright.host.software import software_of
 from tidewright.log.export import ExportFile
 from tidewright.log.reader import Record
 from tidewright.log.subjects import slot_of
@@ -84,6 +88,42 @@ def test_another_software_version_is_named(ask: Ask, records: list[Record], tmp_
     assert "written by 0.0.9" in difference["message"]
     changed = json.loads(ask("diff", path, "-o", "json").out)
     assert changed["kinds"]["changed HoldReplicas"] == 1
+
+
+@pytest.mark.parametrize(
+    ("written_by", "cause", "said"),
+    [
+        ("0.1.0+0123456789ab", "other software version", "(written by 0.1.0+0123456789ab, this is 0.1.0+"),
+        (
+            "0.1.0",
+            "different decision",
+            "(written by 0.1.0, which does not say of which code, this is 0.1.0+",
+        ),
+        ("mine", "different decision", "differs"),
+    ],
+)
+def test_other_code_of_the_same_version_is_told_from_its_own(
+    ask: Ask, records: list[Record], tmp_path: Path, written_by: str, cause: str, said: str
+) -> None:
+    mine = software_of(DECIDER)
+    found = list(records)
+    at = place(found, is_hold, 2)
+    found[at] = with_body(found[at], found[at].body.replace(b'"reason":"', b'"reason":"Not'))
+    written_by = mine if written_by == "mine" else written_by
+    path = stored(tmp_path / "v.twlog", rechained(found, SLOT, written_by))
+    difference = first(ask("verify", "--log", path, "-o", "json"))
+    assert (difference["cause"], difference["sequence"]) == (cause, found[at].seq)
+    assert said in difference["message"]
+    assert ("written by" in difference["message"]) is (written_by != mine)
+    shown = ask("verify", "--log", path).out
+    assert f"The decisions were written by {min(written_by, mine)} (" in shown
+
+
+def test_explain_says_which_code_took_the_decision(ask: Ask, whole: Path) -> None:
+    assert (
+        f", of autoscaler {software_of(DECIDER)}\n"
+        in ask("explain", f"wpa/{APP}", "-n", SPACE, "--log", whole).out
+    )
 
 
 def test_diff_of_two_logs_names_the_decision(

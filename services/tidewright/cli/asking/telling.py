@@ -11,6 +11,7 @@ from tidewright.cli.asking.lookups import Found
 from tidewright.cli.asking.objects import shown
 from tidewright.events.base import Decision, Outcome
 from tidewright.events.decisions import Effect
+from tidewright.log.envelope import VERSION
 
 if TYPE_CHECKING:
     from tidewright.cli.asking.explain import Explanation, Why
@@ -36,7 +37,12 @@ def as_text(found: Explanation) -> str:
 def _why(why: Why) -> list[str]:
     event = why.decided.event
     identity = f", decision {event.id}" if isinstance(event, Decision) and event.id else ""
-    lines = [f"{shown(event.at)}  {why.service}: {line(event)}", f"  sequence {why.decided.seq}{identity}"]
+    software = why.decided.record.headers.get(VERSION, "")
+    written = f", of {why.service} {software}" if software else ""
+    lines = [
+        f"{shown(event.at)}  {why.service}: {line(event)}",
+        f"  sequence {why.decided.seq}{identity}{written}",
+    ]
     if why.sentences:
         lines += ["  Why:", *(f"    {n}. {sentence}" for n, sentence in enumerate(why.sentences, 1))]
     if why.causes:
@@ -84,6 +90,7 @@ def as_json(found: Explanation) -> dict[str, Any]:
             {
                 **(_json(why.decided) or {}),
                 "service": why.service,
+                "software": why.decided.record.headers.get(VERSION, ""),
                 "because": [
                     {"rule": step.rule, "values": step.values, "sentence": sentence}
                     for step, sentence in zip(why.because, why.sentences, strict=False)

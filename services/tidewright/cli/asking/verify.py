@@ -17,6 +17,7 @@ from tidewright.cli.asking.source import FromFile, Source, opened
 from tidewright.cli.options import AskedLogOptions, Output, emit
 from tidewright.cli.services import Service, load
 from tidewright.host.decider import Decider
+from tidewright.host.software import software_of
 from tidewright.host.verify import Report, Verification, Verifier
 
 EVERY_N = 2000
@@ -49,7 +50,7 @@ async def verified(source: Source, services: tuple[Service, ...]) -> Verified:
         known = (
             None if ends is None else {slot: ends.get(f"{service.name}.{slot}", 0) for slot in inputs.every}
         )
-        verifiers.append(Verifier(decider, inputs, report, snapshots, known))
+        verifiers.append(Verifier(decider, inputs, report, snapshots, known, software_of(decider)))
     verification = Verification(verifiers)
     take, count = verification.take, 0
     with progress("verifying", last - first + 1) as advance, seldom_collecting():
@@ -106,6 +107,7 @@ def _as_json(found: Verified, name: str) -> dict[str, Any]:
         "decisions": report.decisions,
         "checkpoints": report.checkpoints,
         "undecided": report.undecided,
+        "writtenBy": dict(sorted(report.software.items())),
         "differences": report.count,
         "first": [
             {
@@ -130,6 +132,11 @@ def _as_text(found: Verified, name: str, asked: tuple[Service, ...]) -> str:
         lines.append(f"{', '.join(idle)}: no checkpoint on this log, so nothing to verify.")
     if report.undecided:
         lines.append(f"{report.undecided} events at the end are not decided yet.")
+    if report.software:
+        writers = sorted((version or "an unnamed version", n) for version, n in report.software.items())
+        lines.append(
+            f"The decisions were written by {', '.join(f'{version} ({n})' for version, n in writers)}."
+        )
     if not found.services:
         return "\n".join(lines)
     if not report.count:
