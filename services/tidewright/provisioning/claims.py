@@ -190,6 +190,10 @@ class Claims:
         reached = (*own, *self._shared(labels))
         return self._attachable(node) | self._catalogue.offer(reached, lambda one: False)
 
+    def drivers_of(self, node: str) -> set[str]:
+        """The drivers that offer devices of a node."""
+        return {one.driver for one in self._devices.get(node, ())}
+
     def template_devices(self, node: str) -> tuple[JsonObject, ...]:
         """The devices of a node, as a template keeps them."""
         return tuple(

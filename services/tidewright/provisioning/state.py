@@ -351,7 +351,7 @@ def _built(state: State) -> Index:
     for name, group in state.groups.items():
         index.owner.update(dict.fromkeys((i.id for i in group.instances), name))
     for name, node in state.nodes.items():
-        add_node(index, name, node)
+        add_node(state, index, name, node)
     for key, pod in state.pods.items():
         add_pod(state, index, key, pod)
     return index
@@ -408,6 +408,22 @@ def _spaced(index: Index, shape: PodShape, scheduling: JsonObject) -> PodShape:
     )
 
 
+def unripe(state: State, index: Index, name: str, node: Node) -> bool:
+    """Whether a node of a group lacks devices that the group's nodes have: they come some time after it. Spec 3.2, 1."""
+    group = state.groups.get(node.group)
+    for told in (group.template, group.remembered) if group is not None else ():
+        if told is None:
+            continue
+        if any(
+            n.endswith("/gpu") and told.allocatable[n] > node.allocatable.get(n, 0) == 0
+            for n in told.allocatable
+        ):
+            return True
+        if told.devices and not index.claims.drivers_of(name) >= {d.get("driver", "") for d in told.devices}:
+            return True
+    return False
+
+
 def seat_of(state: State, index: Index, digest: str) -> PodShape:
     """How a pod of a shape counts on the node that it is on."""
     fields = state.shapes.get(digest)
@@ -447,7 +463,7 @@ def settle(state: State, index: Index, asking: Iterable[str]) -> None:
     nodes = state.nodes if claims.all_nodes else sorted(claims.stale_nodes)
     for name in nodes:
         if name in state.nodes:
-            add_node(index, name, state.nodes[name])
+            add_node(state, index, name, state.nodes[name])
     claims.all_nodes, claims.stale_nodes = False, set()
 
 
@@ -472,8 +488,12 @@ def _read_anew(state: State, index: Index, digest: str) -> None:
         shape_of(state, index, digest)
 
 
-def add_node(index: Index, name: str, node: Node) -> None:
-    index.grid.add_node(node.view(name, index.claims.offers(name, node.labels)))
+def add_node(state: State, index: Index, name: str, node: Node) -> None:
+    """Take a node into the index. One whose devices have not come yet takes no pods, like one that is not ready."""
+    view = node.view(name, index.claims.offers(name, node.labels))
+    if unripe(state, index, name, node):
+        view = msgspec.structs.replace(view, unschedulable=True)
+    index.grid.add_node(view)
     index.count_kind(name, node)
     if node.provider_id:
         index.machines[node.provider_id] = name

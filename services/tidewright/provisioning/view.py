@@ -27,7 +27,7 @@ from tidewright.provisioning.groups import Group, RealNode, candidates, choose_t
 from tidewright.provisioning.limits import Limits, believed, quotas_of
 from tidewright.provisioning.pack.classes import items
 from tidewright.provisioning.settings import Quota, Settings
-from tidewright.provisioning.state import GroupState, Index, State, shape_of
+from tidewright.provisioning.state import GroupState, Index, State, shape_of, unripe
 
 
 class GroupView(msgspec.Struct, kw_only=True):
@@ -186,12 +186,13 @@ def _group_view(
         if node.provider_id not in there and node.seen_at < group.observed_at:
             continue  # gone at the cloud
         kept.append(member)
-        if node.ready and not node.taints:
+        ready = node.ready and not unripe(state, index, member, node)
+        if ready and not node.taints:
             plainly_ready += 1
             continue
         sets[
             readiness(
-                ready=node.ready,
+                ready=ready,
                 age_s=now - node.created_at,
                 taints=taints_of(node.taints),
                 startup_s=settings.max_node_startup_s,
@@ -276,7 +277,8 @@ def _patterns(state: State, index: Index, members: Sequence[str], now: float) ->
     for name in members:
         node = state.nodes[name]
         leaving = node.leaving or node.unschedulable
-        ready_for = now - node.ready_changed_at if node.ready else None
+        ripe = node.ready and not unripe(state, index, name, node)
+        ready_for = now - node.ready_changed_at if ripe else None
         shapes = (
             (shape_of(state, index, state.pods[key].shape), 1)
             for key in index.on_node.get(name, {})

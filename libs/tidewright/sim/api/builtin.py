@@ -102,6 +102,12 @@ _STORAGE = (
     _kind("storage.k8s.io", "v1", "VolumeAttachment", "volumeattachments", cluster=True, status=True),
     _kind("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities"),
 )
+_DEVICES = (
+    _kind("resource.k8s.io", "v1", "ResourceClaim", "resourceclaims", status=True),
+    _kind("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates"),
+    _kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", cluster=True),
+    _kind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", cluster=True, generation=True),
+)
 _RBAC = tuple(
     _kind(
         "rbac.authorization.k8s.io",
@@ -133,7 +139,7 @@ _MACHINERY = (
           verbs=CREATE_ONLY),
 )  # fmt: skip
 
-BUILTIN: tuple[Kind, ...] = (*_CORE, *_WORKLOADS, *_STORAGE, *_RBAC, *_MACHINERY)
+BUILTIN: tuple[Kind, ...] = (*_CORE, *_WORKLOADS, *_STORAGE, *_DEVICES, *_RBAC, *_MACHINERY)
 
 
 def builtin_registry() -> Registry:

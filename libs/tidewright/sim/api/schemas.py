@@ -48,7 +48,12 @@ QUANTITIES = frozenset(
         "used",
     }
 )
-_PREFIXES = {"": "Core", "events.k8s.io": "Events", "discovery.k8s.io": "Discovery"}
+_PREFIXES = {
+    "": "Core",
+    "events.k8s.io": "Events",
+    "discovery.k8s.io": "Discovery",
+    "resource.k8s.io": "Resource",
+}
 _GO_TYPES = {"str": "string", "int": "int32", "bool": "bool", "float": "float64"}
 _LIST = re.compile(r"list\[(.*)\]$")
 _MAP = re.compile(r"dict\(str, (.*)\)$")

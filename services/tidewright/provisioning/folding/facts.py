@@ -120,7 +120,7 @@ def _node(state: State, event: f.NodeObserved) -> None:
     state.nodes[event.name] = node
     if old is not None and old.provider_id != node.provider_id:
         index.machines.pop(old.provider_id, None)
-    add_node(index, event.name, node)
+    add_node(state, index, event.name, node)
     if old is None:
         reseat(state, index, event.name)
     wake(state)
@@ -167,8 +167,9 @@ def _group(state: State, event: p.NodeGroupObserved) -> None:
         for instance in machines_there:
             index.owner[instance.id] = event.name
             node = state.nodes.get(machines.get(instance.id, ""))
-            if node is not None:
+            if node is not None and node.group != event.name:
                 node.group = event.name
+                index.claims.stale_nodes.add(machines[instance.id])
         group.since = {i.id: group.since.get(i.id, event.at) for i in machines_there if i.id not in machines}
         group.deleting = {name: at for name, at in group.deleting.items() if name in there}
         registered = sum(name in machines for name in there)
