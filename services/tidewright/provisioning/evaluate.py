@@ -37,7 +37,7 @@ from tidewright.provisioning.scaleup.plans import MAX_NODES_TOTAL, SUCCESSFUL, P
 from tidewright.provisioning.scaleup.rounds import enact, plan_all
 from tidewright.provisioning.scaleup.sharing import to_minimum
 from tidewright.provisioning.sentences import because, not_triggered_message, triggered_message
-from tidewright.provisioning.state import Index, Load, Pod, State, index_of, settle, shape_of
+from tidewright.provisioning.state import Index, Load, Pod, State, index_of, nominated, settle, shape_of
 from tidewright.provisioning.upkeep import idle_decisions, upkeep
 from tidewright.provisioning.view import View, look
 
@@ -84,6 +84,7 @@ class Evaluation:
         work = RequestWork(self.state, self.index, self.now, settings, binding=self.binding)
         self.decisions += promises.nodes_settled(work, closings)
         self.decisions += expiry.refresh(work)
+        self.decisions += turns.adopted(work)
         world = self._world()
         with self.part(parts.FILTER):
             pool, booked = self._fill(work, world.grid, waiting)
@@ -153,11 +154,14 @@ class Evaluation:
     def _waiting(self) -> tuple[list[tuple[str, Pod]], list[float]]:
         """Pods that may cause an increase, and when those too young will be old enough."""
         settings, state = self.index.settings, self.state
+        placed = nominated(state, self.index)
         found: list[tuple[str, Pod]] = []
         dues: list[float] = []
         events = 0
         for key in self.index.waiting:
             pod = state.pods[key]
+            if key in placed:
+                continue
             shape = shape_of(state, self.index, pod.shape)
             if pod.daemon or helped.expendable(shape.priority, settings.expendable_cutoff):
                 continue
@@ -205,9 +209,12 @@ class Evaluation:
     # --- Room ---
 
     def _world(self) -> World:
+        grid = self.index.grid.fork()
+        for pod in nominated(self.state, self.index).values():
+            grid.put(shape_of(self.state, self.index, pod.shape), grid.rows[pod.nominated])
         return World(
             groups=tuple(view.group for _, view in sorted(self.view.groups.items())),
-            grid=self.index.grid.fork(),
+            grid=grid,
             limits=self.view.limits.fork(),
             settings=self.index.settings,
             current_nodes=self.view.current_nodes,

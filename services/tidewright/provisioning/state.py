@@ -56,6 +56,8 @@ class Pod(msgspec.Struct):
     created_at: float = 0.0
     uid: str = ""
     annotations: dict[str, str] | None = None
+    nominated: str = ""
+    """The node that the scheduler makes room on for it, by preemption, while it waits."""
     untried_at: float = 0.0
     """When it was first seen, while the scheduler has said nothing about it yet; else 0."""
 
@@ -291,6 +293,7 @@ class Index:
         grid: nodes and the pods on them.
         waiting: pods that may need room, in the order in which they came.
         untried: pods about which the scheduler has said nothing yet.
+        nominated: pods that wait for room that the scheduler makes for them.
         consumers: request to its pods that are on a node.
         machines: provider id to node.
         owner: provider id to group.
@@ -308,6 +311,7 @@ class Index:
         self.pinned: dict[str, set[str]] = {}
         self.waiting: dict[str, None] = {}
         self.untried: dict[str, None] = {}
+        self.nominated: dict[str, None] = {}
         self.consumers: dict[str, dict[str, None]] = {}
         self.machines: dict[str, str] = {}
         self.owner: dict[str, str] = {}
@@ -512,6 +516,8 @@ def add_pod(state: State, index: Index, key: str, pod: Pod) -> None:
         index.waiting[key] = None
     if pod.untried_at:
         index.untried[key] = None
+    if pod.nominated:
+        index.nominated[key] = None
     if not pod.node:
         return
     index.on_node.setdefault(pod.node, {})[key] = None
@@ -528,6 +534,7 @@ def remove_pod(state: State, index: Index, key: str, pod: Pod) -> None:
     """Undo `add_pod`."""
     index.waiting.pop(key, None)
     index.untried.pop(key, None)
+    index.nominated.pop(key, None)
     if not pod.node:
         return
     index.on_node.get(pod.node, {}).pop(key, None)
@@ -553,6 +560,17 @@ def reseat(state: State, index: Index, node: str) -> None:
             index.grid.put(seat_of(state, index, pod.shape), row)
 
 
+def nominated(state: State, index: Index) -> dict[str, Pod]:
+    """Pods that count as being on the node that the scheduler has nominated for them. Spec 3.2, step 5.
+
+    Their victims are on it still, so it may look overcommitted. One whose node is gone waits like any other.
+    """
+    found = {key: state.pods[key] for key in index.nominated}
+    return {
+        key: pod for key, pod in found.items() if pod.nominated in state.nodes and _counts(state, index, pod)
+    }
+
+
 def _counts(state: State, index: Index, pod: Pod) -> bool:
     """Expendable pods hold no room. Their priority is their shape's."""
     fields = state.shapes.get(pod.shape)
@@ -575,6 +593,7 @@ def pod_of(fact: Any) -> Pod:
         node=fact.node,
         waiting=pending and fact.unschedulable_since is not None,
         untried_at=fact.at if pending and fact.unschedulable_since is None else 0.0,
+        nominated=fact.nominated if pending else "",
         daemon=of_daemon_set(kind, annotations) or kind == "Node" or MIRROR in fact.annotations,
         consumes=f"{fact.namespace}/{request}" if request else "",
         created_at=fact.created_at or fact.at,

@@ -65,7 +65,8 @@ def _pod(state: State, event: f.PodObserved) -> None:
     add_pod(state, index, key, pod)
     came = pod.waiting and (old is None or not old.waiting)
     arrived = bool(pod.consumes and pod.node) and (old is None or not old.node)
-    if came or arrived:
+    renamed = pod.waiting and old is not None and old.nominated != pod.nominated
+    if came or arrived or renamed:
         wake(state)
     if pod.node:
         state.said.pop(key, None)

@@ -18,21 +18,27 @@ from tidewright.provisioning.requests.booking import bookable, booking
 from tidewright.provisioning.requestwork.quota import claim_booked
 from tidewright.provisioning.requestwork.work import RequestWork
 from tidewright.provisioning.sentences import because
-from tidewright.provisioning.state import shape_of
+from tidewright.provisioning.state import nominated, shape_of
 
 
 def room_kept(work: RequestWork) -> dict[str, Demand]:
     """What room is kept for, by shape; bookings whose pods have all come end here."""
     found: dict[str, Demand] = {}
+    coming = nominated(work.state, work.index)
     for key in work.modes:
         request = work.state.requests[key]
+        if not work.understands(key):
+            continue  # provisioned by a service before this one: its pods are still to be read
         waiting_for_nodes = work.busy(key) or request.ordered
         if not bookable(work.conditions_of(key)) and not waiting_for_nodes:
             continue
         sets = tuple(Item(shape, n) for shape, n in work.sets_of(key))
         placed = [
             shape_of(work.state, work.index, work.state.pods[pod].shape)
-            for pod in work.index.consumers.get(key, {})
+            for pod in (
+                *work.index.consumers.get(key, {}),
+                *(k for k, p in coming.items() if p.consumes == key),
+            )
         ]
         if waiting_for_nodes and not bookable(work.conditions_of(key)):
             items: Iterable[Item] = sets
@@ -64,10 +70,11 @@ def _uncome(work: RequestWork, key: str, sets: tuple[Item, ...], placed: list[Po
     """[B2]: what of a booking is for pods that do not exist yet: those that wait want the room itwork."""
     if not work.holds() or not bookable(work.conditions_of(key)):
         return ()
+    coming = nominated(work.state, work.index)
     waiting = [
         shape_of(work.state, work.index, work.state.pods[pod].shape)
         for pod in work.index.waiting
-        if work.state.pods[pod].consumes == key
+        if work.state.pods[pod].consumes == key and pod not in coming
     ]
     return booking(work.conditions_of(key), sets, [*placed, *waiting]).items
 
