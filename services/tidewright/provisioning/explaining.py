@@ -29,6 +29,7 @@ from tidewright.provisioning.groups import cannot_grow
 from tidewright.provisioning.pack.estimate import fits_reason
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.sentences import sentence
+from tidewright.provisioning.spec import Mode, mode_of
 from tidewright.provisioning.state import Request, State, index_of, shape_of
 from tidewright.provisioning.view import look
 
@@ -240,6 +241,11 @@ def _request(state: State, key: str, request: Request) -> list[str]:
         pods = sum(count for _, count in request.sets)
         placed = len(index_of(state).consumers.get(key, {}))
         told.append(f"It is provisioned; {placed} of its {pods} pods have a node.")
+        ready = cond.find(request.conditions, cond.CAPACITY_READY)
+        if ready is not None:
+            told.append(f"{ready.message}.")
+        elif request.awaits:
+            told += [_awaited(state, name) for name in request.awaits]
         if "reservation" in request.details:
             told.append(f"Room is kept for it until {request.details['reservation']}.")
         return told
@@ -251,10 +257,17 @@ def _request(state: State, key: str, request: Request) -> list[str]:
             f"Attempt {request.attempts} of {clock(request.last_try)} UTC found no room;"
             f" the next one is at {clock(max(due, now))} UTC."
         )
+    if request.awaits:
+        return told + [_awaited(state, name) for name in request.awaits]
     waiting = state.executions.get(request.plan)
-    if waiting is None or waiting.over:
-        told += _lacking(state, request) or _groups(state)
-    return told
+    if waiting is not None and not waiting.over:
+        return told
+    if (
+        mode_of(request.class_name, request.parameters, index_of(state).settings.processor_instance)
+        is Mode.CHECK
+    ):
+        return [*told, *_lacking(state, request), "Its class only checks: no nodes are ordered for it."]
+    return told + (_lacking(state, request) or _groups(state))
 
 
 def _step(state: State, group: str, status: str, size: int, from_size: int, error: str) -> list[str]:
@@ -269,6 +282,15 @@ def _step(state: State, group: str, status: str, size: int, from_size: int, erro
         return [f"{text}."]
     eta = opened.requested_at + known.boot_s
     return [f"{text}; the last ones are expected at {clock(eta)} UTC ({known.boot_s:.0f} s after the order)."]
+
+
+def _awaited(state: State, group: str) -> str:
+    """Nodes that others ordered, and on which a request found room."""
+    opened, known = state.open.get(group), state.groups.get(group)
+    text = f"It found room on nodes of group {group} that are on their way"
+    if opened is None or known is None or not known.boot_s:
+        return f"{text}."
+    return f"{text}, expected at {clock(opened.requested_at + known.boot_s)} UTC."
 
 
 def _groups(state: State) -> list[str]:

@@ -13,6 +13,7 @@ from typing import NamedTuple
 from tidewright.provisioning import counts
 from tidewright.provisioning.backoff import backed_off
 from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.spec import mode_of
 from tidewright.provisioning.state import Request, State, index_of, shape_of
 from tidewright.provisioning.unneeded import unremovable
 from tidewright.provisioning.view import look
@@ -90,7 +91,7 @@ def series(state: State) -> Iterator[Series]:
     standing: Counter[tuple[str, str]] = Counter()
     booked: Counter[str] = Counter()
     for request in state.requests.values():
-        if not request.accepted:
+        if not request.accepted and not _failed_here(request, index.settings.processor_instance):
             continue
         standing[request.class_name, standing_of(request)] += 1
         for digest, count in request.sets if request.booked else ():
@@ -117,6 +118,12 @@ def _counters(state: State) -> Iterator[Series]:
         yield Series(name, labels, state.counts[found], counter=True)
     for name, labels, value in counts.lines(state.histograms):
         yield Series(name, labels, value, counter=True)
+
+
+def _failed_here(request: Request, instance: str) -> bool:
+    """Whether it is one of ours that failed before it could be taken up."""
+    ours = mode_of(request.class_name, request.parameters, instance) is not None
+    return ours and cond.is_true(request.conditions, cond.FAILED)
 
 
 def standing_of(request: Request) -> str:

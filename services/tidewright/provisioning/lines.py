@@ -23,20 +23,21 @@ def line(event: Event) -> str:
             return _group(event)
         case p.PlanScaleUp():
             sizes = _named(f"{i.group} {i.from_size} -> {i.size}" for i in event.increases)
-            whom = f"request {event.request}" if event.request else f"{event.placed} pending pods"
+            whom = f"request {event.request}" if event.request else _many(event.placed, "pending pod")
             return f"grow {sizes} for {whom} (plan {event.plan})"
         case p.DeclineScaleUp():
-            return f"nothing is ordered for {event.count} pods: {_reasons(event.verdicts)}"
+            return f"nothing is ordered for {_many(event.count, 'pod')}: {_reasons(event.verdicts)}"
         case p.AcceptRequest():
-            pods = sum(count for _, count in event.sets)
-            sets = "1 pod set" if len(event.sets) == 1 else f"{len(event.sets)} pod sets"
-            return f"accept the request for {pods} pods of {sets}"
+            pods = _many(sum(count for _, count in event.sets), "pod")
+            return f"accept {_request(event)} for {pods} of {_many(len(event.sets), 'pod set')}"
         case p.AttemptRequest():
-            return f"attempt {event.attempt}: {_attempt(event)}"
+            return f"attempt {event.attempt} at {_request(event)}: {_attempt(event)}"
         case p.BookCapacity():
-            return f"keep room for {event.pods} pods until {_clock(event.until)}"
+            return (
+                f"keep room for {_many(event.pods, 'pod')} of {_request(event)} until {_clock(event.until)}"
+            )
         case p.ReleaseCapacity():
-            return f"keep room no longer: {event.reason}"
+            return f"keep no more room for {_request(event)}: {event.reason}"
         case p.BackOffGroup():
             why = event.message or event.code
             return f"leave group {event.group} alone until {_clock(event.until)}: {why}"
@@ -57,12 +58,12 @@ def _order(event: Event) -> str:
     match event:
         case p.IncreaseNodeGroup():
             how = " all or nothing" if event.atomic else ""
-            return f"order {event.size - event.from_size} nodes{how}: size {event.from_size} -> {event.size}{_dry(event.dry_run)}"
+            return f"order {_many(event.size - event.from_size, 'node')}{how}: size {event.from_size} -> {event.size}{_dry(event.dry_run)}"
         case p.DecreaseNodeGroup():
-            return f"take back {event.from_size - event.size} nodes that have not come: size {event.from_size} -> {event.size}{_dry(event.dry_run)}"
+            return f"take back {_many(event.from_size - event.size, 'node')} that have not come: size {event.from_size} -> {event.size}{_dry(event.dry_run)}"
         case p.DeleteInstances():
             names = [node or instance for node, instance in zip(event.nodes, event.instances, strict=False)]
-            return f"delete {len(event.instances)} instances: {_named(names or event.instances)}{_dry(event.dry_run)}"
+            return f"delete {_many(len(event.instances), 'instance')}: {_named(names or event.instances)}{_dry(event.dry_run)}"
         case p.CreateNodeGroup():
             where = f" in {event.zone}" if event.zone else ""
             return f"make the group of machine type {event.machine_type}{where}, of at most {event.max_size} nodes"
@@ -76,6 +77,14 @@ def _order(event: Event) -> str:
                 ", ".join(f"{n} {status}" for status, n in sorted(told.items())) or "no group"
             )
     return ""
+
+
+def _request(event: p.AcceptRequest | p.AttemptRequest | p.BookCapacity | p.ReleaseCapacity) -> str:
+    return f"request {event.namespace}/{event.name}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
 
 
 def _group(event: p.NodeGroupObserved) -> str:

@@ -7,6 +7,9 @@ import msgspec
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
 from tidewright.events.config import ConfigSet
+from tidewright.events.decisions import SetStatus
+from tidewright.events.facts import NodeObserved
+from tidewright.provisioning.requests import conditions as cond
 
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 CHECK = "check-capacity.autoscaling.x-k8s.io"
@@ -41,6 +44,34 @@ def test_a_shape_that_no_group_ever_holds_says_the_nearest_group_and_what_is_sho
     assert {v.group: v.reason for v in attempt.verdicts} == {"a": "Insufficient cpu", "b": "Insufficient cpu"}
 
 
+def test_the_nearest_group_is_one_that_the_pod_may_run_on_at_all() -> None:
+    cluster = Cluster()
+    cluster.add_group("huge", cpu=15_000, labels={"pool": "other"})
+    cluster.add_group("mine", cpu=8000, labels={"pool": "mine"})
+    cluster.template("t", "16", nodeSelector={"pool": "mine"})
+    cluster.request("r", ATOMIC, [("t", 1)])
+    cluster.template("lost", "1", nodeSelector={"pool": "none"})
+    cluster.request("s", CHECK, [("lost", 1)])
+    cluster.settle()
+    events = {event.target.name: event.message for event in cluster.object_events("CapacityNotFound")}
+    assert events == {
+        "r": "group mine is nearest and lacks cpu: a pod asks for 16 cores, an empty node has 8 cores",
+        "s": "no group has nodes that its pods may run on: 2 node selector or affinity does not match",
+    }
+
+
+def test_what_a_node_that_exists_could_hold_is_not_said_to_be_impossible() -> None:
+    cluster = Cluster()
+    cluster.add_group("a", cpu=4000)
+    cluster.add_node("n1", cpu=32_000)
+    cluster.pod("p", cluster.shape({"cpu": 20_000}), node="n1")
+    cluster.template("t", "16")
+    cluster.request("r", CHECK, [("t", 1)])
+    cluster.settle()
+    (event,) = cluster.object_events("CapacityNotFound")
+    assert event.message == "there is no room for 1 pod on nodes that exist or are on their way"
+
+
 def test_a_template_of_another_namespace_is_missing() -> None:
     cluster = Cluster()
     cluster.add_group("a")
@@ -51,6 +82,60 @@ def test_a_template_of_another_namespace_is_missing() -> None:
     failed = cluster.conditions("r")["Failed"]
     assert failed.reason == "FailedToCreatePods"
     assert failed.message.endswith("1 templates were missing: t")
+    (event,) = cluster.object_events("Failed")
+    assert event.message == (
+        f"{failed.message}; there are such in namespace other,"
+        " but a request finds only those of its own namespace, ns"
+    )
+
+
+def stored(*conditions: tuple[str, str]) -> list[dict[str, object]]:
+    """Conditions as another service left them."""
+    return [
+        {"type": kind, "status": "True", "reason": reason, "lastTransitionTime": "2026-01-01T00:00:00Z"}
+        for kind, reason in conditions
+    ]
+
+
+def test_what_another_service_saw_through_is_left_as_it_is_though_its_templates_are_gone() -> None:
+    cluster = Cluster({"request-ttl": "100000h"})
+    provisioned = (("Accepted", "Accepted"), ("Provisioned", "CapacityIsFound"))
+    ended = stored(*provisioned, ("BookingExpired", "CapacityBookingConsumed"))
+    cluster.request("ended", ATOMIC, [("gone", 1)], status={"conditions": ended})
+    now = {"lastTransitionTime": cond.format_time(cluster.now)}
+    booked = {"conditions": [{**c, **now} for c in stored(*provisioned)]}
+    cluster.request("booked", ATOMIC, [("gone", 1)], status=booked)
+    cluster.advance(30)
+    assert [d.target.name for d in cluster.of(SetStatus)] == ["booked"]
+    failed = cluster.conditions("booked")["Failed"]
+    assert failed.reason == "FailedToBookCapacity"
+    assert failed.message.startswith("Couldn't create pods, err: missing pod templates, 1 pod templates")
+
+
+def test_room_that_another_service_booked_is_kept_for_the_rest_of_its_time() -> None:
+    cluster = Cluster()
+    cluster.add_node("n1", cpu=4000)
+    cluster.template("t", "3")
+    found = stored(("Accepted", "Accepted"), ("Provisioned", "CapacityIsFound"))
+    since = {"lastTransitionTime": cond.format_time(cluster.now - 300)}
+    cluster.request("theirs", CHECK, [("t", 1)], status={"conditions": [{**c, **since} for c in found]})
+    cluster.request("mine", CHECK, [("t", 1)])
+    cluster.advance(290)
+    assert cluster.conditions("mine")["Provisioned"].status == "False"
+    assert "BookingExpired" not in cluster.conditions("theirs")
+    cluster.advance(30)
+    assert cluster.conditions("theirs")["BookingExpired"].reason == "CapacityReservationTimeExpired"
+
+
+def test_requests_expire_in_an_unhealthy_cluster_too() -> None:
+    cluster = Cluster({"ok-total-unready-count": 0, "max-node-startup-time": "1s"})
+    cluster.tell(NodeObserved(at=cluster.now, name="loose", ready=False, created_at=1.0))
+    cluster.advance(10)
+    cluster.template("t", "1")
+    cluster.request("r", ATOMIC, [("t", 1)], {"ValidUntilSeconds": "60"})
+    cluster.advance(90)
+    assert cluster.conditions("r")["Failed"].reason == "Expired"
+    assert cluster.of(p.AttemptRequest) == []
 
 
 def test_a_template_deleted_after_acceptance_changes_nothing() -> None:

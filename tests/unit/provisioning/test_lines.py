@@ -29,14 +29,14 @@ def test_a_request_reads_as_a_story() -> None:
     cluster.request("big", ATOMIC, [("t", 30)])
     cluster.settle()
     (plan,) = cluster.of(p.PlanScaleUp)
-    assert lines(cluster, p.AcceptRequest)[1] == "accept the request for 3 pods of 1 pod set"
+    assert lines(cluster, p.AcceptRequest)[1] == "accept request ns/train for 3 pods of 1 pod set"
     assert line(plan) == f"grow workers 0 -> 3 for request ns/train (plan {plan.plan})"
     assert lines(cluster, p.IncreaseNodeGroup) == ["order 3 nodes: size 0 -> 3"]
     attempts = lines(cluster, p.AttemptRequest)
-    assert "attempt 1: it has room once group workers grows" in attempts
+    assert "attempt 1 at request ns/train: it has room once group workers grows" in attempts
     refused = next(text for text in attempts if "no room" in text)
-    assert refused.startswith("attempt 1: no room (1 group: not all pods would fit")
-    assert lines(cluster, p.BookCapacity)[0].startswith("keep room for 3 pods until ")
+    assert refused.startswith("attempt 1 at request ns/big: no room (1 group: not all pods would fit")
+    assert lines(cluster, p.BookCapacity)[0].startswith("keep room for 3 pods of request ns/train until ")
 
 
 @pytest.mark.parametrize("sample", sorted(SAMPLES.glob("*.json")), ids=lambda path: path.stem)

@@ -9,7 +9,7 @@ details). Further classes register by their mode.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -248,41 +248,3 @@ def _pinned(shape: PodShape, key: str, value: str) -> PodShape:
         digest=f"{shape.digest}@{key}={value}",
         selector=(*shape.selector, Requirement(key, "In", frozenset({value}))),
     )
-
-
-def nearest(asked: Asked, world: World) -> Mapping[str, str]:
-    """For shapes that no group can ever hold: per pod set the nearest group and what is short there."""
-    found: dict[str, str] = {}
-    for index, item in enumerate(asked.sets):
-        best: tuple[float, str, str, int] | None = None
-        for group in sorted(world.groups, key=lambda g: g.id):
-            if group.template is None:
-                continue
-            free = group.template.free()
-            short = [
-                ((amount - free.get(name, 0)) / amount, name, free.get(name, 0))
-                for name, amount in sorted(item.shape.requests.items())
-                if amount > free.get(name, 0)
-            ]
-            worst = max(short, default=(0.0, "", 0))
-            if best is None or worst[0] < best[0]:
-                best = (worst[0], group.id, worst[1], worst[2])
-        if best is not None and best[2]:
-            _, group_id, name, room = best
-            found[str(index)] = (
-                f"{group_id} is nearest and lacks {name}: a pod asks for"
-                f" {amount_text(name, item.shape.requests[name])}, an empty node has {amount_text(name, room)}"
-            )
-    return found
-
-
-def amount_text(name: str, amount: int) -> str:
-    """An amount of a resource for people: cores, binary units, or a count."""
-    if name == "cpu":
-        return f"{amount / 1000:g} cores"
-    if name in ("memory", "ephemeral-storage"):
-        for unit, size in (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20)):
-            if amount >= size:
-                return f"{amount / size:.4g} {unit}B"
-        return f"{amount} B"
-    return str(amount)

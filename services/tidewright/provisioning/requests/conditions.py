@@ -112,6 +112,11 @@ def failed_to_create_pods(message: str) -> Condition:
     return _condition(FAILED, "True", "FailedToCreatePods", message)
 
 
+def failed_to_book(message: str) -> Condition:
+    """Provisioned before this service knew it, and its pods cannot be told any more."""
+    return _condition(FAILED, "True", "FailedToBookCapacity", f"Couldn't create pods, err: {message}")
+
+
 def invalid(message: str) -> Condition:
     """The spec cannot be understood: the API server would have refused it."""
     return _condition(FAILED, "True", "InvalidSpec", message)

@@ -37,8 +37,11 @@ def take_up(work: RequestWork, key: str) -> list[Decision]:
             referenced=len(wanted.pod_sets),
             names=", ".join(missing[:5]),
         )
-        work.put(key, cond.failed_to_create_pods(message), why)
-        return [work.event(key, "Failed", message, "Warning")]
+        if cond.is_true(work.conditions_of(key), cond.PROVISIONED):  # by a service before this one
+            work.put(key, cond.failed_to_book(message), why)
+        else:
+            work.put(key, cond.failed_to_create_pods(message), why)
+        return [work.event(key, "Failed", message + _elsewhere(work, namespace, missing), "Warning")]
     sets = []
     shapes: dict[str, JsonObject] = {}
     for pod_set in wanted.pod_sets:
@@ -98,3 +101,18 @@ def prepare(state: State, index: Index) -> None:
             shape = of_template(template, namespace)
             if not shape.error:
                 resolved(index, shape, scheduling_fields(template.get("spec") or {}))
+
+
+def _elsewhere(work: RequestWork, namespace: str, missing: list[str]) -> str:
+    """Where templates of these names are, that a request cannot name."""
+    found = sorted(
+        {key.partition("/")[0] for key in work.state.templates if key.partition("/")[2] in missing}
+        - {namespace}
+    )
+    if not found:
+        return ""
+    more = f" and {len(found) - 3} others" if len(found) > 3 else ""
+    return (
+        f"; there are such in namespace {', '.join(found[:3])}{more},"
+        f" but a request finds only those of its own namespace, {namespace}"
+    )

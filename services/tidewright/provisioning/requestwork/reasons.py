@@ -14,8 +14,9 @@ from tidewright.events.base import Because
 from tidewright.provisioning.groups import IN_BACKOFF
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.requests import conditions as cond
-from tidewright.provisioning.requests.attempt import Asked, Attempt, nearest
+from tidewright.provisioning.requests.attempt import Asked, Attempt
 from tidewright.provisioning.requests.conditions import Condition
+from tidewright.provisioning.requests.never import never_held
 from tidewright.provisioning.requestwork.work import RequestWork
 from tidewright.provisioning.scaleup.plans import NOT_NEEDED, SUCCESSFUL, World
 from tidewright.provisioning.sentences import because
@@ -44,12 +45,13 @@ def reasons_of(
 
 def no_room(asked: Asked, made: Attempt, world: World) -> str:
     """For people: what no group ever holds, else what holds the groups back, the most first."""
-    never = "; ".join(f"group {v}" for v in sorted(nearest(asked, world).values()))
+    never = never_held(asked, world)
     if never:
-        return never
+        return "; ".join(never)
     if made.plan is None:
         pods = sum(item.count for item in asked.sets)
-        return f"there is no room for {pods} pods on nodes that exist or are on their way"
+        what = "1 pod" if pods == 1 else f"{pods} pods"
+        return f"there is no room for {what} on nodes that exist or are on their way"
     counted = Counter(made.plan.out().values())
     top = [f"{n} {text}" for text, n in sorted(counted.items(), key=lambda e: (-e[1], e[0]))]
     return ", ".join(top[:5]) or "no group can take all of it"

@@ -101,8 +101,8 @@ def try_request(
     else:
         if retry:
             work.dues.append(retry + 0.001)
-        message = over or no_room(asked, made, world)
         if request.attempts == 0 or final:
+            message = over or no_room(asked, made, world)
             found.append(work.event(key, "Failed" if final else "CapacityNotFound", message, "Warning"))
     return found
 

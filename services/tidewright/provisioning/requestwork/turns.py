@@ -19,6 +19,16 @@ from tidewright.provisioning.requestwork.work import RequestWork
 from tidewright.provisioning.scaleup.plans import World
 
 
+def adopted(work: RequestWork) -> list[Decision]:
+    """Take up what a service before this one provisioned, before anybody else gets its room."""
+    found: list[Decision] = []
+    for key in work.modes:
+        provisioned = cond.is_true(work.conditions_of(key), cond.PROVISIONED)
+        if provisioned and not work.understands(key) and not _over(work, key):
+            found += take_up(work, key)
+    return found
+
+
 def attempts(work: RequestWork, world: World, orders: Orders) -> list[Decision]:
     """Take up new requests and try those that are due, in order; each sees those before it."""
     found: list[Decision] = []
@@ -27,7 +37,7 @@ def attempts(work: RequestWork, world: World, orders: Orders) -> list[Decision]:
         request = work.state.requests[key]
         if work.busy(key) or request.ordered:
             continue
-        if not request.accepted and cond.find(work.conditions_of(key), cond.FAILED) is None:
+        if not work.understands(key) and not _over(work, key):
             taken = take_up(work, key)
             found += taken
             if not any(isinstance(d, AcceptRequest) for d in taken):
@@ -62,6 +72,12 @@ def attempts(work: RequestWork, world: World, orders: Orders) -> list[Decision]:
         if _blocks(work, key):
             break
     return found
+
+
+def _over(work: RequestWork, key: str) -> bool:
+    """Nothing more is done about it: a request that another service saw through stays as it is."""
+    now = work.conditions_of(key)
+    return cond.find(now, cond.FAILED) is not None or cond.is_true(now, cond.BOOKING_EXPIRED)
 
 
 def _in_turn(work: RequestWork, due: list[lifecycle.Candidate]) -> list[lifecycle.Candidate]:

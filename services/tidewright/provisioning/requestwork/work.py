@@ -138,6 +138,10 @@ class RequestWork:
             self.fresh[key] = found
         return found
 
+    def understands(self, key: str) -> bool:
+        """Whether it was taken up, in this evaluation or before."""
+        return self.state.requests[key].accepted or bool(self.fresh.get(key))
+
     def event(self, key: str, reason: str, message: str, event_type: str = "Normal") -> RecordObjectEvent:
         """An object event about a request; what the API server would refuse as too long is cut."""
         namespace, name = key.split("/", 1)

@@ -1,0 +1,82 @@
+"""Shapes that no group can ever hold, said at once: the nearest group, and what is short there."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+
+from tidewright.kube.podshape import PodShape
+from tidewright.provisioning.pack.estimate import Template, fits_reason
+from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.requests.attempt import Asked
+from tidewright.provisioning.scaleup.plans import World
+
+
+def never_held(asked: Asked, world: World) -> list[str]:
+    """A sentence for each pod set of which neither a group nor a node that exists ever holds a pod."""
+    templates = {g.id: g.template for g in sorted(world.groups, key=lambda g: g.id) if g.template is not None}
+    found: dict[str, None] = {}
+    for item in asked.sets:
+        reasons = {name: fits_reason(item.shape, template) for name, template in templates.items()}
+        if not reasons or not all(reasons.values()) or _some_node_could(item.shape, world.grid):
+            continue
+        found[_nearest(item.shape, templates) or _nowhere(reasons)] = None
+    return list(found)
+
+
+def _some_node_could(shape: PodShape, grid: Grid) -> bool:
+    """Whether a node that exists could hold one pod if it were empty."""
+    allowed = grid.mask(shape)
+    return any(
+        bool(allowed[row])
+        and view is not None
+        and all(amount <= view.allocatable.get(name, 0) for name, amount in shape.requests.items())
+        for row, view in enumerate(grid.views)
+    )
+
+
+def _nearest(shape: PodShape, templates: Mapping[str, Template]) -> str:
+    """Of the groups whose nodes lack nothing but room, the one that lacks least; empty when there is none."""
+    best: tuple[float, str, str, int] | None = None
+    sizeless = msgspec.structs.replace(shape, requests={})
+    for name, template in templates.items():
+        if fits_reason(sizeless, template):
+            continue
+        free = template.free()
+        short = max(
+            (
+                ((amount - free.get(resource, 0)) / amount, resource, free.get(resource, 0))
+                for resource, amount in sorted(shape.requests.items())
+                if amount > free.get(resource, 0)
+            ),
+            default=None,
+        )
+        if short is not None and (best is None or short[0] < best[0]):
+            best = (short[0], name, short[1], short[2])
+    if best is None:
+        return ""
+    _, name, resource, room = best
+    return (
+        f"group {name} is nearest and lacks {resource}: a pod asks for"
+        f" {amount_text(resource, shape.requests[resource])}, an empty node has {amount_text(resource, room)}"
+    )
+
+
+def _nowhere(reasons: Mapping[str, str]) -> str:
+    counted = sorted(Counter(reasons.values()).items(), key=lambda entry: (-entry[1], entry[0]))
+    told = ", ".join(f"{n} {reason}" for reason, n in counted[:5])
+    return f"no group has nodes that its pods may run on: {told}"
+
+
+def amount_text(name: str, amount: int) -> str:
+    """An amount of a resource for people: cores, binary units, or a count."""
+    if name == "cpu":
+        return f"{amount / 1000:g} cores"
+    if name in ("memory", "ephemeral-storage"):
+        for unit, size in (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20)):
+            if amount >= size:
+                return f"{amount / size:.4g} {unit}B"
+        return f"{amount} B"
+    return str(amount)
