@@ -8,15 +8,21 @@ classes. Everything that fails is a `KubeError`: an answer >= 400, and no answer
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
 
 from tidewright.kube.errors import TIMEOUT, UNREACHABLE, KubeError, error_of
+
+KUBECONFIG: Final = "KUBECONFIG"
+"""The variable that names kubeconfig files, where none is given."""
+DEFAULT: Final = "~/.kube/config"
 
 _READ_BUFFER_BYTES = 2**20
 
@@ -127,7 +133,9 @@ class Kube:
             ) as answer:
                 content = await answer.read() if limit_bytes is None else await _up_to(answer, limit_bytes)
                 if answer.status >= 400:
-                    raise error_of(answer.status, content, answer.headers.get("Retry-After"))
+                    refusal = error_of(answer.status, content, answer.headers.get("Retry-After"))
+                    refusal.server = self.url
+                    raise refusal
                 names = {name.lower(): value for name, value in answer.headers.items()}
                 return Response(answer.status, names, content)
         except TimeoutError as error:
@@ -207,6 +215,24 @@ async def _up_to(answer: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
     return bytes(content)
 
 
+def _any_file(kubeconfig: Path | None) -> bool:
+    """Whether there is a kubeconfig: the one named, or one of those that `KUBECONFIG` names, or the default."""
+    names = [str(kubeconfig)] if kubeconfig else (os.environ.get(KUBECONFIG) or DEFAULT).split(os.pathsep)
+    return any(Path(name).expanduser().is_file() for name in names if name)
+
+
+def _unusable(error: Exception, context: str | None) -> str:
+    """Why a configuration cannot be used, in one line; the loader's own errors speak of its insides."""
+    reason = " ".join(str(error).split()).rstrip(".")  # of a YAML error, lines
+    if isinstance(error, TypeError | AttributeError):
+        return "it is empty, or no kubeconfig"
+    if context is not None and f"name {context} in" in reason:
+        return f"it has no context {context!r}"
+    if reason == "Service host/port is not set":
+        return "this is no pod of a cluster, KUBERNETES_SERVICE_HOST is not set"
+    return reason
+
+
 class Authentication:
     """kubernetes_asyncio's configuration, and how to renew what expires in it."""
 
@@ -226,10 +252,19 @@ class Authentication:
         from kubernetes_asyncio import config
         from kubernetes_asyncio.client import Configuration
 
+        # What is wrong is in the error; said by a logger that nobody has set up it would stand there twice.
+        logging.getLogger("kubernetes_asyncio").addHandler(logging.NullHandler())
         configuration = Configuration()
-        where = "the pod's service account" if in_cluster else f"kubeconfig {kubeconfig or '(default)'}"
-        if kubeconfig is not None and not await asyncio.to_thread(kubeconfig.is_file):
-            raise KubeError(0, "Configuration", f"kubeconfig {kubeconfig}: no such file")
+        where = "the pod's service account"
+        if not in_cluster:
+            where = f"kubeconfig {kubeconfig or os.environ.get(KUBECONFIG) or DEFAULT}"
+            if not await asyncio.to_thread(_any_file, kubeconfig):
+                known = (
+                    f"no such file, and {KUBECONFIG} is not set"
+                    if where.endswith(DEFAULT)
+                    else "no such file"
+                )
+                raise KubeError(0, "Configuration", f"{where}: {known}")
         try:
             if in_cluster:
                 config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]  # not annotated there
@@ -243,8 +278,7 @@ class Authentication:
         except asyncio.CancelledError:
             raise
         except Exception as error:  # the loader raises yaml, value, assertion and own errors
-            reason = " ".join(str(error).split())  # of a YAML error, lines
-            raise KubeError(0, "Configuration", f"{where}: {reason}") from error
+            raise KubeError(0, "Configuration", f"{where}: {_unusable(error, context)}") from error
         return cls(configuration, loader)
 
     def session(self) -> aiohttp.ClientSession:

@@ -41,7 +41,10 @@ class KubeError(Exception):
         retry_after_s: what `Retry-After` asks for, in seconds; None without it.
         body: the answer's body as it came.
         details: `details` of the Status object.
+        server: URL of the API server that answered; empty where nobody did.
     """
+
+    server: str = ""
 
     def __init__(
         self,

@@ -11,6 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tidewright.kube.errors import KubeError
 
 FAILED, BAD_USAGE, UNAVAILABLE, INTERRUPTED = 1, 2, 69, 130
 
@@ -40,7 +44,7 @@ def translated() -> Iterator[None]:
     Raises:
         CommandError: with the message of the original, which is its cause.
     """
-    from tidewright.kube.errors import UNREACHABLE, KubeError
+    from tidewright.kube.errors import KubeError
     from tidewright.log.errors import LogError, LogForbidden, LogUnavailable, WrongStream
 
     try:
@@ -54,7 +58,19 @@ def translated() -> Iterator[None]:
     except KubeError as error:
         if error.reason == "Configuration":
             raise BadInput(f"{error.message}: name another with --kubeconfig FILE") from error
-        silent = "no cluster answers: " if error.reason == UNREACHABLE else ""
-        raise Unavailable(
-            f"{silent}{error.message if silent else error}: check it, or name another with --kubeconfig FILE"
-        ) from error
+        raise Unavailable(_of_a_cluster(error)) from error
+
+
+def _of_a_cluster(error: KubeError) -> str:
+    """Which cluster did what, and what to do about it."""
+    from tidewright.kube.errors import UNREACHABLE
+
+    if error.reason == UNREACHABLE:
+        return f"no cluster answers: {error.message}: check it, or name another with --kubeconfig FILE"
+    if error.error_class != "forbidden":
+        said = f"the cluster at {error.server} answers " if error.server else ""
+        return f"{said}{error}: check it, or name another with --kubeconfig FILE"
+    which = f"the cluster at {error.server} refuses " if error.server else "the cluster refuses "
+    if error.status == 401:
+        return f"{which}these credentials ({error.status} {error.reason}): name others with --kubeconfig FILE"
+    return f"{which}what is needed ({error}): grant it, or name other credentials with --kubeconfig FILE"
