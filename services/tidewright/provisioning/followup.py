@@ -23,10 +23,10 @@ from tidewright.provisioning.orders import (
 )
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.conditions import Condition
-from tidewright.provisioning.requestwork.work import status_of
+from tidewright.provisioning.requestwork.work import status_of, without_queue
 from tidewright.provisioning.sentences import because
 from tidewright.provisioning.spec import is_check_alias, parameters_of
-from tidewright.provisioning.state import Index, Request, State
+from tidewright.provisioning.state import Index, Request, State, index_of
 from tidewright.provisioning.upkeep import back_off
 from tidewright.provisioning.view import View, look
 
@@ -113,7 +113,8 @@ def _over(state: State, index: Index, execution: saga.Execution) -> list[Decisio
             cond.nodes_ordered(eta),
             because("Ordered", nodes=sum(s.size - s.from_size for s in execution.steps)),
         )
-        found.append(_told(state, execution.request, request, condition, why, request.details))
+        details = without_queue(request.details)
+        found.append(_told(state, execution.request, request, condition, why, details))
         return found
     settings = index.settings
     own = parameters_of(request.parameters, len(request.sets)).booking_s
@@ -121,7 +122,7 @@ def _over(state: State, index: Index, execution: saga.Execution) -> list[Decisio
     namespace, name = execution.request.split("/", 1)
     ordered = because("Ordered", nodes=sum(s.size - s.from_size for s in execution.steps))
     details = {
-        **request.details,
+        **without_queue(request.details),
         "reservation": cond.format_time(until),
     }
     found.append(_told(state, execution.request, request, cond.ORDERED, ordered, details))
@@ -141,12 +142,13 @@ def _over(state: State, index: Index, execution: saga.Execution) -> list[Decisio
 def _told(
     state: State, key: str, request: Request, condition: Condition, why: Because, details: dict[str, str]
 ) -> Decision:
-    conditions = cond.with_condition(
-        request.conditions, condition, state.now, refresh=True, generation=request.generation
-    )
+    wanted = [condition]
     if is_check_alias(request.class_name):
+        wanted.append(cond.available(condition))
+    conditions, refresh = request.conditions, not index_of(state).settings.hold
+    for one in wanted:
         conditions = cond.with_condition(
-            conditions, cond.available(condition), state.now, refresh=True, generation=request.generation
+            conditions, one, state.now, refresh=refresh, generation=request.generation
         )
     return status_of(state.now, key, request, conditions, details, (why,))
 

@@ -40,6 +40,21 @@ def test_room_on_nodes_that_are_ready_is_ready_at_once(cls: str) -> None:
     assert cluster.conditions("r")["Provisioned"].reason == "CapacityIsFound"
 
 
+def test_the_place_in_the_queue_is_told_while_a_request_waits() -> None:
+    cluster = Cluster()
+    cluster.add_group("workers", cpu=4000, maximum=1)
+    cluster.template("three", "3")
+    for name in ("r", "s"):
+        cluster.request(name, ATOMIC, [("three", 2)])
+    cluster.settle()
+    places = [cluster.statuses[f"ns/{name}"]["provisioningClassDetails"] for name in ("r", "s")]
+    assert places == [{"queue-position": "0"}, {"queue-position": "1"}]
+    cluster.groups["workers"].maximum = 2
+    cluster.observe_group("workers")
+    cluster.advance(70)
+    assert {*cluster.statuses["ns/r"]["provisioningClassDetails"]} == {"reservation"}
+
+
 @CLASSES
 def test_room_on_coming_nodes_is_provisioned_now_and_ready_when_they_are(cls: str) -> None:
     cluster = leaning(cls)

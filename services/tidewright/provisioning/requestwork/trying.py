@@ -25,7 +25,7 @@ from tidewright.provisioning.requestwork.reasons import (
     reasons_of,
     with_eta,
 )
-from tidewright.provisioning.requestwork.work import RequestWork
+from tidewright.provisioning.requestwork.work import QUEUE_POSITION, RequestWork, without_queue
 from tidewright.provisioning.scaleup.plans import NO_OPTIONS, NOT_NEEDED, SUCCESSFUL, World
 from tidewright.provisioning.scaleup.rounds import enact
 from tidewright.provisioning.sentences import because
@@ -60,9 +60,10 @@ def try_request(
         work.dues.append(work.now + 10.0)  # the answers to those orders wake it sooner
         return []
     awaits = tuple(sorted({group for group, _ in leans}))
-    work.details[key] = {**request.details, **made.details, "queue-position": str(position)}
     attempts = request.attempts + 1
     succeeded = made.result in (SUCCESSFUL, NOT_NEEDED)
+    queued = {} if succeeded else {QUEUE_POSITION: str(position)}
+    work.details[key] = {**without_queue(request.details), **made.details, **queued}
     final = succeeded or any(c.type == cond.FAILED for c in made.conditions)
     retry = 0.0 if final else work.now + (verdict.next_wait_s or work.settings.initial_backoff_s)
     why = reasons_of(work, sets, made, over, attempts, retry)

@@ -23,6 +23,14 @@ from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.spec import Mode, Parameters
 from tidewright.provisioning.state import Index, Request, State, shape_of
 
+QUEUE_POSITION = "queue-position"
+"""Detail of a request that waits: how many are tried before it. [B6]"""
+
+
+def without_queue(details: Mapping[str, str]) -> dict[str, str]:
+    """Details of a request that waits no more."""
+    return {name: text for name, text in details.items() if name != QUEUE_POSITION}
+
 
 class RequestWork:
     """The requests of one evaluation, and what has been decided about them so far.
@@ -175,7 +183,8 @@ class RequestWork:
         """Room is kept from now on."""
         request, own = self.state.requests[key], self.understood[key].booking_s
         until = self.now + (self.settings.booking_s if own is None else own)
-        self.details[key] = {**request.details, "reservation": cond.format_time(until)}
+        details = without_queue(self.details.get(key, request.details))
+        self.details[key] = {**details, "reservation": cond.format_time(until)}
         self.dues.append(until + 0.001)
         namespace, name = key.split("/", 1)
         return [
