@@ -322,7 +322,10 @@ class Stack:
         command = ["run", service.name, "--nats", self.nats_url, "--cluster", options.cluster]
         if options.nats_credentials is not None:
             command += ["--nats-credentials", str(options.nats_credentials.resolve())]
-        command += ["--log-level", options.programs_log_level, "--log-format", "json", "--health-port", "0"]
+        # Samples are pushed to the watcher's port: it is told to people, so it stays over restarts and starts.
+        port = self.folder.port(service.name, None) if service.role is Role.WATCHER else 0
+        command += ["--log-level", options.programs_log_level, "--log-format", "json"]
+        command += ["--health-port", str(port)]
         env: dict[str, str | None] = {}
         if service.role is Role.ENDPOINT:
             if service.name == "spread-admission" and options.admission_url:

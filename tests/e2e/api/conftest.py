@@ -17,7 +17,8 @@ import pytest
 
 from tests.e2e.api.client import Client, Object
 from tests.e2e.api.crontabs import definition
-from tests.e2e.conftest import running
+from tests.e2e.conftest import GONE_WITHIN_S, running
+from tests.e2e.sim.world import until
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 
@@ -38,13 +39,29 @@ def cluster(
         yield kubeconfig, True
 
 
+@pytest.fixture(scope="session")
+def namespaces(cluster: tuple[Path, bool]) -> Iterator[set[str]]:
+    """The namespaces that tests have made and deleted; at the end of the session all are gone."""
+    made: set[str] = set()
+    yield made
+    kubeconfig, embedded = cluster
+    if made and not embedded:
+        asyncio.run(_gone(kubeconfig, made))
+
+
+async def _gone(kubeconfig: Path, names: set[str]) -> None:
+    async with await Kube.connect(kubeconfig) as kube:
+        await until(kube, "/api/v1/namespaces", lambda there: not there.keys() & names, GONE_WITHIN_S)
+
+
 @pytest.fixture
-async def client(cluster: tuple[Path, bool]) -> AsyncIterator[Client]:
-    """A client in a fresh namespace, which is deleted afterwards."""
+async def client(cluster: tuple[Path, bool], namespaces: set[str]) -> AsyncIterator[Client]:
+    """A client in a fresh namespace, which is deleted afterwards; its end is waited for once, after all tests."""
     kubeconfig, embedded = cluster
     namespace = f"tidewright-{uuid.uuid4().hex[:8]}"
     async with await Kube.connect(kubeconfig) as kube:
         client = Client(kube, namespace, kubeconfig, embedded=embedded)
+        namespaces.add(namespace)
         await client.create("/api/v1/namespaces", {"metadata": {"name": namespace}})
         # pods are refused until the namespace has its default account
         await client.until(lambda: _exists(client, client.path("serviceaccounts", "default")))

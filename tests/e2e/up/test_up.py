@@ -17,7 +17,7 @@ import msgspec
 import psutil
 import pytest
 
-from tests.e2e.conftest import tidewright
+from tests.e2e.conftest import Cluster, free_port, tidewright
 from tidewright.kube.client import Kube
 from tidewright.log.server import EmbeddedServer
 
@@ -152,6 +152,7 @@ async def test_a_second_start_continues_and_fresh_starts_anew(start: Callable[..
 
     first = await start("--services", "watcher")
     await first.ready()
+    push = first.said(r"POST (\S+)")
     config, url = first.said(r"export KUBECONFIG=(\S+)"), first.said(r"log +(\S+),")
     async with await Kube.connect(Path(config)) as kube:
         body = msgspec.json.encode({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine"}})
@@ -161,6 +162,7 @@ async def test_a_second_start_continues_and_fresh_starts_anew(start: Callable[..
     second = await start("--services", "watcher")
     await second.ready()
     assert second.said(r"log +(\S+),") == url
+    assert second.said(r"POST (\S+)") == push
     assert "mine" in await config_maps(second)
     # Two supervisors on one folder would fight: the second is told so.
     third = await start("--services", "watcher")
@@ -172,6 +174,39 @@ async def test_a_second_start_continues_and_fresh_starts_anew(start: Callable[..
     await fourth.ready()
     assert "up: watcher, autoscaler." in "\n".join(fourth.out)
     assert "mine" not in await config_maps(fourth)
+
+
+async def webhooks(kube: Kube) -> set[str]:
+    """Names of the webhook configurations that are there."""
+    names = set()
+    for kind in ("mutating", "validating"):
+        path = f"/apis/admissionregistration.k8s.io/v1/{kind}webhookconfigurations"
+        found = msgspec.json.decode((await kube.request("GET", path)).body)
+        names |= {item["metadata"]["name"] for item in found["items"]}
+    return names
+
+
+async def test_beside_a_cluster_that_is_there_it_calls_itself_only_where_it_is_told_how(
+    start: Callable[..., Any], cluster: Cluster, kube: Kube, installed: list[str]
+) -> None:
+    del installed  # wanted for being there
+    at = ("--kubeconfig", str(cluster.kubeconfig))
+    before = await webhooks(kube)
+
+    up = await start(*at)
+    await up.ready()
+    assert len(up.children()) == 7  # nats-server and six services: no cluster, no endpoint
+    assert up.said(r"cluster  (\S+)") == str(cluster.kubeconfig)
+    assert up.said(r"spread +(places no pods)")
+    assert await webhooks(kube) == before
+    assert await up.end() == 0
+
+    url = f"https://127.0.0.1:{free_port()}"
+    up = await start(*at, "--services", "watcher,spread,actuator,spread-admission", "--admission-url", url)
+    await up.ready()
+    assert "tidewright-spread" in await webhooks(kube)
+    assert await up.end() == 0
+    assert await webhooks(kube) == before
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the kernel of Linux does it")
