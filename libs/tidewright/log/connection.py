@@ -104,7 +104,7 @@ class Log:
         self.max_age_s = 0.0
         self.timeout_s = timeout_s
         self.patience_s = patience_s
-        self._torn = Torn(self.last, self.at)
+        self._torn = Torn(self.last, self.at, self.bounds)
         self._room = Room(lambda: self._api("INFO", {}))
         self._denied: dict[str, float] = {}
         """Subjects, in lower case, that the server refused to take from us, and when (monotonic)."""

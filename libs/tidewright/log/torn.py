@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from tidewright.log.connection import Message
 
 BATCH_ID = "Nats-Batch-Id"
+BATCH_SEQUENCE = "Nats-Batch-Sequence"
 
 
 class Torn:
@@ -29,9 +30,10 @@ class Torn:
         self,
         last: Callable[[str], Awaitable[Record | None]],
         at: Callable[[int], Awaitable[Record | None]],
+        bounds: Callable[[], Awaitable[tuple[int, int]]],
     ) -> None:
-        """`last` and `at` look a message up by its subject or its sequence."""
-        self._last, self._at = last, at
+        """`last` and `at` look a message up by its subject or its sequence; `bounds` are those of the stream."""
+        self._last, self._at, self._bounds = last, at, bounds
         self._doubts: dict[str, Sequence[Message]] = {}
 
     def unanswered(self, batch: str, messages: Sequence[Message]) -> None:
@@ -55,17 +57,23 @@ class Torn:
             self._doubts.pop(batch, None)
 
     async def _stored_of(self, batch: str, messages: Sequence[Message]) -> int:
-        """How many messages of a batch are stored; they lie in consecutive sequences."""
+        """How many messages of a batch are stored; they lie in consecutive sequences.
+
+        One that is gone since, as a schedule is that fired or was replaced, counts as stored.
+        """
         for subject in dict.fromkeys(m.subject for m in messages):
             record = await self._last(subject)
             if record is not None and record.headers.get(BATCH_ID) == batch:
                 break
         else:
             return 0
-        count = 1
-        for step in (-1, 1):
-            seq = record.seq + step
-            while (other := await self._at(seq)) is not None and other.headers.get(BATCH_ID) == batch:
-                count += 1
-                seq += step
-        return count
+        place = int(record.headers[BATCH_SEQUENCE])
+        _, end = await self._bounds()
+        for count in range(len(messages), place, -1):
+            seq = record.seq + count - place
+            if seq > end:
+                continue
+            other = await self._at(seq)
+            if other is None or other.headers.get(BATCH_ID) == batch:
+                return count
+        return place

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tidewright.log import errors, room
+from tidewright.events.timers import TimerFired
+from tidewright.log import errors, room, timers
 from tidewright.log import server as server_module
 from tidewright.log.connection import Log, Message
 from tidewright.log.server import EmbeddedServer
@@ -67,6 +68,42 @@ async def test_nothing_is_appended_beside_a_torn_batch_until_the_server_has_stor
             everything = await on_the_log(log)
             assert [b[-9:] for b, n in everything.items() if n > 1] == []
             assert everything.total() == (count + 2) * BATCH
+    finally:
+        await server.stop()
+
+
+@pytest.mark.parametrize("place", [0, 3, BATCH - 2])
+async def test_an_unanswered_batch_of_which_a_schedule_has_fired_is_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int
+) -> None:
+    """It leaves a hole behind: nothing was torn there, and who waited for room would wait for ever."""
+    server = EmbeddedServer(tmp_path)
+    await server.start()
+    try:
+        async with await Log.connect(server.url, "test", timeout_s=5.0) as log:
+            await log.ensure(slots=4)
+            request, slot = log._request, Slot("1")
+            due = TimerFired(at=1.0, key="soon")
+            timed, fired = batch(log, 0), log.subjects.timer(slot, "autoscaler", "soon")
+            timed[place] = timers.set_message(log.subjects, slot, "autoscaler", due, 1.0, {})
+
+            async def unanswered(subject: str, body: bytes, headers: dict[str, str] | None) -> bytes:
+                answer = await request(subject, body, headers)
+                if "Nats-Batch-Commit" in (headers or {}):
+                    raise errors.LogUnavailable("the answer is lost")
+                return answer
+
+            with monkeypatch.context() as patch:
+                patch.setattr(log, "_request", unanswered)
+                with pytest.raises(errors.LogUnavailable):
+                    await log.commit(timed)
+            async with asyncio.timeout(10), log.reader([fired], after=0) as reader:
+                while not await reader.fetch(1, timeout_s=5.0):
+                    pass
+            await log.settled()
+            await log.commit(batch(log, 1))
+            everything = await on_the_log(log)
+            assert everything.total() == 2 * BATCH  # the fired timer for its schedule
     finally:
         await server.stop()
 
