@@ -351,6 +351,7 @@ class AcceptRequest(Decision, frozen=True, kw_only=True, tag="decision.accept-re
         sets: per pod set the digest of the shape and the count.
         shapes: digest to requests, scheduling, labels and priority: its own copy of what the
             templates said.
+        costs: per pod set what quotas of the namespace look at besides: `{traits, limits}`.
     """
 
     namespace: str
@@ -360,6 +361,7 @@ class AcceptRequest(Decision, frozen=True, kw_only=True, tag="decision.accept-re
     parameters: dict[str, str] = {}
     sets: tuple[tuple[str, int], ...] = ()
     shapes: dict[str, JsonObject] = {}
+    costs: tuple[JsonObject, ...] = ()
 
 
 class AttemptRequest(Decision, frozen=True, kw_only=True, tag="decision.attempt-request.v1"):

@@ -24,6 +24,7 @@ from tidewright.kube.projection import (
     malformed,
     resource,
 )
+from tidewright.kube.quotascopes import scopes_of
 
 _UNSCHEDULED_FIELDS = frozenset(
     {
@@ -135,15 +136,12 @@ def daemon_set(raw: Bytes) -> Projection:
 def resource_quota(raw: Bytes) -> Projection:
     """A ResourceQuota: the limits in force (those of the spec until the status has them) and their use.
 
-    One with scopes holds for some pods only, and for which of a template's is decided at their admission:
-    it is left out, rather than held against pods that it does not mean.
+    One with scopes holds for some pods only, and says for which.
     """
     try:
         found = _quota.decode(raw)
         meta = found.metadata
         hard = found.status.hard if found.status.hard is not None else found.spec.hard
-        if found.spec.scopes or found.spec.scopeSelector:
-            hard = None
         fact = ResourceQuotaObserved(
             at=0.0,
             namespace=meta.namespace,
@@ -151,6 +149,7 @@ def resource_quota(raw: Bytes) -> Projection:
             uid=meta.uid,
             hard=_amounts(hard or {}),
             used=_amounts(found.status.used or {}),
+            scopes=tuple(scopes_of({"scopes": found.spec.scopes, "scopeSelector": found.spec.scopeSelector})),
         )
         return Projection(fact, meta.resourceVersion)
     except UNREADABLE as error:

@@ -35,7 +35,7 @@ from tidewright.provisioning.orders import STATUS_MAP
 from tidewright.provisioning.state import State, index_of
 
 SERVICE = "provisioning"
-STATE_VERSION = 2
+STATE_VERSION = 3
 
 
 class ProvisioningDecider:

@@ -16,6 +16,7 @@ from tidewright.events.base import JsonObject
 from tidewright.events.provisioning import Instance, TemplateNode
 from tidewright.kube.podshape import PODS, NodeView, PodShape
 from tidewright.kube.podspecs import of_fields
+from tidewright.kube.quotascopes import Traits
 from tidewright.kube.selectors import Requirement
 from tidewright.kube.taints import taints_of
 from tidewright.provisioning.backoff import Entry
@@ -157,12 +158,27 @@ class Open(msgspec.Struct):
     loads: list[Load] = []
 
 
+class QuotaState(msgspec.Struct, frozen=True):
+    """A ResourceQuota of a namespace; `scopes` as in `ResourceQuotaObserved`."""
+
+    hard: dict[str, int]
+    used: dict[str, int]
+    scopes: tuple[JsonObject, ...] = ()
+
+
+class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What quotas look at in the pods of a pod set, besides their requests."""
+
+    traits: Traits = Traits()
+    limits: dict[str, int] = {}
+
+
 class Request(msgspec.Struct):
     """A ProvisioningRequest.
 
     Attributes:
         spec: as stored when it was first seen; changes after that are ignored.
-        sets: (digest, count) per pod set, once accepted.
+        sets: (digest, count) per pod set, once accepted; `costs` belong to them.
         parameters: in force.
         last_try, wait_s, attempts: of attempts; times in log seconds.
         plan: of the increase under way on its behalf.
@@ -188,6 +204,7 @@ class Request(msgspec.Struct):
     parameters: dict[str, str] = {}
     accepted: bool = False
     sets: tuple[tuple[str, int], ...] = ()
+    costs: tuple[Cost, ...] = ()
     attempts: int = 0
     last_try: float | None = None
     wait_s: float | None = None
@@ -257,7 +274,7 @@ class State(msgspec.Struct, dict=True):
     classes: dict[str, dict[str, str]] = {}
     templates: dict[str, JsonObject] = {}
     daemons: dict[str, JsonObject] = {}
-    quotas: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
+    quotas: dict[str, QuotaState] = {}
     objects: dict[str, dict[str, JsonObject]] = {}
     executions: dict[str, Execution] = {}
     orders: dict[str, tuple[str, str]] = {}

@@ -55,13 +55,13 @@ def test_a_quota_without_a_status_is_its_spec() -> None:
     assert fact.hard == {"pods": 9}
 
 
-@pytest.mark.parametrize(
-    "scoped", [{"scopes": ["BestEffort"]}, {"scopeSelector": {"matchExpressions": [{"operator": "Exists"}]}}]
-)
-def test_a_quota_of_some_pods_only_is_held_against_none(scoped: dict[str, object]) -> None:
+def test_a_quota_of_some_pods_only_says_of_which() -> None:
+    high = {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}
+    scoped = {"scopes": ["BestEffort"], "scopeSelector": {"matchExpressions": [high]}}
     fact = projected("resourcequota", spec={"hard": {"pods": "0"}, **scoped}, status={"hard": {"pods": "0"}})
     assert isinstance(fact, ResourceQuotaObserved)
-    assert fact.hard == {}
+    assert fact.hard == {"pods": 0}
+    assert fact.scopes == ({"scopeName": "BestEffort", "operator": "Exists"}, high)
 
 
 @pytest.mark.parametrize("controller", [True, False])

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidewright.kube import quantities
+from tidewright.kube.quotascopes import in_scopes, scopes_of, traits_of
 from tidewright.sim.api import errors
 from tidewright.sim.api.resources import Kind
 from tidewright.sim.api.store import Record
@@ -179,32 +180,7 @@ def used_in(api: Api, namespace: str, spec: Object) -> dict[str, int]:
 
 
 def _in_scope(spec: Object, obj: Object) -> bool:
-    pod = obj.get("spec") or {}
-    for scope in spec.get("scopes") or ():
-        best_effort = (obj.get("status") or {}).get("qosClass") == "BestEffort"
-        terminating = pod.get("activeDeadlineSeconds") is not None
-        fits = {
-            "BestEffort": best_effort,
-            "NotBestEffort": not best_effort,
-            "Terminating": terminating,
-            "NotTerminating": not terminating,
-        }.get(scope, True)
-        if not fits:
-            return False
-    selector = spec.get("scopeSelector") or {}
-    for expression in selector.get("matchExpressions") or ():
-        if expression.get("scopeName") == "PriorityClass":
-            name = pod.get("priorityClassName")
-            values = expression.get("values") or ()
-            fits = {
-                "In": name in values,
-                "NotIn": name not in values,
-                "Exists": bool(name),
-                "DoesNotExist": not name,
-            }.get(expression.get("operator", ""), True)
-            if not fits:
-                return False
-    return True
+    return in_scopes(scopes_of(spec), traits_of(obj.get("spec") or {}))
 
 
 def write_status(api: Api, record: Record) -> None:

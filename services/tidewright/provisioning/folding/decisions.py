@@ -28,6 +28,7 @@ from tidewright.provisioning.limits import Learnt
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.scaleup.plans import NOT_NEEDED, SUCCESSFUL, Target
 from tidewright.provisioning.state import (
+    Cost,
     GroupState,
     Load,
     Open,
@@ -43,6 +44,7 @@ def _accept(state: State, event: p.AcceptRequest) -> None:
         return
     request.accepted = True
     request.parameters, request.sets = event.parameters, event.sets
+    request.costs = tuple(msgspec.convert(cost, Cost) for cost in event.costs)
     for digest, fields in event.shapes.items():
         state.shapes.setdefault(digest, msgspec.convert(fields, ShapeFields))
 

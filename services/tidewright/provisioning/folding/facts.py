@@ -20,6 +20,7 @@ from tidewright.provisioning.state import (
     GroupState,
     Node,
     Pod,
+    QuotaState,
     Request,
     ShapeFields,
     State,
@@ -277,7 +278,7 @@ def _daemon_gone(state: State, event: p.DaemonSetGone) -> None:
 
 
 def _quota(state: State, event: p.ResourceQuotaObserved) -> None:
-    state.quotas[key_of(event)] = (event.hard, event.used)
+    state.quotas[key_of(event)] = QuotaState(event.hard, event.used, event.scopes)
 
 
 def _quota_gone(state: State, event: p.ResourceQuotaGone) -> None:

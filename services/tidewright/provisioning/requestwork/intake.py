@@ -6,13 +6,15 @@ import msgspec
 
 from tidewright.events.base import Decision, JsonObject
 from tidewright.events.provisioning import AcceptRequest
+from tidewright.kube.podshape import PodShape
 from tidewright.kube.podspecs import of_template, scheduling_fields
+from tidewright.kube.quotascopes import limits_of, traits_of
 from tidewright.provisioning import spec
 from tidewright.provisioning.claims import has_claims
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requestwork.work import RequestWork
 from tidewright.provisioning.sentences import because
-from tidewright.provisioning.state import Index, ShapeFields, State, resolved
+from tidewright.provisioning.state import Cost, Index, ShapeFields, State, resolved
 
 
 def take_up(work: RequestWork, key: str) -> list[Decision]:
@@ -42,7 +44,8 @@ def take_up(work: RequestWork, key: str) -> list[Decision]:
         else:
             work.put(key, cond.failed_to_create_pods(message), why)
         return [work.event(key, "Failed", message + _elsewhere(work, namespace, missing), "Warning")]
-    sets = []
+    sets: list[tuple[PodShape, int]] = []
+    costs: list[Cost] = []
     shapes: dict[str, JsonObject] = {}
     for pod_set in wanted.pod_sets:
         template = work.state.templates[f"{namespace}/{pod_set.template}"]
@@ -56,11 +59,13 @@ def take_up(work: RequestWork, key: str) -> list[Decision]:
         )
         shape = resolved(work.index, shape, fields.scheduling)
         sets.append((shape, pod_set.count))
+        spec_of_pods = template.get("spec") or {}
+        costs.append(Cost() if shape.error else Cost(traits_of(spec_of_pods), limits_of(spec_of_pods)))
         shapes[shape.digest] = msgspec.to_builtins(fields)
         if shape.error:
             work.put(key, cond.failed_to_create_pods(f"pod template {pod_set.template}: {shape.error}"))
             return [work.event(key, "Failed", shape.error, "Warning")]
-    work.fresh[key] = tuple(sets)
+    work.fresh[key], work.costs[key] = tuple(sets), tuple(costs)
     work.put(
         key,
         cond.ACCEPT,
@@ -76,6 +81,7 @@ def take_up(work: RequestWork, key: str) -> list[Decision]:
             parameters=work.parameters_of(request),
             sets=tuple((shape.digest, n) for shape, n in sets),
             shapes=shapes,
+            costs=tuple(msgspec.to_builtins(cost) for cost in costs),
         ),
         work.event(key, "Accepted", cond.ACCEPT.message),
     ]

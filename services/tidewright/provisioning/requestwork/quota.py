@@ -1,6 +1,7 @@
 """Quotas of namespaces, with what will count against them once pods are created. [B10]
 
-`RequestWork.claims` collects what is booked or was promised in this evaluation.
+`RequestWork.claims` collects what is booked or was promised in this evaluation. A quota with scopes
+means the pods that all of its scopes mean: what others will take does not count against it.
 """
 
 from __future__ import annotations
@@ -8,9 +9,10 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from tidewright.kube.podshape import PodShape
+from tidewright.kube.quotascopes import in_scopes
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.requestwork.work import RequestWork
+from tidewright.provisioning.state import Cost
 
 
 def claim_booked(work: RequestWork) -> None:
@@ -22,38 +24,59 @@ def claim_booked(work: RequestWork) -> None:
     )
     for key, items in work.kept.items():
         left = unborn[key]
+        costs = {
+            shape.digest: cost for (shape, _), cost in zip(work.sets_of(key), work.costs_of(key), strict=True)
+        }
         for item in items:
             pods = min(left, item.count)
             left -= pods
-            claim(work, key.split("/", 1)[0], item.shape, pods)
+            _claim(work, key.split("/", 1)[0], Item(item.shape, pods), costs.get(item.shape.digest, Cost()))
 
 
-def claim(work: RequestWork, namespace: str, shape: PodShape, pods: int) -> None:
-    """Count pods that will be created against what their namespace may have."""
-    claimed = work.claims.setdefault(namespace, {})
-    for name, amount in shape.requests.items():
-        claimed[name] = claimed.get(name, 0) + amount * pods
+def claim(work: RequestWork, key: str, sets: tuple[Item, ...]) -> None:
+    """Count the pods of a request, which will be created, against what their namespace may have."""
+    if not work.state.quotas:
+        return
+    for item, cost in zip(sets, work.costs_of(key), strict=True):
+        _claim(work, key.split("/", 1)[0], item, cost)
 
 
-def over_quota(work: RequestWork, namespace: str, sets: tuple[Item, ...]) -> str:
-    """[B10]: the ResourceQuota of the namespace that these pods would exceed; empty for none."""
-    wanted: dict[str, int] = {}
-    for item in sets:
-        for name, amount in item.shape.requests.items():
-            wanted[name] = wanted.get(name, 0) + amount * item.count
-    for key in sorted(work.state.quotas):
-        if key.split("/", 1)[0] != namespace:
-            continue
-        hard, used = work.state.quotas[key]
-        claimed = work.claims.get(namespace, {})
+def _claim(work: RequestWork, namespace: str, item: Item, cost: Cost) -> None:
+    claimed = work.claims.setdefault((namespace, cost.traits), {})
+    for name, amount in _amounts(item, cost).items():
+        claimed[name] = claimed.get(name, 0) + amount
+
+
+def _amounts(item: Item, cost: Cost) -> dict[str, int]:
+    """What so many pods ask of quotas, limits under their own names."""
+    found = {name: amount * item.count for name, amount in item.shape.requests.items()}
+    return found | {f"limits.{name}": amount * item.count for name, amount in cost.limits.items()}
+
+
+def over_quota(work: RequestWork, key: str, sets: tuple[Item, ...]) -> str:
+    """[B10]: the ResourceQuota of the namespace that a request's pods would exceed; empty for none."""
+    namespace = key.split("/", 1)[0]
+    names = [name for name in sorted(work.state.quotas) if name.split("/", 1)[0] == namespace]
+    costs = work.costs_of(key) if names else ()
+    for name in names:
+        quota = work.state.quotas[name]
+        wanted: Counter[str] = Counter()
+        for item, cost in zip(sets, costs, strict=True):
+            if in_scopes(quota.scopes, cost.traits):
+                wanted.update(_amounts(item, cost))
+        claimed: Counter[str] = Counter()
+        for (where, traits), amounts in work.claims.items():
+            if where == namespace and in_scopes(quota.scopes, traits):
+                claimed.update(amounts)
         short = sorted(
-            name
-            for name, limit in hard.items()
-            if _asked_of(wanted, name)
-            and used.get(name, 0) + _asked_of(claimed, name) + _asked_of(wanted, name) > limit
+            resource
+            for resource, limit in quota.hard.items()
+            if _asked_of(wanted, resource)
+            and quota.used.get(resource, 0) + _asked_of(claimed, resource) + _asked_of(wanted, resource)
+            > limit
         )
         if short:
-            return f'exceeded quota: "{key.split("/", 1)[1]}", resources: {", ".join(short)}'
+            return f'exceeded quota: "{name.split("/", 1)[1]}", resources: {", ".join(short)}'
     return ""
 
 

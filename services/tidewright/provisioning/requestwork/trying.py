@@ -44,7 +44,7 @@ def try_request(
     request, parameters = work.state.requests[key], work.understood[key]
     sets = tuple(Item(shape, n) for shape, n in work.sets_of(key))
     asked = Asked(sets=sets, parameters=parameters, alias=spec.is_check_alias(request.class_name))
-    over = over_quota(work, candidate.namespace, sets)
+    over = over_quota(work, key, sets)
     dry = request.annotations.get(spec.DRY_RUN) == "true"
     before = world.grid
     if over:
@@ -68,8 +68,7 @@ def try_request(
     retry = 0.0 if final else work.now + (verdict.next_wait_s or work.settings.initial_backoff_s)
     why = reasons_of(work, sets, made, over, attempts, retry)
     if succeeded:
-        for item in sets:
-            claim(work, candidate.namespace, item.shape, item.count)
+        claim(work, key, sets)
     found: list[Decision] = [
         AttemptRequest(
             at=work.now,

@@ -13,6 +13,7 @@ from tidewright.events.base import Because, Decision, JsonObject
 from tidewright.events.decisions import RecordObjectEvent, SetStatus
 from tidewright.events.provisioning import BookCapacity, ReleaseCapacity
 from tidewright.kube.podshape import PodShape
+from tidewright.kube.quotascopes import Traits
 from tidewright.provisioning import placeholders, saga, spec
 from tidewright.provisioning.orders import COMPONENT, MAX_MESSAGE, request_ref
 from tidewright.provisioning.pack.classes import Item
@@ -21,7 +22,7 @@ from tidewright.provisioning.requests import lifecycle
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.spec import Mode, Parameters
-from tidewright.provisioning.state import Index, Request, State, shape_of
+from tidewright.provisioning.state import Cost, Index, Request, State, shape_of
 
 QUEUE_POSITION = "queue-position"
 """Detail of a request that waits: how many are tried before it. [B6]"""
@@ -44,7 +45,8 @@ class RequestWork:
         understood: their parameters.
         fresh: their pod sets as shapes, once somebody asked.
         ended: releases of bookings that were used up.
-        claims: namespace to the amounts that will count against its quotas.
+        costs: what quotas look at in their pod sets, of those taken up in this evaluation.
+        claims: namespace and traits of pods to the amounts that will count against its quotas.
         kept: what room is kept for, by request.
         uncome: of that, what is for pods that do not exist yet.
         standing: the placeholders that stand for it.
@@ -68,7 +70,8 @@ class RequestWork:
         self.understood: dict[str, Parameters] = {}
         self.fresh: dict[str, tuple[tuple[PodShape, int], ...]] = {}
         self.ended: list[Decision] = []
-        self.claims: dict[str, dict[str, int]] = {}
+        self.costs: dict[str, tuple[Cost, ...]] = {}
+        self.claims: dict[tuple[str, Traits], dict[str, int]] = {}
         self.kept: dict[str, tuple[Item, ...]] = {}
         self.uncome: dict[str, tuple[Item, ...]] = {}
         self.standing = placeholders.Standing({}, ())
@@ -149,6 +152,11 @@ class RequestWork:
     def understands(self, key: str) -> bool:
         """Whether it was taken up, in this evaluation or before."""
         return self.state.requests[key].accepted or bool(self.fresh.get(key))
+
+    def costs_of(self, key: str) -> tuple[Cost, ...]:
+        """What quotas look at, per pod set; plain pods where a service before this one did not tell."""
+        found = self.costs.get(key, self.state.requests[key].costs)
+        return found or (Cost(),) * len(self.sets_of(key))
 
     def event(self, key: str, reason: str, message: str, event_type: str = "Normal") -> RecordObjectEvent:
         """An object event about a request; what the API server would refuse as too long is cut."""
