@@ -31,7 +31,7 @@ from tidewright.events.decisions import (
     PatchObject,
     ScaleWorkload,
 )
-from tidewright.host.explainer import Reference, Told
+from tidewright.host.explainer import Explainer, Reference, Told
 
 OURS = KIND.lower()
 TARGETS = frozenset(("deployment", "replicaset", "statefulset"))
@@ -156,7 +156,7 @@ class AutoscalerExplainer:
         ]
 
 
-EXPLAINER = AutoscalerExplainer()
+EXPLAINER: Explainer[State] = AutoscalerExplainer()
 
 
 def decided_for(event: Event) -> Reference | None:

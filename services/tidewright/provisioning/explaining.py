@@ -23,7 +23,7 @@ from tidewright.events.provisioning import (
     PlanScaleUp,
     ReleaseCapacity,
 )
-from tidewright.host.explainer import Reference, Told
+from tidewright.host.explainer import Explainer, Reference, Told
 from tidewright.provisioning.backoff import backed_off
 from tidewright.provisioning.groups import cannot_grow
 from tidewright.provisioning.pack.estimate import fits_reason
@@ -170,7 +170,7 @@ class ProvisioningExplainer:
         return _group(state, asked.name)
 
 
-EXPLAINER = ProvisioningExplainer()
+EXPLAINER: Explainer[State] = ProvisioningExplainer()
 
 
 def verdict_sentence(verdict: GroupVerdict) -> str:

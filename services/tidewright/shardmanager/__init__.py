@@ -8,6 +8,6 @@ native               shardset, specreader, mapping: the spec; sets, members, tim
                      rounds: what is decided; handover: prepare, drain, grant; assign, balance: who ought to own what
 its pods             setpods, podsof, podplan (in place), gates and gateplan (gate mode), setworkers, inject, claims, rollout
 its size             autosize, setscale (StatefulSets), ourservices (our own Deployments)
-what is told         setstatus, signals, exposition, metricnames, tell, explaining, preview, resize
+what is told         setstatus, signals, exposition, metricnames, tell, lines, explaining, preview, resize
 labels               labels, labeller; labelhook and labelling: the admission endpoint
 """

@@ -10,7 +10,7 @@ Which slot a key has, and why it is where it is, is told by `tidewright shards e
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tidewright.events.base import Because, Decision, Event
 from tidewright.events.decisions import (
@@ -29,10 +29,12 @@ from tidewright.events.shards import (
     ReportShards,
     SizeShards,
 )
-from tidewright.host.explainer import Reference, Told
+from tidewright.host.explainer import Explainer, Reference, Told
 from tidewright.sharding.document import SlotState
 from tidewright.sharding.keyspace import runs
 from tidewright.shardmanager.fleet import Fleet
+from tidewright.shardmanager.members import MemberSeen
+from tidewright.shardmanager.podsof import index_of, is_managed
 from tidewright.shardmanager.sets import ShardSetState
 from tidewright.shardmanager.setscale import ordinal
 from tidewright.shardmanager.shardset import Driver
@@ -145,8 +147,40 @@ class ShardExplainer:
                 return [f"A load between {low:g} and {high:g} would have kept {event.from_shards} shards."]
         return []
 
+    def aggregate(self, state: State, asked: Reference) -> Mapping[str, object] | None:
+        """A set; a template with its fleets; a member or a pod with the name of the set that has it."""
+        key = f"{asked.namespace}/{asked.name}"
+        match asked.kind:
+            case "shardset":
+                shard_set = state.sets.get(key)
+                return None if shard_set is None else {"set": shard_set}
+            case "podtemplate":
+                template = state.templates.get(key)
+                fleets = {name: f for name, f in sorted(state.fleets.items()) if f.template_key == key}
+                return None if template is None and not fleets else {"template": template, "fleets": fleets}
+            case "shardmember":
+                found = _member(state, asked)
+                return None if found is None else {"member": found[1], "set": found[0].name}
+            case "pod":
+                pod = state.pods.get(asked.namespace, {}).get(asked.name)
+                if pod is None:
+                    return None
+                owner = next((s.name for s in _sets(state, asked.namespace) if is_managed(s, pod)), None)
+                return {"pod": pod, "set": owner}
+            case "statefulset":
+                replicas = state.replicas.get(key)
+                return None if replicas is None else {"replicas": replicas}
+        return None
+
     def standing(self, state: State, asked: Reference, now: float) -> Sequence[str]:
-        """How a set or a fleet stands."""
+        """How a set, a fleet, a member or a shard's pod stands."""
+        if asked.kind == "shardmember":
+            found = _member(state, asked)
+            return _membership(*found, now) if found is not None else []
+        if asked.kind == "pod":
+            pod = state.pods.get(asked.namespace, {}).get(asked.name)
+            owner = next((s for s in _sets(state, asked.namespace) if pod and is_managed(s, pod)), None)
+            return [f"It is shard {index_of(owner, asked.name)} of ShardSet {owner.name}."] if owner else []
         if asked.kind == "shardset":
             shard_set = state.sets.get(f"{asked.namespace}/{asked.name}")
             return _set(shard_set, now) if shard_set is not None and shard_set.present else []
@@ -154,6 +188,36 @@ class ShardExplainer:
             key = f"{asked.namespace}/{asked.name}"
             return [text for f in state.fleets.values() if f.template_key == key for text in _fleet(f)]
         return []
+
+
+def _sets(state: State, namespace: str) -> list[ShardSetState]:
+    return [one for _, one in sorted(state.sets.items()) if one.namespace == namespace and one.present]
+
+
+def _member(state: State, asked: Reference) -> tuple[ShardSetState, MemberSeen] | None:
+    """The member that a ShardMember is the record of, and its set."""
+    for shard_set in _sets(state, asked.namespace):
+        for member in shard_set.members.values():
+            if member.record == asked.name:
+                return shard_set, member
+    return None
+
+
+def _membership(shard_set: ShardSetState, member: MemberSeen, now: float) -> list[str]:
+    identity = f"{member.name}#{member.incarnation}"
+    held = [n for n, slot in enumerate(shard_set.document.slots) if slot.owner == identity]
+    said = [
+        f"It is member {member.name} of ShardSet {shard_set.name}, with weight {member.weight}.",
+        f"It owns slots {runs(held)}." if held else "It owns no slot.",
+    ]
+    if member.released:
+        return [*said, "It has released its lease and is over."]
+    if member.lost:
+        return [*said, "Its lease was taken: it is over, and does not come back under this incarnation."]
+    if member.leaving:
+        said.append("It is leaving: its slots are handed over.")
+    left = member.expires_at(shard_set.spec) - now
+    return [*said, f"Its lease may be taken in {max(0.0, left):.0f} s unless it renews."]
 
 
 def _reason(one: Because) -> str:
@@ -236,4 +300,4 @@ def _fleet(fleet: Fleet) -> list[str]:
     return said
 
 
-EXPLAINER = ShardExplainer()
+EXPLAINER: Explainer[State] = ShardExplainer()

@@ -21,7 +21,7 @@ from tidewright.events.spread import (
     PodPlaced,
     RecordSpread,
 )
-from tidewright.host.explainer import Reference, Told
+from tidewright.host.explainer import Explainer, Reference, Told
 from tidewright.kube.times import rfc3339
 from tidewright.spread.reconcile import CLOSED_FOR_S
 from tidewright.spread.sentences import foreseen, passed_over, placement, sentences
@@ -150,7 +150,7 @@ class SpreadExplainer:
         return list(_standing(state, found, now)) if found is not None else ()
 
 
-EXPLAINER = SpreadExplainer()
+EXPLAINER: Explainer[State] = SpreadExplainer()
 
 
 def _about_pod(event: Event, name: str) -> bool:

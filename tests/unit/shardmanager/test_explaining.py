@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from tests.unit.shardmanager.cluster import Cluster
 from tests.unit.shardmanager.test_native import started, work
 from tests.unit.shardmanager.test_setpods import settle, spec, template
@@ -82,3 +84,36 @@ def test_what_is_not_known_gives_no_sentence_and_no_error() -> None:
     nowhere = Reference("shardset", "ns", "ghost")
     assert EXPLAINER.standing(cluster.state, nowhere, cluster.now) == []
     assert EXPLAINER.told(cluster.state, nowhere).decisions == (nowhere,)
+
+
+def test_the_state_of_a_set_its_pods_and_its_template_is_told_with_what_belongs_to_it() -> None:
+    cluster = Cluster()
+    template(cluster, "1")
+    cluster.shard_set(spec(2))
+    cluster.run()
+    settle(cluster, 20)
+    told_of = EXPLAINER.aggregate(cluster.state, ORDERS)
+    assert told_of is not None
+    assert msgspec.to_builtins(told_of["set"], str_keys=True)["size"] == 2
+    pod = Reference("pod", "ns", "orders-1")
+    assert (EXPLAINER.aggregate(cluster.state, pod) or {})["set"] == "orders"
+    assert EXPLAINER.standing(cluster.state, pod, cluster.now) == ["It is shard 1 of ShardSet orders."]
+    (name,) = (key.removeprefix("ns/") for key in cluster.state.templates)
+    made_from = EXPLAINER.aggregate(cluster.state, Reference("podtemplate", "ns", name))
+    assert made_from == {"template": cluster.state.templates[f"ns/{name}"], "fleets": {}}
+    assert EXPLAINER.aggregate(cluster.state, Reference("shardset", "ns", "others")) is None
+
+
+def test_a_member_is_told_what_it_owns_and_until_when() -> None:
+    cluster = started("a", "b")
+    shard_set = cluster.state.sets["ns/orders"]
+    member = next(m for m in shard_set.members.values() if m.name == "b")
+    asked = Reference("shardmember", "ns", member.record)
+    said = EXPLAINER.standing(cluster.state, asked, cluster.now)
+    assert said[0] == "It is member b of ShardSet orders, with weight 1."
+    assert said[1].startswith("It owns slots ")
+    assert (
+        said[2]
+        == f"Its lease may be taken in {member.expires_at(shard_set.spec) - cluster.now:.0f} s unless it renews."
+    )
+    assert (EXPLAINER.aggregate(cluster.state, asked) or {})["set"] == "orders"

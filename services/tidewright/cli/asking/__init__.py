@@ -12,6 +12,7 @@ lookups    what belongs to an object or a decision: decisions, causes, outcomes
 similar    an object that nobody knows: what may have been meant
 progress   a bar for what takes longer
 lines      one readable line per event
+wording    the words of those that are no single service's
 events     `tidewright events`
 explain    `tidewright explain`: what was decided, why, what became of it, what would have changed it
 telling    an explanation as text and as JSON

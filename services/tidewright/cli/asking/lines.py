@@ -77,8 +77,11 @@ def line(event: Event | registry.Unknown) -> str:
             return f"{type(event).__name__.lower()}: {event.reason} {event.message}".rstrip()
         case TimerFired():
             return f"woke {event.key}"
-    if told := _of_a_service(event):
-        return told
+    return _of_a_service(event) or _fields(event)
+
+
+def _fields(event: Event) -> str:
+    """What an event says for which there are no words: its fields."""
     shown_fields = {
         name: value
         for name in event.__struct_fields__
@@ -91,11 +94,13 @@ def line(event: Event | registry.Unknown) -> str:
 
 
 def _of_a_service(event: Event) -> str:
-    """What a service has words of its own for; imported here, for most answers do without."""
+    """What a service has words of its own for, or nobody in particular; imported here, for most answers do without."""
+    from tidewright.cli.asking.wording import wording
     from tidewright.provisioning.lines import line as of_capacity
+    from tidewright.shardmanager.lines import line as of_shards
     from tidewright.spread.lines import line as of_spread
 
-    return of_capacity(event) or of_spread(event)
+    return of_capacity(event) or of_spread(event) or of_shards(event) or wording(event)
 
 
 def _due(at: float) -> str:

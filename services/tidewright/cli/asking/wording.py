@@ -1,0 +1,119 @@
+"""What facts and effects that are no single service's say, in one line. Pure.
+
+Imported when such an event comes by: most answers do without.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tidewright.events import decisions, endpoints, facts, placement, provisioning
+from tidewright.events.base import Event
+from tidewright.events.timers import TimerStepped
+
+NAMED = 4
+"""Fields, images and resources that a line names."""
+_BYTES = ("memory", "storage")
+
+
+def wording(event: Event) -> str:
+    """What an event says, without its time and object; "" when there are no words for it here."""
+    return _fact(event) or _effect(event)
+
+
+def _fact(event: Event) -> str:
+    match event:
+        case facts.ShapeObserved():
+            whose = f" of pods in {event.namespace}" if event.namespace else ""
+            rules = f", with {_named(sorted(event.scheduling))}" if event.scheduling else ""
+            return f"a form{whose} that asks for {_amounts(event.requests)}{rules}"
+        case facts.TemplateObserved():
+            claims = f", with claims {_named(event.claims)}" if event.claims else ""
+            return f"a pod template of {_containers(event.spec)}{claims}"
+        case provisioning.PodTemplateObserved():
+            return f"pods of {_containers(event.template.get('spec'))}"
+        case provisioning.DaemonSetObserved():
+            return f"on every node a pod of {_containers(event.template.get('spec'))}"
+        case provisioning.ResourceQuotaObserved():
+            used = (f"{name} {_amount(name, event.used.get(name, 0))} of {_amount(name, limit)}" for name, limit in sorted(event.hard.items()))  # fmt: skip
+            return f"used are {_named(used)}" if event.hard else "limits nothing"
+        case placement.PlacementObjectObserved():
+            return f"{event.kind} with {_named(sorted(event.fields))}" if event.fields else event.kind
+        case facts.RecommendationReceived() if event.error:
+            return f"no recommendation ({event.error_class}): {event.error}"
+        case facts.RecommendationReceived():
+            low, high = event.lower_bound_replicas, event.upper_bound_replicas
+            bounds = [f"at least {low}"] * (low is not None) + [f"at most {high}"] * (high is not None)
+            within = f" ({', '.join(bounds)})" if bounds else ""
+            return f"{event.target_replicas} replicas recommended{within} at {event.observed_value:g}" + (
+                f": {event.details}" if event.details else ""
+            )
+        case facts.DatadogMonitorObserved():
+            return f"the monitor says {event.state}" if event.state else "the monitor says nothing yet"
+        case TimerStepped():
+            return f"on the way to waking {event.key}"
+    return ""
+
+
+def _effect(event: Event) -> str:
+    dry = " (dry run)" if isinstance(event, decisions.Effect) and event.dry_run else ""
+    match event:
+        case decisions.CreateObject():
+            return f"create it{dry}"
+        case decisions.PatchObject():
+            return f"set {_named(_paths(event.patch)) or 'nothing'}{dry}"
+        case decisions.DeleteObject():
+            grace = "" if event.grace_period_s is None else f", with {event.grace_period_s} s to end"
+            return f"delete it{grace}{dry}"
+        case decisions.EvictPod():
+            return f"evict it{dry}"
+        case endpoints.TrustEndpoint():
+            again = f", and {len(event.retired)} of its former ones no more" * bool(event.retired)
+            return f"let the API server trust this replica's certificate{again}{dry}"
+        case endpoints.ForgetEndpoint():
+            last = "; the last one takes its configurations along" if event.remove_last else ""
+            return f"let the API server trust this replica's certificate no more{last}{dry}"
+    return ""
+
+
+def _containers(spec: Any) -> str:
+    containers = spec.get("containers") if isinstance(spec, Mapping) else None
+    named = [
+        f"{c.get('name', '?')} ({c['image']})" if c.get("image") else str(c.get("name", "?"))
+        for c in containers or ()
+        if isinstance(c, Mapping)
+    ]
+    return _named(named) or "no container"
+
+
+def _amounts(requests: Mapping[str, int]) -> str:
+    return _named(f"{name} {_amount(name, amount)}" for name, amount in sorted(requests.items())) or "nothing"
+
+
+def _amount(name: str, amount: int) -> str:
+    """An amount as people write it: cores, mebibytes, or a count."""
+    plain = name.removeprefix("requests.").removeprefix("limits.")
+    if plain == "cpu":
+        return f"{amount / 1000:g}"
+    return f"{amount / 2**20:g}Mi" if plain.endswith(_BYTES) else str(amount)
+
+
+def _paths(patch: Mapping[str, Any], prefix: str = "") -> list[str]:
+    """`metadata.labels.app=shop` for each value that a patch sets."""
+    found: list[str] = []
+    for name, value in patch.items():
+        path = f"{prefix}{name}"
+        if isinstance(value, Mapping) and value:
+            found += _paths(value, f"{path}.")
+        elif value is None or isinstance(value, str | int | float | bool):
+            found.append(f"{path}={'null' if value is None else str(value)[:40]}")
+        else:
+            found.append(path)
+    return found
+
+
+def _named(names: Iterable[str]) -> str:
+    every = list(names)
+    more = f" and {len(every) - NAMED} more" if len(every) > NAMED else ""
+    return ", ".join(every[:NAMED]) + more
