@@ -215,4 +215,4 @@ def next_stop(found: Autoscaler, now: float, *, stale: bool = False) -> list[str
         told.append("Downscales wait for a younger value; upscales do not.")
     if found.timer_due is not None:
         told.append(f"It looks again by itself at {clock(found.timer_due)}.")
-    return told or ["Nothing stops the next scale; the values decide."]
+    return told or ["No window runs and no scale is on its way: the values decide."]

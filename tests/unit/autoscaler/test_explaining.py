@@ -145,7 +145,7 @@ def test_what_stops_the_next_scale() -> None:
     assert holds(world.feed(sample(101, 0))) == ["UntoleratedZero"]
     assert standing(world, 102)[2:] == [
         "Nothing is to be done: a value of 0 that is not tolerated moves nothing.",
-        "Nothing stops the next scale; the values decide.",
+        "No window runs and no scale is on its way: the values decide.",
     ]
     assert holds(world.feed(sample(700, 2_000, sampled_at=102.0))) == ["StaleMetric"]
     assert standing(world, 701)[-2:] == [
