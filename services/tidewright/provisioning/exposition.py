@@ -85,7 +85,7 @@ def series(state: State) -> Iterator[Series]:
         yield Series("cluster_autoscaler_node_group_backoff_status", labels, left_alone)
     yield Series("cluster_autoscaler_unneeded_nodes_count", {}, len(state.idle))
     if index.settings.scale_down:
-        for reason, number in unremovable(state, index, view).items():
+        for reason, number in unremovable(state, index).items():
             yield Series("cluster_autoscaler_unremovable_nodes_count", {"reason": reason}, number)
     yield from _counters(state)
     standing: Counter[tuple[str, str]] = Counter()

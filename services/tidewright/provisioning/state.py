@@ -64,7 +64,12 @@ class Pod(msgspec.Struct):
 
 
 class Node(msgspec.Struct):
-    """A node; the pods on it are known by their own facts."""
+    """A node; the pods on it are known by their own facts.
+
+    Attributes:
+        leaving: the object is being deleted.
+        doomed: its instance is being deleted at the cloud: nothing new goes there, and it counts no more.
+    """
 
     labels: dict[str, str]
     allocatable: dict[str, int]
@@ -75,6 +80,7 @@ class Node(msgspec.Struct):
     ready_changed_at: float = 0.0
     created_at: float = 0.0
     leaving: bool = False
+    doomed: bool = False
     provider_id: str = ""
     seen_at: float = 0.0
     group: str = ""
@@ -89,7 +95,7 @@ class Node(msgspec.Struct):
             labels=self.labels,
             taints=taints_of(self.taints),
             allocatable={**self.allocatable, **offers} if offers else self.allocatable,
-            unschedulable=self.unschedulable or self.leaving or not self.ready,
+            unschedulable=self.unschedulable or self.leaving or self.doomed or not self.ready,
         )
 
 
@@ -179,6 +185,7 @@ class Request(msgspec.Struct):
     Attributes:
         spec: as stored when it was first seen; changes after that are ignored.
         sets: (digest, count) per pod set, once accepted; `costs` belong to them.
+        domains: of a topology, per pod set the value that its room has, once it has any.
         parameters: in force.
         last_try, wait_s, attempts: of attempts; times in log seconds.
         plan: of the increase under way on its behalf.
@@ -205,6 +212,7 @@ class Request(msgspec.Struct):
     accepted: bool = False
     sets: tuple[tuple[str, int], ...] = ()
     costs: tuple[Cost, ...] = ()
+    domains: tuple[str, ...] = ()
     attempts: int = 0
     last_try: float | None = None
     wait_s: float | None = None
@@ -376,6 +384,16 @@ def _built(state: State) -> Index:
     for key, pod in state.pods.items():
         add_pod(state, index, key, pod)
     return index
+
+
+def pinned_digest(digest: str, key: str, value: str) -> str:
+    """Names a shape whose nodes all have one value of a label."""
+    return f"{digest}@{key}={value}"
+
+
+def domain_of(digest: str) -> str:
+    """The value that a shape is pinned to; empty for one that is not."""
+    return digest.partition("@")[2].partition("=")[2]
 
 
 def shape_of(state: State, index: Index, digest: str) -> PodShape:
@@ -566,6 +584,17 @@ def remove_pod(state: State, index: Index, key: str, pod: Pod) -> None:
     row = index.grid.rows.get(pod.node)
     if row is not None and _counts(state, index, pod):
         index.grid.put(seat_of(state, index, pod.shape), row, -1)
+
+
+def doom(state: State, index: Index, group: GroupState) -> None:
+    """Mark the nodes of a group whose instances are being deleted, by our order or not."""
+    for instance in group.instances:
+        name = index.machines.get(instance.id, "")
+        node = state.nodes.get(name)
+        gone = instance.id in group.deleting or instance.state == "deleting"
+        if node is not None and node.doomed != gone:
+            node.doomed = gone
+            add_node(state, index, name, node)
 
 
 def reseat(state: State, index: Index, node: str) -> None:

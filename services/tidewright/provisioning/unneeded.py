@@ -10,7 +10,6 @@ from collections.abc import Mapping
 
 from tidewright.provisioning.idle import SCALE_DOWN_DISABLED
 from tidewright.provisioning.state import GroupState, Index, Node, State
-from tidewright.provisioning.view import View
 
 REASONS = (
     "NotAutoscaled",
@@ -25,19 +24,18 @@ LITTLE = 0.5
 """`scale-down-utilization-threshold` of the reference: what uses no more of a node is little."""
 
 
-def unremovable(state: State, index: Index, view: View) -> Mapping[str, int]:
+def unremovable(state: State, index: Index) -> Mapping[str, int]:
     """How many nodes stay for which reason: the first that applies."""
     found: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
-    group_of = {member: name for name, group in view.groups.items() for member in group.members}
     for name, node in state.nodes.items():
-        found[_reason(state, index, name, node, state.groups.get(group_of.get(name, "")))] += 1
+        found[_reason(state, index, name, node, state.groups.get(node.group))] += 1
     return found
 
 
 def _reason(state: State, index: Index, name: str, node: Node, group: GroupState | None) -> str:
     if group is None:
         return "NotAutoscaled"
-    if node.leaving or node.provider_id in group.deleting:
+    if node.leaving or node.doomed:
         return "CurrentlyBeingDeleted"
     if node.annotations.get(SCALE_DOWN_DISABLED) == "true":
         return "ScaleDownDisabledAnnotation"

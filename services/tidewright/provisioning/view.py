@@ -185,6 +185,8 @@ def _group_view(
         node = state.nodes[member]
         if node.provider_id not in there and node.seen_at < group.observed_at:
             continue  # gone at the cloud
+        if node.doomed:
+            continue  # going: what is ordered from now on does not count on it
         kept.append(member)
         ready = node.ready and not unripe(state, index, member, node)
         if ready and not node.taints:

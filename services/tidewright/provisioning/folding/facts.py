@@ -26,6 +26,7 @@ from tidewright.provisioning.state import (
     State,
     add_node,
     add_pod,
+    doom,
     index_of,
     pod_of,
     remove_node,
@@ -115,6 +116,7 @@ def _node(state: State, event: f.NodeObserved) -> None:
         ready_changed_at=event.ready_changed_at or event.at,
         created_at=event.created_at or event.at,
         leaving=event.deleting_at is not None,
+        doomed=_doomed(state, index.owner.get(event.provider_id, ""), event.provider_id),
         provider_id=event.provider_id,
         seen_at=old.seen_at if old is not None else event.at,
         group=index.owner.get(event.provider_id, ""),
@@ -126,6 +128,14 @@ def _node(state: State, event: f.NodeObserved) -> None:
     if old is None:
         reseat(state, index, event.name)
     wake(state)
+
+
+def _doomed(state: State, group: str, instance: str) -> bool:
+    """Whether the instance of a node is being deleted."""
+    found = state.groups.get(group)
+    return found is not None and (
+        instance in found.deleting or any(i.id == instance and i.state == "deleting" for i in found.instances)
+    )
 
 
 def _node_gone(state: State, event: f.NodeGone) -> None:
@@ -174,6 +184,7 @@ def _group(state: State, event: p.NodeGroupObserved) -> None:
                 index.claims.stale_nodes.add(machines[instance.id])
         group.since = {i.id: group.since.get(i.id, event.at) for i in machines_there if i.id not in machines}
         group.deleting = {name: at for name, at in group.deleting.items() if name in there}
+        doom(state, index, group)
         registered = sum(name in machines for name in there)
         if registered < event.target_size - len(group.since):
             before_ = group.wrong

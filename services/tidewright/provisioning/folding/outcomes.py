@@ -15,6 +15,7 @@ from tidewright.provisioning.folding.common import (
 )
 from tidewright.provisioning.state import (
     State,
+    doom,
     index_of,
 )
 
@@ -50,6 +51,10 @@ def _outcome(state: State, event: o.Applied | o.Rejected | o.Failed | o.Supersed
         _increase_answered(state, event, name, applied)
     else:
         group = state.groups.get(name)
+        if group is not None and kind == "delete" and not applied:  # nothing goes but what the cloud says
+            going = {instance.id for instance in group.instances if instance.state == "deleting"}
+            group.deleting = {one: at for one, at in group.deleting.items() if one in going}
+            doom(state, index_of(state), group)
         if group is not None and not _outstanding(state, name):
             group.answered_at = event.at
             told = event.result.get("size") if isinstance(event, o.Applied) else None
