@@ -150,6 +150,18 @@ class Part(Generic[P]):
                 f"{self._subject} belongs to incarnation {found.incarnation} since epoch {found.epoch}"
             ) from error
 
+    async def confirm(self) -> None:
+        """Return when the part is seen to be this process's still.
+
+        Raises:
+            Fenced: another process owns it.
+        """
+        found, _ = await self.look()
+        if (found.incarnation, found.epoch) != (self._writer.incarnation, self.position.epoch):
+            raise Fenced(
+                f"{self._subject} belongs to incarnation {found.incarnation} since epoch {found.epoch}"
+            )
+
     async def stand_by(self) -> None:
         """Return when the part's owner has been silent for `TAKE_OVER_S`."""
         loop = asyncio.get_running_loop()

@@ -58,6 +58,9 @@ START_S = 60.0
 """How long the log's stream may take to appear."""
 CONCURRENCY = 64
 """Effects that are being applied, or wait for their next attempt."""
+OWNED_S = 0.5
+"""Wall seconds for which it is believed that nobody has taken over. Who takes over waits as long before acting:
+what a process without the bus still writes was looked at before, and the API server refuses it for its version."""
 READ_AHEAD = 5_000
 """Decisions without an outcome beyond which no more are read."""
 
@@ -192,6 +195,7 @@ class Actuator:
         self._limiter = AsyncLimiter(burst, burst / options.qps)
         self._kept = burst // 2
         """Requests of the burst that reports leave to what changes something: it does not wait behind a backlog."""
+        self._confirming = asyncio.Lock()
         self._reset(ActPosition())
 
     def _reset(self, position: ActPosition) -> None:
@@ -205,6 +209,7 @@ class Actuator:
         """A heap of running jobs that wait for one more request."""
         self._outcomes: asyncio.Queue[tuple[Job, Outcome]] = asyncio.Queue()
         self._read_at: dict[int, float] = {}
+        self._owned_at = float("-inf")
 
     async def run(self) -> None:
         """Act for ever, stepping back while another process does."""
@@ -217,6 +222,8 @@ class Actuator:
     async def _own(self) -> None:
         position = await self._part.claim()
         self._reset(position)
+        if position.incarnation not in ("", self._writer.incarnation):
+            await asyncio.sleep(OWNED_S)
         _log.info("acting", mode=self._options.mode, position=position.position, qps=self._options.qps)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._read(position.position))
@@ -291,6 +298,22 @@ class Actuator:
         heappush(self._spending, (rank(job.effect), job.seq, granted))
         self._wake.set()
         await granted
+        await self._owned()
+
+    async def _owned(self) -> None:
+        """Return when this process is known to be the one that acts.
+
+        Without it, one whose way to the bus is cut would go on applying what it has read, after
+        another has applied that and later decisions: the earlier one would have the last word.
+
+        Raises:
+            Fenced: it is not.
+        """
+        async with self._confirming:
+            asked = time.monotonic()
+            if asked - self._owned_at > OWNED_S:
+                await self._part.confirm()
+                self._owned_at = asked
 
     async def _dispatch(self, tasks: asyncio.TaskGroup) -> None:
         """Give the budget out: a place in it first, then to the best that waits by then."""
@@ -331,6 +354,7 @@ class Actuator:
         attempt = 0
         while True:
             attempt += 1
+            await self._owned()
             result = await self._attempt(job, allowance)
             if not isinstance(result, Again):
                 break
@@ -391,10 +415,12 @@ class Actuator:
             messages = [self._message(job, outcome) for job, outcome in group]
             for job, _ in group:
                 self._ledger.finish(job.seq)
+            began = time.monotonic()
             await self._part.commit(
                 messages,
                 ActPosition(at=self._at, position=self._ledger.position, done=self._ledger.done),
             )
+            self._owned_at = max(self._owned_at, began)
             for job, outcome in group:
                 self._count(job, outcome)
             if self._ledger.open < READ_AHEAD:

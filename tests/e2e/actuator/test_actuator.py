@@ -426,6 +426,47 @@ async def test_a_second_actuator_takes_over_and_the_first_commits_no_more(bench:
     assert await bench.replicas() == 6
 
 
+async def test_an_actuator_without_the_bus_does_not_have_the_last_word(
+    bench: Bench, log: Log, kube: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It holds a decision that it could not apply; another has applied that, and a later one, when it tries again."""
+    cut, asked, healed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    kube.faults.append(lambda *_: KubeError(503, "ServiceUnavailable", "down", retry_after_s=0.5))
+    async with await Log.connect(log.url, "test", name="other") as other, Client.at(kube.url) as second_kube:
+        assert isinstance(second_kube, Client)
+        second_kube.faults, second_kube.losses, second_kube.calls = [], [], []
+        await other.adopt_slots()
+        second = Bench(other, second_kube)
+        for name in ("commit", "last"):
+
+            async def waiting(*args: Any, call: Any = getattr(log, name)) -> Any:
+                if cut.is_set():
+                    asked.set()
+                    await healed.wait()
+                return await call(*args)
+
+            monkeypatch.setattr(log, name, waiting)
+        async with bench.acting():
+            await second.decide(scale(5, 3, decision="one"))
+            async with asyncio.timeout(10):
+                while not kube.calls:  # noqa: ASYNC110  # it tries, and is refused
+                    await asyncio.sleep(0.01)
+            cut.set()
+            async with second.acting():
+                await second.outcomes(1)
+                await second.decide(scale(3, 5, decision="two"))
+                await second.outcomes(1)
+                kube.faults.clear()
+                async with asyncio.timeout(10):
+                    await asked.wait()
+                healed.set()
+                await second.decide(scale(4, 3, decision="three"))
+                [third] = await second.outcomes(1)
+    assert isinstance(third, Applied)
+    assert kube.writes() == []
+    assert [method for method, _ in second_kube.writes()] == ["PUT"] * 3
+
+
 async def test_requests_stay_within_the_budget(bench: Bench) -> None:
     for n in range(5):
         await make_deployment(bench.kube, f"d{n}")
