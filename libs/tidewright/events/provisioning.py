@@ -373,6 +373,7 @@ class AttemptRequest(Decision, frozen=True, kw_only=True, tag="decision.attempt-
         retry_at: log time of the next attempt, 0 for none.
         verdicts: the reason per group.
         awaits: groups with ordered nodes, not ready yet, on which it found room.
+        domains: of a request with a topology, per pod set the value in which its pods have their room.
     """
 
     namespace: str
@@ -383,6 +384,7 @@ class AttemptRequest(Decision, frozen=True, kw_only=True, tag="decision.attempt-
     retry_at: float = 0.0
     verdicts: tuple[GroupVerdict, ...] = ()
     awaits: tuple[str, ...] = ()
+    domains: tuple[str, ...] = ()
 
 
 class BookCapacity(Decision, frozen=True, kw_only=True, tag="decision.book-capacity.v1"):

@@ -122,8 +122,11 @@ class Evaluation:
         placeholders.arrange(self.state, self.index, grid, work.standing)
         self._cover(grid, pool, booked)
         # In compat the scheduler places pending pods first, whatever is booked.
-        for demands in (booked, pool) if self.index.settings.hold else (pool, booked):
-            _place(grid, demands)
+        if not self.index.settings.hold:
+            _place(grid, pool)
+        _place_booked(grid, booked)
+        if self.index.settings.hold:
+            _place(grid, pool)
         return pool, booked
 
     def _leave_alone(self, failures: Iterable[BackOffGroup]) -> None:
@@ -381,6 +384,16 @@ def _in_order(demands: Iterable[Demand]) -> list[Demand]:
 def _place(grid: Grid, demands: Mapping[str, Demand]) -> None:
     """Place what fits; the rest stays in demand."""
     for demand in _in_order(demands.values()):
+        if demand.count:
+            demand.count -= grid.place(demand.shape, demand.count)
+
+
+def _place_booked(grid: Grid, demands: Mapping[str, Demand]) -> None:
+    """As `_place`, those that may go to the fewest nodes first: what may go anywhere is not to take their room."""
+    choice = {digest: int(grid.mask(demand.shape).sum()) for digest, demand in demands.items()}
+    for demand in sorted(
+        _in_order(demands.values()), key=lambda d: (-d.shape.priority, choice[d.shape.digest])
+    ):
         if demand.count:
             demand.count -= grid.place(demand.shape, demand.count)
 

@@ -25,7 +25,7 @@ from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.requestwork.work import status_of, without_queue
 from tidewright.provisioning.sentences import because
-from tidewright.provisioning.spec import is_check_alias, parameters_of
+from tidewright.provisioning.spec import is_check_alias, parameters_of, topology_details
 from tidewright.provisioning.state import Index, Request, State, index_of
 from tidewright.provisioning.upkeep import back_off
 from tidewright.provisioning.view import View, look
@@ -145,6 +145,9 @@ def _told(
     wanted = [condition]
     if is_check_alias(request.class_name):
         wanted.append(cond.available(condition))
+    if request.domains and condition.type == cond.PROVISIONED:
+        found = parameters_of(request.parameters, len(request.sets))
+        details = details | topology_details(found, request.domains)
     conditions, refresh = request.conditions, not index_of(state).settings.hold
     for one in wanted:
         conditions = cond.with_condition(

@@ -199,6 +199,8 @@ def read(event: CreateObject) -> tuple[str, Held] | None:
     note = event.manifest.get("metadata", {}).get("annotations", {}).get(PLACEHOLDER)
     if event.target.kind != "Pod" or not isinstance(note, str):
         return None
-    request, _, shape = note.rpartition("/")
+    namespace, _, rest = note.partition("/")
+    name, _, shape = rest.partition("/")  # a shape that is tied to a domain has a label's key in its name
+    request = f"{namespace}/{name}"
     node = event.manifest["spec"]["nodeName"]
     return f"{event.target.namespace}/{event.target.name}", Held(request=request, shape=shape, node=node)

@@ -8,7 +8,7 @@ the CRD was installed as it is now.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -247,6 +247,18 @@ def parameters_of(found: Mapping[str, str], pod_sets: int) -> Parameters:
         across_groups=flags["AcrossGroups"],
         warnings=tuple(warnings),
     )
+
+
+def topology_details(parameters: Parameters, domains: Sequence[str]) -> dict[str, str]:
+    """Where a request with a topology has its room, for `provisioningClassDetails`: Kueue makes selectors of them.
+
+    One value for all pods is `topology`; where pod sets differ, set `i` has `topology.i`.
+    """
+    if not parameters.topology or not any(domains):
+        return {}
+    if not parameters.topology_per_set:
+        return {"topology": domains[0]}
+    return {f"topology.{index}": value for index, value in enumerate(domains)}
 
 
 def preset(class_parameters: Mapping[str, str], own: Mapping[str, str]) -> dict[str, str]:

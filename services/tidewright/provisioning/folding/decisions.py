@@ -34,6 +34,7 @@ from tidewright.provisioning.state import (
     Open,
     ShapeFields,
     State,
+    doom,
     index_of,
 )
 
@@ -60,6 +61,7 @@ def _attempt(state: State, event: p.AttemptRequest) -> None:
     request.wait_s = event.retry_at - event.at if event.retry_at else None
     if event.result in (SUCCESSFUL, NOT_NEEDED):
         request.awaits, request.missed = event.awaits, False
+        request.domains = event.domains
         # `Provisioned=True` follows when those nodes are ready.
         request.ordered = bool(event.awaits) and index_of(state).settings.hold
 
@@ -199,6 +201,7 @@ def _delete(state: State, event: p.DeleteInstances) -> None:
         group.deleting.update(dict.fromkeys(event.instances, event.at))
         group.wanted = max(0, group.target - len(event.instances))
         group.answered_at = None
+        doom(state, index_of(state), group)
     state.orders[event.id] = ("delete", event.target.name)
     unborn = sum(not name for name in event.nodes)
     if unborn:

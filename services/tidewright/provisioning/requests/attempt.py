@@ -25,6 +25,7 @@ from tidewright.provisioning.scaleup.options import plan
 from tidewright.provisioning.scaleup.plans import ERROR, NO_OPTIONS, NOT_NEEDED, SUCCESSFUL, Plan, World
 from tidewright.provisioning.scaleup.rounds import plan_all
 from tidewright.provisioning.spec import Mode, Parameters
+from tidewright.provisioning.state import domain_of, pinned_digest
 
 
 class Attempt(msgspec.Struct, kw_only=True):
@@ -46,6 +47,12 @@ class Attempt(msgspec.Struct, kw_only=True):
     details: dict[str, str] = {}
     shapes: tuple[PodShape, ...] = ()
     error: str = ""
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """Per pod set the value of its topology; empty without one."""
+        found = tuple(domain_of(shape.digest) for shape in self.shapes)
+        return found if any(found) else ()
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -216,10 +223,10 @@ def _variants(
         return [sets]
     values = _domains(world, key)
     if not asked.parameters.topology_per_set:
-        return [tuple(Item(_pinned(item.shape, key, v), item.count) for item in sets) for v in values]
+        return [tuple(Item(pinned(item.shape, key, v), item.count) for item in sets) for v in values]
     found: tuple[Item, ...] = ()
     for item in sets:
-        tries = ((*found, Item(_pinned(item.shape, key, v), item.count)) for v in values)
+        tries = ((*found, Item(pinned(item.shape, key, v), item.count)) for v in values)
         longer = next((variant for variant in tries if fits(variant)), None)
         if longer is None:
             return []
@@ -241,10 +248,10 @@ def _domains(world: World, key: str) -> list[str]:
     return sorted(free, key=lambda value: (-free[value], value))
 
 
-def _pinned(shape: PodShape, key: str, value: str) -> PodShape:
+def pinned(shape: PodShape, key: str, value: str) -> PodShape:
     """The shape with one more condition on the node: its domain."""
     return msgspec.structs.replace(
         shape,
-        digest=f"{shape.digest}@{key}={value}",
+        digest=pinned_digest(shape.digest, key, value),
         selector=(*shape.selector, Requirement(key, "In", frozenset({value}))),
     )

@@ -32,7 +32,7 @@ def room_kept(work: RequestWork) -> dict[str, Demand]:
         waiting_for_nodes = work.busy(key) or request.ordered
         if not bookable(work.conditions_of(key)) and not waiting_for_nodes:
             continue
-        sets = tuple(Item(shape, n) for shape, n in work.sets_of(key))
+        sets = tuple(Item(shape, n) for shape, n in work.kept_sets_of(key))
         placed = [
             shape_of(work.state, work.index, work.state.pods[pod].shape)
             for pod in (

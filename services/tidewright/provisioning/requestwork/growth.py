@@ -66,6 +66,7 @@ def _grow(
             attempt=request.attempts + 1,
             retry_at=retry,
             verdicts=verdicts_of(made.out(), made),
+            domains=request.domains,
             because=tuple(why),
         )
     ]

@@ -25,7 +25,8 @@ def claim_booked(work: RequestWork) -> None:
     for key, items in work.kept.items():
         left = unborn[key]
         costs = {
-            shape.digest: cost for (shape, _), cost in zip(work.sets_of(key), work.costs_of(key), strict=True)
+            shape.digest: cost
+            for (shape, _), cost in zip(work.kept_sets_of(key), work.costs_of(key), strict=True)
         }
         for item in items:
             pods = min(left, item.count)

@@ -63,7 +63,8 @@ def try_request(
     attempts = request.attempts + 1
     succeeded = made.result in (SUCCESSFUL, NOT_NEEDED)
     queued = {} if succeeded else {QUEUE_POSITION: str(position)}
-    work.details[key] = {**without_queue(request.details), **made.details, **queued}
+    placed = spec.topology_details(parameters, made.domains) if succeeded else {}
+    work.details[key] = {**without_queue(request.details), **made.details, **placed, **queued}
     final = succeeded or any(c.type == cond.FAILED for c in made.conditions)
     retry = 0.0 if final else work.now + (verdict.next_wait_s or work.settings.initial_backoff_s)
     why = reasons_of(work, sets, made, over, attempts, retry)
@@ -80,6 +81,7 @@ def try_request(
             retry_at=retry,
             verdicts=verdicts_of(made.plan.out(), made.plan) if made.plan is not None else (),
             awaits=awaits if succeeded else (),
+            domains=made.domains if succeeded else (),
             because=tuple(why),
         )
     ]

@@ -7,6 +7,7 @@ what is so by now: ask it, not the state, for conditions and pod sets.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 
 from tidewright.events.base import Because, Decision, JsonObject
@@ -22,7 +23,7 @@ from tidewright.provisioning.requests import lifecycle
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.spec import Mode, Parameters
-from tidewright.provisioning.state import Cost, Index, Request, State, shape_of
+from tidewright.provisioning.state import Cost, Index, Request, State, pinned_digest, shape_of
 
 QUEUE_POSITION = "queue-position"
 """Detail of a request that waits: how many are tried before it. [B6]"""
@@ -152,6 +153,30 @@ class RequestWork:
     def understands(self, key: str) -> bool:
         """Whether it was taken up, in this evaluation or before."""
         return self.state.requests[key].accepted or bool(self.fresh.get(key))
+
+    def kept_sets_of(self, key: str) -> tuple[tuple[PodShape, int], ...]:
+        """As `sets_of`, tied to the domains of the request's topology, where it has its room already."""
+        sets, topology = self.sets_of(key), self.understood[key].topology
+        domains = self.domains_of(key) if topology else ()
+        if not any(domains):
+            return sets
+        return tuple(
+            (shape_of(self.state, self.index, pinned_digest(shape.digest, topology, value)), n)
+            if value
+            else (shape, n)
+            for (shape, n), value in zip(sets, domains, strict=True)
+        )
+
+    def domains_of(self, key: str) -> tuple[str, ...]:
+        """Per pod set the value of its topology: as found, else that of most of its pods that have a node."""
+        request, topology = self.state.requests[key], self.understood[key].topology
+        if request.domains:
+            return request.domains
+        names = (self.state.pods[pod].node for pod in self.index.consumers.get(key, {}))
+        values = Counter(self.state.nodes[n].labels.get(topology, "") for n in names if n in self.state.nodes)
+        if not values or self.understood[key].topology_per_set:
+            return ()
+        return (max(sorted(values), key=lambda value: values[value]),) * len(self.sets_of(key))
 
     def costs_of(self, key: str) -> tuple[Cost, ...]:
         """What quotas look at, per pod set; plain pods where a service before this one did not tell."""
