@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar
 from cyclopts import Group, Parameter
 
 from tidewright.cli.errors import BadInput
-from tidewright.cli.options import LogOptions, ProcessFlags
+from tidewright.cli.options import ANY_PORT, NOT_NEGATIVE, LogOptions, ProcessFlags
 
 THE_ENDPOINT = Group("Endpoint", sort_key=0)
 
@@ -26,7 +26,7 @@ class EndpointFlags:
     """
 
     host: str = "127.0.0.1"
-    port: int = 0
+    port: Annotated[int, Parameter(validator=ANY_PORT)] = 0
     url: str = ""
     service: str = ""
 
@@ -50,7 +50,10 @@ def spread_admission(
         Parameter(help="What becomes of a pod when no replica answers.", group=THE_ENDPOINT),
     ] = "Fail",
     drain: Annotated[
-        float, Parameter(help="Seconds to go on serving when told to stop.", group=THE_ENDPOINT)
+        float,
+        Parameter(
+            help="Seconds to go on serving when told to stop.", group=THE_ENDPOINT, validator=NOT_NEGATIVE
+        ),
     ] = 5.0,
     enabled: Annotated[
         bool, Parameter(help="The feature gate: off, pods go in untouched.", group=THE_ENDPOINT)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
 from tidewright.cli.errors import BadInput
+from tidewright.cli.options import named_object
 
 METRICS = Group("Metrics, recommenders and configuration", sort_key=5)
 
@@ -26,7 +27,7 @@ class SourceFlags:
 
     external_metrics_url: str = ""
     resource_metrics_url: str = ""
-    config_map: str = ""
+    config_map: Annotated[str, Parameter(validator=named_object)] = ""
 
     def arguments(self) -> tuple[str, ...]:
         """As arguments of `tidewright run watcher`."""

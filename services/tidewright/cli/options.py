@@ -8,11 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from cyclopts import Group, Parameter
+from cyclopts import Group, Parameter, validators
 
 THE_LOG = Group("Log", sort_key=10)
 THE_CLUSTER = Group("Cluster", sort_key=20)
 PROCESS = Group("Process", sort_key=30)
+
+PORT = validators.Number(gte=1, lte=65_535)
+ANY_PORT = validators.Number(gte=0, lte=65_535)
+"""A port, where 0 is any that is free."""
+POSITIVE = validators.Number(gt=0)
+NOT_NEGATIVE = validators.Number(gte=0)
+SLOTS = validators.Number(gte=1, lte=1024)
+"""As many as the log can be made with."""
+COPIES = validators.Number(gte=1, lte=5)
+"""Servers of a JetStream cluster that keep one stream."""
 
 LogFormat: TypeAlias = Literal["auto", "json", "console"]
 Level: TypeAlias = Literal["debug", "info", "warning", "error"]
@@ -89,7 +99,19 @@ class ProcessFlags:
     log_level: Level = "info"
     log_format: LogFormat = "auto"
     health_host: str = "127.0.0.1"
-    health_port: int = 0
+    health_port: Annotated[int, Parameter(validator=ANY_PORT)] = 0
+
+
+def named_object(type_: object, text: str | None) -> None:
+    """Refuse what is not NAMESPACE/NAME; for `Parameter(validator=)`.
+
+    Raises:
+        ValueError: it is not.
+    """
+    del type_
+    namespace, slash, name = (text or "").partition("/")
+    if text and not (slash and namespace and name and "/" not in name):
+        raise ValueError(f"{text!r} is not NAMESPACE/NAME, as in kube-system/tidewright.")
 
 
 def emit(value: Any, output: Output, table: Callable[[], str]) -> None:

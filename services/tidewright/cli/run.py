@@ -13,7 +13,16 @@ from tidewright.cli import endpoint
 from tidewright.cli.commands import BY_NAME as COMMANDS
 from tidewright.cli.errors import BadInput, CommandError, translated
 from tidewright.cli.metricsflags import MetricsFlags, SourceFlags
-from tidewright.cli.options import ClusterOptions, LogOptions, ProcessFlags
+from tidewright.cli.options import (
+    COPIES,
+    NOT_NEGATIVE,
+    POSITIVE,
+    SLOTS,
+    ClusterOptions,
+    LogOptions,
+    ProcessFlags,
+    named_object,
+)
 from tidewright.cli.services import BY_NAME, SERVICES, Role, Service, load
 from tidewright.host.process import Process, ProcessOptions
 from tidewright.host.process import run as run_process
@@ -21,7 +30,12 @@ from tidewright.host.process import run as run_process
 THE_SERVICE = Group("Service", sort_key=0)
 
 MaxAge = Annotated[
-    float, Parameter(help="How long the log keeps a message, seconds; 0: for ever.", group=THE_SERVICE)
+    float,
+    Parameter(
+        help="How long the log keeps a message, seconds; 0: for ever.",
+        group=THE_SERVICE,
+        validator=NOT_NEGATIVE,
+    ),
 ]
 
 CloudText = Annotated[
@@ -78,19 +92,31 @@ def watcher(
     cluster: ClusterOptions | None = None,
     process: ProcessFlags | None = None,
     slots: Annotated[
-        int, Parameter(help="Partitions of the log; fixed for its life.", group=THE_SERVICE)
+        int,
+        Parameter(help="Partitions of the log; fixed for its life.", group=THE_SERVICE, validator=SLOTS),
     ] = 32,
-    replicas: Annotated[int, Parameter(help="Servers that keep a copy of the log.", group=THE_SERVICE)] = 1,
+    replicas: Annotated[
+        int, Parameter(help="Servers that keep a copy of the log.", group=THE_SERVICE, validator=COPIES)
+    ] = 1,
     max_age: MaxAge = 0.0,
     metrics_interval: Annotated[
-        float, Parameter(help="Log seconds between two samples of a metric.", group=THE_SERVICE)
+        float,
+        Parameter(help="Log seconds between two samples of a metric.", group=THE_SERVICE, validator=POSITIVE),
     ] = 15.0,
     cloud: CloudText = "",
     cloud_interval: Annotated[
-        float, Parameter(help="Log seconds between two polls of the cloud at rest.", group=THE_SERVICE)
+        float,
+        Parameter(
+            help="Log seconds between two polls of the cloud at rest.", group=THE_SERVICE, validator=POSITIVE
+        ),
     ] = 10.0,
     whitelist_config_map: Annotated[
-        str, Parameter(help="NAMESPACE/NAME of spread's whitelist of custom workloads.", group=THE_SERVICE)
+        str,
+        Parameter(
+            help="NAMESPACE/NAME of spread's whitelist of custom workloads.",
+            group=THE_SERVICE,
+            validator=named_object,
+        ),
     ] = "kruise-system/kruise-configuration",
     speed: Annotated[
         float | None, Parameter(help="Log seconds per wall second, from now on.", group=THE_SERVICE)
@@ -133,9 +159,15 @@ def actuator(
     qps: Annotated[
         float, Parameter(help="Requests to the API server per second, on average.", group=THE_SERVICE)
     ] = 50.0,
-    burst: Annotated[int, Parameter(help="Requests at once; 0: twice --qps.", group=THE_SERVICE)] = 0,
+    burst: Annotated[
+        int,
+        Parameter(help="Requests at once; 0: twice --qps.", group=THE_SERVICE, validator=NOT_NEGATIVE),
+    ] = 0,
     retry_for: Annotated[
-        float, Parameter(help="How long an effect is tried again, seconds.", group=THE_SERVICE)
+        float,
+        Parameter(
+            help="How long an effect is tried again, seconds.", group=THE_SERVICE, validator=NOT_NEGATIVE
+        ),
     ] = 60.0,
     cloud: CloudText = "",
 ) -> int:

@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-import msgspec
 import structlog
 
 from tidewright.cli import crds
@@ -28,7 +27,7 @@ from tidewright.cloud.simulated.config import DEFAULT, load
 from tidewright.events import registry
 from tidewright.events.config import ClockSet
 from tidewright.kube.client import Kube
-from tidewright.kube.errors import KubeError
+from tidewright.kube.clusterid import cluster_id
 from tidewright.log.clock import Clock
 from tidewright.log.connection import DEFAULT_SLOTS, Log
 from tidewright.log.errors import WrongStream
@@ -368,14 +367,3 @@ def _tidewright(*arguments: str) -> tuple[str, ...]:
 
 def _nats_started(line: str) -> Fields | None:
     return {} if "Server is ready" in line else None
-
-
-async def cluster_id(kube: Kube) -> str:
-    """The uid of `kube-system`, so that two clusters of one name do not share a log; empty without one."""
-    try:
-        answer = await kube.request("GET", "/api/v1/namespaces/kube-system")
-    except KubeError as error:
-        if error.error_class in ("gone", "forbidden"):
-            return ""
-        raise
-    return str(msgspec.json.decode(answer.body)["metadata"]["uid"])

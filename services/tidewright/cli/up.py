@@ -15,7 +15,7 @@ from tidewright.cli import datafolder
 from tidewright.cli.console import Printer
 from tidewright.cli.errors import INTERRUPTED, BadInput
 from tidewright.cli.metricsflags import SourceFlags
-from tidewright.cli.options import THE_CLUSTER, THE_LOG, ClusterOptions, Level, LogFormat
+from tidewright.cli.options import PORT, THE_CLUSTER, THE_LOG, ClusterOptions, Level, LogFormat
 from tidewright.cli.services import EVERY
 from tidewright.cli.stack import Stack, StackOptions
 from tidewright.cli.typed import typed
@@ -39,7 +39,7 @@ def up(
         Path | None, Parameter(help="Credentials file for it.", group=THE_LOG)
     ] = None,
     nats_port: Annotated[
-        int | None, Parameter(help="Port of the embedded NATS server.", group=THE_LOG)
+        int | None, Parameter(help="Port of the embedded NATS server.", group=THE_LOG, validator=PORT)
     ] = None,
     sync_always: Annotated[
         bool, Parameter(negative="", help="Every append reaches the disk before its answer.", group=THE_LOG)
@@ -50,7 +50,7 @@ def up(
     ] = None,
     at: ClusterOptions | None = None,
     api_port: Annotated[
-        int | None, Parameter(help="Port of the embedded cluster.", group=THE_CLUSTER)
+        int | None, Parameter(help="Port of the embedded cluster.", group=THE_CLUSTER, validator=PORT)
     ] = None,
     nodes: Annotated[int, Parameter(help="Nodes of the embedded cluster.", group=THE_CLUSTER)] = 3,
     speed: Annotated[

@@ -28,7 +28,7 @@ from tidewright.log.errors import LogUnavailable
 from tidewright.log.lastwords import Known, last_words
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot, Snapshots
-from tidewright.log.subjects import Slot, Subjects, slot_of
+from tidewright.log.subjects import CLUSTER_ID, Slot, Subjects, slot_of
 
 FromFile = Annotated[
     Path | None,
@@ -138,7 +138,7 @@ class RunningLog:
 
     async def cluster_id(self) -> str:
         info = await self.log.api(f"STREAM.INFO.{self.stream}", {})
-        return str((info["config"].get("metadata") or {}).get("tw.cluster-id", ""))
+        return str((info["config"].get("metadata") or {}).get(CLUSTER_ID, ""))
 
     async def records(self, pattern: str = "", after: int = 0) -> AsyncGenerator[Record, None]:
         async with self.log.reader([pattern or self.subjects.everything], after=after) as reader:

@@ -52,6 +52,8 @@ def _watcher() -> list[Rule]:
 
 def _actuator() -> list[Rule]:
     return [
+        # Whose decisions may be carried out here: the uid of kube-system.
+        rule("", ["namespaces"], "get", names=["kube-system"]),
         rule("*", ["*/scale"], "get", "update"),
         rule("", ["pods"], "get", "create", "patch", "delete"),
         rule("", ["pods/eviction"], "create"),

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 from tidewright.cli.errors import BadInput, CommandError, Unavailable
-from tidewright.cli.options import ProcessFlags
+from tidewright.cli.options import ANY_PORT, ProcessFlags
 from tidewright.cli.run import execute
 from tidewright.host.process import Process
 
@@ -43,7 +43,7 @@ class NodeFlags:
     ready_delay: str = "0"
     metrics: Path | None = None
     cloud: Path | None = None
-    side_port: int = 0
+    side_port: Annotated[int, Parameter(validator=ANY_PORT)] = 0
 
 
 @Parameter(name="*", group=CLOCK)
@@ -65,7 +65,9 @@ class ClockFlags:
 def up(
     *,
     host: Annotated[str, Parameter(help="Address to listen on.", group=SERVER)] = "127.0.0.1",
-    port: Annotated[int, Parameter(help="Port of the API server; 0 takes a free one.", group=SERVER)] = 0,
+    port: Annotated[
+        int, Parameter(help="Port of the API server; 0 takes a free one.", group=SERVER, validator=ANY_PORT)
+    ] = 0,
     data: Annotated[Path | None, Parameter(help="Keep the objects in this folder.", group=SERVER)] = None,
     write_kubeconfig: Annotated[Path | None, Parameter(help="Write a kubeconfig here.", group=SERVER)] = None,
     request_log: Annotated[
