@@ -28,6 +28,7 @@ from tidewright.events.decisions import HoldReplicas
 from tidewright.events.facts import PodObserved
 from tidewright.host.host import Settings
 from tidewright.host.inputs import Partition
+from tidewright.host.membership import rendezvous
 from tidewright.host.process import Process, ProcessOptions, configure_logs
 from tidewright.host.process import run as run_process
 from tidewright.host.service import LogOptions, run_decider
@@ -93,7 +94,7 @@ class World:
         self.since: dict[Slot, float] = {}
         """When it recorded its first."""
         self._names: dict[int, str] = {}
-        """By process id, the incarnation of those replicas that have recorded something."""
+        """By process id, the incarnation of those replicas that take part."""
         namespaces: dict[Slot, str] = {}
         for n in range(100_000):
             namespaces.setdefault(log.slot_of(f"n{n}"), f"n{n}")
@@ -126,23 +127,28 @@ class World:
             await replica.wait()
 
     async def settled(self) -> None:
-        """Wait until every replica that should own slots has recorded, and nothing moves for a while."""
-        wanted = 1 if self._partition == "cluster" else len(self.replicas)
+        """Wait until every replica takes part, and each slot's decisions come from whose it is, for a while now."""
         async with asyncio.timeout(2 * WITHIN_S):
             while True:
+                if ended := [r.returncode for r in self.replicas if r.returncode is not None]:
+                    raise RuntimeError(f"replicas ended by themselves, with {ended}")
                 quiet = time.monotonic() - max(self.since.values(), default=time.monotonic()) > 1.0
-                told = quiet and len(self.owner) == self.slots and len(set(self.owner.values())) == wanted
-                if told and await self._members() == len(self.replicas):  # a standby records nothing
-                    self._identify()
-                    return
+                if quiet and len(self.owner) == self.slots:
+                    members = await self._members()
+                    told = all(rendezvous(slot, members) == owner for slot, owner in self.owner.items())
+                    if told and len(members) == len(self.replicas):
+                        self._identify(members)
+                        return
                 await asyncio.sleep(0.05)
 
-    async def _members(self) -> int:
-        """Replicas that take part."""
-        bucket = f"{self._log.stream}_members"
-        entries = Reader(self._log, (f"$KV.{bucket}.{SERVICE}.>",), 0, last_only=True, stream=f"KV_{bucket}")
+    async def _members(self) -> frozenset[str]:
+        """Incarnations that take part. One may own nothing: a standby, or by the way the slots fall."""
+        root = f"$KV.{self._log.stream}_members.{SERVICE}."
+        entries = Reader(self._log, (f"{root}>",), 0, last_only=True, stream=f"KV_{self._log.stream}_members")
         async with entries:
-            return len([entry async for entry in entries.until_current() if entry.body])
+            return frozenset(
+                [entry.subject[len(root) :] async for entry in entries.until_current() if entry.body]
+            )
 
     async def gap_s(self, number: int) -> float | None:
         """End the oldest replica with a signal; seconds until the slowest of its slots has another's decision.
@@ -162,13 +168,12 @@ class World:
         async with asyncio.timeout(WITHIN_S):
             while any(self.owner[slot] == name for slot in mine):  # noqa: ASYNC110  # the log tells who owns
                 await asyncio.sleep(0.01)
-        self._identify()
         return max(self.since[slot] for slot in mine) - begun
 
-    def _identify(self) -> None:
+    def _identify(self, members: Iterable[str]) -> None:
         """The one replica without a name has the name that nobody had."""
         nameless = [replica.pid for replica in self.replicas if replica.pid not in self._names]
-        new = set(self.owner.values()) - set(self._names.values())
+        new = set(members) - set(self._names.values())
         if len(nameless) == len(new) == 1:
             self._names[nameless[0]] = new.pop()
 

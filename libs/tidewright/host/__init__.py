@@ -10,7 +10,9 @@ inputs      what a service reads of the log (pure)
 plan        decisions and checkpoints as messages (pure)
 membership  who is alive, and which slots are whose
 commit      grouped atomic commits, and what a refusal means
-host        the loop: claim, restore, read, fold, commit, hand over
+arriving    slots on their way in: restored while those already owned go on
+snapshotting  when snapshots are taken, and how: beside the decisions
+host        the loop: claim, read, fold, commit, hand over
 service     a decider as a service
 software    which software decided: a version, and a digest of its code
 certificates  certificates of endpoints, made and kept in memory

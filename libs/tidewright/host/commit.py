@@ -50,7 +50,8 @@ class Owned(Generic[State]):
         checkpoint_seq: sequence of the slot's last one, partial or not.
         read: sequence up to which the slot's inputs have been taken.
         committed: that sequence at the last commit.
-        snapshotted: that sequence at the last snapshot, taken (or claimed from) at `snapshotted_at`.
+        snapshotted: that sequence at the slot's latest snapshot, 0 without one; `snapshotted_at` is when
+            this process took it (or the slot).
         pending: decisions that are not committed yet, as messages.
         schedules: by timer key, the schedule (or its cancellation) that they ask for last.
         dirty: events folded since the last commit.
@@ -127,7 +128,7 @@ class Committer:
         )  # fmt: skip
         message = plan.checkpoint_message(self.log.subjects, fold.slot, self.writer, checkpoint, last_seq)
         committed = await self.log.commit([message])
-        return Owned(fold, epoch, checkpoint, committed.last_seq, position, position, position)
+        return Owned(fold, epoch, checkpoint, committed.last_seq, position, position)
 
     async def _commit_batch(self, batch: list[Owned[State]], *, partial: bool = False) -> list[Slot]:
         lost: list[Slot] = []

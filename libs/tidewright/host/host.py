@@ -10,47 +10,38 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Generic
 
-import msgspec
 import structlog
 
 from tidewright.events import registry
-from tidewright.events.base import Decision, Event
+from tidewright.events.base import Event
 from tidewright.events.config import ClockSet
 from tidewright.events.timers import TimerStepped
 from tidewright.host import plan
+from tidewright.host.arriving import FETCH, FETCH_WAIT_S, OUTAGE_PAUSE_S, Arrival
 from tidewright.host.commit import Committer, Owned
 from tidewright.host.decider import Decider, State
-from tidewright.host.fold import Fold
 from tidewright.host.health import Health
-from tidewright.host.inputs import Inputs, Partition, Role
+from tidewright.host.inputs import Inputs, Partition
 from tidewright.host.membership import Membership, shares
-from tidewright.host.restore import Restore
-from tidewright.log import checkpoint as checkpoints
-from tidewright.log import errors, snapshots
-from tidewright.log.checkpoint import Checkpoint
+from tidewright.host.snapshotting import Snapshotter
+from tidewright.log import errors
 from tidewright.log.clock import Clock
 from tidewright.log.connection import MAX_BATCH, Log
 from tidewright.log.envelope import Writer
 from tidewright.log.reader import Reader, Record
+from tidewright.log.snapshots import Snapshots
 from tidewright.log.subjects import Slot
 
-FETCH = 500
-"""Records per fetch; a commit covers what one fetch brought."""
-FETCH_WAIT_S = 0.25
 COMMIT_AFTER_EVENTS = 2000
 COMMIT_AFTER_S = 1.0
 """A fold without decisions is not committed at once: folding it again gives the same."""
 COMMIT_PENDING = MAX_BATCH // 2
 """Decisions pending, over all slots, that are not let grow further within a fetch."""
-OUTAGE_PAUSE_S = 0.2
 WARM_S = 0.25
 """How often a standby follows its slot's owner."""
-SNAPSHOT_AT_STOP = 200
-"""Sequences: who takes over waits for what it has to read, so that little is left to read."""
-SNAPSHOTS_AT_ONCE = 8
 
 logger = structlog.get_logger(__name__)
 
@@ -64,8 +55,9 @@ class Settings:
         follows: other services whose decisions are inputs.
         renew_s: a slot's checkpoint is written anew at least this often, so that retention does
             not age it out; a third of the log's max age. None: never.
-        snapshot_distance: sequences between two snapshots of a slot: what a restart has to read at
-            most, and reads in a second.
+        snapshot_distance: sequences between two snapshots of a slot: what who takes it over has to read, and
+            reads in half a second.
+        snapshot_pause_s: between two snapshots of a slot, on a log that grows quickly.
         history_distance: sequences between two snapshots that stay, so that a state of long ago is found
             without folding from the beginning. With retention all of them stay as long as the log.
     """
@@ -73,18 +65,9 @@ class Settings:
     partition: Partition = "slots"
     follows: frozenset[str] = frozenset()
     renew_s: float | None = None
-    snapshot_distance: int = 20_000
+    snapshot_distance: int = 5_000
+    snapshot_pause_s: float = 2.0
     history_distance: int = 200_000
-
-
-@dataclass
-class _Arrival(Generic[State]):
-    """Slots on their way in: restored from the log up to their last checkpoints, not claimed yet."""
-
-    restores: dict[Slot, Restore[State]]
-    reader: Reader | None = None
-    last: dict[Slot, tuple[Checkpoint, int]] = field(default_factory=dict)
-    broken: dict[Slot, str] = field(default_factory=dict)
 
 
 class Host(Generic[State]):
@@ -100,6 +83,7 @@ class Host(Generic[State]):
         writer: Writer,
         clock: Clock | None = None,
         settings: Settings | None = None,
+        stored: Snapshots | None = None,
     ) -> None:
         self.decider = decider
         self.log = log
@@ -120,7 +104,9 @@ class Host(Generic[State]):
         self._membership = membership
         self._committer = Committer(log, writer, health)
         self._reader: Reader | None = None
-        self._snapshots = snapshots.Snapshots(log)
+        self._stored = stored or Snapshots(log)
+        self._snapshotter = Snapshotter[State](log, self._stored, self.settings)
+        self._arrivals: dict[asyncio.Task[Arrival[State]], Arrival[State]] = {}
         self.warm: frozenset[Slot] = frozenset()
         """Slots of another owner that are folded here as well, to be taken over at once."""
         self._pending = 0  # decisions not committed yet, over all slots
@@ -129,29 +115,30 @@ class Host(Generic[State]):
         """Decide until `stop` is set; then commit, and hand the slots over."""
         if not await self._joined(stop):
             return
-        arriving: asyncio.Task[_Arrival[State]] | None = None
         try:
             while not stop.is_set():
                 self.health.tick()
                 try:
-                    arriving = await self._settle(arriving)
+                    await self._settle()
                     if self.owned:
                         await self._turn()
                     else:
-                        await self._idle(stop, arriving)
+                        await self._idle(stop)
                 except errors.LogUnavailable as error:
                     self.health.not_ready = str(error)
                     self.health.metrics.errors.labels(error.reason).inc()
                     logger.warning("log unavailable, going on when it is back", error=str(error))
                     await self._drop_reader()  # what it had handed out is read again by who has not folded it
                     await asyncio.sleep(OUTAGE_PAUSE_S)
+            self._snapshotter.prepare(self.owned.values())
             await self._commit(self.owned.values())
-            await self._snapshot(min(SNAPSHOT_AT_STOP, self.settings.snapshot_distance))
+            await self._snapshotter.hand_over(self.owned.values())
         finally:
-            if arriving is not None:
+            for arriving in self._arrivals:
                 arriving.cancel()  # its consumer is forgotten by the server after a while
             await self._drop_reader()
             await self._membership.leave()
+            await self._snapshotter.close()
 
     # -- which slots ---------------------------------------------------------------------------
 
@@ -170,9 +157,7 @@ class Host(Generic[State]):
                 return True
         return False
 
-    async def _settle(
-        self, arriving: asyncio.Task[_Arrival[State]] | None
-    ) -> asyncio.Task[_Arrival[State]] | None:
+    async def _settle(self) -> None:
         """Give up what is another's by membership, restore what is ours, claim what is restored."""
         self._membership.changed.clear()
         wanted = shares(self.writer.incarnation, self._membership.members, self.inputs.every)
@@ -180,71 +165,26 @@ class Host(Generic[State]):
         if leaving:
             await self._commit(leaving)
             await self._release([o.slot for o in leaving])
-        if arriving is not None and arriving.done():
-            arriving = await self._claim(arriving.result(), wanted)
-        missing = (wanted | self._standby) - self.owned.keys()
-        if missing and arriving is None:
+        for arriving in [task for task in self._arrivals if task.done()]:
+            await self._claim(arriving.result(), wanted)
+            del self._arrivals[arriving]
+        # Not held up by those that are still on their way: two replicas may die one after the other.
+        arriving_slots = {slot for arrival in self._arrivals.values() for slot in arrival.restores}
+        missing = (wanted | self._standby) - self.owned.keys() - arriving_slots
+        if missing:
             slots = sorted(missing, key=str)
-            arrival = _Arrival({slot: Restore(Fold(self.decider, slot)) for slot in slots})
-            arriving = asyncio.create_task(self._advance(arrival))
-        return arriving
+            self._advance(Arrival(self.decider, self.log, self.inputs, self._stored, slots))
 
     @property
     def _standby(self) -> frozenset[Slot]:
         """Slots that are kept ready to take over from their owner, folded up to its last checkpoint."""
         return frozenset(self.inputs.every) if self.settings.partition == "cluster" else frozenset()
 
-    async def _advance(self, arrival: _Arrival[State], pause_s: float = 0.0) -> _Arrival[State]:
-        """Fold up to the last checkpoint of each arriving slot; the slots already owned go on meanwhile.
+    def _advance(self, arrival: Arrival[State], pause_s: float = 0.0) -> None:
+        """Fold arriving slots up to their last checkpoints; the slots already owned go on meanwhile."""
+        self._arrivals[asyncio.create_task(arrival.advance(pause_s))] = arrival
 
-        What lies behind a slot's last checkpoint is not decided yet, and comes by once more later.
-        """
-        await asyncio.sleep(pause_s)
-        while True:
-            try:
-                if arrival.reader is None:
-                    await self._resume(arrival)
-                    after = min(r.fold.position for r in arrival.restores.values())
-                    arrival.reader = self.log.reader([self.inputs.filter], after=after)
-                goal = 0
-                for slot in arrival.restores:
-                    record = await self.log.last(self.log.subjects.checkpoint(slot, self.decider.service))
-                    goal = max(goal, record.seq if record else 0)
-                while arrival.reader.position < goal:
-                    for record in await arrival.reader.fetch(FETCH, timeout_s=FETCH_WAIT_S):
-                        self._restore_record(arrival, record)
-                    await asyncio.sleep(0)
-                return arrival
-            except errors.LogUnavailable as error:
-                logger.warning("restoring waits for the log", error=str(error))
-                await asyncio.sleep(OUTAGE_PAUSE_S)
-
-    async def _resume(self, arrival: _Arrival[State]) -> None:
-        """Start from the latest snapshots, where there are any that can be trusted."""
-
-        async def one(slot: Slot) -> None:
-            async with limit:
-                snapshot = await self._snapshots.latest(
-                    self.decider.service, slot, self.decider.state_version
-                )
-            if snapshot is None:
-                return
-            try:
-                fold = Fold.resumed(self.decider, snapshot)
-            except msgspec.ValidationError as error:
-                logger.warning("snapshot ignored, the log is folded instead", slot=slot, problem=str(error))
-                return
-            record = await self.log.at(snapshot.checkpoint_seq)
-            if record is not None:
-                arrival.restores[slot] = Restore(fold)
-                arrival.last[slot] = (checkpoints.decode(record.body), record.seq)
-
-        limit = asyncio.Semaphore(SNAPSHOTS_AT_ONCE)
-        await asyncio.gather(*(one(slot) for slot in list(arrival.restores)))
-
-    async def _claim(
-        self, arrival: _Arrival[State], wanted: Collection[Slot]
-    ) -> asyncio.Task[_Arrival[State]] | None:
+    async def _claim(self, arrival: Arrival[State], wanted: Collection[Slot]) -> None:
         """Claim what is restored; what its owner has advanced meanwhile is restored further."""
         claimed: list[Owned[State]] = []
         for slot in list(arrival.restores):
@@ -257,6 +197,8 @@ class Host(Generic[State]):
                     continue
                 owned.halted = arrival.broken.get(slot, "")
                 owned.begun = arrival.restores[slot].begun()
+                owned.read = max(owned.read, arrival.read_to(slot))
+                owned.snapshotted = arrival.snapshotted.get(slot, 0)
                 self.owned[slot] = owned
                 claimed.append(owned)
                 if self.settings.renew_s is not None:
@@ -271,10 +213,9 @@ class Host(Generic[State]):
             )
             await self._rearranged()
         if arrival.restores:
-            return asyncio.create_task(self._advance(arrival, WARM_S if self.warm else 0.0))
-        if arrival.reader is not None:
-            await arrival.reader.close()
-        return None
+            self._advance(arrival, WARM_S if self.warm else 0.0)
+        else:
+            await arrival.close()
 
     async def _release(self, slots: Sequence[Slot]) -> None:
         for slot in slots:
@@ -294,14 +235,12 @@ class Host(Generic[State]):
         if reader is not None:
             await reader.close()
 
-    async def _idle(self, stop: asyncio.Event, arriving: asyncio.Task[_Arrival[State]] | None) -> None:
+    async def _idle(self, stop: asyncio.Event) -> None:
         """Nothing owned: wait for membership, for slots to arrive, or for the end."""
-        if arriving is None or self.warm:
+        if not self._arrivals or self.warm:
             self.health.not_ready = ""  # a standby is ready too
         waits = [asyncio.ensure_future(self._membership.changed.wait()), asyncio.ensure_future(stop.wait())]
-        await asyncio.wait(
-            [*waits, *([arriving] if arriving else [])], timeout=1.0, return_when=asyncio.FIRST_COMPLETED
-        )
+        await asyncio.wait([*waits, *self._arrivals], timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
             wait.cancel()
 
@@ -335,44 +274,12 @@ class Host(Generic[State]):
             if self.settings.renew_s is not None and age > self.settings.renew_s:
                 owned.dirty += 1
                 due = True
-            if self._wants_snapshot(owned, self.settings.snapshot_distance) and not owned.halted:
+            if self._snapshotter.due(owned):
                 owned.dirty += 1  # an idle slot moves on, too, so that a restart has little to read
                 due = True
         if due:
             await self._commit(self.owned.values())
-            await self._snapshot(self.settings.snapshot_distance)
-
-    def _wants_snapshot(self, owned: Owned[State], distance: int) -> bool:
-        """Whether a slot's last snapshot lies too far back: in sequences, or, with retention, in time.
-
-        What a state holds may be on the log no more (a timer set long ago), so that a snapshot that is
-        older than what is retained is as good as none.
-        """
-        renew_s = self.settings.renew_s
-        aged = renew_s is not None and time.monotonic() - owned.snapshotted_at > renew_s
-        return owned.read - owned.snapshotted > distance or aged
-
-    async def _snapshot(self, distance: int) -> None:
-        """Store the slots whose last snapshot lies further back than `distance` sequences."""
-        limit = asyncio.Semaphore(SNAPSHOTS_AT_ONCE)
-        retained, apart = self.settings.renew_s is not None, self.settings.history_distance
-
-        async def one(owned: Owned[State]) -> None:
-            async with limit:
-                snapshot = owned.fold.snapshot(checkpoint_seq=owned.checkpoint_seq, position=owned.committed)
-                keep = retained or owned.snapshotted // apart != owned.committed // apart
-                owned.snapshotted, owned.snapshotted_at = owned.committed, time.monotonic()
-                data = await asyncio.to_thread(snapshots.encode, snapshot)
-                await self._snapshots.put(snapshot, data, keep=keep)
-                if retained:
-                    first, _ = await self.log.bounds()
-                    await self._snapshots.prune(self.decider.service, owned.slot, first)
-
-        # Only a state that is exactly the last checkpoint's can be trusted by who reads it.
-        settled = [
-            o for o in self.owned.values() if not (o.dirty or o.size or o.halted) and o.committed == o.read
-        ]
-        await asyncio.gather(*(one(o) for o in settled if self._wants_snapshot(o, distance)))
+            self._snapshotter.take(self.owned.values())
 
     def _observe(self, reader: Reader, count: int) -> None:
         metrics = self.health.metrics
@@ -456,37 +363,6 @@ class Host(Generic[State]):
             "slot stopped, the others go on", slot=owned.slot, seq=record.seq, subject=record.subject, error=problem,
             do="inspect the message; the slot goes on after a restart with a version that understands it",
         )  # fmt: skip
-
-    def _restore_record(self, arrival: _Arrival[State], record: Record) -> None:
-        """Hand one record of the log to the slots being restored."""
-        if not self.inputs.reads(record.subject, arrival.restores.keys(), recorded=True):
-            return
-        role, slot = self.inputs.role(record.subject), self.inputs.slot(record.subject)
-        names = arrival.restores.keys() if slot is None else {slot} & arrival.restores.keys()
-        try:
-            if role is Role.CHECKPOINT:
-                for name in names:
-                    found = checkpoints.decode(record.body)
-                    if not arrival.restores[name].checkpoint(found):
-                        logger.warning(
-                            "the log folds to another digest than the checkpoint has",
-                            slot=name,
-                            seq=record.seq,
-                        )
-                    arrival.last[name] = (found, record.seq)
-                return
-            event = registry.decode(record.body)
-        except ValueError as error:
-            for name in names:
-                arrival.broken.setdefault(name, f"message {record.seq} on {record.subject}: {error}")
-            return
-        for name in names:
-            if name in arrival.broken:
-                continue
-            if role is Role.DECISION and isinstance(event, Decision):
-                arrival.restores[name].decision(record.body, event)
-            elif role is Role.INPUT and self.inputs.concerns(event):
-                arrival.restores[name].event(record.seq, record.body, event)
 
     # -- committing ----------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ same digest, however and wherever they are installed.
 
 from __future__ import annotations
 
+import sys
 from functools import cache
 from hashlib import blake2b
 from importlib import import_module
@@ -25,13 +26,19 @@ DIGEST_BYTES = 6
 
 def software_of(decider: Decider[Any]) -> str:
     """`<version>+<digest of the code>` of a decider; the bare version where no sources are installed."""
-    own = type(decider).__module__.rpartition(".")[0]
-    return _software((own, *SHARED))
+    module = type(decider).__module__
+    own = module.rpartition(".")[0]
+    if own:
+        return _software((own, *SHARED))
+    file = getattr(sys.modules[module], "__file__", None)  # of no package: a script, or what a shell was told
+    return _software(SHARED, Path(file) if file else None)
 
 
 @cache
-def _software(packages: tuple[str, ...]) -> str:
+def _software(packages: tuple[str, ...], script: Path | None = None) -> str:
     digest, found = blake2b(digest_size=DIGEST_BYTES), 0
+    if script is not None:
+        digest.update(script.read_bytes())
     for package in packages:
         for folder in sorted(import_module(package).__path__):
             for file in sorted(Path(folder).rglob("*.py")):

@@ -55,3 +55,18 @@ def test_it_is_the_same_for_a_copy_and_another_for_a_changed_one(tmp_path: Path)
     with (other / "services/tidewright/autoscaler/windows.py").open("a") as file:
         file.write("# of this one\n")
     assert told(other) != before
+
+
+def test_of_a_decider_in_a_script_the_script_counts(tmp_path: Path) -> None:
+    script, found = tmp_path / "script.py", []
+    for line in ("", "# changed"):
+        script.write_text(
+            "from tidewright.host.software import software_of\n"
+            f"class Decider: ...\nprint(software_of(Decider()))\n{line}\n"
+        )
+        done = subprocess.run(
+            [sys.executable, script], stdout=subprocess.PIPE, check=True, timeout=60, text=True
+        )
+        found.append(done.stdout.strip())
+    assert all(one.startswith(f"{__version__}+") for one in found)
+    assert found[0] != found[1]

@@ -1,0 +1,142 @@
+"""When a host takes snapshots of its slots, and how: beside the decisions, which do not wait for the store.
+
+A snapshot is what makes a take-over quick: whoever wins a slot reads what lies behind its latest one
+before anybody decides there again. So the distance counts from the snapshot that is stored, not from
+when this process took the slot over: slots that change hands often would never get one otherwise, and
+each of their take-overs would take longer than the one before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Generic
+
+import structlog
+
+from tidewright.host.commit import Owned
+from tidewright.host.decider import State
+from tidewright.log import snapshots
+from tidewright.log.connection import Log
+from tidewright.log.snapshots import Snapshot, Snapshots
+from tidewright.log.subjects import Slot
+
+if TYPE_CHECKING:
+    from tidewright.host.host import Settings
+
+AT_HANDOVER = 200
+"""Sequences: who takes over waits for what it has to read, so that little is left to read."""
+HANDOVER_S = 0.4
+"""A store that takes longer makes the others read more; waiting for it would cost them more than that."""
+CLOSE_S = 5.0
+SHARE = 0.02
+"""Of a process's time that a slot's snapshots take at most: a large state has them less often."""
+AT_ONCE = 8
+"""Slots whose states are in memory a second time, as what is stored."""
+IN_PLACE = 256 * 1024
+"""Bytes of a state that are compressed in place; more than that in a thread, while others go on."""
+
+logger = structlog.get_logger(__name__)
+
+
+class Snapshotter(Generic[State]):
+    """Takes the snapshots of one host."""
+
+    def __init__(self, log: Log, stored: Snapshots, settings: Settings) -> None:
+        self._log, self._stored, self._settings = log, stored, settings
+        self._storing: asyncio.Task[None] | None = None
+        self._cost_s: dict[Slot, float] = {}
+        """By slot, how long the decisions had to wait for its last snapshot."""
+
+    def due(self, owned: Owned[State]) -> bool:
+        """Whether a slot's latest snapshot lies too far back: in sequences, or, with retention, in time.
+
+        What a state holds may be on the log no more (a timer set long ago), so that a snapshot that is
+        older than what is retained is as good as none. Nothing is due while the last ones are being stored.
+        """
+        if owned.halted or self._busy:
+            return False
+        settings, behind = self._settings, owned.read - owned.snapshotted
+        age_s = time.monotonic() - owned.snapshotted_at
+        if settings.renew_s is not None and age_s > settings.renew_s:
+            return True
+        if behind <= settings.snapshot_distance:
+            return False
+        cost_s = self._cost_s.get(owned.slot)  # none of ours yet: a slot just won may have been due for long
+        return cost_s is None or age_s > max(settings.snapshot_pause_s, cost_s / SHARE)
+
+    def take(self, slots: Collection[Owned[State]]) -> None:
+        """Snapshot slots that are due, without waiting: a few at a time, the others come next."""
+        self._begin([o for o in slots if self.due(o) and _settled(o)][:AT_ONCE])
+
+    def prepare(self, slots: Collection[Owned[State]]) -> None:
+        """Have the next commit cover slots that are worth a snapshot before somebody else restores them."""
+        for owned in slots:
+            owned.dirty += self._worth_handing_over(owned)  # what was read since may have been others'
+
+    async def hand_over(self, slots: Collection[Owned[State]]) -> None:
+        """Snapshot slots that somebody else is about to restore, and wait until they are stored, but not for long.
+
+        Call after the commit that follows `prepare`.
+        """
+        until = time.monotonic() + HANDOVER_S
+        waiting = [o for o in slots if self._worth_handing_over(o) and _settled(o)]
+        await self._finished(HANDOVER_S)
+        while waiting and not self._busy and (left_s := until - time.monotonic()) > 0:
+            self._begin(waiting[:AT_ONCE])
+            del waiting[:AT_ONCE]
+            await self._finished(left_s)
+
+    def _worth_handing_over(self, owned: Owned[State]) -> bool:
+        distance = min(AT_HANDOVER, self._settings.snapshot_distance)
+        return not owned.halted and owned.read - owned.snapshotted > distance
+
+    async def close(self) -> None:
+        """Wait until everything is stored, if that can be; nothing depends on it."""
+        await self._finished(CLOSE_S)
+        if self._storing is not None:
+            self._storing.cancel()
+
+    @property
+    def _busy(self) -> bool:
+        return self._storing is not None and not self._storing.done()
+
+    def _begin(self, slots: Collection[Owned[State]]) -> None:
+        if slots:
+            self._storing = asyncio.create_task(self._store([self._taken(o) for o in slots]))
+
+    async def _finished(self, within_s: float | None) -> None:
+        if self._storing is not None:
+            await asyncio.wait([self._storing], timeout=within_s)
+
+    def _taken(self, owned: Owned[State]) -> tuple[Snapshot, bool]:
+        """A slot's state as it is now, and whether it stays as one of the slot's history."""
+        began = time.monotonic()
+        snapshot = owned.fold.snapshot(checkpoint_seq=owned.checkpoint_seq, position=owned.committed)
+        apart = self._settings.history_distance
+        keep = self._settings.renew_s is not None or owned.snapshotted // apart != owned.committed // apart
+        owned.snapshotted, owned.snapshotted_at = owned.committed, time.monotonic()
+        self._cost_s[owned.slot] = owned.snapshotted_at - began
+        return snapshot, keep
+
+    async def _store(self, taken: Sequence[tuple[Snapshot, bool]]) -> None:
+        stored = await asyncio.gather(*(self._put(*each) for each in taken), return_exceptions=True)
+        for outcome in stored:
+            if isinstance(outcome, Exception):
+                logger.warning("snapshot not stored", error=f"{type(outcome).__name__}: {outcome}")
+
+    async def _put(self, snapshot: Snapshot, keep: bool) -> None:
+        if memoryview(snapshot.state).nbytes < IN_PLACE:
+            data = snapshots.encode(snapshot)
+        else:
+            data = await asyncio.to_thread(snapshots.encode, snapshot)
+        await self._stored.put(snapshot, data, keep=keep)
+        if self._settings.renew_s is not None:
+            first, _ = await self._log.bounds()
+            await self._stored.prune(snapshot.service, Slot(snapshot.slot), first)
+
+
+def _settled(owned: Owned[State]) -> bool:
+    """Whether a slot's state is exactly its last checkpoint's: only then can it be trusted by who reads it."""
+    return not (owned.dirty or owned.size or owned.halted) and owned.committed == owned.read
