@@ -1,7 +1,7 @@
 """The Kubernetes client and what is pure about Kubernetes objects.
 
 Shell: client (Kube: authenticated requests and watch streams as raw bytes), listwatch (one kind as
-an endless stream), discovery (group and kind to path).
+an endless stream), discovery (group and kind to path), clusterid (which cluster it is).
 Pure: errors (what was refused, classified), kinds (the table of watched kinds), projection,
 projection_capacity and shapes (object bytes to facts), podshape (a pod's shape and a node's view), podspecs (shapes read
 from pod specs), templates (whether a patch of a template makes a pod), selectors (of labels and

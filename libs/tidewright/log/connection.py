@@ -214,7 +214,7 @@ class Log:
             max_age_s: how long the log keeps a message; 0: for ever.
 
         Raises:
-            WrongStream: it exists with other slots, another hash or for another cluster.
+            WrongStream: it exists with other slots, another hash or for another cluster (`OtherCluster`).
             LogUnavailable, LogForbidden: as ever.
         """
         metadata = {"tw.cluster": self.cluster, "tw.slots": str(slots), "tw.slot-hash": subjects.SLOT_HASH}
@@ -231,7 +231,7 @@ class Log:
             "allow_atomic": True,
             "allow_msg_schedules": True,
             "deny_delete": True,
-            "metadata": metadata | ({"tw.cluster-id": cluster_id} if cluster_id else {}),
+            "metadata": metadata | ({subjects.CLUSTER_ID: cluster_id} if cluster_id else {}),
         }
         found = await self._stream_config()
         if found is None:
@@ -246,20 +246,25 @@ class Log:
         self.slots, self.replicas, self.max_age_s = slots, replicas, max_age_s
         kept = {k: found.get(k) for k in wanted if k not in ("metadata", "num_replicas")}
         same = all((found.get(k) or 0) == (v or 0) for k, v in wanted.items() if k in kept)
-        grown = cluster_id and not (found.get("metadata") or {}).get("tw.cluster-id")
+        grown = cluster_id and not (found.get("metadata") or {}).get(subjects.CLUSTER_ID)
         if not same or grown or found.get("num_replicas") != replicas:
             merged = found | wanted | {"metadata": (found.get("metadata") or {}) | wanted["metadata"]}
             answer = await self._api(f"STREAM.UPDATE.{self.stream}", merged)
             if "error" in answer:
                 raise self._error(answer["error"], f"stream {self.stream}")
 
-    async def adopt_slots(self) -> int:
+    async def adopt_slots(self, cluster_id: str = "") -> int:
         """Take over slots, replicas and retention of the existing stream, and return the slots.
+
+        `cluster_id` as of `ensure`, from those who write to the cluster.
 
         Raises:
             WrongStream: there is no such stream, or it was not made by this software.
+            OtherCluster: it is another cluster's.
         """
         found = await self._stream_config()
+        if cluster_id:
+            self._check_metadata((found or {}).get("metadata") or {}, {subjects.CLUSTER_ID: cluster_id})
         count = ((found or {}).get("metadata") or {}).get("tw.slots")
         if count is None:
             raise errors.WrongStream(
@@ -300,9 +305,10 @@ class Log:
     def _check_metadata(self, found: Mapping[str, str], wanted: Mapping[str, str]) -> None:
         for key, value in wanted.items():
             present = found.get(key)
-            if present == value or (key == "tw.cluster-id" and present is None):
+            if present == value or (key == subjects.CLUSTER_ID and present is None):
                 continue
-            raise errors.WrongStream(_mismatch(self.stream, _shown(self.url), key, present, value))
+            kind = errors.OtherCluster if key == subjects.CLUSTER_ID else errors.WrongStream
+            raise kind(_mismatch(self.stream, _shown(self.url), key, present, value))
 
     # -- appending -------------------------------------------------------------------------------
 
@@ -502,7 +508,7 @@ def _mismatch(stream: str, url: str, key: str, found: str | None, wanted: str) -
     """What is wrong with a stream that is there, and what to do."""
     where = f"the log at {url} (stream {stream})"
     match key:
-        case "tw.cluster-id":
+        case subjects.CLUSTER_ID:
             return (
                 f"{where} is of another cluster: its kube-system has uid {found}, this cluster's has {wanted}; "
                 "use this cluster's own log, or another name for it with --cluster NAME"

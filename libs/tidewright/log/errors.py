@@ -5,7 +5,8 @@ LogError
 |- LogForbidden     the server refuses these credentials, or this subject
 |- Conflict         an expected sequence was wrong: somebody wrote first, or an answer was lost
 |- StoreFull        the server's store limit refuses the append; nothing was dropped
-|- WrongStream      the stream belongs to another cluster, or was made with other slots
+|- WrongStream      there is no stream, or it was made with other slots
+|  `- OtherCluster  it belongs to another cluster, maybe one of the same name
 `- AppendRefused    the server refuses the append for another reason: a defect of ours
 """
 
@@ -46,6 +47,12 @@ class WrongStream(LogError):
     """The stream exists, and is not ours to write."""
 
     reason = "WrongStream"
+
+
+class OtherCluster(WrongStream):
+    """The stream is that of another cluster; waiting does not change that."""
+
+    reason = "OtherCluster"
 
 
 class AppendRefused(LogError):

@@ -18,6 +18,8 @@ Slot = NewType("Slot", str)
 
 ALL = Slot("all")
 NO_NAMESPACE = "_"
+CLUSTER_ID = "tw.cluster-id"
+"""Of the stream's metadata: the uid of the cluster's `kube-system` namespace."""
 SLOT_HASH = "blake2b-8"
 """Name of the hash below, kept in the stream's metadata."""
 

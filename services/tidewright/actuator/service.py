@@ -41,6 +41,7 @@ from tidewright.host.fenced import RENEW_S, Part, attempts
 from tidewright.host.health import Health
 from tidewright.host.process import Process
 from tidewright.kube.client import Kube
+from tidewright.kube.clusterid import cluster_id
 from tidewright.kube.discovery import Discovery
 from tidewright.log import errors
 from tidewright.log.clock import Clock
@@ -98,8 +99,8 @@ async def run(options: Options, process: Process | None = None) -> None:
     """Run until `process.stop` is set (or this task is cancelled).
 
     Raises:
-        LogError: the log cannot be used; see its classes.
-        KubeError: the cluster's configuration cannot be used.
+        LogError: the log cannot be used, or is another cluster's; see its classes.
+        KubeError: the cluster's configuration cannot be used, or it does not answer within `START_S`.
         ValueError: no such cloud.
     """
     cloud = CloudApplier(provider_of(options.cloud)) if options.cloud else None
@@ -111,7 +112,7 @@ async def run(options: Options, process: Process | None = None) -> None:
             options.nats_url, options.cluster, credentials=options.nats_credentials, name=SERVICE
         ) as log,
     ):
-        await _find_stream(log)
+        await _find_stream(log, await cluster_id(kube, patience_s=START_S))
         applier = Applier(kube, Discovery(kube))
         actuator = Actuator(options, log, applier, process.health if process else None, cloud)
         try:
@@ -137,13 +138,20 @@ async def _until_told(actuator: Actuator, process: Process | None) -> None:
             raise
 
 
-async def _find_stream(log: Log) -> None:
-    """Wait until the watcher has made the stream."""
-    async for attempt in stamina.retry_context(
-        on=(errors.WrongStream, errors.LogUnavailable), attempts=None, timeout=START_S, wait_max=2.0
-    ):
+async def _find_stream(log: Log, identity: str) -> None:
+    """Wait until the watcher has made the stream.
+
+    Raises:
+        OtherCluster: its decisions are about another cluster: carried out in this one they would do harm.
+    """
+
+    def again(error: Exception) -> bool:
+        missing = isinstance(error, errors.WrongStream | errors.LogUnavailable)
+        return missing and not isinstance(error, errors.OtherCluster)
+
+    async for attempt in stamina.retry_context(on=again, attempts=None, timeout=START_S, wait_max=2.0):
         with attempt:
-            await log.adopt_slots()
+            await log.adopt_slots(identity)
 
 
 class Metrics:

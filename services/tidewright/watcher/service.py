@@ -8,8 +8,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-import stamina
 import stamina.instrumentation
 import structlog
 from prometheus_client import Gauge
@@ -19,6 +17,7 @@ from tidewright.events.facts import ObjectFact
 from tidewright.host.health import Health
 from tidewright.host.process import Process
 from tidewright.kube.client import Kube
+from tidewright.kube.clusterid import cluster_id
 from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP
 from tidewright.kube.discovery import Discovery
 from tidewright.kube.errors import KubeError
@@ -121,7 +120,7 @@ async def run(options: Options, process: Process | None = None) -> None:
     external = Kube.at(options.external_metrics_url) if options.external_metrics_url else kube
     resource = Kube.at(options.resource_metrics_url) if options.resource_metrics_url else kube
     try:
-        cluster_id = await _cluster_id(kube)
+        identity = await cluster_id(kube, patience_s=START_S)
         async with await Log.connect(
             options.nats_url,
             options.cluster,
@@ -130,7 +129,7 @@ async def run(options: Options, process: Process | None = None) -> None:
             patience_s=START_S,
         ) as log:
             await log.ensure(
-                options.slots, cluster_id=cluster_id, replicas=options.replicas, max_age_s=options.max_age_s
+                options.slots, cluster_id=identity, replicas=options.replicas, max_age_s=options.max_age_s
             )
             watcher = Watcher(options, log, Sources(kube=kube, external=external, resource=resource), process)
             try:
@@ -140,32 +139,6 @@ async def run(options: Options, process: Process | None = None) -> None:
     finally:
         for client in {kube, external, resource}:
             await client.close()
-
-
-async def _cluster_id(kube: Kube) -> str:
-    """The uid of `kube-system`, so that two clusters of one name do not share a log; empty without one."""
-
-    class Named(msgspec.Struct):
-        metadata: dict[str, object]
-
-    def retry(error: Exception) -> bool:
-        if isinstance(error, KubeError) and error.retriable:
-            _log.warning(
-                "the cluster does not answer yet", url=kube.url, reason=error.reason, error=str(error)
-            )
-            return True
-        return False
-
-    async for attempt in stamina.retry_context(on=retry, attempts=None, timeout=START_S, wait_max=5.0):
-        with attempt:
-            try:
-                answer = await kube.request("GET", "/api/v1/namespaces/kube-system", timeout_s=5.0)
-            except KubeError as error:
-                if error.error_class in ("gone", "forbidden"):
-                    return ""
-                raise
-            return str(msgspec.json.decode(answer.body, type=Named).metadata.get("uid", ""))
-    return ""
 
 
 def _token(file: Path | None) -> str:
