@@ -16,7 +16,7 @@ from typing import Generic
 import structlog
 
 from tidewright.events import registry
-from tidewright.events.base import Event
+from tidewright.events.base import Event, Timer
 from tidewright.events.config import ClockSet
 from tidewright.events.timers import TimerStepped
 from tidewright.host import plan
@@ -309,9 +309,10 @@ class Host(Generic[State]):
             if event is None:
                 self._halt(owned, record, problem)
             elif self.inputs.concerns(event):
+                due = owned.fold.timers.get(event.key) if isinstance(event, Timer) else None
                 self._decide(owned, record, event)
-                if isinstance(event, TimerStepped) and owned.fold.timers.get(event.key) == event.at:
-                    self._reschedule(owned, event.key)  # the next step towards it
+                if isinstance(event, Timer) and due is not None:
+                    self._fired(owned, event, due)
             owned.read = max(owned.read, record.seq)
         if isinstance(event, ClockSet):
             self.clock.set(event)
@@ -383,6 +384,15 @@ class Host(Generic[State]):
 
     def _step_until(self) -> float | None:
         return None if self.settings.renew_s is None else time.time() + self.settings.renew_s
+
+    def _fired(self, owned: Owned[State], event: Timer, due: float) -> None:
+        """See to the schedule of a timer that was set for `due` when a schedule of its key fired.
+
+        A step is followed by the next one. An older schedule that fires as it is replaced has the server
+        take away the one that stands there now (nats-server 2.15.1), and the timer would never fire.
+        """
+        if event.key in owned.fold.timers and (due != event.at or isinstance(event, TimerStepped)):
+            self._reschedule(owned, event.key)
 
     def _reschedule(self, owned: Owned[State], *keys: str) -> None:
         """Set the schedules of timers anew (of all, when none is named), with the slot's next commit.

@@ -15,11 +15,12 @@ from tidewright.events.base import Decision
 from tidewright.events.config import ClockSet
 from tidewright.events.decisions import HoldReplicas
 from tidewright.events.facts import PodObserved
+from tidewright.events.timers import TimerFired
 from tidewright.host.fold import Fold, cause_of, decision_id
 from tidewright.host.health import Health
 from tidewright.host.host import Host, Settings
 from tidewright.host.membership import Alone, BucketMembership, rendezvous, shares
-from tidewright.log import errors
+from tidewright.log import errors, timers
 from tidewright.log.checkpoint import decode as decode_checkpoint
 from tidewright.log.connection import Committed, Log, Message
 from tidewright.log.envelope import Writer
@@ -193,6 +194,23 @@ async def test_timers_follow_when_the_clock_is_set(log: Log) -> None:
         clock = ClockSet(at=now, wall=now, log=now + 3600, speed=10.0)
         await log.commit([Message(log.subjects.config("clock"), registry.encode(clock))])
         await until(lambda: owned.fold.state.woken == 1)
+
+
+async def test_a_schedule_that_fires_as_it_is_replaced_costs_no_timer(log: Log) -> None:
+    """The server takes away what stands on the subject of a schedule that fires, also when that is the next one."""
+    async with hosting(log) as host:
+        await until(lambda: len(host.owned) == log.slots)
+        now, slot, key = time.time(), log.slot_of("shop"), "wake/shop"
+        await log.commit([pod(log, "shop", i, at=now + 1.0) for i in range(3)])
+        owned = host.owned[slot]
+        await until(lambda: bool(owned.fold.timers) and not owned.pending)
+        schedule = log.subjects.schedule(slot, "counting", key)
+        assert await log.last(schedule) is not None
+        older = registry.encode(TimerFired(at=now, key=key))
+        headers = {timers.SCHEDULER: schedule, timers.NEXT: timers.PURGE}
+        await log.commit([Message(log.subjects.timer(slot, "counting", key), older, headers)])
+        await until(lambda: owned.fold.state.woken == 1)
+        assert owned.fold.at == now + 2.0
 
 
 async def test_bytes_that_do_not_decode_stop_one_slot_and_the_others_go_on(log: Log) -> None:
