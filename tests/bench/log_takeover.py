@@ -41,6 +41,8 @@ from tidewright.log.subjects import Slot
 SLOTS, REPLICAS = 16, 3
 FACT_EVERY_S = 0.05
 KILL_TARGET_S, STOP_TARGET_S = 5.0, 1.0
+QUIET_S = 1.0
+"""Nothing has moved for so long before the next one is ended: a standby is warm by then."""
 WITHIN_S = 60.0
 """A run that takes longer is no figure but a failure."""
 SERVICE = "bench"
@@ -95,6 +97,11 @@ class World:
         """When it recorded its first."""
         self._names: dict[int, str] = {}
         """By process id, the incarnation of those replicas that take part."""
+        self._seen: frozenset[str] = frozenset()
+        self._seen_at = 0.0
+        """Who takes part, and since when nobody else."""
+        self._ended: set[str] = set()
+        """Incarnations that were ended; their entries may still be there."""
         namespaces: dict[Slot, str] = {}
         for n in range(100_000):
             namespaces.setdefault(log.slot_of(f"n{n}"), f"n{n}")
@@ -132,13 +139,16 @@ class World:
             while True:
                 if ended := [r.returncode for r in self.replicas if r.returncode is not None]:
                     raise RuntimeError(f"replicas ended by themselves, with {ended}")
-                quiet = time.monotonic() - max(self.since.values(), default=time.monotonic()) > 1.0
-                if quiet and len(self.owner) == self.slots:
-                    members = await self._members()
-                    told = all(rendezvous(slot, members) == owner for slot, owner in self.owner.items())
-                    if told and len(members) == len(self.replicas):
-                        self._identify(members)
-                        return
+                if (members := await self._members()) != self._seen:
+                    self._seen, self._seen_at = members, time.monotonic()
+                everybody = len(members) == len(self.replicas) and members.isdisjoint(self._ended)
+                told = len(self.owner) == self.slots and all(
+                    rendezvous(slot, members) == owner for slot, owner in self.owner.items()
+                )
+                moved_at = max(self._seen_at, *self.since.values()) if told else time.monotonic()
+                if everybody and time.monotonic() - moved_at > QUIET_S:
+                    self._identify(members)
+                    return
                 await asyncio.sleep(0.05)
 
     async def _members(self) -> frozenset[str]:
@@ -156,7 +166,8 @@ class World:
         None when it owned nothing.
         """
         replica = self.replicas.pop(0)
-        name = self._names.pop(replica.pid, None)
+        name = self._names.pop(replica.pid)
+        self._ended.add(name)
         mine = [slot for slot, owner in self.owner.items() if owner == name]
         if not mine:
             replica.kill()
