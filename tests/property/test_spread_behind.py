@@ -14,7 +14,7 @@ from collections import Counter, deque
 from typing import Any
 
 import msgspec
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.spread.cluster import (
@@ -55,7 +55,7 @@ class World:
         self.names = itertools.count()
         self.uid = "ws"
         self.pods: dict[str, JsonObject] = {}
-        self.leaving: dict[str, JsonObject] = {}
+        self.uids: dict[str, str] = {}
         self.unsaid: dict[str, deque[Event]] = {}
         self.timers: dict[str, float] = {}
         self.filters = False
@@ -85,8 +85,8 @@ class World:
 
     # -- what happens --------------------------------------------------------------------------
 
-    def create(self, again: str = "") -> None:
-        """Admission of a pod; `again` is the name of one that is created anew."""
+    def create(self, again: str = "", *, fails: bool = False) -> None:
+        """Admission of a pod; `again` is its name, which may have been another one's. It may come to nothing."""
         n = next(self.names)
         pod = new_pod(n)
         if again:
@@ -95,8 +95,11 @@ class World:
         placed = placing.created(self.followed.ledger, spread, pod, placing.Request(f"r{n}", self.now))
         if placed.entry is not None:
             self.append(placed.entry)
+        if fails:
+            return
         name = again or f"web-{n}"
         self.pods[name] = placed.pod
+        self.uids[name] = f"uid-{n}"
         fact = msgspec.structs.replace(observed(placed.pod, name), uid=f"uid-{n}")
         self.unsaid.setdefault(name, deque()).append(fact)
         for subset, held in Counter(map(self.placed_now, self.pods.values())).items():
@@ -108,21 +111,28 @@ class World:
 
     def delete(self, name: str, *, evicted: bool) -> None:
         pod = self.pods.pop(name)
-        known = {**pod, "metadata": {**pod["metadata"], "name": name}}
+        uid = self.uids.pop(name)
+        known = {**pod, "metadata": {**pod["metadata"], "name": name, "uid": uid}}
+        unheard = any(isinstance(f, PodObserved) and f.uid == uid for f in self.unsaid.get(name, ()))
+        if evicted and unheard:
+            self.say_all(name)  # an eviction names its pod only: admission waits until the log has it
         spread = placing.spread_on(self.followed.ledger, NAMESPACE, SPREAD)
         for n in range(2):  # somebody else deletes it in the same moment, and was admitted before it was gone
             request = placing.Request(f"d{n}-{name}-{next(self.names)}", self.now)
             entry = placing.removed(self.followed.ledger, spread, known, request, evicted=evicted)
             if entry is not None:
                 self.append(entry)
-        said = self.unsaid.setdefault(name, deque())
-        before = next((f for f in reversed(said) if isinstance(f, PodObserved)), None)
-        said.append(PodGone(at=0, namespace=NAMESPACE, name=name, uid=before.uid if before else ""))
+        gone = PodGone(at=0, namespace=NAMESPACE, name=name, uid=uid)
+        self.unsaid.setdefault(name, deque()).append(gone)
 
     def say(self, name: str) -> None:
         self.append(self.unsaid[name].popleft())
         if not self.unsaid[name]:
             del self.unsaid[name]
+
+    def say_all(self, name: str) -> None:
+        while name in self.unsaid:
+            self.say(name)
 
     def renew(self) -> None:
         self.append(self.spread(1, refresh=True))
@@ -162,7 +172,9 @@ class World:
 STEPS = st.one_of(
     st.tuples(st.just("create"), st.just(0)),
     st.tuples(st.just("create"), st.just(0)),
-    st.tuples(st.sampled_from(["delete", "evict", "recreate"]), st.integers(0, 20)),
+    st.tuples(
+        st.sampled_from(["delete", "evict", "recreate", "recreate", "name", "fail"]), st.integers(0, 20)
+    ),
     st.tuples(st.just("say"), st.integers(0, 20)),
     st.tuples(st.just("say"), st.just(0)),
     st.tuples(st.just("decide"), st.integers(1, 10)),
@@ -179,12 +191,16 @@ def play(world: World, story: list[tuple[str, Any]]) -> None:
             case "delete" | "evict" if names:
                 world.delete(names[how % len(names)], evicted=what == "evict")
             case "recreate" if names:
-                # The old one is gone before the new one can come, but nobody was told yet. Twice within the
-                # time that the decider is behind cannot be told from one failed create and its retry.
-                name, ledger = names[how % len(names)], world.followed.ledger
-                if name not in ledger.leaving and name not in ledger.placed:
-                    world.delete(name, evicted=False)
-                    world.create(again=name)
+                # The old one is gone before the new one can come, but nobody was told yet.
+                name = names[how % len(names)]
+                world.delete(name, evicted=False)
+                world.create(again=name)
+            case "name" | "fail":
+                name = f"set-{how % 4}"
+                if (
+                    what == "fail" or name not in world.pods
+                ):  # a name that is taken is refused after admission
+                    world.create(again=name, fails=what == "fail")
             case "say" if world.unsaid:
                 said = sorted(world.unsaid)
                 world.say(said[how % len(said)])
@@ -194,6 +210,16 @@ def play(world: World, story: list[tuple[str, Any]]) -> None:
                 world.renew()
             case "crash":
                 world.crash()
+
+
+FOLLOWING = st.one_of(
+    st.tuples(st.sampled_from(["name", "recreate", "delete", "evict", "fail"]), st.integers(0, 7)),
+    st.tuples(st.sampled_from(["name", "recreate"]), st.integers(0, 1)),
+    st.tuples(st.just("create"), st.just(0)),
+    st.tuples(st.just("say"), st.integers(0, 3)),
+    st.tuples(st.just("decide"), st.integers(1, 7)),
+    st.tuples(st.just("crash"), st.just(0)),
+)
 
 
 def held(world: World) -> dict[str, int]:
@@ -214,6 +240,40 @@ def test_a_decider_that_is_behind_never_lets_a_limit_be_exceeded(story: list[tup
     assert Counter(held(world)) == Counter(s for p in world.pods.values() if (s := subset_of(p)))
     assert not world.followed.ledger.placed
     assert not world.followed.ledger.leaving
+
+
+@settings(COMMON, max_examples=300)
+@given(st.lists(FOLLOWING, max_size=40))
+@example([("name", 1), ("say", 0), ("recreate", 0), ("decide", 7), ("create", 0), ("recreate", 0)])
+@example(
+    [
+        ("name", 2),
+        ("say", 0),
+        ("create", 0),
+        ("create", 0),
+        ("decide", 4),
+        ("say", 0),
+        ("fail", 2),
+        ("delete", 0),
+    ]
+)
+@example(
+    [("name", 2), ("name", 0), ("decide", 7), ("say", 0), ("name", 1), ("say", 0), ("decide", 4), ("delete", 1),
+     ("delete", 1), ("fail", 0), ("name", 2), ("decide", 6), ("evict", 0)]
+)  # fmt: skip
+def test_pods_follow_one_another_under_one_name_faster_than_the_decider_is_told(
+    story: list[tuple[str, Any]],
+) -> None:
+    """As operators make them that number their workers: deleted, evicted, refused because the name is taken, and made anew."""
+    world = World()
+    play(world, story)
+    world.quiet()
+    ledger = world.state.spreads[KEY].ledger
+    assert world.followed.ledger.counts == ledger.counts
+    assert Counter(held(world)) == Counter(s for p in world.pods.values() if (s := subset_of(p)))
+    assert not world.followed.ledger.placed
+    assert not world.followed.ledger.leaving
+    assert not world.followed.ledger.left
 
 
 @COMMON

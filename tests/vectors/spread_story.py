@@ -27,12 +27,13 @@ from tidewright.events.timers import TimerFired
 from tidewright.kube import projection
 from tidewright.kube.customworkloads import group_version, whitelist_of
 from tidewright.spread import placing
-from tidewright.spread.decide import DECIDER, controllers_order
+from tidewright.spread.decide import DECIDER
 from tidewright.spread.matching import replicas_of
 from tidewright.spread.nodeterms import Node, required_terms, term_matches
 from tidewright.spread.pods import VERSIONED_KINDS
 from tidewright.spread.spec import DELETION_COST_ANNOTATION, Spread, parse
 from tidewright.spread.state import SpreadState
+from tidewright.spread.victims import picked
 
 START = 1_700_000_000.0
 NAMESPACE = "default"
@@ -295,7 +296,8 @@ class Story:
             for r in (self.state.find(NAMESPACE, n)[1] for n in self.pods)
             if r is not None and (version is None or r.version == version)
         ]
-        return min(rows, key=controllers_order).name
+        (first,) = picked(rows, self.target.kind, 1, self.state.now).rows
+        return first.name
 
     def recreate(self) -> None:
         while len(self.pods) < self.replicas:

@@ -134,10 +134,12 @@ class PodLeaving(LedgerEntry, frozen=True, kw_only=True, tag="ledger.pod-leaving
     Attributes:
         evicted: it was an eviction, which a budget may still refuse: the place is free when the pod is
             seen leaving, and whoever needs it waits for that.
+        uid: of the pod: another one of its name may come and go before anybody was told of this one.
     """
 
     pod: str
     evicted: bool = False
+    uid: str = ""
 
 
 class EntriesAppended(Event, frozen=True, kw_only=True, tag="ledger.entries-appended.v1"):
@@ -160,6 +162,8 @@ class LedgerChange(msgspec.Struct, frozen=True, omit_defaults=True):
             `Uncounted`: that pod held no place, so its delete has freed none.
         reason: CamelCase: `Adopted`, `NeverSeen`, `Finished`, `Deleted`, `DeleteRefused`, ...
         passed: of a pod that had no name when it was placed: the subsets that were passed over then.
+        uid: of the pod.
+        request: of the placement that this is about; the same key may have been placed again since.
     """
 
     kind: ChangeKind
@@ -169,6 +173,8 @@ class LedgerChange(msgspec.Struct, frozen=True, omit_defaults=True):
     subset: str = ""
     reason: str = ""
     passed: tuple[PassedOver, ...] = ()
+    uid: str = ""
+    request: str = ""
 
 
 class ChangeLedger(Decision, frozen=True, kw_only=True, tag="decision.change-ledger.v1"):

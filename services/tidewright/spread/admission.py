@@ -45,6 +45,8 @@ REPLICAS_WAIT_S = 3.0
 """How long a pod beyond its workload's known replicas waits for their new number, when limits are percentages."""
 EVICTED_WAIT_S = 1.0
 """How long a pod that finds a subset full waits for what comes of an eviction from it."""
+AGAIN_S = 0.05
+"""How long until the log is asked once more for the fact about a pod."""
 IN_FORCE_WAIT_S = 2.0
 """How long pods wait for the rules of a spread that this replica has just let in: they come by the log."""
 ROTATION_CHECK_S = 60.0
@@ -363,8 +365,14 @@ class Endpoint:
         if ((review.obj or {}).get("deleteOptions") or {}).get("dryRun"):
             return None
         name = review.name or ((review.obj or {}).get("metadata") or {}).get("name") or ""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + EVICTED_WAIT_S
         try:
-            return await self.books.pod(review.namespace, name)
+            while True:
+                pod = await self.books.pod(review.namespace, name)
+                if pod is not None or not self.books.awaits(review.namespace, name) or loop.time() > deadline:
+                    return pod
+                await asyncio.sleep(AGAIN_S)  # it was placed a moment ago, and the fact about it is under way
         except errors.LogError as error:
             _log.warning("an eviction is not recorded", pod=f"{review.namespace}/{name}", error=str(error))
             return None

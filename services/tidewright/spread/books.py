@@ -171,6 +171,10 @@ class Books:
 
         return read
 
+    def awaits(self, namespace: str, name: str) -> bool:
+        """Whether a pod of this name was placed, and is not known to exist yet."""
+        return any(name in book.ledger.placed for book in self.in_namespace(namespace))
+
     async def pod(self, namespace: str, name: str) -> JsonObject | None:
         """A pod as it was seen last, as far as its leaving takes it; None when it was not, or is gone.
 
@@ -186,6 +190,7 @@ class Books:
         metadata: JsonObject = {
             "name": fact.name,
             "namespace": fact.namespace,
+            "uid": fact.uid,
             "labels": fact.labels,
             "annotations": fact.annotations,
             "ownerReferences": _references(fact.owners),

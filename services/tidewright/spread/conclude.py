@@ -80,8 +80,8 @@ class Conclusion(Gathering):
 
     def entry(self, *, unfenced: bool = False) -> list[Decision]:
         """The admission endpoint appended an entry: the status changes, and a bound begins to run."""
-        for key, pod, version, subset in self.state.touched.uncounted:
-            self.change("Uncounted", key, version, subset, pod, "NotCounted")
+        for key, pod, version, subset, uid in self.state.touched.uncounted:
+            self.change("Uncounted", key, version, subset, pod, "NotCounted", uid=uid)
         if unfenced:
             self.tell(
                 "Warning",

@@ -39,6 +39,7 @@ from tidewright.spread.state import (
     Touched,
     spread_key,
     target_key,
+    unpack_uid,
 )
 from tidewright.spread.status import LIMIT_VALID, Condition
 
@@ -52,18 +53,23 @@ def entry_appended(state: State, event: PodPlaced | PodLeaving) -> None:
     spread = state.spreads.get(key)
     if spread is None or (event.spread and event.spread != spread.uid):
         return  # of a spread of this name that is gone: its ledger has ended
-    if isinstance(event, PodLeaving) and not event.evicted and event.pod not in spread.ledger.leaving:
-        row = spread.pods.get(event.pod)
-        if event.key in spread.ledger.placed:
-            pass  # not seen yet: the place of its placement is given back
-        elif row is not None and row.held:
-            row.flags &= ~HELD
-        else:
-            state.touched.uncounted.append((event.key, event.pod, event.version, event.subset))
+    if isinstance(event, PodLeaving) and not event.evicted:
+        _leaves(state, spread, event)
     if isinstance(event, PodPlaced) and event.unfenced:
         spread.unfenced_at = event.at
     ledger.fold(spread.ledger, event)
     state.touched.home = key
+
+
+def _leaves(state: State, spread: SpreadState, event: PodLeaving) -> None:
+    """Whose place an admitted delete frees: that of a pod, or that of a placement whose pod was not seen yet."""
+    if (event.uid or event.pod) in spread.ledger.leaving or ledger.places(spread.ledger, event):
+        return
+    row = spread.pods.get(event.pod)
+    if row is not None and row.held and event.uid in ("", unpack_uid(row.uid)):
+        row.flags &= ~HELD
+    else:
+        state.touched.uncounted.append((event.key, event.pod, event.version, event.subset, event.uid))
 
 
 def entries_appended(state: State, event: EntriesAppended) -> None:

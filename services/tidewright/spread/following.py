@@ -15,19 +15,20 @@ from typing import NamedTuple
 from tidewright.events.base import Event
 from tidewright.events.spread import ChangeLedger, EntriesAppended, LedgerEntry, PodLeaving, PodPlaced
 from tidewright.spread import ledger as ledgers
-from tidewright.spread.ledger import Ledger
+from tidewright.spread.ledger import Held, Ledger
 
 KEPT = 50_000
 """Entries that the decider may be behind by; it says how far it is with whatever it writes."""
 
 
 class Counted(NamedTuple):
-    """What one entry of admission changed: places held in a subset of a version."""
+    """What one entry of admission changed: places held in a subset of a version; and what waited for its pod before."""
 
     request: str
     version: str
     subset: str
     by: int
+    placed: Held | None = None
 
 
 @dataclass(eq=False)
@@ -45,9 +46,10 @@ class Followed:
                     self.fold(entry)
             case PodPlaced() | PodLeaving():
                 before = self.ledger.held(event.version, event.subset)
+                placed = self.ledger.placed.get(event.key)
                 ledgers.fold(self.ledger, event)
                 by = self.ledger.held(event.version, event.subset) - before
-                self.since.append(Counted(event.request, event.version, event.subset, by))
+                self.since.append(Counted(event.request, event.version, event.subset, by, placed))
             case ChangeLedger():
                 ledgers.fold(self.ledger, event)
                 self._up_to(event.through)
@@ -67,7 +69,10 @@ class Followed:
             elif isinstance(entry, PodLeaving) and entry.evicted:
                 self.ledger.evicting.pop(entry.pod, None)
             elif isinstance(entry, PodLeaving) and counted.by:
-                self.ledger.leaving.pop(entry.pod, None)
+                ledgers.forget_leaving(self.ledger, entry.uid or entry.pod)
+            if isinstance(entry, PodLeaving) and counted.placed is not None:
+                self.ledger.placed.pop(f"{entry.key}#{counted.placed.request}", None)
+                self.ledger.placed[entry.key] = counted.placed
 
     def _up_to(self, through: str) -> None:
         """Forget the entries up to that of a request; one that is not there is older than all of them."""

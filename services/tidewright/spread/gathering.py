@@ -12,6 +12,7 @@ from tidewright.events.base import Because, Decision, JsonObject, ObjectRef
 from tidewright.events.decisions import PatchObject, RecordObjectEvent
 from tidewright.events.spread import LedgerChange, LedgerRules, PassedOver
 from tidewright.spread import limits
+from tidewright.spread.ledger import leaving_key
 from tidewright.spread.matching import group_kind
 from tidewright.spread.spec import COMPONENT, GROUP, KIND, Spread, Subset
 from tidewright.spread.state import Row, SpreadState, State, unpack_uid
@@ -28,7 +29,7 @@ class Gathering:
         renewing: rules and counts are said once more, though they have not changed.
         urgent: the status is written at once.
         held_delta: version and subset to how many places the changes add.
-        placed_gone, leaving_gone: ledger keys and pods that are in flight no more.
+        placed_gone, leaving_gone: keys in the ledger's `placed` and `leaving` that are in flight no more.
         conditions: subset to whether it is open.
     """
 
@@ -109,17 +110,20 @@ class Gathering:
         pod: str,
         reason: str,
         passed: tuple[PassedOver, ...] = (),
+        *,
+        uid: str = "",
+        request: str = "",
     ) -> None:
         """A change of the ledger; see `LedgerChange`."""
-        self.changes.append(LedgerChange(kind, key, pod, row_version, subset, reason, passed))
+        self.changes.append(LedgerChange(kind, key, pod, row_version, subset, reason, passed, uid, request))
         step = {"Held": 1, "Released": -1, "Uncounted": 1}.get(kind, 0)
         if step:
             place = (row_version, subset)
             self.held_delta[place] = self.held_delta.get(place, 0) + step
         if kind == "Seen" or (kind == "Released" and not pod):
             self.placed_gone.add(key)
-        if kind in ("Held", "Gone", "Uncounted"):
-            self.leaving_gone.add(pod)
+        if kind != "Seen" and pod:
+            self.leaving_gone.add(leaving_key(self.s.ledger, pod, uid))
 
     def pod_ref(self, row: Row) -> ObjectRef:
         """A pod as the target of a decision."""

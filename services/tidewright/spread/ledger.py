@@ -5,8 +5,9 @@ every prefix. A choice is a function of that prefix and the request (`place`); i
 ledger's expected sequence, and a conflict folds and chooses again.
 
 The fold keeps counts, not pods: a placement is remembered by its key only until its pod has been seen
-(so that a retried admission finds its own), an admitted delete until the pod is gone. What a subset
-has free is its limit minus what it holds, at least 0 [Q-9, Q-12].
+(so that a retried admission finds its own), an admitted delete until the pod is gone. Pods of one name
+follow one another, maybe faster than anybody is told: placements are known by their request, deletes by
+the uid of the pod. What a subset has free is its limit minus what it holds, at least 0 [Q-9, Q-12].
 """
 
 from __future__ import annotations
@@ -56,7 +57,8 @@ class Ledger(msgspec.Struct):
         placed: ledger key to a placement whose pod was not seen yet.
         seen: placements whose pod was seen, for as long as an attempt of their request may still be
             on its way (`REQUEST_LIFETIME_S`).
-        leaving: pod name to the place that its admitted delete has freed.
+        leaving: uid of a pod (its name, where no uid was told) to the place that its admitted delete has freed.
+        left: pod name to the key in `leaving` of the last one of this name.
         evicting: pod name to the place that its admitted eviction will free, if no budget refuses it.
         last: request of the last entry of admission.
     """
@@ -66,6 +68,7 @@ class Ledger(msgspec.Struct):
     placed: dict[str, Held] = {}
     seen: dict[str, Held] = {}
     leaving: dict[str, Held] = {}
+    left: dict[str, str] = {}
     evicting: dict[str, Held] = {}
     last: str = ""
 
@@ -108,13 +111,17 @@ def fold(ledger: Ledger, event: Event) -> Ledger:
                 count(ledger, event.version, event.subset, 1)
         case PodLeaving(evicted=True):
             ledger.last = event.request
+            _set_aside(ledger, event.key)
             ledger.evicting.pop(event.pod, None)  # the order is that of their times
             ledger.evicting[event.pod] = Held(event.version, event.subset, event.at, event.pod)
         case PodLeaving():
             ledger.last = event.request
-            if event.pod not in ledger.leaving:
-                ledger.placed.pop(event.key, None)
-                ledger.leaving[event.pod] = Held(event.version, event.subset, event.at, event.pod)
+            key = event.uid or event.pod
+            if key not in ledger.leaving:
+                if places(ledger, event):
+                    del ledger.placed[event.key]
+                ledger.leaving[key] = Held(event.version, event.subset, event.at, event.pod)
+                ledger.left[event.pod] = key
                 count(ledger, event.version, event.subset, -1)
         case ChangeLedger():
             if event.rules is not None:
@@ -122,6 +129,7 @@ def fold(ledger: Ledger, event: Event) -> Ledger:
                 if event.rules.gone:
                     for held in (ledger.placed, ledger.seen, ledger.leaving, ledger.evicting):
                         held.clear()
+                    ledger.left.clear()
             _forget(ledger, event.at)
             for change in event.changes:
                 _change(ledger, change)
@@ -147,22 +155,72 @@ def _forget(ledger: Ledger, now: float) -> None:
 def _change(ledger: Ledger, change: LedgerChange) -> None:
     match change.kind:
         case "Seen":
-            placed = ledger.placed.pop(change.key, None)
+            placed = ledger.placed.pop(placed_key(ledger, change.key, change.request), None)
             if placed is not None:
                 ledger.seen[change.key] = placed
         case "Held":
-            ledger.leaving.pop(change.pod, None)
+            _stay(ledger, change)
             count(ledger, change.version, change.subset, 1)
         case "Released":
-            if not change.pod:  # else a pod that was seen has left; one of its name may be placed by now
-                ledger.placed.pop(change.key, None)
+            if change.pod:
+                _stay(ledger, change)
+            else:
+                ledger.placed.pop(placed_key(ledger, change.key, change.request), None)
             ledger.evicting.pop(change.pod, None)
             count(ledger, change.version, change.subset, -1)
         case "Gone":
-            ledger.leaving.pop(change.pod, None)
+            _stay(ledger, change)
         case "Uncounted":
-            ledger.leaving.pop(change.pod, None)
+            _stay(ledger, change)
             count(ledger, change.version, change.subset, 1)
+
+
+def placed_key(ledger: Ledger, key: str, request: str) -> str:
+    """Where a placement waits for its pod: that of a request, or any of this key where none is told; "" for nowhere."""
+    placed = ledger.placed.get(key)
+    if placed is not None and (not request or placed.request == request):
+        return key
+    aside = f"{key}#{request}"
+    return aside if aside in ledger.placed else ""
+
+
+def _set_aside(ledger: Ledger, key: str) -> None:
+    """A pod of this name is being evicted, so it was seen: what comes after it gets a place of its own.
+
+    The placement that waits is that of this very pod, and whoever folds the facts says soon that it was seen; or
+    it is that of a create which is refused, because the name is taken.
+    """
+    placed = ledger.placed.pop(key, None)
+    if placed is not None:
+        ledger.placed[f"{key}#{placed.request}"] = placed
+
+
+def places(ledger: Ledger, event: PodLeaving) -> bool:
+    """Whether the pod that leaves is that of a placement which waits for it: one of its key, in its subset.
+
+    A create of a name that is taken is admitted before it is refused, and may have found another subset.
+    """
+    placed = ledger.placed.get(event.key)
+    return placed is not None and (placed.version, placed.subset) == (event.version, event.subset)
+
+
+def leaving_key(ledger: Ledger, pod: str, uid: str) -> str:
+    """The key under which a pod is leaving; "" when it is not."""
+    if uid in ledger.leaving:
+        return uid
+    return pod if pod in ledger.leaving else ""
+
+
+def _stay(ledger: Ledger, change: LedgerChange) -> None:
+    """A pod is not leaving any more: it is gone, or will not go."""
+    forget_leaving(ledger, change.uid if change.uid in ledger.leaving else change.pod)
+
+
+def forget_leaving(ledger: Ledger, key: str) -> None:
+    """Let go of an admitted delete."""
+    held = ledger.leaving.pop(key, None)
+    if held is not None and ledger.left.get(held.pod) == key:
+        del ledger.left[held.pod]
 
 
 def count(ledger: Ledger, version: str, subset: str, by: int) -> None:
@@ -194,7 +252,7 @@ def place(ledger: Ledger, version: str, key: str, pod: str, request: str = "") -
     seen = ledger.seen.get(key)
     if seen is not None and request and seen.request == request:
         return Place(seen.subset, again=True)
-    leaving = ledger.leaving.get(pod) if pod else None
+    leaving = ledger.leaving.get(ledger.left.get(pod, "")) if pod else None
     rules = {rule.name: rule for rule in ledger.rules.subsets} if ledger.rules is not None else {}
     if leaving is not None and leaving.version == version:
         # The place was offered again when the delete was admitted, and may have been taken meanwhile.

@@ -11,11 +11,12 @@ from __future__ import annotations
 from typing import Any
 
 from tidewright.events.base import Because
-from tidewright.events.spread import LedgerRules, SubsetRule
+from tidewright.events.spread import ChangeKind, LedgerRules, SubsetRule
 from tidewright.spread import limits
 from tidewright.spread.gathering import Gathering
+from tidewright.spread.ledger import leaving_key
 from tidewright.spread.spec import Spread
-from tidewright.spread.state import Row
+from tidewright.spread.state import DELETING, Row, unpack_uid
 
 
 def set_rules(g: Gathering, rules: LedgerRules) -> None:
@@ -51,9 +52,9 @@ def place_of(g: Gathering, before: Row | None, after: Row | None, key: str) -> N
     """Bring the ledger in line with one pod."""
     same = before is not None and after is not None and before.uid == after.uid
     if before is not None and before.held and not same:
-        g.change("Released", before.name, before.version, before.subset, before.name, "Deleted")
-    elif after is None and before is not None and before.name in g.s.ledger.leaving:
-        g.change("Gone", before.name, before.version, before.subset, before.name, "Deleted")
+        _of(g, "Released", before, "Deleted")
+    elif before is not None and not same and _leaving(g, before):
+        _of(g, "Gone", before, "Deleted")
     if after is None:
         return
     if (
@@ -62,35 +63,45 @@ def place_of(g: Gathering, before: Row | None, after: Row | None, key: str) -> N
         and before.held
         and (before.version, before.subset) != (after.version, after.subset)
     ):
-        g.change("Released", before.name, before.version, before.subset, before.name, "Moved")
+        _of(g, "Released", before, "Moved")
         if after.active and g.belongs(after):
-            g.change("Held", after.name, after.version, after.subset, after.name, "Moved")
+            _of(g, "Held", after, "Moved")
         return
     hold(g, after, key)
 
 
 def hold(g: Gathering, row: Row, key: str = "") -> None:
     """A pod holds its place while it is active, unless its delete was admitted."""
-    leaving = row.name in g.s.ledger.leaving
     if row.held:
         if not row.active:
-            reason = "Deleted" if row.flags & 1 else "Finished"
-            g.change("Released", row.name, row.version, row.subset, row.name, reason)
+            _of(g, "Released", row, "Deleted" if row.flags & DELETING else "Finished")
         return
+    leaving = _leaving(g, row)
     if leaving and not row.active:
-        g.change("Gone", row.name, row.version, row.subset, row.name, "Deleted")
+        _of(g, "Gone", row, "Deleted")
     elif not leaving and row.active and g.belongs(row):
-        placed = key and g.s.ledger.placed.get(key)
-        if placed:
-            told = placed.passed if key != row.name else ()
-            g.change("Seen", key, row.version, row.subset, row.name, "Seen", told)
-            if (placed.version, placed.subset) != (row.version, row.subset):
-                g.change("Released", key, placed.version, placed.subset, "", "Moved")
-                g.change("Held", row.name, row.version, row.subset, row.name, "Moved")
-        elif row.name in g.s.ledger.placed:
-            g.change("Seen", row.name, row.version, row.subset, row.name, "Seen")
-        else:
-            g.change("Held", row.name, row.version, row.subset, row.name, "Found")
+        key = key if key in g.s.ledger.placed else row.name
+        placed = g.s.ledger.placed.get(key)
+        if placed is None:
+            _of(g, "Held", row, "Found")
+            return
+        told = placed.passed if key != row.name else ()
+        place = (row.version, row.subset)
+        g.change("Seen", key, *place, row.name, "Seen", told, request=placed.request)
+        if (placed.version, placed.subset) != place:
+            g.change("Released", key, placed.version, placed.subset, "", "Moved", request=placed.request)
+            _of(g, "Held", row, "Moved")
+
+
+def _of(g: Gathering, kind: ChangeKind, row: Row, reason: str) -> None:
+    """What became of the place of a pod that was seen."""
+    g.change(kind, row.name, row.version, row.subset, row.name, reason, uid=unpack_uid(row.uid))
+
+
+def _leaving(g: Gathering, row: Row) -> bool:
+    """Whether this very pod's delete was admitted."""
+    ledger = g.s.ledger
+    return bool(ledger.leaving) and leaving_key(ledger, row.name, unpack_uid(row.uid)) != ""
 
 
 def overdue(g: Gathering) -> None:
@@ -99,7 +110,7 @@ def overdue(g: Gathering) -> None:
     for key, held in ledger.placed.items():
         if held.at + settings.unseen_bound_seconds > g.now:
             break
-        g.change("Released", key, held.version, held.subset, "", "NeverSeen")
+        g.change("Released", key, held.version, held.subset, "", "NeverSeen", request=held.request)
         g.reasons.append(
             Because(
                 rule="NeverSeen",
@@ -107,15 +118,18 @@ def overdue(g: Gathering) -> None:
             )
         )
         g.tell("Warning", "CreatePodFailed", f"no pod appeared for {held.pod or key} in {held.subset}")
-    for pod, held in ledger.leaving.items():
+    for key, held in ledger.leaving.items():
         if held.at + settings.leaving_bound_seconds > g.now:
             break
+        pod = held.pod
         row = g.s.pods.get(pod)
+        if row is not None and key not in (pod, unpack_uid(row.uid)):
+            row = None  # another one of its name
         if row is not None and row.active:
-            g.change("Held", pod, held.version, held.subset, pod, "DeleteRefused")
+            g.change("Held", pod, held.version, held.subset, pod, "DeleteRefused", uid=key)
             g.tell("Warning", "DeletePodFailed", f"pod {pod} is still active after its delete was admitted")
         elif row is None:
-            g.change("Gone", pod, held.version, held.subset, pod, "Deleted")
+            g.change("Gone", pod, held.version, held.subset, pod, "Deleted", uid=key)
 
 
 def recount(g: Gathering) -> dict[str, dict[str, int]]:

@@ -139,7 +139,7 @@ def removed(
         return None
     if spread.trivial or spread.target.kind == "StatefulSet" or placement.name != spread.name:
         return None
-    if spread.subset(placement.subset) is None or pod.name in ledger.leaving:
+    if spread.subset(placement.subset) is None or ledgers.leaving_key(ledger, pod.name, pod.uid):
         return None
     return PodLeaving(
         at=request.at,
@@ -151,5 +151,6 @@ def removed(
         spread=_uid(ledger),
         subset=placement.subset,
         pod=pod.name,
+        uid=pod.uid,
         evicted=evicted,
     )

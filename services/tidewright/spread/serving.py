@@ -102,7 +102,8 @@ async def _leave(endpoint: Endpoint, announcer: Announcer, process: Process) -> 
         await endpoint.stop()
         await announcer.forget(ca, remove_last=False, within_s=FORGET_WITHIN_S)
         return
-    if not await announcer.forget(ca, remove_last=True, within_s=FORGET_WITHIN_S):
+    alone = endpoint.options.address(endpoint.port).is_ours_alone(endpoint.port)
+    if not await announcer.forget(ca, remove_last=True, alone=alone, within_s=FORGET_WITHIN_S):
         _log.warning(
             "webhook configurations may be left behind", name=hooks.NAME,
             do="delete them if this endpoint does not come back: pods are refused until then",

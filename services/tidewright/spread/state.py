@@ -300,7 +300,7 @@ class Touched(msgspec.Struct):
         fault: a spread whose target's replicas cannot be read, newly.
         refused: spreads that depend on a kind that may not be read, newly.
         renew: a spread whose ledger is to be said again, so that the log's retention does not forget it.
-        uncounted: key, pod, version and subset of pods whose delete was admitted though they held no place.
+        uncounted: key, pod, version, subset and uid of pods whose delete was admitted though they held no place.
         unadopted: a spread, and a pod that could not be annotated for it.
         failed: a spread, a pod of it about which a decision did not come about, and whether that was
             its deletion.
@@ -318,7 +318,7 @@ class Touched(msgspec.Struct):
     refused: list[str] = []
     unadopted: tuple[str, str] | None = None
     renew: str = ""
-    uncounted: list[tuple[str, str, str, str]] = []
+    uncounted: list[tuple[str, str, str, str, str]] = []
     failed: tuple[str, str, bool] | None = None
 
 

@@ -1,6 +1,7 @@
 """Who leaves when a workload shrinks: the order in which its own controller picks victims.
 
 leaving        a spread's active pods, those first that go first
+picked         the same of any pods of a workload
 Order          that order, and how many pods are alike in all that it looks at
 
 A ReplicaSet's controller asks, in turn: not bound to a node; Pending before Unknown before Running; not ready; lower
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cmp_to_key
 from heapq import nsmallest
 from typing import NamedTuple, TypeAlias
@@ -43,6 +44,11 @@ def leaving(state: State, spread: SpreadState, count: int | None = None) -> Orde
     active = [row for row in spread.pods.values() if row.active]
     count = len(active) if count is None else max(0, min(count, len(active)))
     kind = spread.spread.target.kind if spread.spread is not None and spread.spread.target is not None else ""
+    return picked(active, kind, count, state.now)
+
+
+def picked(active: Sequence[Row], kind: str, count: int, now: float) -> Order:
+    """The first `count` of these pods of a workload of this kind; `now` is in log seconds."""
     if kind == "StatefulSet":
         return Order(sorted(active, key=_from_the_top)[:count])
     coarse: Callable[[Row], tuple[int, ...]]
@@ -51,7 +57,7 @@ def leaving(state: State, spread: SpreadState, count: int | None = None) -> Orde
     else:
         crowd = Counter(row.node for row in active)
         coarse = _of_replica_set(crowd)
-        compare = _by_time(_span_in_powers(state.now))
+        compare = _by_time(_span_in_powers(now))
     return _first(active, count, coarse, compare)
 
 
