@@ -153,9 +153,11 @@ class World:
 
     async def _members(self) -> frozenset[str]:
         """Incarnations that take part. One may own nothing: a standby, or by the way the slots fall."""
-        root = f"$KV.{self._log.stream}_members.{SERVICE}."
-        entries = Reader(self._log, (f"{root}>",), 0, last_only=True, stream=f"KV_{self._log.stream}_members")
-        async with entries:
+        bucket = f"{self._log.stream}_members"
+        if not await self._log.exists(f"KV_{bucket}"):
+            return frozenset()  # the first of them makes it
+        root = f"$KV.{bucket}.{SERVICE}."
+        async with Reader(self._log, (f"{root}>",), 0, last_only=True, stream=f"KV_{bucket}") as entries:
             return frozenset(
                 [entry.subject[len(root) :] async for entry in entries.until_current() if entry.body]
             )
