@@ -42,6 +42,9 @@ class ForgetEndpoint(EndpointEffect, frozen=True, kw_only=True, tag="decision.fo
     Attributes:
         remove_last: when no certificate is left, remove the configurations too, so that nothing that
             only this endpoint could allow is refused after its end.
+        alone: no other replica can answer at its address. Certificates that are left are then of
+            replicas there that were killed, and keep nothing in force.
     """
 
     remove_last: bool = False
+    alone: bool = False

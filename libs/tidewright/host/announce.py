@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from urllib.parse import urlsplit
 
 import structlog
 
@@ -30,6 +31,7 @@ AGAIN_S = 5.0
 """Wall seconds until a refused announcement is made again."""
 UNANSWERED_S = 30.0
 """Wall seconds without an outcome after which it is made again: the message may have been lost."""
+_LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 WAITING = "waiting for the actuator to have this replica's certificate trusted"
 
 _log = structlog.get_logger(__name__)
@@ -66,6 +68,13 @@ class Address:
             return (host.rpartition(":")[0].strip("[]") if ":" in host else host,)
         namespace, _, name = self.service.partition(":")[0].partition("/")
         return (f"{name}.{namespace}.svc", f"{name}.{namespace}.svc.cluster.local")
+
+    def is_ours_alone(self, port: int) -> bool:
+        """Whether who listens on this port of this machine is the only one that can answer: nothing is before it."""
+        if not self.url:
+            return False
+        at = urlsplit(self.url)
+        return at.hostname in _LOOPBACK and (at.port or 443) == port
 
     def client_config(self, path: str) -> JsonObject:
         """The `clientConfig` of a webhook at this path."""
@@ -135,10 +144,13 @@ class Announcer:
             )  # fmt: skip
             await asyncio.sleep(AGAIN_S)
 
-    async def forget(self, ca: str, *, remove_last: bool, within_s: float) -> bool:
-        """Take a certificate out; False when nobody confirmed it within so many wall seconds."""
+    async def forget(self, ca: str, *, remove_last: bool, within_s: float, alone: bool = False) -> bool:
+        """Take a certificate out; False when nobody confirmed it within so many wall seconds.
+
+        `remove_last` and `alone` are those of `ForgetEndpoint`.
+        """
         effect = ForgetEndpoint(
-            at=0.0, target=self._target, ca=ca, remove_last=remove_last,
+            at=0.0, target=self._target, ca=ca, remove_last=remove_last, alone=alone,
             configurations=self._announcement.configurations, conversions=self._announcement.conversions,
         )  # fmt: skip
         with contextlib.suppress(TimeoutError, errors.LogError):

@@ -123,9 +123,22 @@ def served(found: JsonObject, conversion: JsonObject, bundle: str) -> JsonObject
     return {**found, "spec": spec}
 
 
-def _conversion_bundle(found: JsonObject) -> str:
-    webhook = ((found.get("spec") or {}).get("conversion") or {}).get("webhook") or {}
-    return str((webhook.get("clientConfig") or {}).get("caBundle") or "")
+def _client(webhook: Any) -> JsonObject:
+    return dict((webhook or {}).get("clientConfig") or {})
+
+
+def _conversion_client(found: JsonObject) -> JsonObject:
+    return _client(((found.get("spec") or {}).get("conversion") or {}).get("webhook"))
+
+
+def _url_of(client: JsonObject) -> str:
+    return str(client.get("url") or "")
+
+
+def _at_home(found: JsonObject | None, wanted: JsonObject) -> bool:
+    """Whether a configuration calls no other address than the wanted one does."""
+    called = {_url_of(_client(hook)) for hook in (found or {}).get("webhooks") or ()}
+    return called <= {_url_of(_client(hook)) for hook in wanted.get("webhooks") or ()}
 
 
 class Endpoints:
@@ -145,6 +158,7 @@ class Endpoints:
             return Refused("Invalid", str(error))
         add, without = (ca, retired) if isinstance(effect, TrustEndpoint) else ("", [ca])
         remove = isinstance(effect, ForgetEndpoint) and effect.remove_last
+        alone = isinstance(effect, ForgetEndpoint) and effect.alone
         changed = False
         for wanted in effect.configurations:
             plural = _PLURALS.get(str(wanted.get("kind")))
@@ -155,25 +169,29 @@ class Endpoints:
                     f"kind {wanted.get('kind')!r} named {name!r} is no webhook configuration: valid are {', '.join(_PLURALS)}",
                 )
             collection = f"{_CONFIGURATIONS}/{plural}"
-            written = await self._configuration(collection, name, wanted, add, without, remove=remove)
+            written = await self._configuration(
+                collection, name, wanted, add, without, remove=remove, alone=alone
+            )
             if written is None:
                 return Again(verdict.CONFLICT, f"lost {LOOKS} races for {plural}/{name}")
             changed = changed or written
         for name, conversion in effect.conversions.items():
-            written = await self._definition(name, conversion, add, without, remove=remove)
+            written = await self._definition(name, conversion, add, without, remove=remove, alone=alone)
             if written is None:
                 return Again(verdict.CONFLICT, f"lost {LOOKS} races for customresourcedefinitions/{name}")
             changed = changed or written
         return Done(found=not changed)
 
     async def _configuration(
-        self, collection: str, name: str, wanted: JsonObject, add: str, without: list[str], *, remove: bool
-    ) -> bool | None:
+        self, collection: str, name: str, wanted: JsonObject, add: str, without: list[str], *,
+        remove: bool, alone: bool,
+    ) -> bool | None:  # fmt: skip
         """Whether it was changed; None when too many races were lost."""
         path = f"{collection}/{name}"
         for _ in range(LOOKS):
             found = await self._found(path)
-            bundle = joined(bundles_in(found or {}), add, without, datetime.now(UTC))
+            present = () if alone and _at_home(found, wanted) else bundles_in(found or {})
+            bundle = joined(present, add, without, datetime.now(UTC))
             try:
                 if found is None:
                     if not add:
@@ -194,14 +212,16 @@ class Endpoints:
         return None
 
     async def _definition(
-        self, name: str, conversion: JsonObject, add: str, without: list[str], *, remove: bool
+        self, name: str, conversion: JsonObject, add: str, without: list[str], *, remove: bool, alone: bool
     ) -> bool | None:
         path = f"{_DEFINITIONS}/{name}"
         for _ in range(LOOKS):
             found = await self._found(path)
             if found is None:
                 return False  # it is installed by whoever installs the CRDs, or not wanted
-            bundle = joined([_conversion_bundle(found)], add, without, datetime.now(UTC))
+            at_home = _url_of(_conversion_client(found)) == _url_of(_client(conversion.get("webhook")))
+            present = () if alone and at_home else (str(_conversion_client(found).get("caBundle") or ""),)
+            bundle = joined(present, add, without, datetime.now(UTC))
             made = served(found, conversion, bundle) if bundle or remove else found
             if made == found:
                 return False

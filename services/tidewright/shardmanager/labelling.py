@@ -155,6 +155,7 @@ class Endpoint:
                 await self._announcer().forget(
                     self._certificate.ca_pem,
                     remove_last=not self._options.service,
+                    alone=self._options.address(self.port).is_ours_alone(self.port),
                     within_s=FORGET_WITHIN_S,
                 )
             await runner.cleanup()

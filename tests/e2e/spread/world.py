@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 
 from tests.e2e.sim.world import until
+from tidewright.actuator.endpoints import served
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
-from tidewright.spread.hooks import NAME
+from tidewright.spread.hooks import DEFINITION, NAME
 from tidewright.spread.spec import DELETION_COST_ANNOTATION, MATCHED_ANNOTATION
 
 MERGE = "application/merge-patch+json"
@@ -158,7 +159,14 @@ def deployment(name: str, replicas: int, **more: Any) -> Object:
 
 
 async def clean(kube: Kube) -> None:
-    """Take away what a test that failed may have left: the API server would call nobody."""
+    """Take away what a test may have left: the API server would call nobody.
+
+    A certificate of a replica that was killed keeps configurations in force, and a conversion that nobody
+    answers keeps namespaces from being deleted.
+    """
     for kind in ("mutatingwebhookconfigurations", "validatingwebhookconfigurations"):
         with contextlib.suppress(KubeError):
             await kube.request("DELETE", f"/apis/admissionregistration.k8s.io/v1/{kind}/{NAME}")
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{DEFINITION}"
+    found = msgspec.json.decode((await kube.request("GET", path)).body)
+    await kube.request("PUT", path, body=msgspec.json.encode(served(found, {}, "")))

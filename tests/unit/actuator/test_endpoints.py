@@ -76,9 +76,9 @@ def trust(ca: str, *retired: str) -> TrustEndpoint:
     )  # fmt: skip
 
 
-def forget(ca: str, *, last: bool) -> ForgetEndpoint:
+def forget(ca: str, *, last: bool, alone: bool = False) -> ForgetEndpoint:
     return ForgetEndpoint(
-        at=0, target=TARGET, ca=ca, remove_last=last,
+        at=0, target=TARGET, ca=ca, remove_last=last, alone=alone,
         configurations=ANNOUNCED.configurations, conversions=ANNOUNCED.conversions,
     )  # fmt: skip
 
@@ -115,6 +115,47 @@ async def test_behind_a_service_the_configurations_outlive_the_last_replica() ->
     await applier.attempt(trust(ONE.ca_pem))
     await applier.attempt(forget(ONE.ca_pem, last=False))
     assert server.trusted() == []  # nobody is trusted, so the failure policy decides
+
+
+async def test_a_replica_that_was_killed_keeps_nothing_in_force_at_an_address_of_one() -> None:
+    for alone in (False, True):
+        server = Server(**{CRD: crd()})
+        applier = Endpoints(server.ask)
+        await applier.attempt(trust(ONE.ca_pem))  # killed, and started again with a key of its own
+        await applier.attempt(trust(OTHER.ca_pem))
+        await applier.attempt(forget(OTHER.ca_pem, last=True, alone=alone))
+        assert (list(server.objects) == [CRD]) is alone
+        assert (server.objects[CRD]["spec"]["conversion"] == {"strategy": "None"}) is alone
+
+
+async def test_alone_does_not_count_where_the_configurations_call_another_address() -> None:
+    server = Server(**{CRD: crd()})
+    applier = Endpoints(server.ask)
+    await applier.attempt(trust(ONE.ca_pem))
+    elsewhere = hooks.announcement(Address(url="https://127.0.0.1:9444"))
+    leaving = ForgetEndpoint(
+        at=0, target=TARGET, ca=OTHER.ca_pem, remove_last=True, alone=True,
+        configurations=elsewhere.configurations, conversions=elsewhere.conversions,
+    )  # fmt: skip
+    await applier.attempt(leaving)
+    assert server.trusted() == [ONE.ca_pem]
+    assert server.objects[CRD]["spec"]["conversion"]["strategy"] == "Webhook"
+
+
+@pytest.mark.parametrize(
+    ("address", "port", "alone"),
+    [
+        (Address(url="https://127.0.0.1:9443"), 9443, True),
+        (Address(url="https://localhost"), 443, True),
+        (Address(url="https://127.0.0.1:9443"), 9444, False),
+        (Address(url="https://balancer.example:9443"), 9443, False),
+        (Address(service="kube-system/spread:9443"), 9443, False),
+    ],
+)
+def test_an_address_is_of_one_replica_when_nothing_can_stand_before_it(
+    address: Address, port: int, alone: bool
+) -> None:
+    assert address.is_ours_alone(port) is alone
 
 
 async def test_a_lost_race_is_run_again_and_both_are_in() -> None:
