@@ -58,7 +58,7 @@ class Report:
     """What was compared, and the differences found, in the order of the log.
 
     `differences` keeps the first hundred; `count` counts all. `software` tells of how many decisions each
-    version was the writer.
+    service and version was the writer.
     """
 
     events: int = 0
@@ -134,7 +134,7 @@ class SlotVerifier:
         self._chain, self._last_cause = digest_of(record.body), cause
         version = record.headers.get(envelope.VERSION, "")
         one = _Recorded(record.seq, Decided(decision, record.body), version)
-        self._report.software[version] += 1
+        self._report.software[f"{self._service} {version}".rstrip()] += 1
         self._recorded.setdefault(cause, []).append(one)
 
     def checkpoint(self, seq: int, checkpoint: Checkpoint, written_by: str) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from tests.e2e.asking.conftest import Ask
 from tests.e2e.asking.world import APP, SPACE, records_in, stored
+from tidewright.cli.asking import moments
 from tidewright.events import registry
 from tidewright.events.facts import ClockJumped, PodGone
 from tidewright.log.connection import Log, Message
@@ -45,6 +48,7 @@ async def streams(log: Log) -> list[str]:
         (("explain", APP), "name one object as KIND/NAME"),
         (("explain",), "name one object as KIND/NAME, for example wpa/shop, or a decision with --decision ID"),
         (("explain", f"wpa/{APP}", "-n", SPACE, "--at", "2020-01-01"), "retained are 2026-03-01 21:20:00 to"),
+        (("explain", f"wpa/{APP}", "-n", SPACE, "--at", "2999-01-01"), "is still to come: retained are 2026-03-01"),
         (("explain", f"wpa/{APP}", "-n", SPACE, "--at", "seq:999999"), "(sequences 1 to "),
         (("explain", f"wpa/{APP}", "-n", SPACE, "--at", "yesterday"), "is not a time"),
         (("state", f"wpa/{APP}", "-n", SPACE, "--at", "2020-01-01"), "retained are"),
@@ -66,6 +70,17 @@ def test_a_question_without_an_answer(
         assert said in answer.err
         assert answer.err.startswith("error: ")
         assert answer.err.count("\n") == 1
+
+
+def test_a_time_after_the_end_is_answered_as_of_the_end_and_says_so(
+    ask: Ask, whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(moments, "time", SimpleNamespace(time=lambda: 1_772_500_000.0))
+    said = ask("state", f"wpa/{APP}", "-n", SPACE, "--at", "2026-03-02", "--log", whole).out
+    assert re.search(
+        r"as of 2026-03-02 00:00:00 UTC \(sequence \d+ of .*, which ends at 2026-03-01 21:", said
+    )
+    assert "which ends" not in ask("state", f"wpa/{APP}", "-n", SPACE, "--log", whole).out
 
 
 def test_a_decision_of_something_else(ask: Ask, whole: Path, records: list[Record]) -> None:

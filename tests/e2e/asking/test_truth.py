@@ -116,7 +116,7 @@ def test_other_code_of_the_same_version_is_told_from_its_own(
     assert said in difference["message"]
     assert ("written by" in difference["message"]) is (written_by != mine)
     shown = ask("verify", "--log", path).out
-    assert f"The decisions were written by {min(written_by, mine)} (" in shown
+    assert f"The decisions were written by autoscaler {min(written_by, mine)} (" in shown
 
 
 def test_explain_says_which_code_took_the_decision(ask: Ask, whole: Path) -> None:

@@ -8,6 +8,7 @@ that is later than it; events of the same time are told apart by their sequence.
 from __future__ import annotations
 
 import re
+import time
 from contextlib import aclosing
 from dataclasses import dataclass
 
@@ -30,11 +31,18 @@ class Moment:
         seq: the last sequence that belongs to it.
         at: the log time asked for, or that of its end, seconds.
         end: it is the present end of the log.
+        ended: the log time of that end, where a later one was asked for; seconds.
     """
 
     seq: int
     at: float
     end: bool = False
+    ended: float | None = None
+
+    def told(self, log: str) -> str:
+        """For people: the time, the place on a log, and where that ends when it does so before."""
+        ended = "" if self.ended is None else f", which ends at {shown(self.ended)} UTC"
+        return f"as of {shown(self.at)} UTC (sequence {self.seq} of {log}{ended})"
 
     @property
     def bound(self) -> int:
@@ -61,7 +69,7 @@ async def moment_of(source: Source, text: str, option: str = "--at") -> Moment:
     """The moment that an option names: a time, or `seq:N`; the end of the log when it is empty.
 
     Raises:
-        BadInput: it is no time, or lies outside of what is retained.
+        BadInput: it is no time, or lies outside of what is retained: before it, or in the future.
     """
     first, last = await source.bounds()
     if last < first:
@@ -81,8 +89,10 @@ async def moment_of(source: Source, text: str, option: str = "--at") -> Moment:
         return Moment(0, at)  # nothing was ever removed: all there is since then is there
     if at < oldest:
         raise BadInput(f"{option} {shown(at)}: {retained}")
+    if at > max(now, time.time()) and option == "--at":
+        raise BadInput(f"{option} {shown(at)} is still to come: {retained}")
     if at >= now:
-        return Moment(last, max(at, now), end=True)
+        return Moment(last, at, end=True, ended=now if shown(at) != shown(now) else None)
     return Moment(await last_before(source, first, last, at), at)
 
 

@@ -104,7 +104,7 @@ def as_text(found: StateOf) -> str:
     import yaml
 
     moment, word = found.moment, found.last_word
-    lines = [f"{found.asked}, as of {shown(moment.at)} UTC (sequence {moment.seq} of {found.log})"]
+    lines = [f"{found.asked}, {moment.told(found.log)}"]
     if word is not None:
         lines.append(
             f"  last seen  {shown(word.event.at)}  {word.seq}  {title(word.event)}  {line(word.event)}"

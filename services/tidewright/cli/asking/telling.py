@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def as_text(found: Explanation) -> str:
     """For people."""
     asked, moment = found.asked, found.moment
-    lines = [f"{asked}, as of {shown(moment.at)} UTC (sequence {moment.seq} of {found.log})"]
+    lines = [f"{asked}, {moment.told(found.log)}"]
     if found.last_word is not None:
         lines.append(f"  last seen     {_event(found.last_word)}")
     for why in found.why:

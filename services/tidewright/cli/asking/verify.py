@@ -133,10 +133,8 @@ def _as_text(found: Verified, name: str, asked: tuple[Service, ...]) -> str:
     if report.undecided:
         lines.append(f"{report.undecided} events at the end are not decided yet.")
     if report.software:
-        writers = sorted((version or "an unnamed version", n) for version, n in report.software.items())
-        lines.append(
-            f"The decisions were written by {', '.join(f'{version} ({n})' for version, n in writers)}."
-        )
+        writers = ", ".join(f"{software} ({n})" for software, n in sorted(report.software.items()))
+        lines.append(f"The decisions were written by {writers}.")
     if not found.services:
         return "\n".join(lines)
     if not report.count:
