@@ -171,6 +171,20 @@ def test_a_part_by_time_and_namespace_verifies_alone(
     assert ask("verify", "--log", smaller).code == 0
 
 
+def test_who_has_nothing_to_say_is_named_with_the_reason(
+    ask: Ask, records: list[Record], tmp_path: Path
+) -> None:
+    pod = (f"pod/{APP}-5d8f6c7b9-00000", "-n", SPACE)
+    whole, part = stored(tmp_path / "w.twlog", records), tmp_path / "p.twlog"
+    never = ask("explain", *pod, "--log", whole).out
+    assert "provisioning looks after objects of this kind, and has never run on this log." in never
+    assert ask("export", part, "-n", SPACE, "--log", whole).code == 0
+    left_out = ask("explain", *pod, "--log", part).out
+    assert "provisioning decides over the whole cluster, and is left out of this part of the log." in left_out
+    nobody = ask("explain", f"metric/external/rps/app={APP}", "-n", SPACE, "--log", whole).out
+    assert "Nothing was decided about it, and no service looks after it." in nobody
+
+
 def test_an_altered_fact_in_a_part_is_found(ask: Ask, running: tuple[str, ...], tmp_path: Path) -> None:
     part = tmp_path / "part.twlog"
     ask("export", part, "--since", "50s", *running)

@@ -7,7 +7,7 @@ explainer says (`tidewright.host.explainer`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Annotated, Any
@@ -63,6 +63,7 @@ class Explanation:
         why: its latest decision of each service that has one.
         earlier: what was decided before, the last one first.
         standing: service to sentences about the present, and why nothing happens.
+        absent: why services that look after such objects have nothing to say.
     """
 
     log: str
@@ -72,6 +73,7 @@ class Explanation:
     why: list[Why] = field(default_factory=list)
     earlier: list[Found] = field(default_factory=list)
     standing: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    absent: tuple[str, ...] = ()
 
 
 def explainer_of(service: Service) -> Explainer[Any] | None:
@@ -109,7 +111,9 @@ async def explained(source: Source, asked: Reference, moment: Moment) -> Explana
         lookups.last_facts(source, [asked], moment.bound),
         speakers_on(source, asked.kind),
     )
-    others = sorted(deciding - {service.name for service, _ in speaking})
+    heard = {service.name for service, _ in speaking}
+    others = sorted(deciding - heard)
+    found.absent = tuple(_absent(source, asked.kind, heard))
     parts = await asyncio.gather(
         *(_spoken(source, asked, moment, service, explainer) for service, explainer in speaking),
         *(_by_another(source, asked, moment, name) for name in others),
@@ -127,6 +131,16 @@ async def explained(source: Source, asked: Reference, moment: Moment) -> Explana
 
         raise await unknown(source, asked, moment)
     return found
+
+
+def _absent(source: Source, kind: str, heard: Container[str]) -> Iterator[str]:
+    for service in SERVICES:
+        if kind not in service.explains or service.name in heard:
+            continue
+        if service.partition == "cluster" and not source.everywhere:
+            yield f"{service.name} decides over the whole cluster, and is left out of this part of the log."
+        else:
+            yield f"{service.name} looks after objects of this kind, and has never run on this log."
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,7 @@ class ExportedLog:
         self.name = str(file.path)
         self.stream = file.manifest.stream
         self.since = file.manifest.since
+        self.everywhere = not file.manifest.namespaces
         self._indexed: Indexed | None = None
 
     @property

@@ -63,6 +63,8 @@ class Source(Protocol):
     stream: str
     since: float | None
     """Of a part of a log, the log time that it begins with, seconds."""
+    everywhere: bool
+    """Whether all namespaces are on it: a part by namespace leaves out what decides over the whole cluster."""
 
     async def cluster_id(self) -> str:
         """The uid of the cluster's `kube-system` namespace; empty when it is not known."""
@@ -134,6 +136,7 @@ class RunningLog:
         self.stream = self.log.stream
         self.name = f"stream {self.stream}"
         self.since: float | None = None
+        self.everywhere = True
         self._words: Known = {}
 
     async def cluster_id(self) -> str:

@@ -28,7 +28,8 @@ def as_text(found: Explanation) -> str:
     for service, sentences in found.standing.items():
         lines += ["", f"Now, as {service} sees it:", *(f"  {sentence}" for sentence in sentences)]
     if not found.why and not found.standing:
-        lines += ["", "Nothing was decided about it, and no service looks after it."]
+        none = "Nothing was decided about it" + ("." if found.absent else ", and no service looks after it.")
+        lines += ["", none, *found.absent]
     if found.earlier:
         lines += ["", "Before that:", *(f"  {_event(one)}" for one in found.earlier)]
     return "\n".join(lines)
@@ -104,6 +105,7 @@ def as_json(found: Explanation) -> dict[str, Any]:
             for why in found.why
         ],
         "standing": {service: list(sentences) for service, sentences in found.standing.items()},
+        "absent": list(found.absent),
         "earlier": [_json(one) for one in found.earlier],
     }  # fmt: skip
 
