@@ -59,7 +59,7 @@ class Settings:
             reads in half a second.
         snapshot_pause_s: between two snapshots of a slot, on a log that grows quickly.
         history_distance: sequences between two snapshots that stay, so that a state of long ago is found
-            without folding from the beginning. With retention all of them stay as long as the log.
+            without folding from the beginning. With retention more of them stay, as long as the log does.
     """
 
     partition: Partition = "slots"

@@ -30,6 +30,8 @@ AT_HANDOVER = 200
 HANDOVER_S = 0.4
 """A store that takes longer makes the others read more; waiting for it would cost them more than that."""
 CLOSE_S = 5.0
+RETAINED_APART = 20_000
+"""Sequences between two snapshots that stay while what came after them is retained: where a replay can begin."""
 SHARE = 0.02
 """Of a process's time that a slot's snapshots take at most: a large state has them less often."""
 AT_ONCE = 8
@@ -48,6 +50,8 @@ class Snapshotter(Generic[State]):
         self._storing: asyncio.Task[None] | None = None
         self._cost_s: dict[Slot, float] = {}
         """By slot, how long the decisions had to wait for its last snapshot."""
+        self._kept_at: dict[Slot, float] = {}
+        """By slot, when its last snapshot that stays was taken."""
 
     def due(self, owned: Owned[State]) -> bool:
         """Whether a slot's latest snapshot lies too far back: in sequences, or, with retention, in time.
@@ -57,14 +61,14 @@ class Snapshotter(Generic[State]):
         """
         if owned.halted or self._busy:
             return False
-        settings, behind = self._settings, owned.read - owned.snapshotted
-        age_s = time.monotonic() - owned.snapshotted_at
-        if settings.renew_s is not None and age_s > settings.renew_s:
+        renew_s, age_s = self._settings.renew_s, time.monotonic() - owned.snapshotted_at
+        if renew_s is not None and age_s > renew_s:
             return True
-        if behind <= settings.snapshot_distance:
+        if owned.read - owned.snapshotted <= self._settings.snapshot_distance:
             return False
         cost_s = self._cost_s.get(owned.slot)  # none of ours yet: a slot just won may have been due for long
-        return cost_s is None or age_s > max(settings.snapshot_pause_s, cost_s / SHARE)
+        pause_s = 0.0 if cost_s is None else max(self._settings.snapshot_pause_s, cost_s / SHARE)
+        return age_s > pause_s
 
     def take(self, slots: Collection[Owned[State]]) -> None:
         """Snapshot slots that are due, without waiting: a few at a time, the others come next."""
@@ -114,11 +118,21 @@ class Snapshotter(Generic[State]):
         """A slot's state as it is now, and whether it stays as one of the slot's history."""
         began = time.monotonic()
         snapshot = owned.fold.snapshot(checkpoint_seq=owned.checkpoint_seq, position=owned.committed)
-        apart = self._settings.history_distance
-        keep = self._settings.renew_s is not None or owned.snapshotted // apart != owned.committed // apart
+        keep = self._stays(owned)
         owned.snapshotted, owned.snapshotted_at = owned.committed, time.monotonic()
         self._cost_s[owned.slot] = owned.snapshotted_at - began
+        if keep:
+            self._kept_at[owned.slot] = owned.snapshotted_at
         return snapshot, keep
+
+    def _stays(self, owned: Owned[State]) -> bool:
+        """Whether the next snapshot stays beside the slot's latest one, for replays to begin at."""
+        apart, renew_s = self._settings.history_distance, self._settings.renew_s
+        if renew_s is not None:
+            apart = min(apart, RETAINED_APART)
+            if time.monotonic() - self._kept_at.get(owned.slot, float("-inf")) > renew_s:
+                return True  # or nothing of what is retained on a slow log could be replayed
+        return owned.snapshotted // apart != owned.committed // apart
 
     async def _store(self, taken: Sequence[tuple[Snapshot, bool]]) -> None:
         stored = await asyncio.gather(*(self._put(*each) for each in taken), return_exceptions=True)
@@ -132,7 +146,7 @@ class Snapshotter(Generic[State]):
         else:
             data = await asyncio.to_thread(snapshots.encode, snapshot)
         await self._stored.put(snapshot, data, keep=keep)
-        if self._settings.renew_s is not None:
+        if keep and self._settings.renew_s is not None:
             first, _ = await self._log.bounds()
             await self._stored.prune(snapshot.service, Slot(snapshot.slot), first)
 

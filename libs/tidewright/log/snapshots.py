@@ -10,6 +10,7 @@ a bucket is public: two questions, where the library takes six and an import as 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
@@ -42,6 +43,8 @@ AWAY_S = 60.0
 
 READ_AGAIN = 3
 """Times that an object may be replaced while it is read."""
+ASK_AGAIN = 2
+"""Times that a bucket is asked again before it is left alone."""
 
 _FAILURES = (nats.errors.Error, LogError, OSError, TimeoutError)
 
@@ -196,6 +199,13 @@ class Snapshots:
         except _FAILURES as error:
             logger.warning("old snapshots not dropped", slot=slot, error=_words(error))
 
+    async def _asked(self, service: str, name: str) -> bytes | None:
+        """`_object`, asked for again when no answer comes: a busy server is no reason to fold the whole log."""
+        for _ in range(ASK_AGAIN):
+            with contextlib.suppress(LogUnavailable):
+                return await self._bounded(self._object(service, name))
+        return await self._bounded(self._object(service, name))
+
     async def _object(self, service: str, name: str) -> bytes | None:
         """An object's content; None when there is none, or when its bucket is left alone for now.
 
@@ -272,7 +282,7 @@ class Snapshots:
     async def _trusted(self, name: str, service: str, slot: Slot, state_version: int) -> Snapshot | None:
         problem = ""
         try:
-            data = await self._bounded(self._object(service, name))
+            data = await self._asked(service, name)
             if data is None:
                 return None
             snapshot = decode(data) if len(data) < AT_ONCE else await asyncio.to_thread(decode, data)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -11,10 +14,15 @@ from structlog.testing import capture_logs
 from tests.unit.host.counting import Counting
 from tests.unit.host.test_host import NAMESPACES, expect_holds, hosting, pod, until
 from tidewright.host.fold import Fold
+from tidewright.host.health import Health
+from tidewright.host.host import Host, Settings
+from tidewright.host.membership import Alone
 from tidewright.host.restore import Restore
 from tidewright.log import errors, server, snapshots
 from tidewright.log.checkpoint import Checkpoint
 from tidewright.log.connection import Log, Message
+from tidewright.log.envelope import Writer
+from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot, Snapshots
 from tidewright.log.subjects import Slot
 
@@ -111,6 +119,59 @@ async def test_some_snapshots_stay_so_that_a_state_of_long_ago_is_found(log: Log
     found = await store.before("counting", slot, 1, last)
     assert found is not None
     assert found.position == kept[-1]
+
+
+async def latest_after(log: Log, slot: Slot, position: int) -> Snapshot:
+    """The slot's latest snapshot, once it lies behind a position."""
+    async with asyncio.timeout(10):
+        while True:
+            found = await store_of(log).latest("counting", slot, 1)
+            if found is not None and found.position > position:
+                return found
+            await asyncio.sleep(0.02)
+
+
+async def test_with_retention_not_every_snapshot_stays_but_the_first_of_a_process_does(log: Log) -> None:
+    slot = log.slot_of("shop")
+    settings = Settings(snapshot_distance=50, snapshot_pause_s=0.0, renew_s=3600.0)
+    host = Host(
+        Counting(), log, Alone("a"), Health("counting"), writer=Writer("counting", "a"), settings=settings
+    )
+    stop = asyncio.Event()
+    running = asyncio.create_task(host.run(stop))
+    try:
+        await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(30)])
+        first = await latest_after(log, slot, 0)
+        await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(30, 60)])
+        await latest_after(log, slot, first.position)
+    finally:
+        stop.set()
+        await running
+    assert await store_of(log).history("counting", slot) == [first.position]
+
+
+class Busy:
+    """A log that does not answer the first questions for a message of another stream."""
+
+    def __init__(self, log: Log, times: int) -> None:
+        self._log, self.left = log, times
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._log, name)
+
+    async def message(self, stream: str, query: Mapping[str, Any]) -> Record | None:
+        self.left -= 1
+        if self.left >= 0:
+            raise errors.LogUnavailable("no answer in time")
+        return await self._log.message(stream, query)
+
+
+async def test_a_bucket_that_is_slow_to_answer_is_asked_again(log: Log) -> None:
+    """What is left alone is a bucket that never answers: without a snapshot the whole log is folded."""
+    snapshot = await prepared(log)
+    for times, expected in ((2, snapshot), (3, None)):
+        store = Snapshots(Busy(log, times))  # type: ignore[arg-type]  # what is used of Log
+        assert await store.latest("counting", log.slot_of("shop"), 1) == expected
 
 
 def test_bytes_that_are_no_snapshot_are_refused() -> None:

@@ -168,13 +168,13 @@ class Late(Snapshots):
     def __init__(self, log: Log, fails: Slot, late: Slot) -> None:
         super().__init__(log)
         self._fails, self._late = fails, late
-        self._asked: set[Slot] = set()
+        self._known: set[Slot] = set()
         self.answered = asyncio.Event()
 
     async def latest(self, service: str, slot: Slot, state_version: int) -> Snapshot | None:
-        if slot in self._asked:
+        if slot in self._known:
             return None
-        self._asked.add(slot)
+        self._known.add(slot)
         if slot == self._fails:
             raise errors.LogUnavailable("no answer")
         if slot == self._late:
