@@ -125,6 +125,19 @@ async def test_nodes_and_pods_fail_in_place(cluster: SimCluster) -> None:
     await until(kube, NODES, lambda nodes: not tainted(nodes))
 
 
+async def test_pods_are_ready_again_when_their_node_is(cluster: SimCluster) -> None:
+    kube, target = cluster.kube, ("--server", cluster.side_url)
+    await send(kube, "POST", f"{APPS}/deployments", workload("Deployment", "web", replicas=1))
+    found = await until(kube, PODS, lambda pods: len(ready_pods(pods)) == 1)
+    [name] = ready_pods(found)
+    node = found[name]["spec"]["nodeName"]
+    await run("fault", "node", node, "fail", *target)
+    await until(kube, PODS, lambda pods: not ready_pods(pods))
+    await run("fault", "node", node, "recover", *target)
+    again = await until(kube, PODS, lambda pods: name in ready_pods(pods))
+    assert again[name]["metadata"]["uid"] == found[name]["metadata"]["uid"]
+
+
 async def test_faults_that_cannot_be_are_refused(cluster: SimCluster, tmp_path: Path) -> None:
     target = ("--kubeconfig", str(tmp_path / "kubeconfig"))
     assert "a fault does something" in await run("fault", "add", *target, code=2)

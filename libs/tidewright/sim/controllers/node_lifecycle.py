@@ -24,6 +24,8 @@ from tidewright.sim.options import ControllerOptions
 
 NOT_READY: Final = "node.kubernetes.io/not-ready"
 UNREACHABLE: Final = "node.kubernetes.io/unreachable"
+NODE_NOT_READY: Final = "NodeNotReady"
+"""Reason of a pod's Ready condition while its node is silent."""
 CORDONED: Final = "node.kubernetes.io/unschedulable"
 ORPHAN_GRACE_S: Final = 40.0
 """Log seconds after which pods are deleted that are bound to a node that never was."""
@@ -189,7 +191,7 @@ def _not_ready(pod: Pod, now: float) -> Any:
     condition = {
         "type": "Ready",
         "status": "False",
-        "reason": "NodeNotReady",
+        "reason": NODE_NOT_READY,
         "message": "Node is not ready",
         "lastProbeTime": None,
         "lastTransitionTime": stamp(now),

@@ -15,6 +15,7 @@ import structlog
 from tidewright.kube.errors import KubeError
 from tidewright.log.clock import Clock
 from tidewright.sim.controllers.cache import Cache
+from tidewright.sim.controllers.node_lifecycle import NODE_NOT_READY
 from tidewright.sim.controllers.objects import LEASE, NODE, POD, Node, Pod, micro_stamp
 from tidewright.sim.controllers.writes import STRATEGIC_PATCH, Write, Writer, create, delete, patch
 from tidewright.sim.delays import draw
@@ -27,6 +28,7 @@ _log = structlog.get_logger(__name__)
 
 LEASE_RENEWALS = 4
 """Renewals within a lease's duration."""
+_UNDER_WAY = frozenset({"start", "ready", "restart", "stop"})
 CRASH_BACKOFF_S = 10.0
 """Log seconds before the first restart of a crashed container; doubled with each, up to 300."""
 
@@ -152,6 +154,9 @@ class Kubelets:
         if not known:
             for pod in self._cache.pods.on_node(name):
                 self._pod_changed(None, pod)
+        elif new.ready == "True" and old is not None and old.ready != "True":
+            for pod in self._cache.pods.on_node(name):
+                self._say_again(pod)
 
     async def _register(self, group: asyncio.TaskGroup) -> None:
         while True:
@@ -229,6 +234,23 @@ class Kubelets:
         elif new.finished:
             self._states.pop(uid, None)
             self._timers.cancel(uid)
+        else:
+            self._say_again(new)
+
+    def _say_again(self, pod: Pod) -> None:
+        """Say that a pod is ready that was called unready while its node was silent, once the node is back."""
+        state, node = self._states.get(pod.metadata.uid), self._nodes.get(pod.spec.node_name)
+        if (
+            state is None
+            or node is None
+            or node.ready != "True"
+            or pod.metadata.deletion_timestamp is not None
+        ):
+            return
+        said = pod.condition("Ready")
+        silenced = said is not None and (said.status, said.reason) == ("False", NODE_NOT_READY)
+        if silenced and pod.status.phase == "Running" and state.next not in _UNDER_WAY:
+            self._set(pod, state, "ready", 0.0)
 
     def _drop(self, uid: str) -> None:
         self._states.pop(uid, None)
