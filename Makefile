@@ -59,8 +59,8 @@ e2e: $(READY)  ## end-to-end suite; on the embedded cluster, or on KUBECONFIG=FI
 bench: $(READY)  ## benchmarks, a table and build/bench.json; BENCH=word for those with it in their name, SIZE=small
 	@$(BIN)/python -m tests.bench $(BENCH) $(if $(SIZE),--size $(SIZE))
 
-chaos: $(READY)  ## kill at random, then compare; KILLS=n, SEED=n
-	@$(BIN)/python -m tests.chaos $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED))
+chaos: $(READY)  ## kill at random, then compare; KILLS=n, SEED=n, WORKLOADS=n
+	@$(BIN)/python -m tests.chaos $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(if $(WORKLOADS),--workloads $(WORKLOADS))
 
 generate: $(READY)  ## proto/ anew from the event types, the CRDs and the service table
 	@$(BIN)/python -m tidewright.cli.contract

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import random
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,36 +21,26 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from tests.chaos import findings
-from tests.chaos.findings import Effects, Ledger
+from tests.chaos import shards
+from tests.chaos.effects import OURS, Effects, effects, refusals, requests
+from tests.chaos.findings import Ledger
 from tests.chaos.killer import Killer
 from tests.chaos.network import Cutter, Linked
-from tests.chaos.scenario import (
-    FINAL,
-    FINAL_PLACES,
-    FINAL_REPLICAS,
-    FIRST,
-    GROUP,
-    PEAK,
-    VALLEY,
-    VALLEY_PLACES,
-    VALLEY_REPLICAS,
-    Scenario,
-    fixed_points,
-    nodes_for,
-)
+from tests.chaos.scenario import FINAL, VALLEY, Scenario, nodes_for
+from tests.chaos.state import SPREADS, final_state, off_the_plateau, off_the_valley, unsettled
 from tidewright.cli.asking.source import RunningLog
 from tidewright.cli.asking.verify import verified
 from tidewright.cli.console import Printer
 from tidewright.cli.services import SERVICES, Role
 from tidewright.cli.stack import StackOptions
 from tidewright.cli.supervisor import Backoff, Supervisor
+from tidewright.events import registry
+from tidewright.events.decisions import SetTimer
 from tidewright.host.verify import Report
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.log.connection import Log
 from tidewright.log.errors import LogUnavailable
-from tidewright.spread.spec import DELETION_COST_ANNOTATION
 
 CLUSTER = "chaos"
 SLOTS = 8
@@ -69,13 +59,32 @@ RUNNING = (
 """Some twice, so that a killed one's work is taken over and not only taken up again."""
 WEBHOOK = "tidewright-spread"
 WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
-SPREADS = "/apis/apps.kruise.io/v1alpha1/workloadspreads"
 LEAD_S = 10.0
 """Wall seconds in which everything comes up before the load begins."""
 QUIET_S = 2.0
-PATIENCE_S = 120.0
+PATIENCE_S = 240.0
+MERGE_PATCH = "application/merge-patch+json"
+TURN_S = 3.0
+"""Mean wall seconds between two changes of what the shard manager is asked for."""
 LAST_KILLS = 0.25
 """Share of the kills that come while the end is reached."""
+
+
+class Phases:
+    """How long each part of a run took, in wall seconds."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+        self._took: list[str] = []
+
+    def ended(self, name: str) -> None:
+        """The part of this name is over."""
+        now = time.monotonic()
+        self._took.append(f"{name} {now - self._since:.0f} s")
+        self._since = now
+
+    def told(self) -> str:
+        return "took: " + ", ".join(self._took)
 
 
 @dataclass
@@ -89,8 +98,12 @@ class Ended:
     kills: int = 0
     told: list[str] = field(default_factory=list)
     wall_s: float = 0.0
+    wrong: list[str] = field(default_factory=list)
+    """What was not where it has to be at the end, after a long wait."""
+    refusals: Counter[int] = field(default_factory=Counter)
+    """How often the API server refused, by code."""
     facts: list[tuple[str, bytes]] = field(default_factory=list)
-    """Subjects and bodies of the facts, in the order of the log."""
+    """Subjects and bodies of facts and configuration, in the order of the log."""
 
 
 async def run(
@@ -101,48 +114,104 @@ async def run(
     Raises:
         TimeoutError: it never settled; the message says what was missing.
     """
-    began, begins = time.monotonic(), time.time() + lead_s
-    requests = folder / "requests.jsonl"
+    began, begins, phases = time.monotonic(), time.time() + lead_s, Phases()
+    asked = folder / "requests.jsonl"
     options = StackOptions(
         data=folder, fresh=True, cluster=CLUSTER, services=RUNNING, slots=SLOTS,
         speed=scenario.speed, log_start=scenario.start, clock_wall=begins,
         sim=(
-            "--nodes", str(nodes_for(scenario.workloads)), "--node-cpu", "64", "--request-log", str(requests),
+            "--nodes", str(nodes_for(scenario.workloads)), "--node-cpu", "64", "--request-log", str(asked),
             "--metrics", str(scenario.metrics(folder)),
         ),
-        watcher=("--metrics-interval", repr(scenario.interval_s), "--cloud-interval", "30"), stop_within_s=5.0,
-        node_groups=scenario.cloud(folder),
+        watcher=(
+            "--metrics-interval", repr(scenario.interval_s), "--cloud-interval", "30",
+            "--config-map", "/".join(shards.CONFIG),
+        ),
+        stop_within_s=5.0, node_groups=scenario.cloud(folder),
     )  # fmt: skip
     with (folder / "services.log").open("w") as lines:
         sink = Printer(lines, as_json=True)
         stack = Linked(options, sink)
         stack.supervisor = Supervisor(sink, backoff=Backoff(most_s=1.0, healthy_s=5.0), stop_within_s=5.0)
         async with stack:
+            phases.ended("start")
             await _create(stack, scenario)
+            phases.ended("creation")
             killer = _killer(stack, seed, every_s)
             last = round(kills * LAST_KILLS)
-            await killer.run(kills - last)
+            async with _turning(stack, scenario, seed):
+                await killer.run(kills - last)
             await _faults(stack, "DELETE", b"")
             await asyncio.sleep(max(0.0, begins + scenario.load_s - time.time()))
+            phases.ended("recorded load")
             await _reached(stack, lambda state: off_the_plateau(state, scenario))
+            phases.ended("plateau")
             await _load(stack, scenario, VALLEY)
             await _reached(stack, lambda state: off_the_valley(state, scenario))
+            phases.ended("valley")
             await _load(stack, scenario, FINAL)
+            for path, patch in scenario.shards.last():
+                await _changed(stack, path, patch)
             await killer.run(last)
             await _faults(stack, "DELETE", b"")
+            phases.ended("last kills")
             async with await _connected(stack.nats_url) as log:
                 await log.adopt_slots()
-                await _settled(stack, log, scenario)
+                wrong = await _settled(stack, log, scenario)
+                phases.ended("fixed point")
                 ledger = await _answered(log)
                 async with _kube(stack) as kube:
                     state = await final_state(kube)
                 source = RunningLog(log)
-                facts = await _facts(log)
+                facts = [record async for record in _said(log)]
                 report = (await verified(source, tuple(s for s in SERVICES if s.role is Role.DECIDER))).report
+                phases.ended("verification")
+    entries = requests(asked)
+    found = effects(ledger, entries, (registry.decode(body) for _, body in facts))
     return Ended(
-        state, ledger, report, findings.effects(ledger, findings.requests(requests)),
-        killer.kills.total(), killer.told(), time.monotonic() - began, facts,
+        state, ledger, report, found, killer.kills.total(), [*killer.told(), phases.told()], time.monotonic() - began, wrong,
+        refusals(entries), facts,
     )  # fmt: skip
+
+
+@asynccontextmanager
+async def _turning(stack: Linked, scenario: Scenario, seed: int) -> AsyncIterator[None]:
+    """Ask something else of the shard manager, again and again."""
+
+    async def turn() -> None:
+        draw = random.Random(seed)  # repeatable, not secret
+        while True:
+            await asyncio.sleep(TURN_S * draw.uniform(0.5, 1.5))
+            await _changed(stack, *scenario.shards.change(draw))
+
+    turning = asyncio.create_task(turn())
+    try:
+        yield
+    finally:
+        turning.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await turning
+
+
+async def _changed(stack: Linked, path: str, patch: dict[str, Any]) -> None:
+    """Make a change, whatever happens to the API server meanwhile.
+
+    Raises:
+        TimeoutError: it did not answer for long.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            async with _kube(stack) as kube:
+                body = msgspec.json.encode(patch)
+                await kube.request(
+                    "PATCH", f"{path}?{OURS}", body=body, content_type=MERGE_PATCH, timeout_s=5.0
+                )
+                return
+        except (KubeError, OSError, TimeoutError) as error:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"cannot change {path}: {error}") from error
+        await asyncio.sleep(0.2)
 
 
 def _killer(stack: Linked, seed: int, every_s: float) -> Killer:
@@ -208,13 +277,13 @@ async def _create(stack: Linked, scenario: Scenario) -> None:
     async with _kube(stack) as kube:
         await _until(kube, "the webhook of spread", WEBHOOKS, lambda found: WEBHOOK in found)
         for path, manifest in scenario.before():
-            await kube.request("POST", path, body=msgspec.json.encode(manifest))
+            await kube.request("POST", f"{path}?{OURS}", body=msgspec.json.encode(manifest))
         await _until(
             kube, "WorkloadSpreads that are looked after", SPREADS,
             lambda found: all("observedGeneration" in f.get("status", {}) for f in found.values()),
         )  # fmt: skip
         for path, manifest in scenario.manifests():
-            await kube.request("POST", path, body=msgspec.json.encode(manifest))
+            await kube.request("POST", f"{path}?{OURS}", body=msgspec.json.encode(manifest))
 
 
 async def _until(
@@ -248,7 +317,7 @@ async def _reached(stack: Linked, wrong: Callable[[dict[str, Any]], list[str]]) 
     Raises:
         TimeoutError: something stayed wrong; the message names the first.
     """
-    deadline, found = time.monotonic() + PATIENCE_S, ["nothing was read"]
+    deadline, found, pause_s = time.monotonic() + PATIENCE_S, ["nothing was read"], 0.2
     async with _kube(stack) as kube:
         while found:
             if time.monotonic() > deadline:
@@ -256,141 +325,51 @@ async def _reached(stack: Linked, wrong: Callable[[dict[str, Any]], list[str]]) 
                     f"{len(found)} objects are not where they have to be, the first: {'; '.join(found[:5])}; "
                     f"the services' words are in {stack.folder.path}/services.log"
                 )
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(pause_s)
+            began = time.monotonic()
             with contextlib.suppress(KubeError, OSError, TimeoutError):
                 found = wrong(await final_state(kube))
+            pause_s = _pause_s(began)
 
 
-def off_the_plateau(state: dict[str, Any], scenario: Scenario) -> list[str]:
-    """Who is not up there, or has no costs yet by which the first subset's pods go last."""
-    wanted = fixed_points(PEAK)
-    lines = [f"{n}: {w}, not {wanted}" for n, w in state["workloads"].items() if w["ready"] not in wanted]
-    for name in scenario.spread:
-        costs = state["costs"].get(name, [])
-        last = [subset for _, subset in sorted(costs)[-FIRST:]]
-        if last != ["first"] * FIRST or sorted(costs)[-FIRST][0] <= 0:
-            lines.append(f"{name}: costs {costs}")
-    return lines
+def _pause_s(began: float) -> float:
+    """How long to wait after a look that began then: looking takes a fifth of the time at most."""
+    return max(0.2, 4 * (time.monotonic() - began))
 
 
-def off_the_valley(state: dict[str, Any], scenario: Scenario) -> list[str]:
-    """Who is not down there, or elsewhere than in the first subset."""
-    lines = [f"{n}: {w}" for n, w in state["workloads"].items() if w["ready"] != VALLEY_REPLICAS]
-    placed = {name: state["places"].get(name) for name in scenario.spread}
-    return lines + [f"{n}: placed {p}" for n, p in placed.items() if p != VALLEY_PLACES]
+async def _settled(stack: Linked, log: Log, scenario: Scenario) -> list[str]:
+    """Wait for the fixed point: the replicas that the last load needs, and nothing decided for a while.
 
-
-async def _settled(stack: Linked, log: Log, scenario: Scenario) -> None:
-    """Wait for the fixed point: the replicas that the last load needs, and nothing decided for a while."""
+    Returns:
+        What is not where it has to be after a long time, a line each.
+    """
     deadline = time.monotonic() + PATIENCE_S + scenario.window_s
     await asyncio.sleep(scenario.window_s)
     quiet_since, seen = time.monotonic(), -1
     async with _kube(stack) as kube:
         while True:
-            decided, state = 0, dict[str, Any]()
+            decided, wrong, began = 0, ["nothing was read"], time.monotonic()
             async for record in log.last_per_subject([log.subjects.decisions("*", "*")]):
-                decided = max(decided, record.seq)
+                if not isinstance(registry.decode(record.body), SetTimer):  # a fleet's scans never end
+                    decided = max(decided, record.seq)
             if decided != seen:
-                quiet_since, seen = time.monotonic(), decided
-            try:
-                state = await final_state(kube)
-            except (KubeError, OSError, TimeoutError):
-                state.clear()
-            wrong = unsettled(state, scenario) if state else []
-            if state and not wrong and time.monotonic() - quiet_since > QUIET_S:
-                return
-            if time.monotonic() > deadline:
-                if state and not wrong:
-                    return  # it never falls silent, but it is where it has to be
-                raise TimeoutError(
-                    f"{len(wrong)} objects are not where they have to end, the first: {'; '.join(wrong[:5])}; "
-                    f"the services' words are in {stack.folder.path}/services.log"
-                )
-            await asyncio.sleep(0.5)
+                quiet_since, seen = began, decided
+            with contextlib.suppress(KubeError, OSError, TimeoutError):
+                wrong = unsettled(await final_state(kube), scenario)
+            if not wrong and began - quiet_since > QUIET_S:
+                return []
+            if began > deadline:
+                return wrong  # when that is nothing: it never falls silent, but it is where it has to be
+            await asyncio.sleep(_pause_s(began))
 
 
-def unsettled(state: dict[str, Any], scenario: Scenario) -> list[str]:
-    """What is not as it has to be at the end, a line each."""
-    lines = [f"{n}: {w}" for n, w in state["workloads"].items() if w["ready"] != FINAL_REPLICAS]
-    for name, found in state["autoscalers"].items():
-        # Silence alone does not say it: who would speak may be on the way up again.
-        said = [found["conditions"].get(c, "").startswith("True") for c in ("AbleToScale", "ScalingActive")]
-        if not all(said) or (found["desired"], found["current"]) != (FINAL_REPLICAS, FINAL_REPLICAS):
-            lines.append(f"autoscaler {name}: {found}")
-    for name in scenario.spread:
-        if (found := state["places"].get(name)) != FINAL_PLACES:
-            lines.append(f"{name}: placed {found}, not {FINAL_PLACES}")
-    for name, found in state["requests"].items():
-        if not found.get("BookingExpired", "").startswith("True") and not found.get("Failed", "").startswith(
-            "True"
-        ):
-            lines.append(f"request {name}: {found}")
-    lines += [f"node {name} of the cloud" for name in state["cloud"]]
-    return lines
-
-
-async def final_state(kube: Kube) -> dict[str, Any]:
-    """Replicas, conditions and placements, without what says when."""
-
-    async def listed(path: str) -> list[dict[str, Any]]:
-        items: list[dict[str, Any]] = msgspec.json.decode((await kube.request("GET", path)).body)["items"]
-        return [i for i in items if i["metadata"].get("namespace", "").startswith("team-")]
-
-    workloads = {
-        _key(d): {"replicas": d["spec"]["replicas"], "ready": d.get("status", {}).get("readyReplicas", 0)}
-        for d in await listed("/apis/apps/v1/deployments")
-    }
-    autoscalers = {
-        _key(w): {
-            "conditions": _conditions(w),
-            "desired": w.get("status", {}).get("desiredReplicas"),
-            "current": w.get("status", {}).get("currentReplicas"),
-        }
-        for w in await listed("/apis/datadoghq.com/v1alpha1/watermarkpodautoscalers")
-    }
-    places: dict[str, Counter[str]] = defaultdict(Counter)
-    costs: dict[str, list[tuple[int, str]]] = defaultdict(list)
-    for pod in await listed("/api/v1/pods"):
-        labels = pod["metadata"].get("labels", {})
-        if "deletionTimestamp" not in pod["metadata"] and "subset" in labels:
-            name = f"{pod['metadata']['namespace']}/{labels['app']}"
-            places[name][labels["subset"]] += 1
-            cost = pod["metadata"].get("annotations", {}).get(DELETION_COST_ANNOTATION, "0")
-            costs[name].append((int(cost), labels["subset"]))
-    spreads = {
-        _key(w): [
-            {name: subset.get(name) for name in ("name", "replicas", "missingReplicas", "conditions")}
-            for subset in w.get("status", {}).get("subsetStatuses", [])
-        ]
-        for w in await listed(SPREADS)
-    }
-    requests = {
-        _key(r): _conditions(r) for r in await listed("/apis/autoscaling.x-k8s.io/v1/provisioningrequests")
-    }
-    nodes = msgspec.json.decode((await kube.request("GET", "/api/v1/nodes")).body)["items"]
-    cloud = sorted(
-        n["metadata"]["name"] for n in nodes if n["metadata"].get("labels", {}).get("group") == GROUP
-    )
-    return {
-        "workloads": workloads, "autoscalers": autoscalers, "places": {k: dict(v) for k, v in places.items()},
-        "spreads": spreads, "costs": {k: sorted(v) for k, v in costs.items()}, "requests": requests, "cloud": cloud,
-    }  # fmt: skip
-
-
-def _key(item: dict[str, Any]) -> str:
-    return f"{item['metadata']['namespace']}/{item['metadata']['name']}"
-
-
-def _conditions(item: dict[str, Any]) -> dict[str, str]:
-    found = item.get("status", {}).get("conditions", [])
-    # Said only after the metrics were stale once, which depends on who was killed.
-    found = [c for c in found if (c["type"], c["status"]) != ("MetricsFresh", "True")]
-    return {c["type"]: f"{c['status']} {c.get('reason', '')}: {c.get('message', '')}" for c in found}
-
-
-async def _facts(log: Log) -> list[tuple[str, bytes]]:
-    async with log.reader([f"{log.subjects.root}.fact.>"]) as reader:
-        return [(record.subject, record.body) async for record in reader.until_current()]
+async def _said(log: Log) -> AsyncIterator[tuple[str, bytes]]:
+    """Subjects and bodies of facts and configuration, but for the clock."""
+    async with log.reader([log.subjects.everything]) as reader:
+        async for record in reader.until_current():
+            cls = record.subject.split(".", 3)[2]
+            if cls == "fact" or (cls == "config" and record.subject != log.subjects.config("clock")):
+                yield record.subject, record.body
 
 
 async def _answered(log: Log) -> Ledger:

@@ -24,6 +24,8 @@ from tidewright.cli.supervisor import Program, Sink
 CHUNK = 1 << 16
 CUTS_S = (0.3, 5.0)
 """The longer ones outlast a membership entry and every wait for an answer."""
+REQUESTS_PER_S = 400.0
+"""Of the actuator to the API server, per wall second."""
 WIDE = 0.2
 """Share of cuts that part a service from everything, not from one other part."""
 
@@ -136,6 +138,11 @@ class Linked(Stack):
         command = list(program.command)
         self._through(command, "--nats", lambda url: self._led(name, "bus", url))
         self._through(command, "--cloud", lambda url: self._led(name, "cloud", url))
+        if service.name == "actuator":
+            command += [
+                "--qps",
+                repr(REQUESTS_PER_S),
+            ]  # log time is compressed, and so is what there is to do
         self._through(command, "--kubeconfig", lambda path: self._kubeconfig(name, Path(path)))
         if "--port" in command:
             port = int(command[command.index("--port") + 1])

@@ -16,11 +16,14 @@ from __future__ import annotations
 import csv
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import yaml
+
+from tests.chaos.shards import Shards
 
 HIGH, LOW = 10, 8
 """Watermarks per replica. From 5 replicas on more than one number could lie between them."""
@@ -67,6 +70,11 @@ class Scenario:
     load_s: float
     start: float
     interval_s: float = 30.0
+
+    @cached_property
+    def shards(self) -> Shards:
+        """The ShardSets and fleets in some of the namespaces."""
+        return Shards([f"team-{i}" for i in range(self.namespaces)])
 
     def namespace(self, n: int) -> str:
         """The namespace of the n-th workload."""
@@ -182,7 +190,7 @@ class Scenario:
             made.append(
                 (path, request("check", CHECK, "anywhere") if i % 2 else request("atomic", ATOMIC, GROUP))
             )
-        return made
+        return made + self.shards.manifests()
 
 
 def recording() -> list[float]:
@@ -285,4 +293,4 @@ def request(name: str, cls: str, template: str) -> dict[str, Any]:
 
 def nodes_for(workloads: int) -> int:
     """Simulated nodes that hold every workload at its most replicas (110 pods each)."""
-    return max(2, math.ceil(workloads * MAX_REPLICAS / 100))
+    return max(2, math.ceil(workloads * MAX_REPLICAS / 90))

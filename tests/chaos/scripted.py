@@ -9,6 +9,7 @@ The actuator runs as a shadow: each effect has its outcome, and no cluster is ne
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import signal
@@ -25,16 +26,19 @@ import msgspec
 from tests.chaos.findings import Ledger
 from tidewright.cli.asking.restored import inputs_of
 from tidewright.cli.asking.source import RunningLog
+from tidewright.cli.asking.verify import verified
 from tidewright.cli.console import Printer
 from tidewright.cli.services import BY_NAME, load
 from tidewright.cli.stack import HOST
 from tidewright.cli.supervisor import Backoff, Program, Supervisor
 from tidewright.events import registry
-from tidewright.events.config import ClockSet
+from tidewright.events.base import Fact
+from tidewright.events.config import ClockSet, ConfigSet
 from tidewright.events.decisions import CancelTimer, SetTimer
 from tidewright.events.facts import ObjectFact
 from tidewright.events.timers import TimerFired
 from tidewright.host.inputs import Inputs
+from tidewright.host.verify import Report
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log import errors
 from tidewright.log.connection import MAX_BATCH, Log, Message
@@ -47,25 +51,32 @@ RUNNING = ("autoscaler", "autoscaler", "spread", "provisioning", "shard-manager"
 STILL = 1e-9
 """Log seconds per wall second: a step takes less than the least difference between two stamps."""
 STEP_S = 60.0
-WITHIN_S = 60.0
+WITHIN_S = 120.0
 NOWHERE = """{"apiVersion": "v1", "kind": "Config", "current-context": "none",
 "contexts": [{"name": "none", "context": {"cluster": "none", "user": "none"}}],
 "clusters": [{"name": "none", "cluster": {"server": "http://127.0.0.1:9"}}], "users": [{"name": "none", "user": {}}]}"""
 
-Script = Sequence[tuple[float, Sequence[tuple[str, ObjectFact]]]]
+Script = Sequence[tuple[float, Sequence[tuple[str, Fact]]]]
 """Steps: their log time, and the facts with their subjects."""
 
 
-def script_of(facts: Iterable[tuple[str, bytes]]) -> Script:
-    """Recorded facts in steps; each fact is stamped with its step's time."""
-    steps: dict[float, list[tuple[str, ObjectFact]]] = defaultdict(list)
+def script_of(facts: Iterable[tuple[str, bytes]], most: int) -> Script:
+    """Recorded facts and configuration in at most so many steps; each is stamped with its step's time."""
+    steps: dict[float, list[tuple[str, Fact]]] = defaultdict(list)
     last = 0.0
     for subject, body in facts:
         event = registry.decode(body)
-        if isinstance(event, ObjectFact) and not event.refresh:
+        if isinstance(event, ConfigSet) or (isinstance(event, ObjectFact) and not event.refresh):
             last = max(last, (event.at // STEP_S + 1) * STEP_S)
-            steps[last].append((subject, msgspec.structs.replace(event, at=last)))
-    return sorted(steps.items())
+            steps[last].append((subject, event))
+    joined, each = sorted(steps.items()), math.ceil(len(steps) / most)
+    script: list[tuple[float, list[tuple[str, Fact]]]] = []
+    for start in range(0, len(joined), each):
+        part = joined[start : start + each]
+        at = part[-1][0]
+        said = [(subject, msgspec.structs.replace(f, at=at)) for _, facts_ in part for subject, f in facts_]
+        script.append((at, said))
+    return script
 
 
 @dataclass
@@ -119,6 +130,7 @@ class Played:
 
     decisions: dict[str, list[dict[str, Any]]]
     ledger: Ledger
+    report: Report
     kills: Counter[str]
 
 
@@ -151,9 +163,11 @@ async def play(script: Script, folder: Path, *, kills: int, seed: int) -> Played
                             await asyncio.sleep(draw.uniform(0.0, 0.5))
                             _kill(supervisor, draw, killed)
                         await _quiet(followed, reader, at, said)
+                deciders = tuple(BY_NAME[name] for name in DECIDERS)
+                report = (await verified(source, deciders)).report
         finally:
             await supervisor.stop()
-    return Played(_canonical(followed.ledger), followed.ledger, killed)
+    return Played(_canonical(followed.ledger), followed.ledger, report, killed)
 
 
 def _canonical(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
