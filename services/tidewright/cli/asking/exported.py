@@ -56,7 +56,7 @@ class Indexed:
                 if places is None:
                     places = self._by_subject[record.subject] = array("L")
                 places.append(place)
-                if place % EVERY_N == 0:
+                if (place + 1) % EVERY_N == 0:
                     advance(EVERY_N)
 
     def read(self, place: int) -> Record:
