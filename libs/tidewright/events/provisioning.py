@@ -374,6 +374,7 @@ class AttemptRequest(Decision, frozen=True, kw_only=True, tag="decision.attempt-
         verdicts: the reason per group.
         awaits: groups with ordered nodes, not ready yet, on which it found room.
         domains: of a request with a topology, per pod set the value in which its pods have their room.
+        places: shape to node to the number of pods that found room on it, of nodes that are there.
     """
 
     namespace: str
@@ -385,6 +386,7 @@ class AttemptRequest(Decision, frozen=True, kw_only=True, tag="decision.attempt-
     verdicts: tuple[GroupVerdict, ...] = ()
     awaits: tuple[str, ...] = ()
     domains: tuple[str, ...] = ()
+    places: dict[str, dict[str, int]] = {}
 
 
 class BookCapacity(Decision, frozen=True, kw_only=True, tag="decision.book-capacity.v1"):

@@ -124,7 +124,7 @@ class Evaluation:
         # In compat the scheduler places pending pods first, whatever is booked.
         if not self.index.settings.hold:
             _place(grid, pool)
-        _place_booked(grid, booked)
+        _place_booked(grid, booked, bookings.places(work))
         if self.index.settings.hold:
             _place(grid, pool)
         return pool, booked
@@ -388,14 +388,19 @@ def _place(grid: Grid, demands: Mapping[str, Demand]) -> None:
             demand.count -= grid.place(demand.shape, demand.count)
 
 
-def _place_booked(grid: Grid, demands: Mapping[str, Demand]) -> None:
-    """As `_place`, those that may go to the fewest nodes first: what may go anywhere is not to take their room."""
+def _place_booked(grid: Grid, demands: Mapping[str, Demand], places: Mapping[str, Mapping[str, int]]) -> None:
+    """As `_place`, each where it found its room, as far as it is still there; the rest so that room stays whole.
+
+    That is: what may go to the fewest nodes first, and tightly.
+    """
     choice = {digest: int(grid.mask(demand.shape).sum()) for digest, demand in demands.items()}
-    for demand in sorted(
-        _in_order(demands.values()), key=lambda d: (-d.shape.priority, choice[d.shape.digest])
-    ):
+    order = sorted(_in_order(demands.values()), key=lambda d: (-d.shape.priority, choice[d.shape.digest]))
+    for demand in order:
+        if demand.count and demand.shape.digest in places:
+            demand.count -= grid.place_at(demand.shape, demand.count, places[demand.shape.digest])
+    for demand in order:
         if demand.count:
-            demand.count -= grid.place(demand.shape, demand.count)
+            demand.count -= grid.place_tightly(demand.shape, demand.count)
 
 
 def _move(grid: Grid, demands: Mapping[str, Demand], digest: str, row: int, most: int) -> int:

@@ -26,6 +26,7 @@ from tidewright.events.provisioning import (
 from tidewright.host.explainer import Explainer, Reference, Told
 from tidewright.provisioning.backoff import backed_off
 from tidewright.provisioning.groups import cannot_grow
+from tidewright.provisioning.opposites import smaller_pods
 from tidewright.provisioning.pack.estimate import fits_reason
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.sentences import sentence
@@ -124,6 +125,7 @@ class ProvisioningExplainer:
         turned = [text for reason in event.because if (text := _turned(reason, state))]
         if not isinstance(event, AttemptRequest | DeclineScaleUp):
             return turned
+        turned += smaller_pods(state, _shapes(state, event)) if event.verdicts else []
         return turned + [
             f"It would have been ordered if group {v.group} could grow: {v.nodes} nodes of it hold all {v.pods} pods."
             for v in event.verdicts
@@ -181,6 +183,14 @@ def verdict_sentence(verdict: GroupVerdict) -> str:
     if verdict.nodes:
         return f"Group {verdict.group} was not chosen ({verdict.reason}): {size}."
     return f"Group {verdict.group} is out: {verdict.reason}."
+
+
+def _shapes(state: State, event: AttemptRequest | DeclineScaleUp) -> list[str]:
+    """Digests of the shapes that a decision is about."""
+    if isinstance(event, DeclineScaleUp):
+        return [event.shape]
+    request = state.requests.get(f"{event.namespace}/{event.name}")
+    return [digest for digest, _ in request.sets] if request is not None else []
 
 
 def _turned(reason: Because, state: State) -> str:
@@ -363,6 +373,7 @@ def _pod(state: State, key: str) -> list[str]:
     return [
         "Nothing is ordered for it." if reasons else "It waits for the next evaluation.",
         *(f"Group {group}: {reason}." for group, _, reason in reasons if reason),
+        *(smaller_pods(state, [pod.shape]) if reasons else ()),
     ]
 
 

@@ -186,6 +186,7 @@ class Request(msgspec.Struct):
         spec: as stored when it was first seen; changes after that are ignored.
         sets: (digest, count) per pod set, once accepted; `costs` belong to them.
         domains: of a topology, per pod set the value that its room has, once it has any.
+        places: shape to node to the pods that found room there; what is booked stays there while it can.
         parameters: in force.
         last_try, wait_s, attempts: of attempts; times in log seconds.
         plan: of the increase under way on its behalf.
@@ -213,6 +214,7 @@ class Request(msgspec.Struct):
     sets: tuple[tuple[str, int], ...] = ()
     costs: tuple[Cost, ...] = ()
     domains: tuple[str, ...] = ()
+    places: dict[str, dict[str, int]] = {}
     attempts: int = 0
     last_try: float | None = None
     wait_s: float | None = None

@@ -167,7 +167,7 @@ def _open(state: State, settings: Settings, name: str, view: GroupView, now: flo
                     group=name,
                     missing=late.missing,
                     increase=late.increase,
-                    limit_s=view.provision_s,
+                    limit_s=int(view.provision_s),
                 ),
             ),
         )

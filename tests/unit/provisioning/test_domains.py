@@ -39,7 +39,9 @@ def gang(maximum: int) -> Cluster:
     cluster.add_group("a", maximum=1, labels={ZONE: "a"})
     cluster.add_group("b", maximum=maximum, labels={ZONE: "b"})
     cluster.template("three", "3")
-    cluster.request("gang", ATOMIC, [("three", 5)], {"MinCount": "2", "Topology": ZONE, "BookingSeconds": "7200"})
+    cluster.request(
+        "gang", ATOMIC, [("three", 5)], {"MinCount": "2", "Topology": ZONE, "BookingSeconds": "7200"}
+    )
     cluster.settle()
     return cluster
 

@@ -61,7 +61,7 @@ def _attempt(state: State, event: p.AttemptRequest) -> None:
     request.wait_s = event.retry_at - event.at if event.retry_at else None
     if event.result in (SUCCESSFUL, NOT_NEEDED):
         request.awaits, request.missed = event.awaits, False
-        request.domains = event.domains
+        request.domains, request.places = event.domains, event.places
         # `Provisioned=True` follows when those nodes are ready.
         request.ordered = bool(event.awaits) and index_of(state).settings.hold
 
@@ -219,6 +219,7 @@ def _delete(state: State, event: p.DeleteInstances) -> None:
 
 
 def _create_group(state: State, event: p.CreateNodeGroup) -> None:
+    state.orders[event.id] = ("create", event.target.name)
     for name in (event.target.name, *event.also):
         state.groups.setdefault(
             name,

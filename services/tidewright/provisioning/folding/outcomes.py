@@ -47,6 +47,10 @@ def _outcome(state: State, event: o.Applied | o.Rejected | o.Failed | o.Supersed
         if request is not None and not applied:
             request.deleting = False
         return
+    if kind == "create":
+        if not applied:
+            _not_created(state, event, name)
+        return
     if kind == "increase":
         _increase_answered(state, event, name, applied)
     else:
@@ -77,6 +81,25 @@ def _placeholder_answered(state: State, kind: str, name: str, applied: bool) -> 
         del state.held[name]
     else:
         return
+    wake(state)
+
+
+def _not_created(state: State, event: o.Applied | o.Rejected | o.Failed | o.Superseded, name: str) -> None:
+    """A group that the cloud did not make: it never was, and nothing that was to be ordered of it is."""
+    group = state.groups.get(name)
+    if group is None or group.observed_at:
+        return
+    touched = []
+    for plan, execution in state.executions.items():
+        for step in execution.steps:
+            if step.group == name and step.status in (saga.WAITING, saga.ORDERED):
+                step.decision = event.decision
+                saga.answered(execution, name, applied=False, error=event.message, reason=event.reason)
+                shrink_open(state, name, step.size - step.from_size, plan)
+                not_ordered(state, execution)
+                touched.append(plan)
+    del state.groups[name]
+    state.touched = tuple(touched)
     wake(state)
 
 

@@ -378,6 +378,37 @@ class Grid:
             placed += pods
         return placed
 
+    def place_at(self, shape: PodShape, count: int, nodes: Mapping[str, int]) -> int:
+        """Place up to `count` pods on these nodes, at most so many on each; the number placed."""
+        if not counted_alone(shape):
+            return 0  # where one may go depends on where the others are
+        left = min(count, 1) if shape.single else count
+        room = self.capacity(shape)
+        placed = 0
+        for name in sorted(nodes):
+            row = self.rows.get(name)
+            pods = 0 if row is None else min(left - placed, nodes[name], int(room[row]))
+            if row is not None and pods > 0:
+                self.put(shape, row, pods)
+                placed += pods
+        return placed
+
+    def place_tightly(self, shape: PodShape, count: int) -> int:
+        """As `place`, the nodes that take the fewest first, each filled: room that holds larger pods stays whole."""
+        if not counted_alone(shape):
+            return self.place(shape, count)
+        left = min(count, 1) if shape.single else count
+        placed = 0
+        room = self.capacity(shape)[self.order()]
+        for rank in np.argsort(room, kind="stable").tolist():
+            pods = min(left - placed, int(room[rank]))
+            if pods > 0:
+                self.put(shape, int(self.order()[rank]), pods)
+                placed += pods
+            if placed == left:
+                break
+        return placed
+
     def pods(self) -> int:
         return sum(sum(inner.values()) for inner in self.where.values())
 

@@ -38,6 +38,7 @@ class Attempt(msgspec.Struct, kw_only=True):
         placed: pods per pod set that have a place now or on ordered nodes.
         details: for `provisioningClassDetails`.
         shapes: the pod sets' shapes as they were placed (with a topology's domain fixed).
+        passes: a request before it in the queue that it would have delayed, and therefore got nothing.
     """
 
     result: str
@@ -47,6 +48,7 @@ class Attempt(msgspec.Struct, kw_only=True):
     details: dict[str, str] = {}
     shapes: tuple[PodShape, ...] = ()
     error: str = ""
+    passes: str = ""
 
     @property
     def domains(self) -> tuple[str, ...]:
@@ -87,11 +89,11 @@ def check(asked: Asked, world: World) -> Attempt:
     """Everything fits where there is room, or nothing is placed. Never adds nodes."""
 
     def fits(sets: Sequence[Item]) -> bool:
-        return _enough(_place(world.grid.fork(), sets), sets, asked.parameters)
+        return _enough(place_sets(world.grid.fork(), sets), sets, asked.parameters)
 
-    for sets in _variants(asked, world, fits):
+    for sets in variants_of(asked, world, fits):
         trial = world.grid.fork()
-        placed = _place(trial, sets)
+        placed = place_sets(trial, sets)
         if _enough(placed, sets, asked.parameters):
             _keep(world, trial)
             return Attempt(
@@ -111,8 +113,8 @@ def atomic(asked: Asked, world: World) -> Attempt:
         return made is None or made.result == SUCCESSFUL
 
     last: Plan | None = None
-    for wanted in _goals(asked):
-        for sets in _variants(asked, world, fits, wanted):
+    for wanted in goals_of(asked):
+        for sets in variants_of(asked, world, fits, wanted):
             trial, here, made = _ordered(asked, world, sets)
             shapes = tuple(item.shape for item in sets)
             if made is None:
@@ -146,11 +148,11 @@ def atomic(asked: Asked, world: World) -> Attempt:
 def _ordered(asked: Asked, world: World, sets: Sequence[Item]) -> tuple[Grid, tuple[int, ...], Plan | None]:
     """What fits placed on a trial, and the plan for the rest; None when there is no rest."""
     trial = world.grid.fork()
-    here = _place(trial, sets)
+    here = place_sets(trial, sets)
     rest = merged((item.shape, item.count - n) for item, n in zip(sets, here, strict=True) if n < item.count)
     if not rest:
         return trial, here, None
-    on_trial = _with_grid(world, trial)
+    on_trial = with_grid(world, trial)
     made = plan(rest, on_trial, all_or_nothing=True, redistribute=True)
     if made.result != SUCCESSFUL and asked.parameters.across_groups:
         made = plan_all(rest, on_trial, all_or_nothing=True, redistribute=True)
@@ -165,7 +167,7 @@ def grow(rest: Sequence[Item], world: World) -> Plan:
 CLASSES: dict[Mode, Class] = {Mode.CHECK: check, Mode.ATOMIC: atomic}
 
 
-def _with_grid(world: World, grid: Grid) -> World:
+def with_grid(world: World, grid: Grid) -> World:
     return World(
         groups=world.groups,
         grid=grid,
@@ -176,7 +178,7 @@ def _with_grid(world: World, grid: Grid) -> World:
     )
 
 
-def _place(grid: Grid, sets: Sequence[Item]) -> tuple[int, ...]:
+def place_sets(grid: Grid, sets: Sequence[Item]) -> tuple[int, ...]:
     """Place each pod set best effort, the highest priority first; pods placed per set."""
     placed = [0] * len(sets)
     for index in sorted(range(len(sets)), key=lambda i: (-sets[i].shape.priority, i)):
@@ -198,14 +200,14 @@ def _fully(asked: Asked, placed: Sequence[int]) -> tuple[Condition, ...]:
     return (cond.fully(sum(item.count - n for item, n in zip(asked.sets, placed, strict=True))),)
 
 
-def _goals(asked: Asked) -> list[tuple[int, ...]]:
+def goals_of(asked: Asked) -> list[tuple[int, ...]]:
     """Counts to try: all pods, then the minimum where the user allows it."""
     full = tuple(item.count for item in asked.sets)
     least = tuple(min(n, asked.parameters.min_counts.get(i, n)) for i, n in enumerate(full))
     return [full] if least == full else [full, least]
 
 
-def _variants(
+def variants_of(
     asked: Asked,
     world: World,
     fits: Callable[[Sequence[Item]], bool],

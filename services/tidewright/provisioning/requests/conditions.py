@@ -73,9 +73,6 @@ BOOKING_CONSUMED = _condition(
 
 NODES_READY = _condition(CAPACITY_READY, "True", "NodesReady", "All nodes that were ordered are ready")
 ROOM_READY = _condition(CAPACITY_READY, "True", "NodesReady", "All its pods fit on nodes that are ready")
-NODES_MISSING = _condition(
-    CAPACITY_READY, "False", "NodesMissing", "Nodes that were ordered did not come within the provision time"
-)
 
 
 LOST = "CapacityLost"
@@ -87,6 +84,11 @@ def fully(lacking: int) -> Condition:
         return _condition(FULLY_PROVISIONED, "True", "AllProvisioned", "all pods have a place")
     message = f"{lacking} pods above the minimum have no place yet"
     return _condition(FULLY_PROVISIONED, "False", "MinimumProvisioned", message)
+
+
+def nodes_missing(why: str) -> Condition:
+    """[B11]: nodes that were ordered, and will not come any more."""
+    return _condition(CAPACITY_READY, "False", "NodesMissing", f"Nodes that were ordered did not come: {why}")
 
 
 def capacity_lost(pods: int) -> Condition:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -120,16 +120,6 @@ def taking_turns(candidates: Iterable[Candidate], served: Mapping[str, int]) -> 
         turn = given.get(candidate.namespace, 0)
         given[candidate.namespace] = turn + 1
         found.append(msgspec.structs.replace(candidate, turn=turn))
-    return found
-
-
-def before_head(ordered: Sequence[Candidate], blocking: Container[str]) -> list[Candidate]:
-    """[B6], no backfill: candidates up to the first one that nobody may pass, that one included."""
-    found: list[Candidate] = []
-    for candidate in ordered:
-        found.append(candidate)
-        if f"{candidate.namespace}/{candidate.name}" in blocking:
-            break
     return found
 
 

@@ -66,6 +66,17 @@ def room_kept(work: RequestWork) -> dict[str, Demand]:
     return found
 
 
+def places(work: RequestWork) -> dict[str, dict[str, int]]:
+    """Where what is kept found its room, by shape and node."""
+    found: dict[str, dict[str, int]] = {}
+    for key in work.kept:
+        for digest, nodes in work.state.requests[key].places.items():
+            there = found.setdefault(digest, {})
+            for node, pods in nodes.items():
+                there[node] = there.get(node, 0) + pods
+    return found
+
+
 def _uncome(work: RequestWork, key: str, sets: tuple[Item, ...], placed: list[PodShape]) -> tuple[Item, ...]:
     """[B2]: what of a booking is for pods that do not exist yet: those that wait want the room itwork."""
     if not work.holds() or not bookable(work.conditions_of(key)):

@@ -67,6 +67,7 @@ def _grow(
             retry_at=retry,
             verdicts=verdicts_of(made.out(), made),
             domains=request.domains,
+            places=request.places,
             because=tuple(why),
         )
     ]

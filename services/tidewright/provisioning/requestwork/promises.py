@@ -16,7 +16,8 @@ from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.booking import bookable
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.requestwork.work import RequestWork
-from tidewright.provisioning.sentences import because
+from tidewright.provisioning.saga import Execution
+from tidewright.provisioning.sentences import because, sentence
 
 
 def nodes_settled(work: RequestWork, closings: Sequence[CloseScaleUp]) -> list[Decision]:
@@ -39,7 +40,7 @@ def nodes_settled(work: RequestWork, closings: Sequence[CloseScaleUp]) -> list[D
         mine = [c for c in closings if c.group in work.state.open and plan in work.state.open[c.group].plans]
         failed = next((closed for closed in mine if closed.result != "Finished"), None)
         if failed is not None or execution.short:
-            why = (failed or mine[0]).because
+            why = failed.because if failed is not None else _short(work, execution)
             found += _nodes_missing(work, key, *why, grows=not execution.all_or_nothing)
         elif not any(
             plan in o.plans or name in request.awaits
@@ -73,7 +74,8 @@ def awaited(
         # An order that was taken back ends without a word: then the room tells.
         gone = "" in ended and key in short
         if request.missed or gone or not {*ended} <= {"", "Finished"}:
-            found += _nodes_missing(work, key, grows=bool(work.understood[key].min_counts))
+            why = [because("RoomMissed", groups=", ".join(request.awaits) or "that failed before")]
+            found += _nodes_missing(work, key, *why, grows=bool(work.understood[key].min_counts))
             continue
         if any(request.plan in opened.plans for name, opened in work.state.open.items() if name in coming):
             continue  # nodes of its own are on their way, too
@@ -93,10 +95,21 @@ def _come(
     return work.booked(key)
 
 
+def _short(work: RequestWork, execution: Execution) -> list[Because]:
+    """Which groups could not make all that was ordered of them, and what they said."""
+    found = []
+    for step in execution.steps:
+        entry = work.state.backoff.get(step.group)
+        if entry is not None and entry.last >= execution.ordered_at:
+            found.append(because("GroupFailed", group=step.group, error=entry.message or entry.code))
+    return found or [because("NodesShort", nodes=execution.short)]
+
+
 def _nodes_missing(work: RequestWork, key: str, *why: Because, grows: bool) -> list[Decision]:
     """`compat` says it and leaves `Provisioned` alone; `hold` tries elsewhere, or gives up."""
-    work.put(key, cond.NODES_MISSING, *why)
-    found: list[Decision] = [work.event(key, "CapacityNotReady", cond.NODES_MISSING.message, "Warning")]
+    missing = cond.nodes_missing("; ".join(sentence(reason) for reason in why))
+    work.put(key, missing, *why)
+    found: list[Decision] = [work.event(key, "CapacityNotReady", missing.message, "Warning")]
     if work.settings.hold and not grows:
         work.put(key, cond.GIVEN_UP if work.understood[key].no_retry else cond.NOT_FOUND)
         found.append(work.release(key, "Failed"))

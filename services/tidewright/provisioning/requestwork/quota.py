@@ -56,6 +56,26 @@ def _amounts(item: Item, cost: Cost) -> dict[str, int]:
 
 def over_quota(work: RequestWork, key: str, sets: tuple[Item, ...]) -> str:
     """[B10]: the ResourceQuota of the namespace that a request's pods would exceed; empty for none."""
+    found = exceeded(work, key, sets)
+    return f'exceeded quota: "{found[0].split("/", 1)[1]}", resources: {", ".join(found[1])}' if found else ""
+
+
+def wants_of(work: RequestWork, key: str, quota: tuple[str, tuple[str, ...]]) -> bool:
+    """Whether the pods of a request count against a quota in one of these resources."""
+    name, resources = quota
+    if name.split("/", 1)[0] != key.split("/", 1)[0]:
+        return False
+    for (shape, count), cost in zip(work.sets_of(key), work.costs_of(key), strict=True):
+        amounts = _amounts(Item(shape, count), cost)
+        if in_scopes(work.state.quotas[name].scopes, cost.traits) and any(
+            _asked_of(amounts, resource) for resource in resources
+        ):
+            return True
+    return False
+
+
+def exceeded(work: RequestWork, key: str, sets: tuple[Item, ...]) -> tuple[str, tuple[str, ...]] | None:
+    """The first quota, as `namespace/name`, that a request's pods would exceed, and in which resources."""
     namespace = key.split("/", 1)[0]
     names = [name for name in sorted(work.state.quotas) if name.split("/", 1)[0] == namespace]
     costs = work.costs_of(key) if names else ()
@@ -77,8 +97,8 @@ def over_quota(work: RequestWork, key: str, sets: tuple[Item, ...]) -> str:
             > limit
         )
         if short:
-            return f'exceeded quota: "{name.split("/", 1)[1]}", resources: {", ".join(short)}'
-    return ""
+            return name, tuple(short)
+    return None
 
 
 def _asked_of(wanted: Mapping[str, int], quota_name: str) -> int:

@@ -27,6 +27,8 @@ def reasons_of(
 ) -> list[Because]:
     """For the log: what was short, which groups were out, and what happens next."""
     pods, placed = sum(item.count for item in sets), sum(made.placed)
+    if made.passes:
+        return [because("WouldDelay", head=made.passes)]
     if over:
         return [because("QuotaExceeded", namespace=sets[0].shape.namespace, quota=over)]
     if made.result in (SUCCESSFUL, NOT_NEEDED):

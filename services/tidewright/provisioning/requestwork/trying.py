@@ -6,17 +6,19 @@ the cloud has not taken yet waits for its answer; a plan is ordered, and conditi
 
 from __future__ import annotations
 
+import msgspec
+
 from tidewright.events.base import Because, Decision
 from tidewright.events.provisioning import AttemptRequest
 from tidewright.provisioning import spec
 from tidewright.provisioning.orders import Orders, ordered_plan, verdicts_of
-from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.classes import items as merged
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests import lifecycle
 from tidewright.provisioning.requests.attempt import Asked, Attempt, attempt
 from tidewright.provisioning.requests.conditions import Condition
+from tidewright.provisioning.requestwork.backfill import Head, asked_of
 from tidewright.provisioning.requestwork.quota import claim, over_quota
 from tidewright.provisioning.requestwork.reasons import (
     coming_at,
@@ -30,6 +32,9 @@ from tidewright.provisioning.scaleup.plans import NO_OPTIONS, NOT_NEEDED, SUCCES
 from tidewright.provisioning.scaleup.rounds import enact
 from tidewright.provisioning.sentences import because
 
+MOST_PLACES = 5000
+"""Places that are recorded of one request: a message has a largest size. Larger ones are placed anew each time."""
+
 
 def try_request(
     work: RequestWork,
@@ -39,11 +44,12 @@ def try_request(
     world: World,
     orders: Orders,
     position: int,
+    head: Head | None = None,
 ) -> list[Decision]:
-    """Try one request now, at its place in this evaluation's queue."""
+    """Try one request now, at its place in this evaluation's queue; `head` is one that it may not delay."""
     request, parameters = work.state.requests[key], work.understood[key]
-    sets = tuple(Item(shape, n) for shape, n in work.sets_of(key))
-    asked = Asked(sets=sets, parameters=parameters, alias=spec.is_check_alias(request.class_name))
+    asked = asked_of(work, key)
+    sets = asked.sets
     over = over_quota(work, key, sets)
     dry = request.annotations.get(spec.DRY_RUN) == "true"
     before = world.grid
@@ -55,6 +61,17 @@ def try_request(
     if dry:
         world.grid = before
         return _answer(work, key, asked, made)
+    found_room = made.result in (SUCCESSFUL, NOT_NEEDED)
+    was = msgspec.structs.replace(world, grid=before)
+    if head is not None and found_room and head.delayed_by(key, made, was, world):
+        world.grid, over = before, f"it would take what {head.key} waits for"
+        made = Attempt(
+            result=NO_OPTIONS,
+            conditions=(cond.NOT_FOUND,),
+            placed=(0,) * len(sets),
+            error=over,
+            passes=head.key,
+        )
     leans = _leans_on(before, world.grid, made)
     if work.binding and made.plan is None and any(work.unanswered & {group} or new for group, new in leans):
         work.dues.append(work.now + 10.0)  # the answers to those orders wake it sooner
@@ -82,6 +99,7 @@ def try_request(
             verdicts=verdicts_of(made.plan.out(), made.plan) if made.plan is not None else (),
             awaits=awaits if succeeded else (),
             domains=made.domains if succeeded else (),
+            places=_places(work, before, world.grid, made) if succeeded else {},
             because=tuple(why),
         )
     ]
@@ -107,6 +125,20 @@ def try_request(
             message = over or no_room(asked, made, world)
             found.append(work.event(key, "Failed" if final else "CapacityNotFound", message, "Warning"))
     return found
+
+
+def _places(work: RequestWork, before: Grid, after: Grid, made: Attempt) -> dict[str, dict[str, int]]:
+    """Where on nodes that are there the pods have found room, by shape."""
+    found: dict[str, dict[str, int]] = {}
+    for digest in dict.fromkeys(shape.digest for shape in made.shapes):
+        was, there = before.where.get(digest, {}), after.where.get(digest, {})
+        if was is there:
+            continue
+        for row in sorted(there):
+            view, pods = after.views[row], there[row] - was.get(row, 0)
+            if pods > 0 and view is not None and view.name in work.state.nodes:
+                found.setdefault(digest, {})[view.name] = pods
+    return found if sum(map(len, found.values())) <= MOST_PLACES else {}
 
 
 def _leans_on(before: Grid, after: Grid, made: Attempt) -> set[tuple[str, bool]]:

@@ -13,6 +13,7 @@ from tidewright.events.provisioning import AcceptRequest
 from tidewright.provisioning.orders import Orders
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests import lifecycle
+from tidewright.provisioning.requestwork.backfill import Head
 from tidewright.provisioning.requestwork.intake import take_up
 from tidewright.provisioning.requestwork.trying import try_request
 from tidewright.provisioning.requestwork.work import RequestWork
@@ -59,18 +60,24 @@ def attempts(work: RequestWork, world: World, orders: Orders) -> list[Decision]:
             candidate.conditions, cond.FAILED
         ):
             work.dues.append(lifecycle.expires_at(candidate, work.settings.request_expiry_s) + 1)
-    by_key = {f"{c.namespace}/{c.name}": v for c, v in due}
-    waiting = _in_turn(work, [c for c, _ in due])
+    verdicts = {f"{c.namespace}/{c.name}": v for c, v in due}
+    queue = _queue(work, [c for c, _ in due])
+    mine = [c for c in queue if f"{c.namespace}/{c.name}" in verdicts]
     turn = lifecycle.within_timebox(
-        waiting, batch_size=work.settings.batch_size, timebox_s=work.settings.batch_timebox_s
+        mine, batch_size=work.settings.batch_size, timebox_s=work.settings.batch_timebox_s
     )
-    if len(turn) < len(waiting):
+    if len(turn) < len(mine):
         work.dues.append(work.now + 0.01)
-    for position, candidate in enumerate(turn):
+    positions = {f"{c.namespace}/{c.name}": position for position, c in enumerate(turn)}
+    head: Head | None = None
+    for candidate in queue:
         key = f"{candidate.namespace}/{candidate.name}"
-        found += try_request(work, key, candidate, by_key[key], world, orders, position)
-        if _blocks(work, key):
-            break
+        if key in positions:
+            found += try_request(work, key, candidate, verdicts[key], world, orders, positions[key], head)
+        if head is None and _waits(work, key):
+            if _blocks(work, key):
+                break
+            head = Head(work, key) if work.settings.head_deadline_s else None
     return found
 
 
@@ -80,18 +87,28 @@ def _over(work: RequestWork, key: str) -> bool:
     return cond.find(now, cond.FAILED) is not None or cond.is_true(now, cond.BOOKING_EXPIRED)
 
 
-def _in_turn(work: RequestWork, due: list[lifecycle.Candidate]) -> list[lifecycle.Candidate]:
-    """[B6]: those that are due and may be tried: turns by namespace, and nobody past a head."""
+def _queue(work: RequestWork, due: list[lifecycle.Candidate]) -> list[lifecycle.Candidate]:
+    """[B6]: those that are due in their order, turns by namespace; with heads also those that wait to be due."""
+    queue = list(due)
+    if work.settings.head_deadline_s:
+        there = {f"{c.namespace}/{c.name}" for c in due}
+        queue += [
+            work.candidate(key)
+            for key in work.modes
+            if key not in there and work.understands(key) and not work.busy(key) and _waits(work, key)
+        ]
     if work.settings.fair_share:
         served = Counter(key.split("/", 1)[0] for key in work.kept)
-        due = lifecycle.taking_turns(due, served)
-    if not work.settings.head_deadline_s:
-        return due
-    heads = [key for key in work.modes if _blocks(work, key)]
-    there = {f"{c.namespace}/{c.name}" for c in due}
-    queue = lifecycle.in_order([*due, *(work.candidate(key) for key in heads if key not in there)])
-    allowed = lifecycle.before_head(queue, [key for key in heads if key not in there])
-    return [c for c in allowed if f"{c.namespace}/{c.name}" in there]
+        queue = lifecycle.taking_turns(queue, served)
+    return lifecycle.in_order(queue)
+
+
+def _waits(work: RequestWork, key: str) -> bool:
+    """It was tried and found no room, and will be tried again."""
+    now = work.conditions_of(key)
+    provisioned = cond.find(now, cond.PROVISIONED)
+    waits = provisioned is not None and provisioned.status == "False"
+    return waits and not cond.is_true(now, cond.FAILED) and not work.state.requests[key].ordered
 
 
 def _blocks(work: RequestWork, key: str) -> bool:
@@ -99,9 +116,5 @@ def _blocks(work: RequestWork, key: str) -> bool:
     deadline = work.state.requests[key].created_at + work.settings.head_deadline_s
     if not work.settings.head_deadline_s or work.now >= deadline:
         return False
-    provisioned = cond.find(work.conditions_of(key), cond.PROVISIONED)
-    waits = provisioned is not None and provisioned.status == "False"
-    if waits and not cond.is_true(work.conditions_of(key), cond.FAILED):
-        work.dues.append(deadline)
-        return True
-    return False
+    work.dues.append(deadline)
+    return True

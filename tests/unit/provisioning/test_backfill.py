@@ -1,0 +1,161 @@
+"""Smaller requests may pass one that waits, and never delay it. Spec 8, [B6]"""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.vectors.provisioning_life import Cluster
+from tidewright.events import provisioning as p
+from tidewright.provisioning.requests import conditions as cond
+
+CHECK = "check-capacity.autoscaling.x-k8s.io"
+ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
+MINUTE = 60.0
+
+
+def provisioned(cluster: Cluster, name: str) -> bool:
+    return cond.is_true(cluster.conditions(name).values(), cond.PROVISIONED)
+
+
+def waiting(nodes: int, cpu: int, *, pods: int = 4, deadline: str = "5m") -> Cluster:
+    """A head of so many pods of three cores that waits since more than its deadline."""
+    cluster = Cluster({"head-deadline": deadline})
+    for i in range(nodes):
+        cluster.add_node(f"n{i}", cpu=cpu)
+    for name, cores in (("one", "1"), ("two", "2"), ("three", "3")):
+        cluster.template(name, cores)
+    cluster.request("head", CHECK, [("three", pods)], {"BookingSeconds": "86400"})
+    cluster.settle()
+    cluster.advance(6 * MINUTE)
+    assert not provisioned(cluster, "head")
+    return cluster
+
+
+def test_what_the_head_cannot_use_is_for_others() -> None:
+    cluster = waiting(nodes=1, cpu=4000)
+    cluster.request("small", CHECK, [("one", 1)])
+    cluster.settle()
+    assert provisioned(cluster, "small")
+
+
+def test_what_the_head_waits_for_is_not() -> None:
+    cluster = waiting(nodes=1, cpu=4000)
+    cluster.request("small", CHECK, [("two", 1)])
+    cluster.settle()
+    assert not provisioned(cluster, "small")
+    (attempt,) = [d for d in cluster.of(p.AttemptRequest) if d.name == "small"]
+    assert [(b.rule, b.values) for b in attempt.because] == [("WouldDelay", {"head": "ns/head"})]
+    (event,) = [e for e in cluster.object_events("CapacityNotFound") if e.target.name == "small"]
+    assert event.message == "it would take what ns/head waits for"
+
+
+def test_one_that_is_not_tried_again_does_not_fail_for_the_heads_sake() -> None:
+    cluster = waiting(nodes=1, cpu=4000)
+    cluster.request("small", CHECK, [("two", 1)], {"noRetry": "true"})
+    cluster.settle()
+    assert "Failed" not in cluster.conditions("small")
+    cluster.delete_request("head")
+    cluster.advance(2 * MINUTE)
+    assert provisioned(cluster, "small")
+
+
+def test_room_that_comes_bit_by_bit_is_kept_for_the_head() -> None:
+    cluster = waiting(nodes=0, cpu=4000, pods=2)
+    cluster.add_node("n0", cpu=3000)
+    cluster.request("small", CHECK, [("three", 1)])
+    cluster.settle()
+    assert not provisioned(cluster, "small")
+    cluster.add_node("n1", cpu=3000)
+    cluster.advance(11 * MINUTE)
+    assert provisioned(cluster, "head")
+    assert not provisioned(cluster, "small")
+
+
+def test_nodes_that_the_head_could_still_order_are_not_ordered_by_others() -> None:
+    cluster = Cluster({"head-deadline": "5m", "scale-down-enabled": False})
+    cluster.add_group("g", cpu=3000, maximum=3)
+    cluster.template("three", "3")
+    cluster.request("head", ATOMIC, [("three", 4)])
+    cluster.settle()
+    cluster.advance(6 * MINUTE)
+    cluster.request("small", ATOMIC, [("three", 1)])
+    cluster.settle()
+    assert cluster.groups["g"].target == 0
+    cluster.groups["g"].maximum = 5
+    cluster.observe_group("g")
+    cluster.advance(12 * MINUTE)
+    assert (provisioned(cluster, "head"), provisioned(cluster, "small")) == (True, True)
+
+
+def test_a_group_in_backoff_is_what_the_head_may_wait_for() -> None:
+    cluster = Cluster({"head-deadline": "1s", "scale-down-enabled": False})
+    cluster.add_group("g", cpu=3000, maximum=4)
+    cluster.template("three", "3")
+    cluster.refuse["g"] = "OutOfCapacity"
+    cluster.request("head", ATOMIC, [("three", 4)])
+    cluster.settle()
+    cluster.refuse.clear()
+    cluster.add_group("other", cpu=3000, maximum=1)
+    cluster.request("small", ATOMIC, [("three", 1)])
+    cluster.advance(10)
+    assert provisioned(cluster, "small")  # on what the head, which goes to one group, does not need
+    assert (cluster.groups["g"].target, cluster.groups["other"].target) == (0, 1)
+    cluster.advance(20 * MINUTE)
+    assert provisioned(cluster, "head")
+
+
+def test_a_quota_that_the_head_exceeds_is_not_used_up_by_others() -> None:
+    cluster = Cluster({"head-deadline": "1s"})
+    cluster.add_node("n", cpu=64_000)
+    cluster.template("three", "3")
+    cluster.tell(
+        p.ResourceQuotaObserved(at=cluster.now, namespace="ns", name="q", hard={"requests.cpu": 6000})
+    )
+    cluster.request("head", CHECK, [("three", 4)])
+    cluster.advance(10)
+    cluster.request("small", CHECK, [("three", 1)])
+    cluster.settle()
+    assert not provisioned(cluster, "small")
+
+
+def test_without_a_deadline_everybody_passes() -> None:
+    cluster = waiting(nodes=1, cpu=4000, deadline="0s")
+    cluster.request("small", CHECK, [("two", 1)])
+    cluster.settle()
+    assert provisioned(cluster, "small")
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    head=st.tuples(st.integers(1, 3), st.integers(1, 4)),
+    arrivals=st.lists(st.tuples(st.integers(0, 6), st.integers(1, 6)), min_size=1, max_size=5),
+    others=st.lists(
+        st.tuples(st.integers(0, 6), st.integers(1, 3), st.integers(1, 2)), min_size=1, max_size=5
+    ),
+)
+def test_the_head_has_its_room_as_soon_as_without_the_others(
+    head: tuple[int, int], arrivals: list[tuple[int, int]], others: list[tuple[int, int, int]]
+) -> None:
+    def run(others: list[tuple[int, int, int]]) -> float | None:
+        """Seconds until the head is provisioned, while nodes come and others ask."""
+        cluster = Cluster({"head-deadline": "1s", "provisioning-request-max-backoff-time": "1m"})
+        for cores in (1, 2, 3):
+            cluster.template(f"c{cores}", str(cores))
+        kept = {"BookingSeconds": "999999"}
+        cluster.request("head", CHECK, [(f"c{head[0]}", head[1])], kept)
+        begin = cluster.now
+        cluster.settle()
+        for minute in range(9):
+            for n, (at, cores) in enumerate(arrivals):
+                if at == minute:
+                    cluster.add_node(f"n{n}", cpu=1000 * cores)
+            for n, (at, cores, pods) in enumerate(others):
+                if at == minute:
+                    cluster.request(f"o{n}", CHECK, [(f"c{cores}", pods)], kept)
+            cluster.advance(MINUTE)
+            if provisioned(cluster, "head"):
+                return cluster.now - begin
+        return None
+
+    assert run(others) == run([])
