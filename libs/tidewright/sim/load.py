@@ -343,7 +343,7 @@ class _Replay:
 
 def _rows(path: Path, columns: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(file)
             found = reader.fieldnames or ()
             missing = [column for column in columns if column not in found]
@@ -357,7 +357,7 @@ def _rows(path: Path, columns: Sequence[str]) -> list[tuple[str, dict[str, str]]
                 if None in row or any(value is None for value in row.values()):
                     raise LoadError(f"{where}: {len(columns)} columns expected")
                 rows.append((where, row))
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise LoadError(f"{path}: cannot be read: {error}") from error
     return rows
 

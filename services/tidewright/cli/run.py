@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Literal
@@ -133,7 +134,7 @@ def watcher(
     """Read the cluster, write facts."""
     from tidewright.watcher.service import Options, run
 
-    if speed is not None and speed <= 0:
+    if speed is not None and not 0 < speed < math.inf:
         raise BadInput(f"--speed {speed:g}: log seconds per wall second, more than 0")
     options = Options(
         **(log or LogOptions()).of_a_service(), **(cluster or ClusterOptions()).of_a_service(),

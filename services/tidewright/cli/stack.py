@@ -6,6 +6,7 @@ hold (CRDs, the stream), the services. Ended in the reverse order.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Sequence
@@ -98,7 +99,7 @@ class StackOptions:
         """Refuse what cannot be brought up."""
         if unknown := [name for name in self.services if name not in BY_NAME]:
             raise BadInput(f"--services {unknown[0]!r}: no such service: valid are {', '.join(BY_NAME)}")
-        if self.speed is not None and self.speed <= 0:
+        if self.speed is not None and not 0 < self.speed < math.inf:
             raise BadInput(f"--speed {self.speed:g}: log seconds per wall second, more than 0")
         if self.slots is not None and not 1 <= self.slots <= 1024:
             raise BadInput(f"--slots {self.slots}: 1 to 1024")

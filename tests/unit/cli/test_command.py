@@ -72,6 +72,8 @@ def test_every_service_of_the_table_can_be_run_alone(
         (["run", "nobody"], "nobody"),
         (["run", "watcher", "--slots", "many"], "many"),
         (["demo", "--speed", "0"], "--speed 0"),
+        (["demo", "--speed", "nan"], "--speed nan"),
+        (["up", "--speed", "inf"], "--speed inf"),
         (["demo", "--metrics", "/no/such.csv"], "/no/such.csv"),
         (["sim", "up", "--start-delay", "soon"], "soon"),
         (["sim", "up", "--nodes", "-1"], "--nodes -1"),

@@ -35,7 +35,12 @@ def test_a_trace_holds_each_value_until_the_next() -> None:
         ("timestamp,value\nyesterday,2\n", "elb.csv, line 2: timestamp 'yesterday' is no time"),
         ("timestamp,value\n1,x\n", "elb.csv, line 2: value 'x' is no number"),
         ("timestamp,value\n1,nan\n", "value 'nan' is no number"),
-        ("timestamp,value\n1\n", "value None is no number"),
+        ("timestamp,value\n1\n", "value '' is no number"),
+        ("timestamp,value\n1,1,234\n", "line 2: 3 cells, where the header has 2"),
+        ("timestamp,value,value\n1,1,2\n", "line 1: more than one column value"),
+        ("timestamp,value\n-5,1\n", "timestamp '-5' is no time"),
+        ("timestamp,value\n1e300,1\n", "timestamp '1e300' is no time"),
+        ('timestamp,value\n1,"5\n', "no CSV: unexpected end of data"),
         ("timestamp,value\n2,1\n2,1\n", "elb.csv, line 3: timestamp '2' is not after the one before it"),
     ],
 )
@@ -43,6 +48,20 @@ def test_a_malformed_trace_is_named_with_line_and_reason(text: str, message: str
     with pytest.raises(TraceError) as refused:
         Trace.parse(text.splitlines(), "elb.csv")
     assert message in str(refused.value)
+
+
+def test_what_a_spreadsheet_writes_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "load.csv"
+    path.write_bytes(
+        b"\xef\xbb\xbftimestamp,value\r\n2014-04-10 00:04:00,94\r\n\r\n2014-04-10 00:09:00,56\r\n"
+    )
+    assert Trace.load(path).values == [94, 56]
+
+
+def test_a_file_that_is_no_text_is_a_trace_error(tmp_path: Path) -> None:
+    (tmp_path / "load.csv").write_bytes(b"\xff\xfe\x00t")
+    with pytest.raises(TraceError, match=r"load\.csv: cannot be read: it is no text in UTF-8"):
+        Trace.load(tmp_path / "load.csv")
 
 
 def test_a_missing_file_is_a_trace_error(tmp_path: Path) -> None:

@@ -9,6 +9,11 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
+LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
+"""No time is later: calendars end there."""
+_MORE = "more"
+"""Under which the reader puts what a row has beyond the header."""
+
 
 class TraceError(ValueError):
     """The file is no trace; the message names file, line, what was found and what would be valid."""
@@ -49,10 +54,12 @@ class Trace:
             TraceError: the file cannot be read, or a row is malformed.
         """
         try:
-            with path.open(encoding="utf-8", newline="") as file:
+            with path.open(encoding="utf-8-sig", newline="") as file:  # spreadsheets write a mark
                 return cls.parse(file, str(path))
-        except (OSError, UnicodeDecodeError) as error:
-            raise TraceError(f"{path}: cannot be read: {error}") from error
+        except OSError as error:
+            raise TraceError(f"{path}: cannot be read: {error.strerror}") from error
+        except UnicodeDecodeError as error:
+            raise TraceError(f"{path}: cannot be read: it is no text in UTF-8") from error
 
     @classmethod
     def parse(cls, lines: Iterable[str], name: str) -> Trace:
@@ -61,40 +68,59 @@ class Trace:
         Raises:
             TraceError: a missing column, a malformed or repeated time, a value that is no number.
         """
-        reader = csv.DictReader(lines)
-        missing = [column for column in ("timestamp", "value") if column not in (reader.fieldnames or ())]
-        if missing:
-            found = ", ".join(reader.fieldnames or ()) or "nothing"
-            raise TraceError(
-                f"{name}, line 1: no column {' and no column '.join(missing)}; found {found},"
-                " a trace starts with the line timestamp,value"
-            )
+        reader = csv.DictReader(lines, restkey=_MORE, strict=True)
         times: list[float] = []
         values: list[float] = []
-        for row in reader:
-            where = f"{name}, line {reader.line_num}"
-            time = _time(row["timestamp"], where)
-            if times and time <= times[-1]:
-                raise TraceError(f"{where}: timestamp {row['timestamp']!r} is not after the one before it")
-            times.append(time)
-            values.append(_value(row["value"], where))
+        try:
+            _columns(reader, name)
+            for row in reader:
+                where = f"{name}, line {reader.line_num}"
+                if _MORE in row:
+                    raise TraceError(
+                        f"{where}: {len(row) - 1 + len(row[_MORE])} cells, where the header has {len(row) - 1}"
+                    )
+                time = _time(row["timestamp"], where)
+                if times and time <= times[-1]:
+                    raise TraceError(
+                        f"{where}: timestamp {row['timestamp']!r} is not after the one before it"
+                    )
+                times.append(time)
+                values.append(_value(row["value"], where))
+        except csv.Error as error:
+            raise TraceError(f"{name}, line {reader.line_num}: no CSV: {error}") from error
         if not times:
             raise TraceError(f"{name}: no rows after the header; a trace needs at least one")
         return cls(times, values)
 
 
+def _columns(reader: csv.DictReader[str], name: str) -> None:
+    """Refuse a header that has not each of the two columns once."""
+    found = list(reader.fieldnames or ())
+    for count, what in ((0, "no"), (2, "more than one")):
+        if wrong := [c for c in ("timestamp", "value") if min(found.count(c), 2) == count]:
+            said = " and ".join(f"{what} column {column}" for column in wrong)
+            raise TraceError(
+                f"{name}, line 1: {said}; found {', '.join(found) or 'nothing'},"
+                " a trace starts with the line timestamp,value"
+            )
+
+
 def _time(text: str | None, where: str) -> float:
+    text = (text or "").strip()
     try:
-        return float(text or "")
+        time = float(text)
     except ValueError:
-        pass
-    try:
-        at = datetime.fromisoformat((text or "").strip())
-    except ValueError as error:
+        try:
+            at = datetime.fromisoformat(text)
+        except ValueError:
+            time = math.nan
+        else:
+            time = (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+    if not 0 <= time <= LATEST:
         raise TraceError(
-            f"{where}: timestamp {text!r} is no time; valid are 2014-04-10 00:04:00 (UTC) or seconds"
-        ) from error
-    return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+            f"{where}: timestamp {text!r} is no time; valid are 2014-04-10 00:04:00 (UTC) or seconds since the epoch"
+        )
+    return time
 
 
 def _value(text: str | None, where: str) -> float:
@@ -103,5 +129,5 @@ def _value(text: str | None, where: str) -> float:
     except ValueError:
         value = math.nan
     if not math.isfinite(value):
-        raise TraceError(f"{where}: value {text!r} is no number; valid are for instance 94 or 51.8")
+        raise TraceError(f"{where}: value {text or ''!r} is no number; valid are for instance 94 or 51.8")
     return value

@@ -87,7 +87,7 @@ def from_csv(path: Path, metrics: Sequence[Metric], advance: Callable[[int], Non
     times: array[float] = array("d")
     values: list[array[float]] = [array("d") for _ in metrics]
     try:
-        with path.open(encoding="utf-8", newline="") as file:
+        with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.reader(file)
             where = f"--metrics {path}"
             at_column, value_columns = columns(next(reader, []), metrics, f"{where}, line 1")

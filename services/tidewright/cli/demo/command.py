@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import signal
 import sys
 import time
@@ -67,7 +68,7 @@ def demo(
     ] = "table",
 ) -> int:
     """Watch an autoscaler follow a recorded load, in a minute."""
-    if speed is not None and speed <= 0:
+    if speed is not None and not 0 < speed < math.inf:
         raise BadInput(f"--speed {speed:g}: log seconds per wall second, more than 0")
     with as_file(files("tidewright.cli.demo") / "load.csv") as built_in:
         path = metrics or built_in

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -106,7 +107,7 @@ def _run(settings: dict[str, Any], nodes: NodeFlags, clock: ClockFlags, process:
     from tidewright.sim.metrics.trace import TraceError
     from tidewright.sim.options import Delay, KubeletOptions, NodePool, SimOptions
 
-    if clock.speed <= 0:
+    if not 0 < clock.speed < math.inf:
         raise BadInput(f"--speed {clock.speed:g}: log seconds per wall second, more than 0")
     if nodes.nodes < 0:
         raise BadInput(f"--nodes {nodes.nodes}: 0 or more")
