@@ -24,7 +24,7 @@ unneeded        why nodes stay, as the reference's metric counts them
 counts          its counters and histograms, kept in the state
 statusmap       the ConfigMap with the state of all groups
 lines           one line per event, for lists of events
-explaining      what `tidewright explain` says
+explaining      what `tidewright explain` says; opposites: what would have let a pod fit
 whatif          what would be done about a request
 settings        the configuration, with the reference's names and defaults
 sentences       decisions in words

@@ -47,8 +47,5 @@ def _per_group(shape: PodShape, templates: Iterable[tuple[str, Template]]) -> It
         if fits_reason(fitting, template):
             continue
         asked = shape.requests[resource]
-        yield (
-            (asked - room) / asked,
-            f"With {amount_text(resource, room)} of {resource} or less instead of {amount_text(resource, asked)},"
-            f" a pod would fit on a new node of group {name}.",
-        )
+        least = f"With {resource} at {amount_text(resource, room)} or less instead of {amount_text(resource, asked)}"
+        yield (asked - room) / asked, f"{least}, a pod would fit on a new node of group {name}."

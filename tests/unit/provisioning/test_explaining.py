@@ -132,8 +132,9 @@ def test_pods_groups_and_nodes_say_how_they_stand() -> None:
     cluster.settle()
     assert standing(cluster, "pod", "p1") == "It runs on node n1."
     assert "on their way in group a" in standing(cluster, "pod", "p2")
-    assert (
-        standing(cluster, "pod", "p3") == "Nothing is ordered for it. Group a: max node group size reached."
+    assert standing(cluster, "pod", "p3") == (
+        "Nothing is ordered for it. Group a: max node group size reached. "
+        "With cpu at 4 cores or less instead of 64 cores, a pod would fit on a new node of group a."
     )
     group = standing(cluster, "nodegroup", "a")
     assert "It has 1 nodes of 0 to 1." in group
@@ -265,3 +266,18 @@ async def test_histograms_are_told_as_prometheus_reads_them() -> None:
     assert families["cluster_autoscaler_scaled_up_nodes"].type == "counter"
     helped = {line.split()[2] for line in text.splitlines() if line.startswith("# HELP")}
     assert helped <= set(DECIDER.series_help)
+
+
+def test_what_would_have_fitted_on_a_groups_node_is_said_one_amount_at_a_time() -> None:
+    cluster = Cluster()
+    cluster.add_group("small", cpu=4000, maximum=10)
+    cluster.add_group("tiny", cpu=1000, maximum=10)
+    cluster.template("huge", "9")
+    cluster.request("huge", ATOMIC, [("huge", 3)])
+    cluster.advance(30)
+    attempt = next(d for d in cluster.said if isinstance(d, p.AttemptRequest))
+    said = EXPLAINER.opposite(copied(cluster), attempt)
+    assert list(said) == [
+        "With cpu at 4 cores or less instead of 9 cores, a pod would fit on a new node of group small.",
+        "With cpu at 1 cores or less instead of 9 cores, a pod would fit on a new node of group tiny.",
+    ]
