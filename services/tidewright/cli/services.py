@@ -59,7 +59,8 @@ SERVICES: tuple[Service, ...] = (
             explains=frozenset(("provisioningrequest", "pod", "node", "nodegroup"))),
     Service("spread", Role.DECIDER, "tidewright.spread.decide:DECIDER", "WorkloadSpreads.",
             follows=frozenset({"autoscaler"}), explainer="tidewright.spread.explaining:EXPLAINER",
-            explains=frozenset(("workloadspread", "pod"))),
+            explains=frozenset(
+                ("workloadspread", "pod", "deployment", "replicaset", "statefulset", "cloneset", "job"))),
     Service("shard-manager", Role.DECIDER, "tidewright.shardmanager.decide:DECIDER", "Shards of controllers.",
             explainer="tidewright.shardmanager.explaining:EXPLAINER",
             explains=frozenset(("shardset", "shardmember", "podtemplate", "pod", "statefulset"))),

@@ -30,6 +30,8 @@ from tidewright.spread.state import Row, SpreadState, State, spread_key
 from tidewright.spread.victims import leaving
 
 SPREAD, POD = KIND.lower(), "pod"
+WORKLOADS = frozenset(("deployment", "replicaset", "statefulset", "cloneset", "job"))
+"""Kinds that spreads have as targets."""
 TOLD = 20
 """Changes of one decision that are told."""
 NEXT = 5
@@ -39,12 +41,14 @@ NEXT = 5
 class SpreadExplainer:
     """Sentences about WorkloadSpreads, and about the pods that they place."""
 
-    kinds = frozenset((SPREAD, POD))
+    kinds = frozenset((SPREAD, POD)) | WORKLOADS
 
     def told(self, state: State, asked: Reference) -> Told:
         """A spread and its pods are on its ledger; who leaves is said about the spread."""
         if asked.kind == SPREAD:
             return Told(ledgers=(Reference("", asked.namespace, asked.name),))
+        if asked.kind in WORKLOADS:
+            return _on([spread.name for spread in _targeting(state, asked)], asked.namespace)
         spread, row = state.find(asked.namespace, asked.name)
         name = spread.name if spread is not None else row.placed_by if row is not None else ""
         if not name:
@@ -52,10 +56,7 @@ class SpreadExplainer:
             names = sorted(s.name for s in state.spreads.values() if s.namespace == asked.namespace)
         else:
             names = [name]
-        return Told(
-            tuple(Reference(SPREAD, asked.namespace, n) for n in names),
-            tuple(Reference("", asked.namespace, n) for n in names),
-        )
+        return _on(names, asked.namespace)
 
     def concerns(self, event: Event, asked: Reference) -> bool:
         """Of a spread: its rules, what it found, who leaves. Of a pod: what became of it. No bookkeeping."""
@@ -136,6 +137,9 @@ class SpreadExplainer:
             return (
                 None if row is None else {"pod": row, "spread": spread.name if spread is not None else None}
             )
+        if asked.kind in WORKLOADS:
+            names = [spread.name for spread in _targeting(state, asked)]
+            return {"spreads": names} if names else None
         found = state.spreads.get(spread_key(asked.namespace, asked.name))
         if found is None:
             return None
@@ -146,11 +150,38 @@ class SpreadExplainer:
         if asked.kind == POD:
             spread, row = state.find(asked.namespace, asked.name)
             return list(_pod_standing(state, spread, row)) if row is not None else ()
+        if asked.kind in WORKLOADS:
+            told: list[str] = []
+            for target_of in _targeting(state, asked):
+                told += [
+                    f"It is the target of WorkloadSpread {target_of.name}.",
+                    *_standing(state, target_of, now),
+                ]
+            return told
         found = state.spreads.get(spread_key(asked.namespace, asked.name))
         return list(_standing(state, found, now)) if found is not None else ()
 
 
 EXPLAINER: Explainer[State] = SpreadExplainer()
+
+
+def _on(spreads: Sequence[str], namespace: str) -> Told:
+    return Told(
+        tuple(Reference(SPREAD, namespace, name) for name in spreads),
+        tuple(Reference("", namespace, name) for name in spreads),
+    )
+
+
+def _targeting(state: State, workload: Reference) -> list[SpreadState]:
+    """The spreads whose target a workload is."""
+
+    def is_target(spread: SpreadState) -> bool:
+        target = spread.spread.target if spread.spread is not None else None
+        if target is None or spread.namespace != workload.namespace:
+            return False
+        return (target.kind.lower(), target.name) == (workload.kind, workload.name)
+
+    return [spread for _, spread in sorted(state.spreads.items()) if is_target(spread)]
 
 
 def _about_pod(event: Event, name: str) -> bool:

@@ -130,3 +130,15 @@ def test_a_plan_over_pods_says_what_is_surplus_and_who_leaves() -> None:
     assert [(r.subset, r.then) for r in shrunk.rows] == [("a", 1), ("b", 2)]
     grown = planning.change(msgspec.json.decode(copy, type=State), spread_of(4, None), spec(4, None), 8)
     assert [(r.subset, r.then) for r in grown.rows] == [("a", 4), ("b", 4)]
+
+
+def test_a_workload_is_told_which_spread_it_is_the_target_of_and_how_that_stands() -> None:
+    fold = Fold(spread_fact(spec(2, None)), *deployment(3))
+    web = Reference("deployment", NAMESPACE, "web")
+    standing = explainer.standing(fold.state, web, fold.state.now)
+    assert standing[0] == f"It is the target of WorkloadSpread {SPREAD}."
+    assert list(standing[1:]) == list(explainer.standing(fold.state, ASKED, fold.state.now))
+    assert explainer.aggregate(fold.state, web) == {"spreads": [SPREAD]}
+    assert explainer.told(fold.state, web).decisions == (ASKED,)
+    other = Reference("statefulset", NAMESPACE, "web")
+    assert list(explainer.standing(fold.state, other, fold.state.now)) == []
