@@ -3,7 +3,7 @@
 The facts are those that the calm live run recorded, in steps of log time. Between two steps the clock stands
 still, so that timers, outcomes and decisions have the same stamps in every run; the next step begins
 when everything of this one is decided, answered and fired. What is killed, is killed in between.
-The actuator runs as a shadow: each effect has its outcome, and no cluster is needed.
+The actuator runs as a shadow: each effect has its outcome, and of the cluster it asks the name alone.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ from tidewright.log import errors
 from tidewright.log.connection import MAX_BATCH, Log, Message
 from tidewright.log.reader import Record
 from tidewright.log.server import configuration, find_binary
+from tidewright.sim.api.server import ApiServer
 
 CLUSTER, SLOTS = "chaos", 8
 DECIDERS = ("autoscaler", "spread", "provisioning", "shard-manager")
@@ -52,9 +53,9 @@ STILL = 1e-9
 """Log seconds per wall second: a step takes less than the least difference between two stamps."""
 STEP_S = 60.0
 WITHIN_S = 120.0
-NOWHERE = """{"apiVersion": "v1", "kind": "Config", "current-context": "none",
-"contexts": [{"name": "none", "context": {"cluster": "none", "user": "none"}}],
-"clusters": [{"name": "none", "cluster": {"server": "http://127.0.0.1:9"}}], "users": [{"name": "none", "user": {}}]}"""
+KUBECONFIG = """{"apiVersion": "v1", "kind": "Config", "current-context": "script",
+"contexts": [{"name": "script", "context": {"cluster": "script", "user": "nobody"}}],
+"clusters": [{"name": "script", "cluster": {"server": "%s"}}], "users": [{"name": "nobody", "user": {}}]}"""
 
 Script = Sequence[tuple[float, Sequence[tuple[str, Fact]]]]
 """Steps: their log time, and the facts with their subjects."""
@@ -140,7 +141,10 @@ async def play(script: Script, folder: Path, *, kills: int, seed: int) -> Played
     with (folder / "services.log").open("w") as lines:
         sink = Printer(lines, as_json=True)
         supervisor = Supervisor(sink, backoff=Backoff(most_s=0.5, healthy_s=2.0), stop_within_s=5.0)
+        cluster = ApiServer()
         try:
+            await cluster.start()
+            (folder / "kubeconfig").write_text(KUBECONFIG % cluster.url)
             url = await _start(supervisor, folder)
             async with await Log.connect(url, CLUSTER, name="script") as log:
                 await log.ensure(SLOTS)
@@ -167,6 +171,7 @@ async def play(script: Script, folder: Path, *, kills: int, seed: int) -> Played
                 report = (await verified(source, deciders)).report
         finally:
             await supervisor.stop()
+            await cluster.stop()
     return Played(_canonical(followed.ledger), followed.ledger, report, killed)
 
 
@@ -196,7 +201,6 @@ async def _start(supervisor: Supervisor, folder: Path) -> str:
             started=lambda line: {} if "Server is ready" in line else None,
         )
     )
-    (folder / "kubeconfig").write_text(NOWHERE)
     return f"nats://{HOST}:{port}"
 
 
