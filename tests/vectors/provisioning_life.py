@@ -61,6 +61,7 @@ class Cluster:
         self.refuse: dict[str, str] = {}
         self.boots = boots
         self.silent = False
+        self.makes_no_groups = False
         self.said: list[Decision] = []
         self.log: list[tuple[int, bytes]] = []
         self._inbox: list[Event] = []
@@ -254,6 +255,8 @@ class Cluster:
         outcome: Event = o.Applied(at=self.now, decision=decision.id)
         then: list[Event] = []
         match decision:
+            case p.IncreaseNodeGroup() if decision.target.name not in self.groups:
+                outcome = o.Rejected(at=self.now, decision=decision.id, reason="NotFound", message="no group")
             case p.IncreaseNodeGroup():
                 reason = self.refuse.get(decision.target.name)
                 if self.groups[decision.target.name].target not in (decision.from_size, decision.size):
@@ -269,6 +272,10 @@ class Cluster:
                 then = [self._group_fact(decision.target.name)]
             case p.DeleteInstances():
                 then = self._shrink(decision)
+            case p.CreateNodeGroup() if self.makes_no_groups:
+                outcome = o.Rejected(
+                    at=self.now, decision=decision.id, reason="NotFound", message="no such machine type"
+                )
             case p.CreateNodeGroup():
                 for name in (decision.target.name, *decision.also):
                     self.groups[name] = CloudGroup(

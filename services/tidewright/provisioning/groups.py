@@ -215,13 +215,10 @@ def daemons_for(view: NodeView, daemons: Iterable[PodShape]) -> tuple[Item, ...]
 
 def cannot_grow(group: Group, limits: Limits, current_nodes: int, max_nodes_total: int) -> str:
     """The first reason why a group cannot grow by one node; empty when it can. Spec 3.6."""
-    if group.exists:
-        if not group.healthy or not group.size_known or group.template is None:
-            return NOT_READY
-        if group.backed_off:
-            return IN_BACKOFF
-    elif group.template is None:
+    if group.template is None or (group.exists and not (group.healthy and group.size_known)):
         return NOT_READY
+    if group.backed_off:  # one that does not exist yet: the cloud would not make it
+        return IN_BACKOFF
     if group.min > group.max:
         return f"its minimum {group.min} is above its maximum {group.max}"
     if group.target >= group.max:

@@ -69,9 +69,11 @@ def upkeep(state: State, index: Index, view: View, now: float) -> Found:
     """Go through the groups: close what is finished, take back what is late, delete what failed."""
     found = Found()
     for name in sorted(view.groups):
-        if name not in state.groups:
-            continue
         group = view.groups[name]
+        if name not in state.groups:
+            if group.group.backed_off:
+                found.dues.append(group.group.backoff_until + 0.001)
+            continue
         if _being_reduced(state.groups[name]):
             continue  # its instances are those of before: the answer says what is left
         if group.failed:

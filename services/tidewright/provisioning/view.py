@@ -107,8 +107,13 @@ def look(state: State, index: Index, now: float) -> View:
         current += coming
         limits.consume(view.group.id, view.group.labels, view.group.node_capacity, coming)
     for group in candidates(settings.machine_types, _existing(state), daemons):
+        entry = state.backoff.get(group.id)
+        if entry is not None and backed_off(entry, now):
+            candidate = msgspec.structs.replace(group, backed_off=True, backoff_until=entry.until)
+        else:
+            candidate = group
         found[group.id] = GroupView(
-            group=group,
+            group=candidate,
             counts=Counts(),
             members=(),
             long=(),

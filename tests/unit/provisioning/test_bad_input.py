@@ -175,7 +175,10 @@ def test_a_group_that_vanishes_during_an_increase_is_told_and_the_rest_goes_on()
     assert cluster.state.open == {}
     ready = cluster.conditions("r")["CapacityReady"]
     assert ready.status == "False"
-    assert len(cluster.object_events("CapacityNotReady")) == 1
+    (event,) = cluster.object_events("CapacityNotReady")
+    assert (
+        ready.message == event.message == "Nodes that were ordered did not come: group a is no longer there"
+    )
     cluster.advance(700)
     assert cluster.conditions("r")["BookingExpired"].status == "True"
     assert not any(request.booked for request in cluster.state.requests.values())
@@ -240,4 +243,5 @@ def test_instances_of_a_request_that_cannot_be_created_are_said_and_not_forgotte
     cluster.advance(700)
     ready = cluster.conditions("r")["CapacityReady"]
     assert ready.status == "False"
+    assert ready.message == "Nodes that were ordered did not come: group a failed: StockOut"
     assert len(cluster.object_events("CapacityNotReady")) == 1

@@ -7,6 +7,7 @@ import pytest
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
 
+ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 ZONE = "topology.kubernetes.io/zone"
 OLD_ZONE = "failure-domain.beta.kubernetes.io/zone"
 MACHINE = {
@@ -59,3 +60,35 @@ def test_a_zone_that_no_machine_is_in_is_said() -> None:
     assert not cluster.of(p.CreateNodeGroup)
     (said,) = cluster.object_events("NotTriggerScaleUp")
     assert said.message == "pod didn't trigger scale-up: 3 node selector or affinity does not match"
+
+
+def test_a_group_that_the_cloud_does_not_make_is_forgotten_and_made_when_it_can_be() -> None:
+    cluster = Cluster({"machine-types": [{**MACHINE, "zones": ["zone-a"]}]})
+    cluster.makes_no_groups = True
+    cluster.template("t", "3")
+    cluster.request("r", ATOMIC, [("t", 2)])
+    cluster.settle()
+    refused = cluster.conditions("r")["Provisioned"]
+    assert (refused.status, refused.reason) == ("False", "CapacityIsNotFound")
+    (event,) = cluster.object_events("CapacityNotFound")
+    assert event.message == "the order for group autoprovisioned-m4 failed: no such machine type"
+    assert (cluster.state.groups, cluster.state.open) == ({}, {})
+    cluster.makes_no_groups = False
+    cluster.advance(500)
+    assert cluster.conditions("r")["Provisioned"].status == "True"
+    assert len(cluster.of(p.CreateNodeGroup)) == 2
+    assert cluster.groups["autoprovisioned-m4"].target == 2
+
+
+def test_groups_that_cannot_be_made_are_tried_at_the_pace_of_their_backoff() -> None:
+    cluster = Cluster({"machine-types": [{**MACHINE, "zones": ["zone-a"]}]})
+    cluster.makes_no_groups = True
+    cluster.pod("p", cluster.shape({"cpu": 3000}))
+    cluster.advance(890)
+    assert len(cluster.of(p.CreateNodeGroup)) == 2  # five minutes, then ten
+    assert {d.verdicts[0].reason for d in cluster.of(p.DeclineScaleUp)} == {
+        "in backoff after failed scale-up"
+    }
+    cluster.makes_no_groups = False
+    cluster.advance(20)
+    assert cluster.groups["autoprovisioned-m4"].target == 1
