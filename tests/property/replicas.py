@@ -1,4 +1,4 @@
-"""Replicas of one service over simulated time: real hosts on a log, a bucket and a network made of Python.
+"""Replicas of one service over simulated time: real hosts on a log, buckets and a network made of Python.
 
 Time is the event loop's, and jumps from one thing that happens to the next. The log keeps what the
 server promises: a total order, batches that are stored as a whole or not at all, expected
@@ -9,6 +9,7 @@ never heard of again, though what it sent last may still arrive.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import selectors
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -18,12 +19,15 @@ from tests.unit.host.counting import Counting, State
 from tidewright.events import registry
 from tidewright.events.facts import PodObserved
 from tidewright.host.health import Health
-from tidewright.host.host import Host
+from tidewright.host.host import Host, Settings
 from tidewright.host.membership import HEARTBEAT_S, TTL_S, BucketMembership
 from tidewright.log import errors
+from tidewright.log.checkpoint import decode as decode_checkpoint
 from tidewright.log.connection import Committed, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.reader import Record
+from tidewright.log.snapshots import Snapshot, Snapshots
+from tidewright.log.snapshots import decode as decode_snapshot
 from tidewright.log.subjects import Slot, Subjects, slot_of
 
 SLOTS = 4
@@ -88,7 +92,7 @@ class Link:
         self.cut = self.dead = False
         self._stream, self._draw = stream, draw
 
-    async def _travel(self) -> None:
+    async def travel(self) -> None:
         await asyncio.sleep(self._draw.uniform(0.2, 2.0) * LATENCY_S)
         if self.dead:
             await asyncio.Event().wait() if not self.cut else await asyncio.sleep(0)
@@ -97,24 +101,24 @@ class Link:
             raise errors.LogUnavailable("cut off")
 
     async def commit(self, messages: Sequence[Message]) -> Committed:
-        await self._travel()
+        await self.travel()
         committed = self._stream.append(messages)
-        await self._travel()  # the answer may be lost
+        await self.travel()  # the answer may be lost
         return committed
 
     async def settled(self) -> None:
         """Nothing is stored in part here."""
 
     async def last(self, subject: str) -> Record | None:
-        await self._travel()
+        await self.travel()
         return self._stream.last.get(subject)
 
     async def at(self, seq: int) -> Record | None:
-        await self._travel()
+        await self.travel()
         return self._stream.records[seq - 1] if seq <= len(self._stream.records) else None
 
     async def bounds(self) -> tuple[int, int]:
-        await self._travel()
+        await self.travel()
         return 1, len(self._stream.records)
 
     async def exists(self, stream: str) -> bool:
@@ -124,7 +128,7 @@ class Link:
         raise errors.LogForbidden(f"no {stream} here, so nothing of {query}")
 
     async def last_per_subject(self, filters: Sequence[str]) -> AsyncIterator[Record]:
-        await self._travel()
+        await self.travel()
         nothing: tuple[Record, ...] = ()  # nobody sets the clock here
         for record in nothing:
             yield record
@@ -158,6 +162,35 @@ class LinkReader:
 
     async def close(self) -> None:
         """There is nothing to give up."""
+
+
+class LinkSnapshots(Snapshots):
+    """Snapshots on a shelf that all replicas have in common, each at the end of its link."""
+
+    def __init__(self, link: Link, shelf: dict[str, Snapshot]) -> None:
+        super().__init__(link)  # type: ignore[arg-type]  # what is used of Log
+        self._link, self._shelf = link, shelf
+
+    async def latest(self, service: str, slot: Slot, state_version: int) -> Snapshot | None:
+        await self._link.travel()
+        snapshot = self._shelf.get(slot)
+        record = await self._link.at(snapshot.checkpoint_seq) if snapshot else None
+        if snapshot is None or record is None:
+            return None
+        found = decode_checkpoint(record.body)
+        same = (snapshot.position, snapshot.digest, snapshot.chain) == (
+            found.position,
+            found.digest,
+            found.chain,
+        )
+        assert same, f"a snapshot of slot {slot} that is not its checkpoint's: {snapshot}, {found}"
+        return snapshot
+
+    async def put(self, snapshot: Snapshot, data: bytes, *, keep: bool = False) -> None:
+        with contextlib.suppress(errors.LogUnavailable):
+            await self._link.travel()
+            self._shelf[snapshot.slot] = decode_snapshot(data)  # an older one may come last
+            await self._link.travel()
 
 
 class Bucket:
@@ -232,8 +265,14 @@ class Replica:
         self.link = Link(world.stream, world.draw)
         self.membership = SimulatedMembership(self.link, world.bucket, name, rate)
         self.host: Host[State] = Host(
-            Counting(), self.link, self.membership, Health("counting"), writer=Writer("counting", name)  # type: ignore[arg-type]  # what is used of Log
-        )  # fmt: skip
+            Counting(),
+            self.link,  # type: ignore[arg-type]  # what is used of Log
+            self.membership,
+            Health("counting"),
+            writer=Writer("counting", name),
+            settings=Settings(snapshot_distance=world.draw.choice((5, 50, 5_000)), snapshot_pause_s=0.0),
+            stored=LinkSnapshots(self.link, world.shelf),
+        )
         self._stop = asyncio.Event()
         self.task = asyncio.create_task(self.host.run(self._stop))
 
@@ -261,6 +300,7 @@ class World:
     def __init__(self, seed: int) -> None:
         self.draw = random.Random(seed)
         self.stream, self.bucket = Stream(), Bucket()
+        self.shelf: dict[str, Snapshot] = {}
         self.replicas: list[Replica] = []
         self.facts = 0
         self._born = 0
