@@ -195,6 +195,7 @@ class Request(msgspec.Struct):
         conflicts: orders in a row that failed because sizes were not as seen.
         awaits: groups with nodes on their way, of others' orders, on which it found room.
         missed: nodes of one of these did not come.
+        told: why there was no room, as its user was told last.
         respecified: its spec was changed after it was seen, which is told once and ignored.
     """
 
@@ -226,6 +227,7 @@ class Request(msgspec.Struct):
     conflicts: int = 0
     awaits: tuple[str, ...] = ()
     missed: bool = False
+    told: str = ""
 
 
 class Held(msgspec.Struct):

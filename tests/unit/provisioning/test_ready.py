@@ -7,7 +7,8 @@ import pytest
 
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
-from tidewright.events.decisions import SetStatus
+from tidewright.events.decisions import RecordObjectEvent, SetStatus
+from tidewright.provisioning.spec import CONSUME
 
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 CHECK = "check-capacity.autoscaling.x-k8s.io"
@@ -53,6 +54,32 @@ def test_the_place_in_the_queue_is_told_while_a_request_waits() -> None:
     cluster.observe_group("workers")
     cluster.advance(70)
     assert {*cluster.statuses["ns/r"]["provisioningClassDetails"]} == {"reservation"}
+
+
+def told(cluster: Cluster, name: str) -> list[str]:
+    return [e.reason for e in cluster.of(RecordObjectEvent) if e.target.name == name]
+
+
+def test_each_step_of_a_request_is_told_by_an_event() -> None:
+    cluster = Cluster()
+    cluster.add_group("workers", cpu=4000, maximum=0)
+    shape = cluster.shape({"cpu": 3000})
+    cluster.template("three", "3")
+    cluster.request("r", ATOMIC, [("three", 1)])
+    cluster.advance(1000)  # every attempt comes to the same
+    assert told(cluster, "r") == ["Accepted", "CapacityNotFound"]
+    cluster.groups["workers"].maximum = 1
+    cluster.groups["workers"].template = p.TemplateNode(allocatable={"cpu": 2000, "memory": 2**30, "pods": 9})
+    cluster.observe_group("workers")
+    cluster.advance(1000)
+    assert told(cluster, "r")[2:] == ["CapacityNotFound"]  # for another reason
+    cluster.groups["workers"].template = p.TemplateNode(allocatable={"cpu": 4000, "memory": 2**30, "pods": 9})
+    cluster.observe_group("workers")
+    cluster.advance(650)
+    assert told(cluster, "r")[3:] == ["ScaleUpRequested"]
+    cluster.pod("p", shape, node="workers-new-1", annotations={CONSUME: "r"})
+    cluster.settle()
+    assert told(cluster, "r")[4:] == ["BookingExpired"]
 
 
 @CLASSES

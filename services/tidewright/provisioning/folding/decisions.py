@@ -299,6 +299,10 @@ def _said(state: State, event: RecordObjectEvent) -> None:
     if event.reason in STANDING:
         state.said[event.reason] = event.message
         state.said_at[event.reason] = event.at
+    if event.target.kind == REQUEST_KIND and event.reason == "CapacityNotFound":
+        request = state.requests.get(f"{event.target.namespace}/{event.target.name}")
+        if request is not None:
+            request.told = event.message
     if event.target.kind == "Pod":
         state.said[f"{event.target.namespace}/{event.target.name}"] = event.reason
 

@@ -19,11 +19,22 @@ def never_held(asked: Asked, world: World) -> list[str]:
     templates = {g.id: g.template for g in sorted(world.groups, key=lambda g: g.id) if g.template is not None}
     found: dict[str, None] = {}
     for item in asked.sets:
-        reasons = {name: fits_reason(item.shape, template) for name, template in templates.items()}
-        if not reasons or not all(reasons.values()) or _some_node_could(item.shape, world.grid):
+        reasons = _refusals(item.shape, templates)
+        if not reasons or _some_node_could(item.shape, world.grid):
             continue
         found[_nearest(item.shape, templates) or _nowhere(reasons)] = None
     return list(found)
+
+
+def _refusals(shape: PodShape, templates: Mapping[str, Template]) -> dict[str, str]:
+    """Group to why its nodes never hold a pod; empty when some group's do."""
+    found: dict[str, str] = {}
+    for name, template in templates.items():
+        reason = fits_reason(shape, template)
+        if not reason:
+            return {}
+        found[name] = reason
+    return found
 
 
 def _some_node_could(shape: PodShape, grid: Grid) -> bool:

@@ -48,6 +48,7 @@ def room_kept(work: RequestWork) -> dict[str, Demand]:
             if kept.condition is not None:
                 work.put(key, kept.condition, because("BookingUsed", pods=len(placed)))
                 work.ended.append(work.release(key, kept.condition.reason))
+                work.ended.append(work.event(key, "BookingExpired", kept.condition.message))
                 continue
             provisioned = cond.find(work.conditions_of(key), cond.PROVISIONED)
             own = work.understood[key].booking_s

@@ -92,7 +92,7 @@ def _come(
         return []
     work.put(key, provisioned)
     work.dues.append(work.now + 0.001)
-    return work.booked(key)
+    return [*work.booked(key), work.event(key, "CapacityFound", ready.message)]
 
 
 def _short(work: RequestWork, execution: Execution) -> list[Because]:
@@ -111,7 +111,9 @@ def _nodes_missing(work: RequestWork, key: str, *why: Because, grows: bool) -> l
     work.put(key, missing, *why)
     found: list[Decision] = [work.event(key, "CapacityNotReady", missing.message, "Warning")]
     if work.settings.hold and not grows:
-        work.put(key, cond.GIVEN_UP if work.understood[key].no_retry else cond.NOT_FOUND)
+        final = work.understood[key].no_retry
+        work.put(key, cond.GIVEN_UP if final else cond.NOT_FOUND)
+        found += [work.event(key, "Failed", missing.message, "Warning")] if final else []
         found.append(work.release(key, "Failed"))
     return found
 

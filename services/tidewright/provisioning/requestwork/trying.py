@@ -121,9 +121,11 @@ def try_request(
     else:
         if retry:
             work.dues.append(retry + 0.001)
-        if request.attempts == 0 or final:
-            message = over or no_room(asked, made, world)
-            found.append(work.event(key, "Failed" if final else "CapacityNotFound", message, "Warning"))
+        told = work.event(
+            key, "Failed" if final else "CapacityNotFound", over or no_room(asked, made, world), "Warning"
+        )
+        if final or told.message != request.told:  # once per reason, not once per attempt
+            found.append(told)
     return found
 
 
@@ -203,4 +205,4 @@ def _answer(work: RequestWork, key: str, asked: Asked, made: Attempt) -> list[De
         message=f"dry run: {would}",
     )
     work.put(key, condition, because("DryRun"))
-    return []
+    return [work.event(key, "DryRun", condition.message)]
