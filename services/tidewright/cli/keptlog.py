@@ -106,8 +106,7 @@ async def cluster_on(log: Log, wanted: str) -> str:
     Raises:
         BadInput: there is none of that name.
     """
-    found = await log.api("STREAM.LIST", {})
-    names = sorted(filter(None, (_cluster_of(stream["config"]) for stream in found.get("streams") or ())))
+    names = await clusters(log)
     if wanted in names:
         return wanted
     if wanted == LogOptions.cluster and len(names) == 1:
@@ -116,6 +115,12 @@ async def cluster_on(log: Log, wanted: str) -> str:
         f"--cluster {wanted}: there is no log of that cluster"
         + (f"; valid are {', '.join(names)}" if names else ", nor of another one")
     )
+
+
+async def clusters(log: Log) -> list[str]:
+    """The clusters whose logs are on a server."""
+    found = await log.api("STREAM.LIST", {})
+    return sorted(filter(None, (_cluster_of(stream["config"]) for stream in found.get("streams") or ())))
 
 
 def _cluster_of(config: dict[str, object]) -> str:

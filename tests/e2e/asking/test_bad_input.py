@@ -128,12 +128,13 @@ def test_a_damaged_file(ask: Ask, whole: Path, nats: str, tmp_path: Path, how: s
     assert "TW_elsewhere" not in on(nats, streams)
 
 
-def test_no_such_file_and_no_such_log(ask: Ask, nats: str, tmp_path: Path) -> None:
+def test_no_such_file_and_no_such_log(ask: Ask, nats: str, running: tuple[str, ...], tmp_path: Path) -> None:
     missing = ask("verify", "--log", tmp_path / "none.twlog")
     assert (missing.code, "there is no such file; `tidewright export` writes one" in missing.err) == (2, True)
     assert ask("import", tmp_path / "none.twlog", "--nats", nats).code == 2
     nobody = ask("explain", "wpa/shop", "--nats", nats, "--cluster", "nowhere")
     assert (nobody.code, "no stream of cluster 'nowhere'" in nobody.err) == (2, True)
+    assert "there are logs of bench" in nobody.err
     away = ask("verify", "--nats", "nats://127.0.0.1:9", "--cluster", "bench")
     assert (away.code, "no NATS server answers" in away.err) == (69, True)
 
@@ -241,5 +242,9 @@ def test_messages_that_do_not_decode_are_parked(ask: Ask, whole: Path, tmp_path:
         )
         stopped = ask("state", f"wpa/{APP}", "-n", SPACE, *where)
         assert (stopped.code, "does not decode" in stopped.err, "--parked" in stopped.err) == (1, True, True)
+        explained = ask("explain", f"wpa/{APP}", "-n", SPACE, *where)
+        assert explained.code == 0
+        assert "Nothing is decided: message " in explained.out
+        assert "HoldReplicas" in explained.out or "leave at" in explained.out
         # Other slots are not concerned.
         assert ask("state", "wpa/app-0", "-n", "team-8", *where).code == 0

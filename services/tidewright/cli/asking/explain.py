@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -21,7 +21,7 @@ from tidewright.cli.asking.moments import Moment, moment_of
 from tidewright.cli.asking.objects import named
 from tidewright.cli.asking.restored import Asked, restored, seen_by
 from tidewright.cli.asking.source import FromFile, Source, opened
-from tidewright.cli.errors import BadInput
+from tidewright.cli.errors import BadInput, CommandError
 from tidewright.cli.options import AskedLogOptions, Output, emit
 from tidewright.cli.services import BY_NAME, SERVICES, Service
 from tidewright.events.base import Because, Decision, Event, ObjectRef
@@ -157,7 +157,11 @@ async def _spoken(
     source: Source, asked: Reference, moment: Moment, service: Service, explainer: Explainer[Any]
 ) -> _Part:
     """What a service that knows about the object has to say."""
-    fold = await restored(source, Asked.about(source, service, asked.namespace), moment.seq)
+    try:
+        fold = await restored(source, Asked.about(source, service, asked.namespace), moment.seq)
+    except CommandError as error:  # where the service itself has stopped: nothing happens because of that
+        part = await _by_another(source, asked, moment, service.name)
+        return replace(part, standing=(f"Nothing is decided: {error}.",))
     told = explainer.told(fold.state, asked)
     places = dict.fromkeys((asked, *told.decisions))
     patterns = [lookups.decided_about(source, service.name, place) for place in places]

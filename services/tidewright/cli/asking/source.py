@@ -9,7 +9,7 @@ from tidewright.cli.asking import quick  # isort: skip  # before whoever imports
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
 from pathlib import Path
@@ -24,7 +24,7 @@ from tidewright.events import registry
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.connection import Log
 from tidewright.log.direct import TooMany
-from tidewright.log.errors import LogUnavailable
+from tidewright.log.errors import LogError, LogUnavailable, WrongStream
 from tidewright.log.lastwords import Known, last_words
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot, Snapshots
@@ -276,7 +276,7 @@ async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[S
     with translated():
         log = await _connected(on)
         async with log:
-            await log.adopt_slots()
+            await _adopted(log)
             try:
                 yield RunningLog(log)
             except registry.NotAnEvent as error:
@@ -292,6 +292,24 @@ async def _connected(on: LogOptions) -> Log:
         from tidewright.cli import keptlog
 
         raise Unavailable(f"{error}{keptlog.hint()}") from error
+
+
+async def _adopted(log: Log) -> None:
+    """Take over what the log's stream says of itself.
+
+    Raises:
+        BadInput: there is no log of that cluster; those that there are, are named.
+    """
+    try:
+        await log.adopt_slots()
+    except WrongStream as error:
+        from tidewright.cli import keptlog
+
+        names: list[str] = []
+        with suppress(LogError):  # credentials may see no other stream
+            names = await keptlog.clusters(log)
+        there = f"; there are logs of {', '.join(names)}: name one with --cluster" if names else ""
+        raise BadInput(f"{error}{there}") from error
 
 
 @asynccontextmanager
