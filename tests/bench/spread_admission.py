@@ -200,11 +200,16 @@ class Caller:
 
     async def once(self, body: bytes) -> None:
         """One request."""
+        await self.asked(body)
+
+    async def asked(self, body: bytes) -> bytes:
+        """The answer to one request; how long it took counts."""
         began = time.perf_counter()
         async with self._client.post(self._url, data=body) as answer:
-            self.sample = await answer.read()
-            assert answer.status == 200, self.sample
+            found = self.sample = await answer.read()
+            assert answer.status == 200, found
         self.taken_s.append(time.perf_counter() - began)
+        return found
 
     async def warm(self, bodies: Sequence[bytes]) -> None:
         """Open the connections; what that takes does not count."""
