@@ -30,6 +30,8 @@ PER_NAMESPACE = 5
 STEPS = 30
 """Of the script: each waits until everything is decided, answered and fired."""
 EXAMPLES = 10
+SCRIPTED_NAMESPACES = 10
+"""How many of the namespaces are in the script."""
 SCRIPTED = 0.2
 """Share of the kills that come under scripted facts."""
 
@@ -182,7 +184,8 @@ async def undisturbed(size: Size, folder: Path) -> Undisturbed:
     if calm.wrong:
         verdict.say(f"no fixed point: {len(calm.wrong)} objects are not where they have to be", *calm.wrong)
     print("\n".join(verdict.lines), flush=True)
-    script = scripted.script_of(calm.facts, STEPS)
+    rest = {scenario.namespace(n) for n in range(SCRIPTED_NAMESPACES, scenario.namespaces)}
+    script = scripted.script_of(calm.facts, STEPS, without=rest)
     (folder / "still").mkdir(parents=True)
     return Undisturbed(calm, script, await scripted.play(script, folder / "still", kills=0, seed=0))
 

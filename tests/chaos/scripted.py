@@ -16,7 +16,7 @@ import signal
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -61,13 +61,17 @@ Script = Sequence[tuple[float, Sequence[tuple[str, Fact]]]]
 """Steps: their log time, and the facts with their subjects."""
 
 
-def script_of(facts: Iterable[tuple[str, bytes]], most: int) -> Script:
-    """Recorded facts and configuration in at most so many steps; each is stamped with its step's time."""
+def script_of(facts: Iterable[tuple[str, bytes]], most: int, without: Collection[str] = ()) -> Script:
+    """Recorded facts and configuration in at most so many steps; each is stamped with its step's time.
+
+    What is in one of the namespaces `without` is left out.
+    """
     steps: dict[float, list[tuple[str, Fact]]] = defaultdict(list)
     last = 0.0
     for subject, body in facts:
         event = registry.decode(body)
-        if isinstance(event, ConfigSet) or (isinstance(event, ObjectFact) and not event.refresh):
+        told = isinstance(event, ObjectFact) and not event.refresh and event.namespace not in without
+        if isinstance(event, ConfigSet) or (isinstance(event, Fact) and told):
             last = max(last, (event.at // STEP_S + 1) * STEP_S)
             steps[last].append((subject, event))
     joined, each = sorted(steps.items()), math.ceil(len(steps) / most)
