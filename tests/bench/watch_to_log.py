@@ -22,7 +22,7 @@ import uvloop
 from aiohttp import web
 
 from tests.bench.figures import Bench, Figure, Size, figure
-from tidewright.host.fenced import Fenced
+from tidewright.host.fenced import Fenced, InFlight
 from tidewright.host.process import configure_logs
 from tidewright.kube.client import Kube
 from tidewright.kube.kinds import BY_NAME
@@ -173,7 +173,7 @@ async def watched(log: Log, count: int, *, changed: bool) -> float:
     """Objects per second, from the end of the list to the last one being dealt with."""
     async with child(changed, count) as url, Kube.at(url) as kube:
         stamp = Stamp(Clock().now, time.monotonic, lambda: 1.0)
-        appender = Appender(log, Writer("watcher"), "pod", asyncio.Lock())
+        appender = Appender(log, Writer("watcher"), "pod", InFlight())
         follower = Follower(BY_NAME["pod"], kube, log, appender, stamp)
         task = asyncio.create_task(follower.run())
         await follower.progress.synced.wait()

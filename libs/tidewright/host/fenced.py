@@ -33,6 +33,16 @@ class Fenced(Exception):
     """Another process has taken the part over."""
 
 
+class InFlight(asyncio.Lock):
+    """Keeps a process at one open batch; its parts share it.
+
+    Attributes:
+        problem: why the log takes nothing at present, for the readiness probe; empty when it does.
+    """
+
+    problem: str = ""
+
+
 class Position(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
     """What every checkpoint of a part says; a service adds its own fields and a tag.
 
@@ -65,7 +75,7 @@ class Part(Generic[P]):
     """One part: its checkpoint, and the only way of its messages to the log."""
 
     def __init__(
-        self, log: LogPort, writer: Writer, subject: str, position_type: type[P], in_flight: asyncio.Lock
+        self, log: LogPort, writer: Writer, subject: str, position_type: type[P], in_flight: InFlight
     ) -> None:
         """`subject` is the checkpoint's; `in_flight` keeps the process at one open batch."""
         self._log = log
@@ -81,9 +91,10 @@ class Part(Generic[P]):
     async def look(self) -> tuple[P, int]:
         """The checkpoint as it is on the log, and its sequence (0 when there is none)."""
         record: Record | None = None
-        async for attempt in attempts():
+        async for attempt in attempts(self._in_flight):
             with attempt:
                 record = await self._log.last(self._subject)
+                self._in_flight.problem = ""
         if record is None:
             return self._type(), 0
         try:
@@ -131,9 +142,10 @@ class Part(Generic[P]):
                 expect_last=self._sequence,
             ),
         ]
-        async for attempt in attempts():
+        async for attempt in attempts(self._in_flight):
             with attempt:
                 self._sequence = await self._append(batch, written)
+                self._in_flight.problem = ""
         self.position = written
 
     async def _append(self, batch: list[Message], written: P) -> int:
@@ -197,10 +209,17 @@ def fenced_in(group: ExceptionGroup[Exception]) -> Fenced | None:
     return None if fenced is None or others is not None else Fenced(str(fenced.exceptions[0]))
 
 
-def attempts() -> AsyncIterator[stamina.Attempt]:
-    """Until the log answers: what was not stored there is nowhere."""
+def attempts(in_flight: InFlight | None = None) -> AsyncIterator[stamina.Attempt]:
+    """Until the log answers: what was not stored there is nowhere. `in_flight` is told what the matter is."""
+
+    def on(error: Exception) -> bool | float:
+        again = _retry(error)
+        if again and in_flight is not None:
+            in_flight.problem = str(error)
+        return again
+
     endless: AsyncIterator[stamina.Attempt] = stamina.retry_context(
-        on=_retry, attempts=None, timeout=None, wait_initial=0.1, wait_max=5.0, wait_jitter=0.2
+        on=on, attempts=None, timeout=None, wait_initial=0.1, wait_max=5.0, wait_jitter=0.2
     ).__aiter__()
     return endless
 

@@ -435,6 +435,11 @@ class Log:
         """Records of the subjects that match, in stream order, from the sequence `after` + 1 on."""
         return reader.Reader(self, tuple(filters), after, last_only=last_only)
 
+    @property
+    def disconnected(self) -> str:
+        """Why nothing reaches the server at present; empty while it is connected."""
+        return "" if self.client.is_connected else f"nats-server at {_shown(self.url)} is not reached"
+
     # -- protocol --------------------------------------------------------------------------------
 
     async def api(self, verb: str, body: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from tidewright.events import registry
 from tidewright.events.base import Outcome
 from tidewright.events.config import ClockSet
 from tidewright.events.decisions import Effect
-from tidewright.host.fenced import RENEW_S, Part, attempts
+from tidewright.host.fenced import RENEW_S, InFlight, Part, attempts
 from tidewright.host.health import Health
 from tidewright.host.process import Process
 from tidewright.kube.client import Kube
@@ -196,8 +196,9 @@ class Actuator:
         self._clock = Clock()
         self._clock_read_at = float("-inf")
         self._writer = Writer(SERVICE)
+        self._in_flight = InFlight()
         self._part: Part[ActPosition] = Part(
-            log, self._writer, log.subjects.checkpoint(ALL, SERVICE), ActPosition, asyncio.Lock()
+            log, self._writer, log.subjects.checkpoint(ALL, SERVICE), ActPosition, self._in_flight
         )
         burst = options.burst or max(int(options.qps * 2), 1)
         self._limiter = AsyncLimiter(burst, burst / options.qps)
@@ -461,6 +462,6 @@ class Actuator:
     async def _report(self) -> None:
         while self._health is not None and self._metrics is not None:
             self._health.tick()
-            self._health.not_ready = ""
+            self._health.not_ready = self._log.disconnected or self._in_flight.problem
             self._metrics.open.set(self._ledger.open)
             await asyncio.sleep(0.5)

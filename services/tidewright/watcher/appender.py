@@ -5,7 +5,6 @@ A part is a watched kind, or `metric`, or `config`: whoever advances its checkpo
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -39,7 +38,7 @@ class WatchPosition(fenced.Position, frozen=True, kw_only=True, tag="checkpoint.
 class Appender(fenced.Part[WatchPosition]):
     """The only way of one part's facts to the log."""
 
-    def __init__(self, log: LogPort, writer: Writer, part: str, in_flight: asyncio.Lock) -> None:
+    def __init__(self, log: LogPort, writer: Writer, part: str, in_flight: fenced.InFlight) -> None:
         super().__init__(log, writer, log.subjects.checkpoint(ALL, SERVICE, part), WatchPosition, in_flight)
         self._name = f"{SERVICE}.{part}.{writer.incarnation}"
         self._facts = 0

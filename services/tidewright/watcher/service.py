@@ -14,6 +14,7 @@ from prometheus_client import Gauge
 
 from tidewright.cloud.providers import provider_of
 from tidewright.events.facts import ObjectFact
+from tidewright.host.fenced import InFlight
 from tidewright.host.health import Health
 from tidewright.host.process import Process
 from tidewright.kube.client import Kube
@@ -167,10 +168,10 @@ class Watcher:
         self.stamp = Stamp(self.clock.now, time.monotonic, lambda: self.clock.speed)
         self._log = log
         writer = Writer(SERVICE)
-        in_flight = asyncio.Lock()
+        self._in_flight = InFlight()
 
         def appender(part: str) -> Appender:
-            return Appender(log, writer, part, in_flight)
+            return Appender(log, writer, part, self._in_flight)
 
         self._config_appender = appender(CONFIG)
         self._configuration = Configuration(
@@ -316,5 +317,6 @@ class Watcher:
             gauges["facts"].labels(METRIC).set(self.sampler.samples)
             if self.node_groups is not None and not self.node_groups.synced.is_set():
                 waiting.append(f"{NODE_GROUP} (first poll)")
-            health.not_ready = f"not listed yet: {', '.join(waiting)}" if waiting else ""
+            listing = f"not listed yet: {', '.join(waiting)}" if waiting else ""
+            health.not_ready = self._log.disconnected or self._in_flight.problem or listing
             await asyncio.sleep(0.2)
