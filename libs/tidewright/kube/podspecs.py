@@ -119,7 +119,11 @@ def scheduling_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
             "protocol": p.get("protocol") or "TCP",
             "hostPort": int(p["hostPort"]),
         }
-        for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]
+        for container in [
+            *(spec.get("containers") or ()),
+            # What runs only before the others takes its ports away with it.
+            *(c for c in spec.get("initContainers") or () if c.get("restartPolicy") == "Always"),
+        ]
         for p in container.get("ports") or ()
         if p.get("hostPort")
     ]

@@ -29,7 +29,7 @@ REVISION_LABELS = frozenset(
         "controller-uid",
     }
 )
-"""Labels that differ per revision or per pod: no inter-pod term selects on them in practice."""
+"""Labels that differ per revision or per pod: kept where the pod's own terms name them (`matchLabelKeys`)."""
 
 CACHE_SIZE = 50_000
 
@@ -152,7 +152,10 @@ def _shape(namespace: str, labels: Mapping[str, str], spec: SpecFields) -> Shape
     ]
     requests = podspecs.pod_requests(fields)
     scheduling = podspecs.scheduling_fields(fields)
-    own = {name: labels[name] for name in sorted(labels) if name not in REVISION_LABELS}
+    named = bytes(spec.affinity) + bytes(spec.topologySpreadConstraints)
+    own = {
+        name: labels[name] for name in sorted(labels) if name not in REVISION_LABELS or name.encode() in named
+    }
     priority = spec.priority or 0
     return ShapeObserved(
         at=0.0,

@@ -234,6 +234,8 @@ class Evaluation:
             template = view.group.template
             if not view.upcoming or template is None:
                 continue
+            for starting in view.starting:  # each is among those on their way
+                grid.remove_node(starting)
             names = [f"upcoming/{name}/{i}" for i in range(view.upcoming)]
             rows = grid.add_copies(template.view, names)
             for row in rows:

@@ -35,6 +35,7 @@ class GroupView(msgspec.Struct, kw_only=True):
 
     Attributes:
         members: its registered nodes, by name.
+        starting: those of them that have not started yet.
         long: instances that have not registered for longer than the provision time.
         failed: instances that reported a creation error.
         upcoming: nodes on their way.
@@ -43,6 +44,7 @@ class GroupView(msgspec.Struct, kw_only=True):
     group: Group
     counts: Counts
     members: tuple[str, ...]
+    starting: tuple[str, ...] = ()
     long: tuple[str, ...]
     failed: tuple[InstanceView, ...]
     upcoming: int
@@ -186,6 +188,7 @@ def _group_view(
     sets = dict.fromkeys(Readiness, 0)
     plainly_ready = 0
     kept: list[str] = []
+    starting: list[str] = []
     for member in members:
         node = state.nodes[member]
         if node.provider_id not in there and node.seen_at < group.observed_at:
@@ -197,14 +200,15 @@ def _group_view(
         if ready and not node.taints:
             plainly_ready += 1
             continue
-        sets[
-            readiness(
-                ready=ready,
-                age_s=now - node.created_at,
-                taints=taints_of(node.taints),
-                startup_s=settings.max_node_startup_s,
-            )
-        ] += 1
+        stage = readiness(
+            ready=ready,
+            age_s=now - node.created_at,
+            taints=taints_of(node.taints),
+            startup_s=settings.max_node_startup_s,
+        )
+        sets[stage] += 1
+        if stage is Readiness.NOT_STARTED:
+            starting.append(member)
     short = 0
     long: list[str] = []
     failed: list[InstanceView] = []
@@ -265,6 +269,7 @@ def _group_view(
         ),
         counts=counts,
         members=tuple(kept),
+        starting=tuple(starting),
         long=tuple(long),
         failed=tuple(failed),
         upcoming=upcoming(counts),

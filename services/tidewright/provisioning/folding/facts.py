@@ -15,6 +15,7 @@ from tidewright.provisioning.folding.common import (
     key_of,
     wake,
 )
+from tidewright.provisioning.groups import READY_LONG_ENOUGH_S
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.state import (
     GroupState,
@@ -32,6 +33,7 @@ from tidewright.provisioning.state import (
     remove_node,
     remove_pod,
     reseat,
+    unripe,
 )
 
 
@@ -121,6 +123,8 @@ def _node(state: State, event: f.NodeObserved) -> None:
         seen_at=old.seen_at if old is not None else event.at,
         group=index.owner.get(event.provider_id, ""),
     )
+    if old is not None and (node.unschedulable or node.leaving or not node.ready):
+        _remember(state, event.name, old, event.at)
     state.nodes[event.name] = node
     if old is not None and old.provider_id != node.provider_id:
         index.machines.pop(old.provider_id, None)
@@ -138,17 +142,26 @@ def _doomed(state: State, group: str, instance: str) -> bool:
     )
 
 
+def _remember(state: State, name: str, node: Node, now: float) -> None:
+    """What a good node of its group looked like, as a template for when the group has none. Spec 3.5, 2."""
+    group = state.groups.get(node.group)
+    good = node.ready and not node.unschedulable and not node.leaving
+    if group is None or not good or now - node.ready_changed_at < READY_LONG_ENOUGH_S:
+        return
+    if unripe(state, index_of(state), name, node):
+        return
+    group.remembered = p.TemplateNode(
+        labels=node.labels,
+        taints=node.taints,
+        allocatable=node.allocatable,
+        devices=index_of(state).claims.template_devices(name),
+    )
+
+
 def _node_gone(state: State, event: f.NodeGone) -> None:
     old = state.nodes.pop(event.name, None)
     if old is not None:
-        group = state.groups.get(old.group)
-        if group is not None:  # the last word on what a node of this group looks like
-            group.remembered = p.TemplateNode(
-                labels=old.labels,
-                taints=old.taints,
-                allocatable=old.allocatable,
-                devices=index_of(state).claims.template_devices(event.name),
-            )
+        _remember(state, event.name, old, event.at)
         remove_node(index_of(state), event.name, old)
         wake(state)
 

@@ -19,7 +19,7 @@ import numpy as np
 from tidewright.kube.podshape import HOSTNAME, PODS, NodeView, PodShape
 from tidewright.kube.predicates import conflict, counted_alone, node_reason
 from tidewright.provisioning.pack.classes import Item
-from tidewright.provisioning.pack.grid import Grid, Mask
+from tidewright.provisioning.pack.grid import Grid, Ints, Mask
 from tidewright.provisioning.pack.runs import Needs, Runs
 from tidewright.provisioning.pack.topology import Walk, next_row
 
@@ -343,13 +343,15 @@ class _Rows:
         held = self.rows.setdefault(row, {})
         held[shape.digest] = held.get(shape.digest, 0) + 1
 
-    def _new_row(self) -> int:
-        name = f"template-{len(self.made)}-{self.template.view.name}"
-        row = self.grid.add_copies(self.template.view, [name])[0]
-        for item in self.template.residents:
-            self.grid.put(item.shape, row, item.count)
-        self.made.append(row)
-        return row
+    def _new_rows(self, count: int) -> list[int]:
+        begin = len(self.made)
+        names = [f"template-{begin + i}-{self.template.view.name}" for i in range(count)]
+        rows = self.grid.add_copies(self.template.view, names)
+        for row in rows:
+            for item in self.template.residents:
+                self.grid.put(item.shape, row, item.count)
+        self.made += rows
+        return rows
 
     def _only_new(self, mask: Mask) -> Mask:
         chosen = np.zeros(len(mask), dtype=np.bool_)
@@ -358,6 +360,61 @@ class _Rows:
 
     def _place(self, item: Item, grow: bool) -> tuple[int, bool]:
         """One class: what fits the nodes made so far, then fresh ones. Returns (placed, may grow)."""
+        if counted_alone(item.shape):
+            return self._count_out(item, grow)
+        return self._walk(item, grow)
+
+    def _count_out(self, item: Item, grow: bool) -> tuple[int, bool]:
+        """As `_walk`, for a shape whose pods do not look at one another: so many at a time."""
+        shape, rest = item.shape, item.count
+        if self.made and rest:
+            room = self.grid.capacity(shape)[self.made]
+            for position, pods in self._round_robin(room, rest):
+                self._put(shape, self.made[position], pods)
+                rest -= pods
+        while rest and grow:
+            if self.made and not self.rows.get(self.made[-1]):
+                break
+            if 0 < self.limit <= len(self.made):
+                return item.count - rest, False
+            row = self._new_rows(1)[0]
+            per_node = int(self.grid.capacity(shape)[row])
+            if not per_node:
+                break
+            more = -(-rest // per_node) - 1
+            if self.limit > 0:
+                more = min(more, self.limit - len(self.made))
+            for each in (row, *self._new_rows(more)):
+                pods = min(rest, per_node)
+                self._put(shape, each, pods)
+                rest -= pods
+        return item.count - rest, grow
+
+    def _round_robin(self, room: Ints, count: int) -> list[tuple[int, int]]:
+        """(position among the nodes made, pods) for one pod per node and round, from the pointer on."""
+        start = self._pointer % len(room)
+        turned = np.minimum(np.concatenate([room[start:], room[:start]]), count)
+        count = min(count, int(turned.sum()))
+        if count <= 0:
+            return []
+        rounds = int(np.searchsorted(np.cumsum(_taking(turned)), count, side="right"))
+        given = np.minimum(turned, rounds)
+        rest = count - int(given.sum())
+        last = int(np.flatnonzero(turned >= rounds)[-1])
+        if rest:
+            more = np.flatnonzero(turned > rounds)[:rest]
+            given[more] += 1
+            last = int(more[-1])
+        self._pointer = (start + last + 1) % len(room)
+        chosen = np.flatnonzero(given)
+        return [((start + int(i)) % len(room), int(given[i])) for i in chosen.tolist()]
+
+    def _put(self, shape: PodShape, row: int, pods: int) -> None:
+        self.grid.put(shape, row, pods)
+        held = self.rows.setdefault(row, {})
+        held[shape.digest] = held.get(shape.digest, 0) + pods
+
+    def _walk(self, item: Item, grow: bool) -> tuple[int, bool]:
         shape, rest = item.shape, item.count
         walk = Walk(self.grid, shape)
         while rest and self.made:
@@ -387,7 +444,7 @@ class _Rows:
                     break
             if 0 < self.limit <= len(self.made):
                 return item.count - rest, False
-            row = self._new_row()
+            row = self._new_rows(1)[0]
             walk = Walk(self.grid, shape)
             if not walk.allowed()[row]:
                 break
@@ -403,3 +460,11 @@ class _Rows:
         row = later[0] if later else good[0]
         self._pointer = (row - self.made[0] + 1) % len(self.made)
         return row
+
+
+def _taking(room: Ints) -> Ints:
+    """Per round how many nodes take a pod in it."""
+    most = int(room.max(initial=0))
+    counts = np.bincount(np.minimum(room, most), minlength=most + 1)
+    found: Ints = np.cumsum(counts[::-1])[::-1][1:].astype(np.int64)
+    return found

@@ -114,7 +114,7 @@ class _Beside:
         keys = [term.key for term in shape.affinity]
         self.found = [_domain_counts(grid, key, matching) for key in keys]
         self.own = all(term.selects(shape) for term in shape.affinity)
-        self.any = bool(matching)
+        self.any = any(int(counts.sum()) for _, counts in self.found)
 
     def allowed(self) -> Mask:
         mask = np.ones(len(self.found[0][0]), dtype=np.bool_)
