@@ -143,7 +143,8 @@ def _run(settings: dict[str, Any], nodes: NodeFlags, clock: ClockFlags, process:
             await cluster.start()
         except OSError as error:
             raise Unavailable(
-                f"the API server cannot start on port {options.port}: {error}: stop what uses it, or name another"
+                f"the cluster cannot listen: {error.strerror or error}: stop what uses that port,"
+                " or name others with --port and --side-port"
             ) from error
         except (TimeoutError, ValueError) as error:
             raise CommandError(str(error)) from error
