@@ -261,17 +261,17 @@ def _request(state: State, key: str, request: Request) -> list[str]:
         return told
     if not request.accepted:
         return [*told, "It has not been taken up yet, or its class is not decided here."]
-    if request.last_try is not None and request.wait_s is not None:
-        due = request.last_try + request.wait_s
-        told.append(
-            f"Attempt {request.attempts} of {clock(request.last_try)} UTC found no room;"
-            f" the next one is at {clock(max(due, now))} UTC."
-        )
-    if request.awaits:
+    if request.ordered or request.awaits or (execution is not None and not execution.over):
         return told + [_awaited(state, name) for name in request.awaits]
-    waiting = state.executions.get(request.plan)
-    if waiting is not None and not waiting.over:
-        return told
+    if request.last_try is not None:
+        wait_s = index_of(state).settings.initial_backoff_s if request.wait_s is None else request.wait_s
+        what = "found no room" if request.wait_s is not None else "came to nothing"
+        told.append(
+            f"Attempt {request.attempts} of {clock(request.last_try)} UTC {what};"
+            f" the next one is at {clock(max(request.last_try + wait_s, now))} UTC."
+        )
+    if request.told:
+        told.append(_full(request.told))
     if (
         mode_of(request.class_name, request.parameters, index_of(state).settings.processor_instance)
         is Mode.CHECK

@@ -213,6 +213,39 @@ def test_the_series_are_those_that_dashboards_use_and_follow_the_state() -> None
     assert found["tidewright_provisioning_nodes_ready_seconds_bucket", ATOMIC, "+Inf"] == 1
 
 
+def test_a_request_that_waits_says_why_and_when_it_is_tried_again() -> None:
+    cluster = Cluster()
+    cluster.add_group("a", cpu=4000)
+    cluster.refuse["a"] = "Forbidden"
+    cluster.template("t", "3")
+    cluster.request("r", ATOMIC, [("t", 1)])
+    cluster.request("c", CHECK, [("t", 1)])
+    cluster.settle()
+    told = standing(cluster, "provisioningrequest", "r")
+    assert "Attempt 1 of 2026-09-21 14:13:20 UTC came to nothing; the next one is at" in told
+    assert "The order for group a failed: Forbidden here." in told
+    told = standing(cluster, "provisioningrequest", "c")
+    assert "found no room; the next one is at" in told
+    assert "There is no room for 1 pod on nodes that exist or are on their way." in told
+    assert told.endswith("Its class only checks: no nodes are ordered for it.")
+
+
+def test_a_request_tells_where_its_room_is_expected_and_that_it_came() -> None:
+    cluster = Cluster(boots=False)
+    cluster.add_group("a", cpu=8000)
+    cluster.template("t", "3")
+    cluster.request("r", ATOMIC, [("t", 1)])
+    cluster.settle()
+    cluster.request("s", CHECK, [("t", 1)])
+    cluster.settle()
+    assert "It found room on nodes of group a that are on their way." in standing(
+        cluster, "provisioningrequest", "s"
+    )
+    cluster.boot("a")
+    cluster.advance(15)
+    assert "All its pods fit on nodes that are ready." in standing(cluster, "provisioningrequest", "s")
+
+
 def test_nodes_are_counted_with_why_they_stay() -> None:
     cluster = Cluster()
     cluster.add_group("a", cpu=4000, minimum=1)
