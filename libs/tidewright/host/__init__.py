@@ -14,6 +14,7 @@ arriving    slots on their way in: restored while those already owned go on
 snapshotting  when snapshots are taken, and how: beside the decisions
 host        the loop: claim, read, fold, commit, hand over
 service     a decider as a service
+fenced      messages under a checkpoint that one process can advance: for the services at the edge
 software    which software decided: a version, and a digest of its code
 certificates  certificates of endpoints, made and kept in memory
 announce    an endpoint makes itself known to the API server, by a decision

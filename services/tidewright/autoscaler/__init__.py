@@ -31,4 +31,5 @@ plan          what an event asks for, between evolve and decide
 fold          evolve: how each event changes the state
 decide        the decider
 backtest      the very same decider over a recorded series and a load model
+comparing     our decisions beside what an incumbent did
 """

@@ -3,6 +3,9 @@
 decide          State, evolve, decide: the decider (service `provisioning`, one partition)
 state           what the decider remembers
 fold, folding/  what each event changes in it
+evaluate        one evaluation of the whole cluster; followup: what follows without one
+view            the cluster as an evaluation sees it; claims: volumes and devices in it
+upkeep          what became of orders: finished, late, failed; orders: decisions as they go to the log
 spec            a ProvisioningRequest read, validated and frozen; classes and their names
 requestwork/    requests within one evaluation: taken up, expired, booked, tried
 requests/       life of a request: conditions, retries, bookings, attempts
@@ -27,5 +30,6 @@ lines           one line per event, for lists of events
 explaining      what `tidewright explain` says; opposites: what would have let a pod fit
 whatif          what would be done about a request
 settings        the configuration, with the reference's names and defaults
+durations       durations as people write them in it
 sentences       decisions in words
 """

@@ -9,4 +9,5 @@ grid        nodes as columns of free amounts: the cluster as it is, forked for e
 topology    one shape pod by pod, under affinity and spread
 runs        equal new nodes as runs: fill round robin or first fit, add
 estimate    how many nodes of a template hold these shapes
+fastpath    which class the reference would pack without simulation
 """

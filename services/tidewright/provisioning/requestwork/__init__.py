@@ -9,6 +9,7 @@ expiry     requests and bookings whose time is over
 bookings   room that is kept, and its placeholders
 growth     elastic gangs that go on growing
 turns      which requests are tried, and in what order
+backfill   the head of the queue is not delayed by those that pass it
 intake     a new request taken up: spec and templates frozen
 trying     one request tried: ordered, answered or put off
 reasons    why an attempt came out as it did, and when room is expected
