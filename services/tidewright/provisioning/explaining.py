@@ -199,6 +199,8 @@ def _turned(reason: Because, state: State) -> str:
         match reason.rule, reason.values:
             case "RoomShort", {"pods": int(pods), "placed": int(placed)}:
                 return f"With room for {_pods(pods - placed, 'more ')} on nodes that exist or are on their way, all would have fitted."
+            case "PodsPending", {"pods": int(pods)}:
+                return f"With room for {'the pod' if pods == 1 else f'all {pods} pods'} on nodes that exist or are on their way, nothing would have been ordered."
             case "FitsNow", {"pods": int(pods)}:
                 return f"With room for {_pods(pods - 1)} or fewer, not all would have fitted."
             case "Idle", {"node": str(node), "idle_s": int(idle_s)}:

@@ -169,6 +169,10 @@ def test_every_decision_has_sentences_and_tells_whom_it_concerns() -> None:
 @pytest.mark.parametrize(
     ("reason", "told"),
     [
+        (
+            because("PodsPending", pods=3, shapes=1),
+            "With room for all 3 pods on nodes that exist or are on their way, nothing would have been ordered.",
+        ),
         (because("FitsNow", pods=2), "With room for 1 pod or fewer, not all would have fitted."),
         (because("Idle", node="n1", idle_s=640), "With a pod on node n1 in the last 600 s, or with"),
         (because("Idle", node="n1", idle_s=640), "at 641 s or more instead of 600 s, the node would have stayed."),
