@@ -12,7 +12,6 @@ from tidewright.kube.selectors import LabelSelector, Requirement
 from tidewright.kube.taints import Taint, Toleration
 
 HOSTNAME = "kubernetes.io/hostname"
-ZONE = "topology.kubernetes.io/zone"
 PODS = "pods"
 
 
