@@ -129,7 +129,8 @@ class Follower:
         await self._read_back_kind(self.kind.name)
         if self.kind.once:
             await self._read_back_kind(self.kind.once)
-        _log.info("read back", kind=self.kind.name, objects=len(self._diff.objects))
+        if known := len(self._diff.objects):
+            _log.info("read back", kind=self.kind.name, objects=known)
 
     async def _read_back_kind(self, name: str) -> None:
         async for record in self._log.last_per_subject([self._log.subjects.facts("*", name)]):
