@@ -48,3 +48,27 @@ def test_what_was_left_out_can_be_imported_afterwards() -> None:
         "assert nats.js.errors.NotFoundError is NotFoundError"
     )
     assert set(imported(source)) >= {"aiohttp", "rich", "nats.js"}
+
+
+def test_what_is_said_is_a_warning_on_stderr_whoever_asks_for_the_logger_first() -> None:
+    for first in (
+        "",
+        "import structlog.stdlib; structlog.stdlib.BoundLogger",
+        "import structlog; structlog.testing",
+    ):
+        source = (
+            "from tidewright.cli.asking import quick\n"
+            "import structlog\n"
+            "logger = structlog.get_logger('here')\n"
+            "quick.warn_only()\n"
+            f"{first}\n"
+            "logger.info('not this')\n"
+            "logger.warning('this', n=1)\n"
+            "import structlog as now\n"
+            "now.get_logger().warning('and this')"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", source], capture_output=True, check=True, timeout=60, text=True
+        )
+        assert done.stdout == ""
+        assert [line.split("]")[1].split()[0] for line in done.stderr.splitlines()] == ["this", "and"]

@@ -9,7 +9,7 @@ longer than everything else that an answer takes. Import this before them.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 from importlib import import_module
@@ -42,6 +42,9 @@ class _Header(StrEnum):
 class Later(ModuleType):
     """Stands for a module, which is imported when more of it is asked for than is known."""
 
+    then: Callable[[ModuleType], None] | None = None
+    """Done with the module when it is imported."""
+
     def __init__(self, name: str, **known: Any) -> None:
         super().__init__(name)
         vars(self).update(known)
@@ -51,9 +54,13 @@ class Later(ModuleType):
 
     def imported(self) -> ModuleType:
         """The module itself; from here on it is what others import, too."""
-        if sys.modules.get(self.__name__) is self:
-            del sys.modules[self.__name__]
-        return import_module(self.__name__)
+        if sys.modules.get(self.__name__) is not self:
+            return import_module(self.__name__)
+        del sys.modules[self.__name__]
+        module = import_module(self.__name__)
+        if self.then is not None:
+            self.then(module)
+        return module
 
 
 class _Logger:
@@ -92,27 +99,27 @@ sys.modules.setdefault("structlog", Later("structlog", get_logger=_Logger))
 
 
 def _saying() -> ModuleType:
-    """structlog, as it is to speak to a person who asks: warnings, and not on stdout."""
     found = sys.modules["structlog"]
     if isinstance(found, Later):
         with without("rich"):
-            found = found.imported()
-        _configure(found)
+            return found.imported()
     return found
-
-
-def _configure(structlog: ModuleType) -> None:
-    structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger("warning"),
-        logger_factory=structlog.PrintLoggerFactory(STDERR),
-    )
 
 
 def warn_only() -> None:
     """What the libraries have to say to a person who asks: warnings, and not on stdout."""
-    structlog = sys.modules["structlog"]
-    if not isinstance(structlog, Later):  # else it is configured when it is imported
-        _configure(structlog)
+
+    def configure(structlog: ModuleType) -> None:
+        structlog.configure(
+            wrapper_class=structlog.make_filtering_bound_logger("warning"),
+            logger_factory=structlog.PrintLoggerFactory(STDERR),
+        )
+
+    found = sys.modules["structlog"]
+    if isinstance(found, Later):
+        found.then = configure
+    else:
+        configure(found)
 
 
 def allow_websockets() -> None:
