@@ -1,8 +1,9 @@
 """Slots that change hands: how long a killed replica's are without an owner, and a stopping one's.
 
 Replicas are OS processes with a slow stream of facts to decide about. One is killed with -9, or
-asked to stop; for each of its slots the clock runs from then to the first decision that another
-replica records there. All slots of one replica count as one run; the slowest slot is the figure of a run.
+asked to stop; for each of its slots the clock runs from then (or from its last decision there, as a
+stopping one decides on for a moment) to the first decision that another replica records there. All slots
+of one replica count as one run; the slowest slot is the figure of a run.
 Facts come every `FACT_EVERY_S`, which is the resolution, and part of what is measured.
 """
 
@@ -95,6 +96,9 @@ class World:
         """By slot, the incarnation that recorded the last decision there."""
         self.since: dict[Slot, float] = {}
         """When it recorded its first."""
+        self._told_at: dict[Slot, float] = {}
+        self._before: dict[Slot, float] = {}
+        """When the last decision was recorded, and when the owner before recorded its last."""
         self._names: dict[int, str] = {}
         """By process id, the incarnation of those replicas that take part."""
         self._seen: frozenset[str] = frozenset()
@@ -181,7 +185,7 @@ class World:
         async with asyncio.timeout(WITHIN_S):
             while any(self.owner[slot] == name for slot in mine):  # noqa: ASYNC110  # the log tells who owns
                 await asyncio.sleep(0.01)
-        return max(self.since[slot] for slot in mine) - begun
+        return max(self.since[slot] - max(begun, self._before[slot]) for slot in mine)
 
     def _identify(self, members: Iterable[str]) -> None:
         """The one replica without a name has the name that nobody had."""
@@ -217,8 +221,11 @@ class World:
                         self._log.subjects.slot_token(record.subject),
                         record.headers[envelope.INCARNATION],
                     )
+                    now = time.monotonic()
                     if self.owner.get(slot) != writer:
-                        self.owner[slot], self.since[slot] = writer, time.monotonic()
+                        self.owner[slot], self.since[slot] = writer, now
+                        self._before[slot] = self._told_at.get(slot, now)
+                    self._told_at[slot] = now
 
 
 async def gaps(number: int, runs: int, partition: Partition) -> list[float]:

@@ -12,11 +12,12 @@ between leaves the first decisions of an event; the next one decides it anew and
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Generic
+from typing import Generic, TypeAlias
 
 import msgspec
 import structlog
@@ -36,6 +37,9 @@ from tidewright.log.subjects import Slot
 STORE_FULL_PAUSE_S = 1.0
 RETRY_S, RETRY_MOST_S = 0.1, 2.0
 """Pauses while the log does not answer: the first, and the longest; each is twice the one before."""
+
+Restored: TypeAlias = tuple[Fold[State], Checkpoint | None, int]
+"""A slot as it was restored: up to its last checkpoint, which lies at this sequence; None and 0 without one."""
 
 logger = structlog.get_logger(__name__)
 
@@ -113,22 +117,43 @@ class Committer:
             lost += await self._commit_batch(batch)
         return lost
 
-    async def claim(self, fold: Fold[State], last: Checkpoint | None, last_seq: int) -> Owned[State]:
-        """Make a slot ours: its next checkpoint, with the epoch after the last one's.
+    async def claim(self, folds: Sequence[Restored[State]]) -> list[Owned[State]]:
+        """Make slots ours: each one's next checkpoint, with the epoch after the last one's.
+
+        Together, and each by itself where that is refused. Returns those that are ours; in the others
+        somebody wrote a checkpoint after `last`.
 
         Raises:
-            Conflict: somebody wrote a checkpoint after `last`.
-            LogUnavailable: no answer; whether the claim holds is seen in the log.
+            LogUnavailable: no answer; which claims hold is seen in the log.
         """
+        claimed: list[Owned[State]] = []
+        for start in range(0, len(folds), MAX_BATCH):
+            some = folds[start : start + MAX_BATCH]
+            try:
+                claimed += await self._claim(some)
+            except errors.Conflict:
+                for one in some if len(some) > 1 else ():
+                    with contextlib.suppress(errors.Conflict):
+                        claimed += await self._claim([one])
+        return claimed
+
+    async def _claim(self, folds: Sequence[Restored[State]]) -> list[Owned[State]]:
         self.count += 1
-        epoch = last.epoch + 1 if last else 1
-        position = last.position if last else 0
-        checkpoint = plan.checkpoint_of(
-            fold, position=position, epoch=epoch, incarnation=self.writer.incarnation, commit=self.count
-        )  # fmt: skip
-        message = plan.checkpoint_message(self.log.subjects, fold.slot, self.writer, checkpoint, last_seq)
-        committed = await self.log.commit([message])
-        return Owned(fold, epoch, checkpoint, committed.last_seq, position, position)
+        owned: list[Owned[State]] = []
+        messages: list[Message] = []
+        for fold, last, last_seq in folds:
+            epoch, position = (last.epoch + 1, last.position) if last else (1, 0)
+            checkpoint = plan.checkpoint_of(
+                fold, position=position, epoch=epoch, incarnation=self.writer.incarnation, commit=self.count
+            )  # fmt: skip
+            messages.append(
+                plan.checkpoint_message(self.log.subjects, fold.slot, self.writer, checkpoint, last_seq)
+            )
+            owned.append(Owned(fold, epoch, checkpoint, 0, position, position))
+        committed = await self.log.commit(messages)
+        for place, one in enumerate(owned):
+            one.checkpoint_seq = committed.seq_of(place)
+        return owned
 
     async def _commit_batch(self, batch: list[Owned[State]], *, partial: bool = False) -> list[Slot]:
         lost: list[Slot] = []

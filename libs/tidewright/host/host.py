@@ -40,6 +40,9 @@ COMMIT_AFTER_S = 1.0
 """A fold without decisions is not committed at once: folding it again gives the same."""
 COMMIT_PENDING = MAX_BATCH // 2
 """Decisions pending, over all slots, that are not let grow further within a fetch."""
+HANDOVER_S = 0.4
+"""A store that takes longer makes the others read more; waiting for it would cost them more than that."""
+LAST_WAIT_S = 0.02
 WARM_S = 0.25
 """How often a standby follows its slot's owner."""
 
@@ -130,15 +133,31 @@ class Host(Generic[State]):
                     logger.warning("log unavailable, going on when it is back", error=str(error))
                     await self._drop_reader()  # what it had handed out is read again by who has not folded it
                     await asyncio.sleep(OUTAGE_PAUSE_S)
-            self._snapshotter.prepare(self.owned.values())
+            await self._last_turns()
             await self._commit(self.owned.values())
-            await self._snapshotter.hand_over(self.owned.values())
         finally:
             for arriving in self._arrivals:
                 arriving.cancel()  # its consumer is forgotten by the server after a while
             await self._drop_reader()
             await self._membership.leave()
             await self._snapshotter.close()
+
+    async def _last_turns(self) -> None:
+        """Have snapshots stored for who takes over, and decide on meanwhile, but not for long."""
+        until = time.monotonic() + HANDOVER_S
+        try:
+            while self.owned and time.monotonic() < until:
+                if chosen := self._snapshotter.next_to_hand_over(self.owned.values()):
+                    for owned in chosen:
+                        owned.dirty += 1  # what was read since its last commit may have been others'
+                    await self._commit(self.owned.values())
+                    self._snapshotter.hand_over(chosen)
+                if not self._snapshotter.busy:
+                    return
+                await self._turn(LAST_WAIT_S)
+        except errors.LogUnavailable as error:
+            logger.warning("log unavailable, stopping without snapshots", error=str(error))
+            await self._drop_reader()
 
     # -- which slots ---------------------------------------------------------------------------
 
@@ -186,25 +205,24 @@ class Host(Generic[State]):
 
     async def _claim(self, arrival: Arrival[State], wanted: Collection[Slot]) -> None:
         """Claim what is restored; what its owner has advanced meanwhile is restored further."""
-        claimed: list[Owned[State]] = []
-        for slot in list(arrival.restores):
-            last, last_seq = arrival.last.get(slot, (None, 0))
-            if slot in wanted:
-                try:
-                    owned = await self._committer.claim(arrival.restores[slot].fold, last, last_seq)
-                except errors.Conflict:
-                    logger.info("slot advanced by its owner while it was restored, reading on", slot=slot)
-                    continue
-                owned.halted = arrival.broken.get(slot, "")
-                owned.begun = arrival.restores[slot].begun()
-                owned.read = max(owned.read, arrival.read_to(slot))
-                owned.snapshotted = arrival.snapshotted.get(slot, 0)
-                self.owned[slot] = owned
-                claimed.append(owned)
-                if self.settings.renew_s is not None:
-                    self._reschedule(owned)  # while nobody had the slot, retention went on
-            elif slot in self._standby:
-                continue
+        chosen = [slot for slot in arrival.restores if slot in wanted]
+        folds = [(arrival.restores[slot].fold, *arrival.last.get(slot, (None, 0))) for slot in chosen]
+        claimed: list[Owned[State]] = await self._committer.claim(folds)
+        for owned in claimed:
+            slot = owned.slot
+            owned.halted = arrival.broken.get(slot, "")
+            owned.begun = arrival.restores[slot].begun()
+            owned.read = max(owned.read, arrival.read_to(slot))
+            owned.snapshotted = arrival.snapshotted.get(slot, 0)
+            self.owned[slot] = owned
+            if self.settings.renew_s is not None:
+                self._reschedule(owned)  # while nobody had the slot, retention went on
+        refused = set(chosen) - {owned.slot for owned in claimed}
+        if refused:
+            logger.info(
+                "slots advanced by their owners while they were restored, reading on", slots=sorted(refused)
+            )
+        for slot in arrival.restores.keys() - refused - (self._standby - set(wanted)):
             del arrival.restores[slot]
         self.warm = frozenset(arrival.restores.keys() - wanted)
         if claimed:
@@ -246,13 +264,13 @@ class Host(Generic[State]):
 
     # -- folding -------------------------------------------------------------------------------
 
-    async def _turn(self) -> None:
+    async def _turn(self, wait_s: float = FETCH_WAIT_S) -> None:
         """One fetch, folded and committed."""
         if self._reader is None:
             after = min(o.read for o in self.owned.values())
             self._reader = self.log.reader([self.inputs.filter], after=after)
         reader = self._reader
-        records = await reader.fetch(FETCH, timeout_s=FETCH_WAIT_S)
+        records = await reader.fetch(FETCH, timeout_s=wait_s)
         reads, owned_slots = self.inputs.reads, self.owned.keys()
         for record in records:
             if not reads(record.subject, owned_slots, recorded=False):

@@ -25,10 +25,8 @@ from tidewright.log.subjects import Slot
 if TYPE_CHECKING:
     from tidewright.host.host import Settings
 
-AT_HANDOVER = 200
+AT_HANDOVER = 500
 """Sequences: who takes over waits for what it has to read, so that little is left to read."""
-HANDOVER_S = 0.4
-"""A store that takes longer makes the others read more; waiting for it would cost them more than that."""
 CLOSE_S = 5.0
 RETAINED_APART = 20_000
 """Sequences between two snapshots that stay while what came after them is retained: where a replay can begin."""
@@ -59,7 +57,7 @@ class Snapshotter(Generic[State]):
         What a state holds may be on the log no more (a timer set long ago), so that a snapshot that is
         older than what is retained is as good as none. Nothing is due while the last ones are being stored.
         """
-        if owned.halted or self._busy:
+        if owned.halted or self.busy:
             return False
         renew_s, age_s = self._settings.renew_s, time.monotonic() - owned.snapshotted_at
         if renew_s is not None and age_s > renew_s:
@@ -74,45 +72,31 @@ class Snapshotter(Generic[State]):
         """Snapshot slots that are due, without waiting: a few at a time, the others come next."""
         self._begin([o for o in slots if self.due(o) and _settled(o)][:AT_ONCE])
 
-    def prepare(self, slots: Collection[Owned[State]]) -> None:
-        """Have the next commit cover slots that are worth a snapshot before somebody else restores them."""
-        for owned in slots:
-            owned.dirty += self._worth_handing_over(owned)  # what was read since may have been others'
-
-    async def hand_over(self, slots: Collection[Owned[State]]) -> None:
-        """Snapshot slots that somebody else is about to restore, and wait until they are stored, but not for long.
-
-        Call after the commit that follows `prepare`.
-        """
-        until = time.monotonic() + HANDOVER_S
-        waiting = [o for o in slots if self._worth_handing_over(o) and _settled(o)]
-        await self._finished(HANDOVER_S)
-        while waiting and not self._busy and (left_s := until - time.monotonic()) > 0:
-            self._begin(waiting[:AT_ONCE])
-            del waiting[:AT_ONCE]
-            await self._finished(left_s)
-
-    def _worth_handing_over(self, owned: Owned[State]) -> bool:
+    def next_to_hand_over(self, slots: Collection[Owned[State]]) -> list[Owned[State]]:
+        """Slots to snapshot before others restore them: a few at a time, none while the last ones are being stored."""
         distance = min(AT_HANDOVER, self._settings.snapshot_distance)
-        return not owned.halted and owned.read - owned.snapshotted > distance
+        if self.busy:
+            return []
+        return [o for o in slots if not o.halted and o.read - o.snapshotted > distance][:AT_ONCE]
+
+    def hand_over(self, slots: Collection[Owned[State]]) -> None:
+        """Snapshot slots that were committed for it, without waiting."""
+        self._begin([o for o in slots if _settled(o)])
 
     async def close(self) -> None:
         """Wait until everything is stored, if that can be; nothing depends on it."""
-        await self._finished(CLOSE_S)
         if self._storing is not None:
+            await asyncio.wait([self._storing], timeout=CLOSE_S)
             self._storing.cancel()
 
     @property
-    def _busy(self) -> bool:
+    def busy(self) -> bool:
+        """Whether snapshots are being stored."""
         return self._storing is not None and not self._storing.done()
 
     def _begin(self, slots: Collection[Owned[State]]) -> None:
         if slots:
             self._storing = asyncio.create_task(self._store([self._taken(o) for o in slots]))
-
-    async def _finished(self, within_s: float | None) -> None:
-        if self._storing is not None:
-            await asyncio.wait([self._storing], timeout=within_s)
 
     def _taken(self, owned: Owned[State]) -> tuple[Snapshot, bool]:
         """A slot's state as it is now, and whether it stays as one of the slot's history."""

@@ -12,6 +12,8 @@ import pytest
 from tests.unit.host.counting import Counting, State
 from tests.unit.host.test_host import NAMESPACES, decisions, expect_holds, hosting, pod, until, until_recorded
 from tidewright.host.arriving import Arrival
+from tidewright.host.commit import Committer, Restored
+from tidewright.host.fold import Fold
 from tidewright.host.health import Health
 from tidewright.host.host import Host, Settings
 from tidewright.host.membership import shares
@@ -149,8 +151,8 @@ async def test_a_store_that_does_not_answer_does_not_hold_up_the_handover(log: L
     stored, membership, stop = Held(log), Told("me"), asyncio.Event()
     host = a_host(log, "me", membership, Settings(), stored)  # none is due until it stops
     running = asyncio.create_task(host.run(stop))
-    await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(60)])
-    await expect_holds(log, 20)
+    await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(150)])
+    await expect_holds(log, 50)
     assert not stored.storing.is_set()
     stop.set()
     async with asyncio.timeout(10):
@@ -228,6 +230,23 @@ async def test_a_slot_is_read_on_from_where_its_restoring_has_read_to(log: Log) 
                 await asyncio.sleep(0.02)
     ids = [d.id for d in await decisions(log)]
     assert len(ids) == len(set(ids)) == 22
+
+
+async def test_of_several_claims_only_those_fail_whose_slot_has_moved_on(log: Log) -> None:
+    shop, bank = log.slot_of("shop"), log.slot_of("bank")
+    one, other = (Committer(log, Writer("counting", name), Health("counting")) for name in ("one", "other"))
+    nothing: list[Restored[State]] = [(Fold(Counting(), slot), None, 0) for slot in (shop, bank)]
+    (of_bank,) = await one.claim(nothing[1:])
+    (of_shop,) = await other.claim(nothing)
+    assert (of_bank.slot, of_shop.slot) == (bank, shop)
+    assert (of_bank.epoch, of_shop.epoch) == (1, 1)
+    last = await log.last(log.subjects.checkpoint(shop, "counting"))
+    assert last is not None
+    assert last.seq == of_shop.checkpoint_seq
+    again = [(o.fold, o.checkpoint, o.checkpoint_seq) for o in (of_bank, of_shop)]
+    both = await one.claim(again)
+    assert [(o.slot, o.epoch) for o in both] == [(bank, 2), (shop, 2)]
+    assert await other.claim(again) == []
 
 
 @pytest.mark.parametrize("partition", ["slots", "cluster"])
