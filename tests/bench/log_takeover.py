@@ -27,12 +27,12 @@ from tidewright.events import registry
 from tidewright.events.base import Decision, Event, ObjectRef
 from tidewright.events.decisions import HoldReplicas
 from tidewright.events.facts import PodObserved
-from tidewright.host.host import Settings
 from tidewright.host.inputs import Partition
 from tidewright.host.membership import rendezvous
 from tidewright.host.process import Process, ProcessOptions, configure_logs
 from tidewright.host.process import run as run_process
 from tidewright.host.service import LogOptions, run_decider
+from tidewright.host.settings import Settings
 from tidewright.log import envelope
 from tidewright.log.connection import Log, Message
 from tidewright.log.reader import Reader

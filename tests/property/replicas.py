@@ -19,8 +19,9 @@ from tests.unit.host.counting import Counting, State
 from tidewright.events import registry
 from tidewright.events.facts import PodObserved
 from tidewright.host.health import Health
-from tidewright.host.host import Host, Settings
+from tidewright.host.host import Host
 from tidewright.host.membership import HEARTBEAT_S, TTL_S, BucketMembership
+from tidewright.host.settings import Settings
 from tidewright.log import errors
 from tidewright.log.checkpoint import decode as decode_checkpoint
 from tidewright.log.connection import Committed, Message

@@ -10,6 +10,7 @@ inputs      what a service reads of the log (pure)
 plan        decisions and checkpoints as messages (pure)
 membership  who is alive, and which slots are whose
 commit      grouped atomic commits, and what a refusal means
+settings    how a host runs
 arriving    slots on their way in: restored while those already owned go on
 snapshotting  when snapshots are taken, and how: beside the decisions
 host        the loop: claim, read, fold, commit, hand over

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from typing import Generic
 
 import structlog
@@ -24,8 +23,9 @@ from tidewright.host.arriving import FETCH, FETCH_WAIT_S, OUTAGE_PAUSE_S, Arriva
 from tidewright.host.commit import Committer, Owned
 from tidewright.host.decider import Decider, State
 from tidewright.host.health import Health
-from tidewright.host.inputs import Inputs, Partition
+from tidewright.host.inputs import Inputs
 from tidewright.host.membership import Membership, shares
+from tidewright.host.settings import Settings
 from tidewright.host.snapshotting import Snapshotter
 from tidewright.log import errors
 from tidewright.log.clock import Clock
@@ -47,30 +47,6 @@ WARM_S = 0.25
 """How often a standby follows its slot's owner."""
 
 logger = structlog.get_logger(__name__)
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a host runs.
-
-    Attributes:
-        partition: one state per slot, or one for the whole cluster.
-        follows: other services whose decisions are inputs.
-        renew_s: a slot's checkpoint is written anew at least this often, so that retention does
-            not age it out; a third of the log's max age. None: never.
-        snapshot_distance: sequences between two snapshots of a slot: what who takes it over has to read, and
-            reads in half a second.
-        snapshot_pause_s: between two snapshots of a slot, on a log that grows quickly.
-        history_distance: sequences between two snapshots that stay, so that a state of long ago is found
-            without folding from the beginning. With retention more of them stay, as long as the log does.
-    """
-
-    partition: Partition = "slots"
-    follows: frozenset[str] = frozenset()
-    renew_s: float | None = None
-    snapshot_distance: int = 5_000
-    snapshot_pause_s: float = 2.0
-    history_distance: int = 200_000
 
 
 class Host(Generic[State]):

@@ -11,10 +11,11 @@ import structlog
 
 from tidewright.host import exposition
 from tidewright.host.decider import Decider, State
-from tidewright.host.host import Host, Settings
+from tidewright.host.host import Host
 from tidewright.host.measuring import Stopwatch, measured
 from tidewright.host.membership import BucketMembership
 from tidewright.host.process import Process
+from tidewright.host.settings import Settings
 from tidewright.host.software import software_of
 from tidewright.log import errors
 from tidewright.log.connection import Log

@@ -11,19 +11,17 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Generic
+from typing import Generic
 
 import structlog
 
 from tidewright.host.commit import Owned
 from tidewright.host.decider import State
+from tidewright.host.settings import Settings
 from tidewright.log import snapshots
 from tidewright.log.connection import Log
 from tidewright.log.snapshots import Snapshot, Snapshots
 from tidewright.log.subjects import Slot
-
-if TYPE_CHECKING:
-    from tidewright.host.host import Settings
 
 AT_HANDOVER = 500
 """Sequences: who takes over waits for what it has to read, so that little is left to read."""

@@ -189,7 +189,7 @@ def _decider(service: Service) -> Callable[..., int]:
         *, log: LogOptions | None = None, process: ProcessFlags | None = None, max_age: MaxAge = 0.0
     ) -> int:
         from tidewright.host import service as host
-        from tidewright.host.host import Settings
+        from tidewright.host.settings import Settings
 
         on = log or LogOptions()
         options = host.LogOptions(on.nats, on.cluster, on.nats_credentials, max_age)

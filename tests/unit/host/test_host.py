@@ -18,8 +18,9 @@ from tidewright.events.facts import PodObserved
 from tidewright.events.timers import TimerFired
 from tidewright.host.fold import Fold, cause_of, decision_id
 from tidewright.host.health import Health
-from tidewright.host.host import Host, Settings
+from tidewright.host.host import Host
 from tidewright.host.membership import Alone, BucketMembership, rendezvous, shares
+from tidewright.host.settings import Settings
 from tidewright.log import errors, timers
 from tidewright.log.checkpoint import decode as decode_checkpoint
 from tidewright.log.connection import Committed, Log, Message

@@ -19,8 +19,9 @@ from tidewright.events.decisions import SetTimer
 from tidewright.events.facts import PodObserved
 from tidewright.events.timers import TimerFired
 from tidewright.host.health import Health
-from tidewright.host.host import Host, Settings
+from tidewright.host.host import Host
 from tidewright.host.membership import Alone
+from tidewright.host.settings import Settings
 from tidewright.log import errors
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import Writer

@@ -15,9 +15,10 @@ from tests.unit.host.counting import Counting
 from tests.unit.host.test_host import NAMESPACES, expect_holds, hosting, pod, until
 from tidewright.host.fold import Fold
 from tidewright.host.health import Health
-from tidewright.host.host import Host, Settings
+from tidewright.host.host import Host
 from tidewright.host.membership import Alone
 from tidewright.host.restore import Restore
+from tidewright.host.settings import Settings
 from tidewright.log import errors, server, snapshots
 from tidewright.log.checkpoint import Checkpoint
 from tidewright.log.connection import Log, Message

@@ -10,8 +10,9 @@ from tests.bench.log_takeover import World
 from tests.unit.host.counting import Counting, State
 from tests.unit.host.test_host import decisions, pod, until
 from tidewright.host.health import Health
-from tidewright.host.host import Host, Settings
+from tidewright.host.host import Host
 from tidewright.host.membership import BucketMembership
+from tidewright.host.settings import Settings
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
 from tidewright.log.server import EmbeddedServer

@@ -15,8 +15,9 @@ from tidewright.host.arriving import Arrival
 from tidewright.host.commit import Committer, Restored
 from tidewright.host.fold import Fold
 from tidewright.host.health import Health
-from tidewright.host.host import Host, Settings
+from tidewright.host.host import Host
 from tidewright.host.membership import shares
+from tidewright.host.settings import Settings
 from tidewright.log import errors
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
