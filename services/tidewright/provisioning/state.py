@@ -8,7 +8,7 @@ snapshot was loaded.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -451,20 +451,30 @@ def _spaced(index: Index, shape: PodShape, scheduling: JsonObject) -> PodShape:
     )
 
 
-def unripe(state: State, index: Index, name: str, node: Node) -> bool:
-    """Whether a node of a group lacks devices that the group's nodes have: they come some time after it. Spec 3.2, 1."""
-    group = state.groups.get(node.group)
-    for told in (group.template, group.remembered) if group is not None else ():
-        if told is None:
-            continue
-        if any(
-            n.endswith("/gpu") and told.allocatable[n] > node.allocatable.get(n, 0) == 0
-            for n in told.allocatable
-        ):
-            return True
-        if told.devices and not index.claims.drivers_of(name) >= {d.get("driver", "") for d in told.devices}:
-            return True
-    return False
+class Awaited(NamedTuple):
+    """Devices that the nodes of a group have: extended resources, and drivers of dynamic allocation."""
+
+    resources: tuple[str, ...]
+    drivers: frozenset[str]
+
+
+def awaited(group: GroupState | None) -> Awaited | None:
+    """What of a group's nodes comes some time after them; None when nothing does."""
+    told = [t for t in (group.template, group.remembered) if t is not None] if group is not None else []
+    found = Awaited(
+        tuple({n: None for t in told for n, many in t.allocatable.items() if many and n.endswith("/gpu")}),
+        frozenset(d.get("driver", "") for t in told for d in t.devices),
+    )
+    return found if any(found) else None
+
+
+def unripe(index: Index, name: str, node: Node, wanted: Awaited | None) -> bool:
+    """Whether a node lacks devices that the nodes of its group have: it counts as not ready. Spec 3.2, 1."""
+    if wanted is None:
+        return False
+    if any(not node.allocatable.get(resource) for resource in wanted.resources):
+        return True
+    return bool(wanted.drivers) and not index.claims.drivers_of(name) >= wanted.drivers
 
 
 def seat_of(state: State, index: Index, digest: str) -> PodShape:
@@ -534,7 +544,7 @@ def _read_anew(state: State, index: Index, digest: str) -> None:
 def add_node(state: State, index: Index, name: str, node: Node) -> None:
     """Take a node into the index. One whose devices have not come yet takes no pods, like one that is not ready."""
     view = node.view(name, index.claims.offers(name, node.labels))
-    if unripe(state, index, name, node):
+    if unripe(index, name, node, awaited(state.groups.get(node.group))):
         view = msgspec.structs.replace(view, unschedulable=True)
     index.grid.add_node(view)
     index.count_kind(name, node)

@@ -11,6 +11,7 @@ from tidewright.events.provisioning import TemplateNode
 from tidewright.kube.podshape import HOSTNAME, NodeView, PodShape
 from tidewright.kube.podspecs import of_template
 from tidewright.kube.taints import taints_of
+from tidewright.provisioning.arriving import arrived
 from tidewright.provisioning.backoff import backed_off
 from tidewright.provisioning.claims import Claims
 from tidewright.provisioning.clusterstate import (
@@ -27,7 +28,7 @@ from tidewright.provisioning.groups import Group, RealNode, candidates, choose_t
 from tidewright.provisioning.limits import Limits, believed, quotas_of
 from tidewright.provisioning.pack.classes import items
 from tidewright.provisioning.settings import Quota, Settings
-from tidewright.provisioning.state import GroupState, Index, State, shape_of, unripe
+from tidewright.provisioning.state import Awaited, GroupState, Index, State, awaited, shape_of, unripe
 
 
 class GroupView(msgspec.Struct, kw_only=True):
@@ -87,8 +88,9 @@ def look(state: State, index: Index, now: float) -> View:
     settings = index.settings
     health = Health(settings.ok_unready, settings.unready_percent)
     members: dict[str, list[str]] = {}
+    early = arrived(state)
     for name in sorted(state.nodes):
-        members.setdefault(state.nodes[name].group, []).append(name)
+        members.setdefault(early.get(name) or state.nodes[name].group, []).append(name)
     daemons = daemon_shapes(state)
     found: dict[str, GroupView] = {}
     for name in sorted(state.groups):
@@ -96,7 +98,7 @@ def look(state: State, index: Index, now: float) -> View:
     loose = _loose(state, members.get("", []), settings.max_node_startup_s, now)
     limits = Limits(quotas_of(settings, _learnt(state, settings, now)))
     kind_of = index.kind
-    many = Counter((node.group, kind_of[name]) for name, node in state.nodes.items())
+    many = Counter((early.get(name) or node.group, kind_of[name]) for name, node in state.nodes.items())
     for (group_name, number), count in many.items():
         kind = index.kinds[number]
         if kind.counts:
@@ -187,6 +189,7 @@ def _group_view(
     there = {instance.id for instance in group.instances}
     sets = dict.fromkeys(Readiness, 0)
     plainly_ready = 0
+    wanted = awaited(group)
     kept: list[str] = []
     starting: list[str] = []
     for member in members:
@@ -196,7 +199,7 @@ def _group_view(
         if node.doomed:
             continue  # going: what is ordered from now on does not count on it
         kept.append(member)
-        ready = node.ready and not unripe(state, index, member, node)
+        ready = node.ready and not unripe(index, member, node, wanted)
         if ready and not node.taints:
             plainly_ready += 1
             continue
@@ -243,7 +246,7 @@ def _group_view(
         backed_off=backed_off(entry, now),
     )
     template = choose_template(
-        _patterns(state, index, kept, now),
+        _patterns(state, index, kept, now, wanted),
         remembered=None,
         provided=_provided(group, index.claims),
         daemons=daemons,
@@ -283,13 +286,15 @@ def _provided(group: GroupState, claims: Claims) -> NodeView | None:
     return template_view(group.template, claims) if group.template is not None else None
 
 
-def _patterns(state: State, index: Index, members: Sequence[str], now: float) -> list[RealNode]:
+def _patterns(
+    state: State, index: Index, members: Sequence[str], now: float, wanted: Awaited | None
+) -> list[RealNode]:
     """Real nodes to take the template from: the first that will do is enough."""
     found: list[RealNode] = []
     for name in members:
         node = state.nodes[name]
         leaving = node.leaving or node.unschedulable
-        ripe = node.ready and not unripe(state, index, name, node)
+        ripe = node.ready and not unripe(index, name, node, wanted)
         ready_for = now - node.ready_changed_at if ripe else None
         shapes = (
             (shape_of(state, index, state.pods[key].shape), 1)

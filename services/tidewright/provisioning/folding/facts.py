@@ -27,6 +27,7 @@ from tidewright.provisioning.state import (
     State,
     add_node,
     add_pod,
+    awaited,
     doom,
     index_of,
     pod_of,
@@ -148,7 +149,7 @@ def _remember(state: State, name: str, node: Node, now: float) -> None:
     good = node.ready and not node.unschedulable and not node.leaving
     if group is None or not good or now - node.ready_changed_at < READY_LONG_ENOUGH_S:
         return
-    if unripe(state, index_of(state), name, node):
+    if unripe(index_of(state), name, node, awaited(group)):
         return
     group.remembered = p.TemplateNode(
         labels=node.labels,
