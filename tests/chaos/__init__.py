@@ -9,4 +9,5 @@ effects     the log and the API server's request log read together: what is lost
 state       what the cluster is compared by at the end
 live        the whole of Tidewright under it, against an undisturbed run
 scripted    deciders, actuator and nats-server under it with scripted facts: the same decisions
+verdict     what the comparisons come to, in words and numbers
 """

@@ -1,4 +1,4 @@
-"""`python -m tests.chaos [--kills N] [--seed N]`; see the package."""
+"""`python -m tests.chaos [--kills N] [--seed N ...] [--workloads N]`; see the package."""
 
 from __future__ import annotations
 
@@ -9,17 +9,15 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.chaos import live, scripted
-from tests.chaos.effects import Effects
-from tests.chaos.findings import Ledger, differences
 from tests.chaos.live import Ended
 from tests.chaos.scenario import Scenario
 from tests.chaos.scripted import Played, Script
+from tests.chaos.verdict import Verdict, listed
 from tidewright.host.process import configure_logs
-from tidewright.host.verify import Report
 
 START = 1_770_000_000.0
 CALM_LOAD_S = 20.0
@@ -29,110 +27,10 @@ PER_NAMESPACE = 5
 """Workloads in a namespace."""
 STEPS = 30
 """Of the script: each waits until everything is decided, answered and fired."""
-EXAMPLES = 10
 SCRIPTED_NAMESPACES = 10
 """How many of the namespaces are in the script."""
 SCRIPTED = 0.2
 """Share of the kills that come under scripted facts."""
-
-
-@dataclass
-class Verdict:
-    """Lines for people, and how many decisions are lost and doubled."""
-
-    lines: list[str] = field(default_factory=list)
-    lost: int = 0
-    doubled: int = 0
-    kills: int = 0
-    decisions: int = 0
-
-    def add(self, other: Verdict) -> None:
-        """Count another one in."""
-        self.kills += other.kills
-        self.decisions += other.decisions
-        self.lost += other.lost
-        self.doubled += other.doubled
-
-    def total(self) -> str:
-        return f"{self.kills} kills, {self.decisions} decisions, {self.lost} lost, {self.doubled} doubled"
-
-    def say(self, line: str, *more: str) -> None:
-        """A line, and a few examples under it."""
-        self.lines += [line, *(f"  {one}" for one in more[:EXAMPLES])]
-
-    def recomputed(self, report: Report) -> None:
-        self.say(
-            f"recomputed from the log: {report.decisions} decisions and {report.checkpoints} checkpoints, "
-            f"{report.count} differ",
-            *(f"{d.service} slot {d.slot} sequence {d.seq}: {d.cause}: {d.message}" for d in report.differences),
-        )  # fmt: skip
-        self.lost += report.count
-
-    def answered(self, ledger: Ledger) -> None:
-        kinds = Counter(type(found).__name__ for outcomes in ledger.outcomes.values() for found in outcomes)
-        self.say(
-            f"outcomes: {len(ledger.effects)} effects, {len(ledger.unanswered)} without an outcome, "
-            f"{len(ledger.answered_twice)} with more than one, {len(ledger.stray)} outcomes of nothing; "
-            f"{len(ledger.twice)} decisions twice on the log; {listed(kinds)}",
-            *(f"no outcome: {id_} {type(ledger.decisions[id_]).__name__}" for id_ in ledger.unanswered),
-            *(f"outcomes of {id_}: {ledger.outcomes[id_]}" for id_ in ledger.answered_twice),
-            *(f"outcome of no decision: {id_}" for id_ in ledger.stray),
-        )  # fmt: skip
-        self.lost += len(ledger.unanswered)
-        self.doubled += len(ledger.twice) + len(ledger.answered_twice) + len(ledger.stray)
-
-    def written(self, effects: Effects) -> None:
-        self.say(
-            f"the API server's request log: {effects.writes.total()} writes ({listed(effects.writes)}) for "
-            f"{effects.applied.total()} effects applied ({listed(effects.applied)}), "
-            f"{len(effects.lost)} missing, {len(effects.doubled)} too many",
-            *(f"missing: {place}" for place in effects.lost),
-            *(f"too many: {place}" for place in effects.doubled),
-        )
-        self.say(f"the cloud: {effects.ordered} nodes ordered, {effects.machines} machines seen")
-        self.lost += len(effects.lost)
-        self.doubled += len(effects.doubled)
-
-    def ended(self, calm: Ended, shaken: Ended) -> None:
-        state = calm.state
-        apart = differences("", shaken.state, state)
-        self.say(
-            f"the end beside an undisturbed run: {len(state['workloads'])} workloads' replicas, "
-            f"{len(state['autoscalers'])} autoscalers' and {len(state['requests'])} requests' conditions, "
-            f"{len(state['places'])} workloads' places and their spreads' status, {len(state['sets'])} shard sets' "
-            f"conditions, the slots of {len(state['workers'])} workers, and the cloud's nodes: {len(apart)} differ",
-            *apart,
-        )
-        if shaken.wrong:
-            self.say(
-                f"no fixed point: {len(shaken.wrong)} objects are not where they have to be", *shaken.wrong
-            )
-        self.lost += len(apart) or len(shaken.wrong)
-
-    def same(self, still: Played, killed: Played) -> None:
-        apart = [
-            name
-            for name in sorted(still.decisions.keys() | killed.decisions.keys())
-            if still.decisions.get(name) != killed.decisions.get(name)
-        ]
-        self.say(
-            f"the stream of decisions beside an undisturbed run: {len(killed.ledger.decisions)} decisions about "
-            f"{len(still.decisions)} things, {len(apart)} differ",
-            *(difference(name, still, killed) for name in apart),
-        )
-        self.lost += len(apart)
-
-
-def difference(name: str, still: Played, killed: Played) -> str:
-    """The first decision about a thing that is not the same in both runs."""
-    one, other = still.decisions.get(name, []), killed.decisions.get(name, [])
-    n = next((n for n, pair in enumerate(zip(one, other, strict=False)) if pair[0] != pair[1]), min(len(one), len(other)))  # fmt: skip
-    return f"{name}: {len(other)} decisions, undisturbed {len(one)}; number {n}: {other[n:n + 1]}, undisturbed {one[n:n + 1]}"  # fmt: skip
-
-
-def listed(counts: Counter[str]) -> str:
-    """Counts by name, for people."""
-    return ", ".join(f"{count} {name}" for name, count in sorted(counts.items())) or "none"
 
 
 @dataclass(frozen=True)
@@ -183,7 +81,7 @@ async def undisturbed(size: Size, folder: Path) -> Undisturbed:
     )
     if calm.wrong:
         verdict.say(f"no fixed point: {len(calm.wrong)} objects are not where they have to be", *calm.wrong)
-    print("\n".join(verdict.lines), flush=True)
+    verdict.tell()
     rest = {scenario.namespace(n) for n in range(SCRIPTED_NAMESPACES, scenario.namespaces)}
     script = scripted.script_of(calm.facts, STEPS, without=rest)
     (folder / "still").mkdir(parents=True)
@@ -195,6 +93,18 @@ async def disturbed(size: Size, folder: Path, seed: int, held: Undisturbed) -> V
     began = time.monotonic()
     print(f"seed {seed}", flush=True)
     verdict = Verdict()
+    for what, half in (("the run", _of_anything), ("the run under scripted facts", _under_the_script)):
+        try:
+            await half(size, folder, seed, held, verdict)
+        except TimeoutError as error:
+            verdict.unfinished(what, error)
+        verdict.tell()
+    print(f"seed {seed} took {time.monotonic() - began:.0f} s: {verdict.total()}", flush=True)
+    return verdict
+
+
+async def _of_anything(size: Size, folder: Path, seed: int, held: Undisturbed, verdict: Verdict) -> None:
+    """Kills of anything."""
     shaken = await live.run(
         size.scenario(max(CALM_LOAD_S, 1.1 * size.live_kills * size.every_s)),
         folder / f"shaken-{seed}",
@@ -202,6 +112,8 @@ async def disturbed(size: Size, folder: Path, seed: int, held: Undisturbed) -> V
         seed=seed,
         every_s=size.every_s,
     )
+    verdict.kills += shaken.kills
+    verdict.decisions += len(shaken.ledger.decisions)
     verdict.say(f"disturbed: {len(shaken.ledger.decisions)} decisions in {shaken.wall_s:.0f} s", *shaken.told)
     refusals = Counter({str(code): count for code, count in shaken.refusals.items()})
     verdict.say(f"the API server refused requests: {listed(refusals)}")
@@ -209,21 +121,20 @@ async def disturbed(size: Size, folder: Path, seed: int, held: Undisturbed) -> V
     verdict.answered(shaken.ledger)
     verdict.written(shaken.effects)
     verdict.ended(held.calm, shaken)
-    print("\n".join(verdict.lines), flush=True)
-    verdict.lines.clear()
+
+
+async def _under_the_script(size: Size, folder: Path, seed: int, held: Undisturbed, verdict: Verdict) -> None:
+    """Kills of deciders, actuator and nats-server under scripted facts."""
     played = folder / f"killed-{seed}"
     played.mkdir(parents=True)
     killed = await scripted.play(held.script, played, kills=size.scripted_kills, seed=seed)
+    verdict.kills += killed.kills.total()
+    verdict.decisions += len(killed.ledger.decisions)
     facts = sum(len(said) for _, said in held.script)
     verdict.say(f"under {facts} scripted facts in {len(held.script)} steps, killed: {listed(killed.kills)}")
     verdict.recomputed(killed.report)
     verdict.answered(killed.ledger)
     verdict.same(held.still, killed)
-    print("\n".join(verdict.lines))
-    verdict.kills = shaken.kills + killed.kills.total()
-    verdict.decisions = len(shaken.ledger.decisions) + len(killed.ledger.decisions)
-    print(f"seed {seed} took {time.monotonic() - began:.0f} s: {verdict.total()}", flush=True)
-    return verdict
 
 
 async def compare(size: Size, folder: Path, seeds: Sequence[int]) -> int:
