@@ -12,6 +12,7 @@ requests/       life of a request: conditions, retries, bookings, attempts
 pack/           placing pods by counting over shapes
 groups          node groups: template nodes, who may grow and why not, similar groups, balancing
 clusterstate    readiness, acceptable ranges, upcoming nodes, health, time-outs
+arriving        nodes that came before the cloud was heard of them
 backoff         groups that failed are left alone for a while
 limits          cluster limits and quotas
 expander        which of several options
