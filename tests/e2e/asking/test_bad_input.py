@@ -246,5 +246,7 @@ def test_messages_that_do_not_decode_are_parked(ask: Ask, whole: Path, tmp_path:
         assert explained.code == 0
         assert "Nothing is decided: message " in explained.out
         assert "HoldReplicas" in explained.out or "leave at" in explained.out
+        unknown = ask("explain", "wpa/nope", "-n", SPACE, *where)
+        assert (unknown.code, "nothing on" in unknown.err) == (2, True)
         # Other slots are not concerned.
         assert ask("state", "wpa/app-0", "-n", "team-8", *where).code == 0

@@ -126,7 +126,7 @@ async def explained(source: Source, asked: Reference, moment: Moment) -> Explana
         if part.standing:
             found.standing[part.service] = part.standing
     found.earlier.sort(key=lambda one: one.seq, reverse=True)
-    if found.last_word is None and not found.why and not found.standing:
+    if found.last_word is None and not any(part.why or part.knows_it for part in parts):
         from tidewright.cli.asking.similar import unknown
 
         raise await unknown(source, asked, moment)
@@ -151,6 +151,7 @@ class _Part:
     why: Why | None
     earlier: list[Found]
     standing: tuple[str, ...] = ()
+    knows_it: bool = False
 
 
 async def _spoken(
@@ -175,7 +176,7 @@ async def _spoken(
     decided = await lookups.decisions(source, patterns, moment.seq, wanted, enough=EARLIER + 1)
     why, earlier = await _latest(source, decided, service, explainer)
     standing = tuple(explainer.standing(fold.state, asked, max(fold.at, moment.at)))
-    return _Part(service.name, why, earlier, standing)
+    return _Part(service.name, why, earlier, standing, bool(standing))
 
 
 async def _deciding_about(source: Source, asked: Reference, moment: Moment) -> set[str]:
