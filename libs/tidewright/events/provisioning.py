@@ -370,7 +370,7 @@ class AttemptRequest(Decision, frozen=True, kw_only=True, tag="decision.attempt-
     Attributes:
         result: `Successful`, `NotNeeded`, `NoOptionsAvailable`, `Error`.
         attempt: counts from 1.
-        retry_at: log time of the next attempt, 0 for none.
+        retry_at: log time of the next attempt (where it ordered: should the order fail), 0 for none.
         verdicts: the reason per group.
         awaits: groups with ordered nodes, not ready yet, on which it found room.
         domains: of a request with a topology, per pod set the value in which its pods have their room.

@@ -267,9 +267,8 @@ def _request(state: State, key: str, request: Request) -> list[str]:
         return told + [_awaited(state, name) for name in request.awaits]
     if request.last_try is not None:
         wait_s = index_of(state).settings.initial_backoff_s if request.wait_s is None else request.wait_s
-        what = "found no room" if request.wait_s is not None else "came to nothing"
         told.append(
-            f"Attempt {request.attempts} of {clock(request.last_try)} UTC {what};"
+            f"Attempt {request.attempts} of {clock(request.last_try)} UTC came to nothing;"
             f" the next one is at {clock(max(request.last_try + wait_s, now))} UTC."
         )
     if request.told:

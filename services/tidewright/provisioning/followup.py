@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from tidewright.events.base import Because, Decision
 from tidewright.events.decisions import RecordObjectEvent
-from tidewright.events.provisioning import BookCapacity, ReleaseCapacity
+from tidewright.events.provisioning import BookCapacity, DecreaseNodeGroup, ReleaseCapacity
 from tidewright.provisioning import saga
 from tidewright.provisioning.clusterstate import OTHER, OUT_OF_RESOURCES
 from tidewright.provisioning.orders import (
@@ -91,6 +91,10 @@ def _over(state: State, index: Index, execution: saga.Execution) -> list[Decisio
     request = state.requests.get(execution.request)
     if request is None or request.uid != execution.request_uid or request.deleting:
         return found
+    back = [f"{d.target.name} {d.from_size}->{d.size}" for d in found if isinstance(d, DecreaseNodeGroup)]
+    if back:
+        message = f"what was ordered beside what failed is taken back: {', '.join(back)}"
+        found.append(_event(state, execution.request, request, "ScaleUpReverted", message))
     if not execution.all_or_nothing:
         return found  # a gang that has its minimum grows: what it is stays as it is
     if execution.seen_late and request.conflicts <= saga.MOST_CONFLICTS:

@@ -133,7 +133,9 @@ def test_all_or_nothing_takes_back_what_was_ordered_when_one_group_fails() -> No
     backed_off = [d for d in cluster.of(p.BackOffGroup) if d.group == "b"]
     assert backed_off[0].error_class == 1
     assert backed_off[0].until == pytest.approx(cluster.now + 300, abs=5)
-    assert cluster.object_events("ScaleUpReverted")
+    told = {e.target.kind: e.message for e in cluster.object_events("ScaleUpReverted")}
+    assert told["ProvisioningRequest"].startswith("what was ordered beside what failed is taken back: ")
+    assert "that had not come are taken back" in told["ConfigMap"]
 
 
 def test_the_rejected_request_is_tried_again_after_a_minute_on_what_is_left() -> None:

@@ -229,7 +229,7 @@ def test_a_request_that_waits_says_why_and_when_it_is_tried_again() -> None:
     assert "Attempt 1 of 2026-09-21 14:13:20 UTC came to nothing; the next one is at" in told
     assert "The order for group a failed: Forbidden here." in told
     told = standing(cluster, "provisioningrequest", "c")
-    assert "found no room; the next one is at" in told
+    assert "came to nothing; the next one is at" in told
     assert "There is no room for 1 pod on nodes that exist or are on their way." in told
     assert told.endswith("Its class only checks: no nodes are ordered for it.")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import msgspec
 import pytest
 
@@ -184,6 +186,21 @@ def test_a_group_that_fails_is_asked_for_nothing_more_in_the_same_evaluation() -
     (attempt,) = [d for d in cluster.of(p.AttemptRequest) if d.name == "c"]
     assert {v.group: v.reason for v in attempt.verdicts} == {"workers": "in backoff after failed scale-up"}
     assert [plan.request for plan in cluster.of(p.PlanScaleUp)] == ["ns/a"]
+
+
+def test_an_order_that_fails_is_a_failed_attempt_and_the_waits_go_on_growing() -> None:
+    cluster = Cluster({"initial-node-group-backoff-duration": "1s", "max-node-group-backoff-duration": "1s"})
+    cluster.add_group("workers", cpu=4000, maximum=0)
+    cluster.template("three", "3")
+    cluster.request("r", ATOMIC, [("three", 1)])
+    cluster.advance(200)
+    cluster.groups["workers"].maximum = 5
+    cluster.refuse["workers"] = "Forbidden"
+    cluster.observe_group("workers")
+    cluster.advance(3000)
+    tries = [d.at for d in cluster.of(p.AttemptRequest)]
+    waits = [round((after - before) / 60) for before, after in pairwise(tries)]
+    assert waits[:6] == [1, 2, 4, 8, 10, 10]
 
 
 def test_conditions_of_other_writers_are_followed_and_never_written() -> None:

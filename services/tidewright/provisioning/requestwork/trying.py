@@ -83,7 +83,10 @@ def try_request(
     placed = spec.topology_details(parameters, made.domains) if succeeded else {}
     work.details[key] = {**without_queue(request.details), **made.details, **placed, **queued}
     final = succeeded or any(c.type == cond.FAILED for c in made.conditions)
-    retry = 0.0 if final else work.now + (verdict.next_wait_s or work.settings.initial_backoff_s)
+    ordered = made.result == SUCCESSFUL and made.plan is not None and bool(made.plan.targets)
+    # An order may fail: then the waits go on where they were.
+    again = ordered or not final
+    retry = work.now + (verdict.next_wait_s or work.settings.initial_backoff_s) if again else 0.0
     why = reasons_of(work, sets, made, over, attempts, retry)
     if succeeded:
         claim(work, key, sets)
@@ -103,7 +106,7 @@ def try_request(
             because=tuple(why),
         )
     ]
-    if made.result == SUCCESSFUL and made.plan is not None and made.plan.targets:
+    if ordered:
         return found + _order(work, key, asked, made, world, orders, why)
     if succeeded and awaits and work.settings.hold:
         # [B11]: what is found is there when those nodes are ready.
