@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Generic
 
 import structlog
@@ -68,14 +68,14 @@ class Snapshotter(Generic[State]):
 
     def take(self, slots: Collection[Owned[State]]) -> None:
         """Snapshot slots that are due, without waiting: a few at a time, the others come next."""
-        self._begin([o for o in slots if self.due(o) and _settled(o)][:AT_ONCE])
+        self._begin(_furthest(o for o in slots if self.due(o) and _settled(o)))
 
     def next_to_hand_over(self, slots: Collection[Owned[State]]) -> list[Owned[State]]:
         """Slots to snapshot before others restore them: a few at a time, none while the last ones are being stored."""
         distance = min(AT_HANDOVER, self._settings.snapshot_distance)
         if self.busy:
             return []
-        return [o for o in slots if not o.halted and o.read - o.snapshotted > distance][:AT_ONCE]
+        return _furthest(o for o in slots if not o.halted and o.read - o.snapshotted > distance)
 
     def hand_over(self, slots: Collection[Owned[State]]) -> None:
         """Snapshot slots that were committed for it, without waiting."""
@@ -131,6 +131,11 @@ class Snapshotter(Generic[State]):
         if keep and self._settings.renew_s is not None:
             first, _ = await self._log.bounds()
             await self._stored.prune(snapshot.service, Slot(snapshot.slot), first)
+
+
+def _furthest(slots: Iterable[Owned[State]]) -> list[Owned[State]]:
+    """As many as are taken at once, those first that are furthest behind: none waits for ever."""
+    return sorted(slots, key=lambda o: o.snapshotted - o.read)[:AT_ONCE]
 
 
 def _settled(owned: Owned[State]) -> bool:
