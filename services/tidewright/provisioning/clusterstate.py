@@ -5,7 +5,7 @@ All functions are of counts and times; who counts is the decider's state.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from enum import Enum
 
 import msgspec
@@ -64,7 +64,14 @@ class Health(msgspec.Struct, frozen=True):
     unready_percent: float = 45.0
 
 
-def readiness(*, ready: bool, age_s: float, taints: Iterable[Taint], startup_s: float) -> Readiness:
+def readiness(
+    *,
+    ready: bool,
+    age_s: float,
+    taints: Iterable[Taint],
+    startup_s: float,
+    startup_taints: Container[str] = (),
+) -> Readiness:
     """The set of one registered node.
 
     Args:
@@ -72,8 +79,12 @@ def readiness(*, ready: bool, age_s: float, taints: Iterable[Taint], startup_s: 
         age_s: seconds since it was created.
         taints: of the node; one that says it is not ready, or has not started, counts as that.
         startup_s: `max-node-startup-time`.
+        startup_taints: further keys of taints that say that a node has not started.
     """
-    held_back = any(t.key in NOT_READY_TAINTS or t.key.startswith(STARTUP_TAINT_PREFIXES) for t in taints)
+    held_back = any(
+        t.key in NOT_READY_TAINTS or t.key in startup_taints or t.key.startswith(STARTUP_TAINT_PREFIXES)
+        for t in taints
+    )
     if ready and not held_back:
         return Readiness.READY
     return Readiness.NOT_STARTED if age_s < startup_s else Readiness.UNREADY

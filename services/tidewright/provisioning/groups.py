@@ -6,7 +6,7 @@ Spec 3.5 (template nodes), 3.6 (groups that cannot grow), 3.7 (similar groups, b
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -136,21 +136,25 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
         return {} if self.template is None else self.template.view.labels
 
 
-def kept_taints(taints: Iterable[Taint]) -> tuple[Taint, ...]:
-    """The taints of a node that the next one of its group will have too."""
+def kept_taints(taints: Iterable[Taint], passing: Container[str] = ()) -> tuple[Taint, ...]:
+    """The taints of a node that the next one of its group will have too; `passing` are keys that settings name."""
     return tuple(
-        t for t in taints if t.key not in DROPPED_TAINTS and not t.key.startswith(DROPPED_TAINT_PREFIXES)
+        t
+        for t in taints
+        if t.key not in DROPPED_TAINTS
+        and t.key not in passing
+        and not t.key.startswith(DROPPED_TAINT_PREFIXES)
     )
 
 
-def template_from_node(view: NodeView, residents: Sequence[Item]) -> Template:
+def template_from_node(view: NodeView, residents: Sequence[Item], passing: Container[str] = ()) -> Template:
     """A template from a real node: its name and passing taints are dropped."""
     labels = {k: v for k, v in view.labels.items() if k != HOSTNAME}
     return Template(
         view=NodeView(
             name="template",
             labels={**labels, TEMPLATE_LABEL: "true"},
-            taints=kept_taints(view.taints),
+            taints=kept_taints(view.taints, passing),
             allocatable=view.allocatable,
         ),
         residents=tuple(residents),
@@ -182,29 +186,30 @@ def choose_template(
     remembered: Template | None = None,
     provided: NodeView | None = None,
     daemons: Sequence[PodShape] = (),
+    passing: Container[str] = (),
 ) -> Template | None:
     """What the next node of a group looks like: the first source that applies. Spec 3.5.
 
     A real node that has been ready for a minute, the last template remembered, the provider's word
-    with the DaemonSets that would run, an unready node.
+    with the DaemonSets that would run, an unready node. `passing` are keys of taints that no template keeps.
     """
     ordered = sorted(nodes, key=lambda node: node.view.name)
     for node in ordered:
         if not node.leaving and node.ready_for_s is not None and node.ready_for_s >= READY_LONG_ENOUGH_S:
-            return template_from_node(node.view, node.residents)
+            return template_from_node(node.view, node.residents, passing)
     if remembered is not None:
         return remembered
     if provided is not None:
         view = NodeView(
             name="template",
             labels={**provided.labels, TEMPLATE_LABEL: "true"},
-            taints=kept_taints(provided.taints),
+            taints=kept_taints(provided.taints, passing),
             allocatable=provided.allocatable,
         )
         return Template(view=view, residents=daemons_for(view, daemons))
     for node in ordered:
         if not node.leaving:
-            return template_from_node(node.view, node.residents)
+            return template_from_node(node.view, node.residents, passing)
     return None
 
 

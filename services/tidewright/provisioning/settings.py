@@ -64,6 +64,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             below the minimum of their group too.
         fair_share: requests of one priority take turns by namespace.
         starvation_s: a request that has waited for so long comes before those of any priority.
+        startup_taints, ignore_taints, status_taints: keys of taints that pass, and are in no template;
+            a node with one of the first two has not started.
         head_deadline_s: for so long after its creation the first request that found no room keeps
             later ones from passing it; 0: they pass at once.
         min_cpu_cores, max_cpu_cores and so on: cluster-wide limits, in cores and bytes.
@@ -122,6 +124,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     fair_share: bool = False
     starvation_s: float = 86_400.0
     head_deadline_s: float = 0.0
+    startup_taints: tuple[str, ...] = ()
+    ignore_taints: tuple[str, ...] = ()
+    status_taints: tuple[str, ...] = ()
     placeholders: bool = True
     placeholder_image: str = "registry.k8s.io/pause:3.10"
     placeholder_priority_class: str = ""
@@ -223,6 +228,9 @@ _LISTS = {
     "balancing-ignore-label": "ignored_labels",
     "balancing-label": "balancing_labels",
     "allowed-classes": "allowed_classes",
+    "startup-taint": "startup_taints",
+    "ignore-taint": "ignore_taints",
+    "status-taint": "status_taints",
 }
 _OBJECTS: dict[str, tuple[str, Any]] = {
     "priorities": ("priorities", dict[str, list[str]]),

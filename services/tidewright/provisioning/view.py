@@ -95,7 +95,7 @@ def look(state: State, index: Index, now: float) -> View:
     found: dict[str, GroupView] = {}
     for name in sorted(state.groups):
         found[name] = _group_view(state, index, name, members.get(name, []), daemons, health, now)
-    loose = _loose(state, members.get("", []), settings.max_node_startup_s, now)
+    loose = _loose(state, members.get("", []), settings, now)
     limits = Limits(quotas_of(settings, _learnt(state, settings, now)))
     kind_of = index.kind
     many = Counter((early.get(name) or node.group, kind_of[name]) for name, node in state.nodes.items())
@@ -134,13 +134,14 @@ def look(state: State, index: Index, now: float) -> View:
     )
 
 
-def _loose(state: State, members: Sequence[str], startup_s: float, now: float) -> Counts:
+def _loose(state: State, members: Sequence[str], settings: Settings, now: float) -> Counts:
     sets = Counter(
         readiness(
             ready=state.nodes[name].ready,
             age_s=now - state.nodes[name].created_at,
             taints=taints_of(state.nodes[name].taints),
-            startup_s=startup_s,
+            startup_s=settings.max_node_startup_s,
+            startup_taints=(*settings.startup_taints, *settings.ignore_taints),
         )
         for name in members
     )
@@ -208,6 +209,7 @@ def _group_view(
             age_s=now - node.created_at,
             taints=taints_of(node.taints),
             startup_s=settings.max_node_startup_s,
+            startup_taints=(*settings.startup_taints, *settings.ignore_taints),
         )
         sets[stage] += 1
         if stage is Readiness.NOT_STARTED:
@@ -250,6 +252,7 @@ def _group_view(
         remembered=None,
         provided=_provided(group, index.claims),
         daemons=daemons,
+        passing={*settings.startup_taints, *settings.ignore_taints, *settings.status_taints},
     )
     return GroupView(
         group=Group(

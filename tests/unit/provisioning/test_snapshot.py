@@ -147,3 +147,17 @@ def test_the_first_of_a_set_goes_anywhere_while_those_there_are_in_no_domain() -
     cluster.add_group("g", labels={ZONE: "a"})
     cluster.settle()
     assert cluster.of(p.PlanScaleUp) == []  # it fits inside
+
+
+@pytest.mark.parametrize(
+    ("flag", "starting"), [("startup-taint", 1), ("ignore-taint", 1), ("status-taint", 0)]
+)
+def test_taints_that_settings_name_pass(flag: str, starting: int) -> None:
+    cluster = Cluster({flag: ["example.com/warming", "other"], "scale-down-enabled": False})
+    cluster.add_group("g", cpu=4000, target=1)
+    cluster.add_node("n", "g")
+    on_node(cluster, "n", taints=({"key": "example.com/warming", "value": "", "effect": "NoSchedule"},))
+    group = look(cluster.state, index_of(cluster.state), cluster.now).groups["g"]
+    assert group.counts.not_started == starting
+    assert group.group.template is not None
+    assert group.group.template.view.taints == ()
