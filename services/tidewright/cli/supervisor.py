@@ -87,7 +87,11 @@ class Backoff:
 
 
 class Child:
-    """One program and the process that runs it at present."""
+    """One program and the process that runs it at present.
+
+    Attributes:
+        not_ready: why it was not, the last time that its probe said so.
+    """
 
     def __init__(self, program: Program, sink: Sink, backoff: Backoff, stop_within_s: float) -> None:
         self.program = program
@@ -96,6 +100,7 @@ class Child:
         self._sink, self._backoff, self._stop_within_s = sink, backoff, stop_within_s
         self._process: asyncio.subprocess.Process | None = None
         self._last_words = ""
+        self.not_ready = ""
         self._task = asyncio.create_task(self._keep(), name=f"keep {program.name}")
         self._task.add_done_callback(self._ended)
 
@@ -114,9 +119,10 @@ class Child:
             async with asyncio.timeout(self.program.ready_within_s):
                 return await asyncio.shield(self.ready)
         except TimeoutError as error:
+            said = self.not_ready or self._last_words
             raise CannotStart(
                 f"{self.program.name} was not ready within {self.program.ready_within_s:g} s"
-                + (f"; it last said: {self._last_words}" if self._last_words else "")
+                + (f"; it last said: {said}" if said else "")
             ) from error
 
     def _ended(self, task: asyncio.Task[None]) -> None:
@@ -185,7 +191,8 @@ class Child:
     async def _probe(self, fields: Fields) -> None:
         """Wait until the program's own probe says ready."""
         port = int(fields.get("health_port", 0))
-        while port and not await _answers_ready(port):  # noqa: ASYNC110  # nothing to await: another process
+        while port and (reason := await _unready(port)) is not None:
+            self.not_ready = reason or self.not_ready
             await asyncio.sleep(PROBE_EVERY_S)
         if not self.ready.done():
             self.ready.set_result(fields)
@@ -210,19 +217,20 @@ async def _lines(process: asyncio.subprocess.Process) -> AsyncIterator[str]:
         yield raw.decode(errors="replace").rstrip("\n")
 
 
-async def _answers_ready(port: int) -> bool:
-    """Whether `/readyz` on this loopback port answers 200."""
+async def _unready(port: int) -> str | None:
+    """None when `/readyz` on this loopback port answers 200; otherwise why not, where it says so."""
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError:
-        return False
+        return ""
     try:
         writer.write(b"GET /readyz HTTP/1.0\r\n\r\n")
-        return b" 200 " in await reader.readline()
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     except OSError:
-        return False
+        return ""
     finally:
         writer.close()
+    return None if b" 200 " in head.split(b"\r\n")[0] else body.decode(errors="replace").strip()
 
 
 def _words(line: str) -> str:

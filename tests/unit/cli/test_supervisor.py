@@ -32,6 +32,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200 if pathlib.Path(sys.argv[1]).exists() else 503)
         self.end_headers()
+        self.wfile.write(b"waiting for a file\\n")
     def log_message(self, *_):
         print("asked", flush=True)
 server = http.server.HTTPServer(("127.0.0.1", 0), Answer)
@@ -103,6 +104,7 @@ async def test_a_program_with_a_probe_is_ready_when_the_probe_says_so(
     starting = asyncio.create_task(supervisor.start(program("a", PROBED, str(tmp_path / "ready"))))
     await lines.has("asked", times=2)
     assert not starting.done()
+    assert only(supervisor).not_ready == "waiting for a file"
     (tmp_path / "ready").touch()
     await starting
 
