@@ -31,7 +31,6 @@ from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.reader import Record
 from tidewright.log.subjects import unescape
-from tidewright.spread.admit import Refused
 from tidewright.spread.decide import SERVICE
 from tidewright.spread.evolve import evolve
 from tidewright.spread.following import Followed
@@ -297,7 +296,7 @@ class Books:
 
         Raises:
             LogUnavailable: the choice could not be appended in time; nothing is known to be stored.
-            Refused: of `choose`.
+            Exception: of `choose`.
         """
         loop = asyncio.get_running_loop()
         booking: Booking[T] = Booking(choose, loop.create_future(), loop.time() + GIVE_UP_S)
@@ -327,7 +326,7 @@ class Books:
                 continue
             try:
                 result, entry = booking.choose(book)
-            except (Refused, errors.LogError) as error:  # it is the request's, and goes to whoever made it
+            except Exception as error:  # noqa: BLE001  # it is the request's, and goes to whoever made it
                 booking.done.set_exception(error)
                 continue
             results.append((booking, result))

@@ -118,6 +118,9 @@ def _injected(spread: Spread, name: str, obj: JsonObject, uid: str) -> JsonObjec
         return inject(obj, spread.name, subset, uid)
     except InvalidPatch as error:
         raise Refused("InvalidPatch", f"subset {name!r}: patch: {error}") from error
+    except (TypeError, AttributeError, ValueError, KeyError) as error:
+        # No API server sends such a pod: it has read it as one before.
+        raise Refused("Unreadable", f"the object is no pod: {error}", code=400) from error
 
 
 def removed(

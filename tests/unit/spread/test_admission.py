@@ -251,6 +251,33 @@ async def test_an_object_that_is_no_pod_is_refused_with_a_reason(nats: EmbeddedS
                 assert answered["status"]["message"].startswith("the object is no pod: ")
 
 
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"tolerations": 7},
+        {"affinity": "x"},
+        {"affinity": {"nodeAffinity": [3]}},
+        {"affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": 3}}},
+        "a",
+    ],
+)
+async def test_a_pod_whose_spec_takes_no_rules_is_refused_and_the_next_one_is_placed(
+    nats: EmbeddedServer, log: Log, broken: object
+) -> None:
+    async with replicas(nats, 1) as (endpoint,), deciding(log):
+        tolerated = spec(1, None)
+        tolerated["subsets"][0]["tolerations"] = [{"operator": "Exists"}]
+        await say(log, spread_fact(tolerated), *deployment(2))
+        await until(lambda: in_force(endpoint))
+        async with asyncio.timeout(5):
+            answered = await endpoint.post("/mutate-pod", review("r1", {**new_pod(), "spec": broken}))
+            assert not answered["allowed"]
+            assert answered["status"]["code"] == 400
+            assert answered["status"]["message"].startswith("the object is no pod: ")
+            admitted = await endpoint.admit("r2", new_pod())
+        assert subset_of(admitted) in ("a", "b")
+
+
 async def test_the_log_away_means_refused_or_recorded_later_as_the_spread_says(
     nats: EmbeddedServer, log: Log
 ) -> None:
