@@ -86,12 +86,13 @@ def test_a_time_after_the_end_is_answered_as_of_the_end_and_says_so(
 def test_a_decision_of_something_else(ask: Ask, whole: Path, records: list[Record]) -> None:
     record = next(r for r in records if b"hold-replicas" in r.body and f".{SPACE}." in r.subject)
     identity = record.headers["Tw-Id"]
-    answer = ask("explain", "wpa/other", "-n", SPACE, "--decision", identity, "--log", whole)
-    assert answer.code == 2
-    assert (
-        f"is about watermarkpodautoscaler/{record.subject.rsplit('.', 1)[1]} in namespace {SPACE}"
-        in answer.err
-    )
+    name = record.subject.rsplit(".", 1)[1]
+    for other in ("wpa/other", "deploy/other", "pod/other", "node/other"):
+        answer = ask("explain", other, "-n", SPACE, "--decision", identity, "--log", whole)
+        assert answer.code == 2
+        assert f"is about watermarkpodautoscaler/{name} in namespace {SPACE}, not about" in answer.err
+    for same in (f"wpa/{name}", f"deploy/{name}"):
+        assert ask("explain", same, "-n", SPACE, "--decision", identity, "--log", whole).code == 0
 
 
 @pytest.mark.parametrize("command", ["verify", "events", "import", "diff"])

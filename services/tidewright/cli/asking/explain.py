@@ -253,7 +253,7 @@ async def _one_decision(source: Source, identity: str, asked: Reference | None) 
     explainer = explainer_of(service) if service is not None else None
     target = getattr(event, "target", None)
     about = asked or (reference_of(target) if isinstance(target, ObjectRef) else Reference("", "", identity))
-    if asked is not None and not _is_about(decided, asked, explainer):
+    if asked is not None and not await _is_about(source, decided, asked, service, explainer):
         shown = (
             f" is about {reference_of(target)}" if isinstance(target, ObjectRef) else " is about no object"
         )
@@ -264,11 +264,21 @@ async def _one_decision(source: Source, identity: str, asked: Reference | None) 
     return found
 
 
-def _is_about(decided: Found, asked: Reference, explainer: Explainer[Any] | None) -> bool:
-    target = getattr(decided.event, "target", None)
-    if isinstance(target, ObjectRef) and reference_of(target) == asked:
+async def _is_about(
+    source: Source,
+    decided: Found,
+    asked: Reference,
+    service: Service | None,
+    explainer: Explainer[Any] | None,
+) -> bool:
+    """Whether an answer about an object would hold this decision."""
+    place = Reference(*subject_object(decided.record.subject)[1:])
+    if place == asked:
         return True
-    return explainer is not None and explainer.concerns(decided.event, asked)  # type: ignore[arg-type]  # decoded by id
+    if service is None or explainer is None or asked.kind not in explainer.kinds:
+        return False
+    fold = await restored(source, Asked.about(source, service, asked.namespace), decided.seq)
+    return place in explainer.told(fold.state, asked).decisions and explainer.concerns(decided.event, asked)  # type: ignore[arg-type]  # decoded by id
 
 
 def explain(
