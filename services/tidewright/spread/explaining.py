@@ -24,7 +24,7 @@ from tidewright.events.spread import (
 from tidewright.host.explainer import Explainer, Reference, Told
 from tidewright.kube.times import rfc3339
 from tidewright.spread.reconcile import CLOSED_FOR_S
-from tidewright.spread.sentences import foreseen, passed_over, placement, sentences
+from tidewright.spread.sentences import foreseen, many, passed_over, placement, sentences
 from tidewright.spread.spec import KIND
 from tidewright.spread.state import Row, SpreadState, State, spread_key
 from tidewright.spread.victims import leaving
@@ -265,8 +265,8 @@ def _standing(state: State, found: SpreadState, now: float) -> Iterator[str]:
     for rule in rules.subsets:
         held = found.ledger.held_in_all(rule.name)
         active = sum(found.active_in(version, rule.name) for version in found.active)
-        limit = "without a limit" if rule.limit is None else f"of {rule.limit} places"
-        text = f"{rule.name}: {active} pods, {held} places held {limit}"
+        limit = "without a limit" if rule.limit is None else f"of {many(rule.limit, 'place')}"
+        text = f"{rule.name}: {many(active, 'pod')}, {many(held, 'place')} held {limit}"
         if rule.closed:
             since = found.conditions[rule.name].at if rule.name in found.conditions else now
             text += (
@@ -275,7 +275,10 @@ def _standing(state: State, found: SpreadState, now: float) -> Iterator[str]:
         yield text + "."
     outside = sum(counts.get("", 0) for counts in found.active.values())
     if outside:
-        yield f"{outside} pods are in no subset: they found every one full, or are older than the spread and on no node yet."
+        are = "is in no subset: it" if outside == 1 else "are in no subset: they"
+        yield (
+            f"{many(outside, 'pod')} {are} found every one full, or came before the spread and fit nowhere yet."
+        )
     if found.ledger.placed:
         yield f"{len(found.ledger.placed)} pods were admitted and have not been seen yet."
     if found.ledger.leaving:

@@ -213,7 +213,11 @@ def leaving_key(ledger: Ledger, pod: str, uid: str) -> str:
 
 def _stay(ledger: Ledger, change: LedgerChange) -> None:
     """A pod is not leaving any more: it is gone, or will not go."""
-    forget_leaving(ledger, change.uid if change.uid in ledger.leaving else change.pod)
+    if change.uid:
+        key = change.uid if change.uid in ledger.leaving else change.pod
+    else:  # as it was said before uids were
+        key = ledger.left.get(change.pod, change.pod)
+    forget_leaving(ledger, key)
 
 
 def forget_leaving(ledger: Ledger, key: str) -> None:

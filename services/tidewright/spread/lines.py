@@ -20,7 +20,7 @@ from tidewright.events.spread import (
     TargetReplicasObserved,
 )
 from tidewright.spread.pods import placement_of
-from tidewright.spread.sentences import passed_over
+from tidewright.spread.sentences import many, passed_over
 from tidewright.spread.spec import DELETION_COST_ANNOTATION, MATCHED_ANNOTATION
 
 NAMED = 3
@@ -45,7 +45,8 @@ def line(event: Event) -> str:
             return "; ".join(_ledger(event)) or "counts said again"
         case ForeseeScaleIn():
             pods = _some([pod.pod for pod in event.pods], event.count)
-            return f"at {event.replicas} replicas {event.count} pods leave: {pods}"
+            leave = "1 pod leaves" if event.count == 1 else f"{event.count} pods leave"
+            return f"at {many(event.replicas, 'replica')} {leave}: {pods}"
         case RecordSpread():
             return f"{event.reason}: {event.message}" if event.message else event.reason
         case TargetReplicasObserved():

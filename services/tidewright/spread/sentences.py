@@ -55,6 +55,11 @@ def foreseen(decision: ForeseeScaleIn) -> str:
     return text
 
 
+def many(count: int, noun: str) -> str:
+    """A number of things: one has no plural."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def sentences(because: Sequence[Because]) -> list[str]:
     """One sentence per rule, in the order of their application."""
     return [sentence(step) for step in because]
