@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import statistics
 import sys
@@ -42,6 +43,7 @@ from tidewright.log.subjects import Slot
 SLOTS, REPLICAS = 16, 3
 FACT_EVERY_S = 0.05
 KILL_TARGET_S, STOP_TARGET_S = 5.0, 1.0
+FEW = 10
 QUIET_S = 1.0
 """Nothing has moved for so long before the next one is ended: a standby is warm by then."""
 WITHIN_S = 60.0
@@ -263,6 +265,15 @@ def figures(name: str, found: Sequence[float], target: float) -> list[Figure]:
     ]
 
 
+def growth(found: Sequence[float]) -> list[Figure]:
+    """Whether a take-over takes longer, the longer the log is and the more often the slots have changed hands."""
+    if len(found) < 2 * FEW:
+        return []
+    first, last = statistics.median(found[:FEW]), statistics.median(found[-FEW:])
+    name = f"log_takeover/killed_p50_of_the_last_{FEW}"
+    return [figure(name, last, "s", "lower", baseline=f"of the first {FEW}", baseline_value=first)]
+
+
 async def measure(runs: int) -> list[Figure]:
     # What is killed is waited for most of the time, so the two kinds of it run beside one another.
     killed, standby = await asyncio.gather(
@@ -271,8 +282,10 @@ async def measure(runs: int) -> list[Figure]:
     stopped = await gaps(signal.SIGTERM, runs, "slots")
     return [
         *figures("killed", killed, KILL_TARGET_S),
+        *growth(killed),
         *figures("stopping", stopped, STOP_TARGET_S),
         *figures("standby_of_a_killed_one", standby, KILL_TARGET_S),
+        figure("log_takeover/load_of_the_machine", os.getloadavg()[0], "processes", "lower"),
     ]
 
 
