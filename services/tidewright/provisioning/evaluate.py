@@ -37,7 +37,8 @@ from tidewright.provisioning.scaleup.plans import MAX_NODES_TOTAL, SUCCESSFUL, P
 from tidewright.provisioning.scaleup.rounds import enact, plan_all
 from tidewright.provisioning.scaleup.sharing import to_minimum
 from tidewright.provisioning.sentences import because, not_triggered_message, triggered_message
-from tidewright.provisioning.state import Index, Load, Pod, State, index_of, nominated, settle, shape_of
+from tidewright.provisioning.settling import nominated, settle
+from tidewright.provisioning.state import Index, Load, Pod, State, index_of, shape_of
 from tidewright.provisioning.upkeep import idle_decisions, upkeep
 from tidewright.provisioning.view import View, look
 
@@ -69,6 +70,7 @@ class Evaluation:
             self.view: View = look(state, self.index, self.now)
         self.orders = Orders(state, self.now, self.index.settings.dry_run)
         self.dues: list[float] = []
+        self.starting: dict[int, str] = {}
 
     def run(self) -> list[Decision]:
         settings = self.index.settings
@@ -88,7 +90,7 @@ class Evaluation:
         world = self._world()
         with self.part(parts.FILTER):
             pool, booked = self._fill(work, world.grid, waiting)
-        self.decisions += bookings.hold_room(work, self.index.grid, world.grid)
+        self.decisions += bookings.hold_room(work, self.index.grid, world.grid, self.starting)
         short = bookings.lacking(work, booked)
         self.decisions += promises.awaited(work, closings, short)
         self.decisions += promises.hold_to_account(work, short)
@@ -120,7 +122,7 @@ class Evaluation:
         pool = _counted(self.state, self.index, waiting)
         booked = bookings.room_kept(work)
         placeholders.arrange(self.state, self.index, grid, work.standing)
-        self._cover(grid, pool, booked)
+        self._cover(grid, pool, booked, work.standing)
         # In compat the scheduler places pending pods first, whatever is booked.
         if not self.index.settings.hold:
             _place(grid, pool)
@@ -224,11 +226,18 @@ class Evaluation:
             seed=self.seed,
         )
 
-    def _cover(self, grid: Grid, pool: dict[str, Demand], booked: dict[str, Demand]) -> None:
+    def _cover(
+        self,
+        grid: Grid,
+        pool: dict[str, Demand],
+        booked: dict[str, Demand],
+        standing: placeholders.Standing,
+    ) -> None:
         """Put nodes that are on their way into the grid, with the pods that they were ordered for.
 
         Pods that an order covers cause no further one, whatever order they would pack in now.
         """
+        carried = placeholders.by_node(self.state, standing)
         for name in sorted(self.view.groups):
             view = self.view.groups[name]
             template = view.group.template
@@ -241,8 +250,14 @@ class Evaluation:
             for row in rows:
                 for item in template.residents:
                     grid.put(item.shape, row, item.count)
+            for row, starting in zip(rows, view.starting, strict=False):
+                self.starting[row] = starting
+                for digest in carried.get(starting, ()):
+                    grid.put(shape_of(self.state, self.index, digest), row)
+                if starting in carried:  # what it was ordered for has its place
+                    rows = [other for other in rows if other != row]
             opened = self.state.open.get(name)
-            loads = _last(opened.loads if opened is not None else [], view.upcoming)
+            loads = _last(opened.loads if opened is not None else [], len(rows))
             position = 0
             for load in loads:
                 for row in rows[position : position + load.nodes]:

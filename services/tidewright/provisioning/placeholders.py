@@ -1,8 +1,8 @@
 """Room that holds against ordinary pods, in the profile `hold`: pods that do nothing. Spec 8, [B2].
 
 For every pod for which room is kept on a node that is there, a placeholder is bound to that node. It
-goes as soon as a consumer waits or has found a node, and when the booking is over. Room on nodes that
-are still to come is held by nobody but this service, until they come.
+goes as soon as a consumer waits or has found a node, and when the booking is over. Nodes that come for a
+request carry them before they are ready: the scheduler does not look at them any sooner.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from tidewright.events.base import Decision, JsonObject, ObjectRef
 from tidewright.events.decisions import CreateObject, DeleteObject
-from tidewright.kube.podshape import PodShape
+from tidewright.kube.podshape import PODS, PodShape
+from tidewright.kube.volumes import ATTACHABLE
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.sentences import because
@@ -91,6 +92,7 @@ def creations(
     found: Standing,
     real: Grid,
     trial: Grid,
+    starting: Mapping[int, str],
 ) -> Iterator[Decision]:
     """Placeholders for what none holds, on the nodes where this evaluation has placed it.
 
@@ -102,6 +104,7 @@ def creations(
         found: the placeholders that there are.
         real: nodes and what runs on them.
         trial: the same with what this evaluation has placed.
+        starting: rows of nodes on their way to those that are there and have not started.
     """
     free: dict[str, dict[str, int]] = {}
     for key, items in missing.items():
@@ -111,7 +114,7 @@ def creations(
             if item.shape.devices:
                 continue  # a placeholder has no claims: it would hold all but the devices
             if digest not in free:
-                free[digest] = _placed(real, trial, item.shape)
+                free[digest] = _placed(real, trial, item.shape, starting)
             nodes = free[digest]
             for number in range(min(item.count, settings.placeholder_limit - many)):
                 node = next(iter(nodes), None)
@@ -133,11 +136,25 @@ def _by_shape(items: Sequence[Item]) -> list[Item]:
     return list(found.values())
 
 
-def _placed(real: Grid, trial: Grid, shape: PodShape) -> dict[str, int]:
+def _placed(real: Grid, trial: Grid, shape: PodShape, starting: Mapping[int, str]) -> dict[str, int]:
     """Node that is there to the pods of a shape that this evaluation put onto it, by name."""
     before, after = real.where.get(shape.digest, {}), trial.where.get(shape.digest, {})
-    found = {name: after.get(row, 0) - before.get(row, 0) for name, row in real.rows.items() if row in after}
+    found = {
+        name: after.get(row, 0) - before.get(row, 0)
+        for name, row in real.rows.items()
+        if row in after and trial.rows.get(name) == row
+    }
+    found |= {name: after[row] for row, name in starting.items() if row in after}
     return {name: pods for name, pods in sorted(found.items()) if pods > 0}
+
+
+def by_node(state: State, found: Standing) -> dict[str, list[str]]:
+    """Node to the shapes that the placeholders on it stand for."""
+    nodes: dict[str, list[str]] = {}
+    for name, held in sorted(state.held.items()):
+        if not held.leaving and name not in found.surplus:
+            nodes.setdefault(held.node, []).append(held.shape)
+    return nodes
 
 
 def _creation(
@@ -145,7 +162,11 @@ def _creation(
 ) -> CreateObject:
     text = f"{uid}/{shape.digest}/{node}/{now:.6f}/{number}"
     name = f"hold-{blake2b(text.encode(), digest_size=8).hexdigest()}"
-    requests = {n: _quantity(n, a) for n, a in sorted(shape.requests.items()) if n != "pods" and a}
+    requests = {
+        n: _quantity(n, a)
+        for n, a in sorted(shape.requests.items())
+        if a and n != PODS and not n.startswith(ATTACHABLE)  # it attaches nothing
+    }
     extended = {n: q for n, q in requests.items() if "/" in n}
     spec: JsonObject = {
         "nodeName": node,

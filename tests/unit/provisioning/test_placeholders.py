@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.vectors.provisioning_life import Cluster
@@ -137,3 +138,54 @@ def test_nothing_is_made_where_it_is_not_wanted(setting: dict[str, Any]) -> None
     assert not cluster.of(CreateObject)
     assert cluster.conditions("r")["Provisioned"].status == "True"
     assert not cluster.of(p.PlanScaleUp)
+
+
+def starts(cluster: Cluster, name: str) -> None:
+    """A node registers, and is not ready yet."""
+    group = cluster.groups["workers"]
+    group.instances = [
+        msgspec.structs.replace(i, state="running") if i.id == f"sim://{name}" else i for i in group.instances
+    ]
+    fact = cluster.node_fact("workers", name)
+    cluster.tell(msgspec.structs.replace(fact, ready=False, created_at=cluster.now))
+    cluster.observe_group("workers")
+
+
+def test_room_on_nodes_that_come_is_held_before_they_are_ready() -> None:
+    cluster = Cluster({"profile": "hold"}, boots=False)
+    cluster.add_group("workers", cpu=4000, maximum=9)
+    cluster.template("three", "3")
+    cluster.request("r", ATOMIC, [("three", 2)])
+    cluster.settle()
+    for name in ("workers-new-1", "workers-new-2"):
+        starts(cluster, name)
+    cluster.settle()
+    made = [d.manifest["spec"]["nodeName"] for d in cluster.of(CreateObject)]
+    assert sorted(made) == ["workers-new-1", "workers-new-2"]
+    assert cluster.conditions("r")["Provisioned"].reason == "NodesNotReady"
+    # What is held is nobody else's room: a pod that waits gets a node of its own.
+    cluster.pod("p", cluster.shape({"cpu": 2000}))
+    cluster.settle()
+    assert [(d.from_size, d.size) for d in cluster.of(p.IncreaseNodeGroup)] == [(0, 2), (2, 3)]
+    for name in ("workers-new-1", "workers-new-2"):
+        cluster.tell(cluster.node_fact("workers", name))
+    cluster.boot("workers")
+    cluster.advance(60)
+    assert cluster.conditions("r")["CapacityReady"].status == "True"
+    assert cluster.conditions("r")["Provisioned"].status == "True"
+    assert len(cluster.of(CreateObject)) == 2
+    assert len(cluster.of(p.IncreaseNodeGroup)) == 2
+
+
+def test_what_was_held_is_let_go_when_the_rest_of_the_nodes_does_not_come() -> None:
+    cluster = Cluster({"profile": "hold", "max-node-provision-time": "2m"}, boots=False)
+    cluster.add_group("workers", cpu=4000, maximum=2)
+    cluster.template("three", "3")
+    cluster.request("r", ATOMIC, [("three", 2)], {"noRetry": "true"})
+    cluster.settle()
+    starts(cluster, "workers-new-1")
+    cluster.tell(cluster.node_fact("workers", "workers-new-1"))
+    cluster.advance(200)
+    assert cluster.conditions("r")["Failed"].status == "True"
+    assert len(cluster.of(CreateObject)) == 1
+    assert cluster.state.held == {}

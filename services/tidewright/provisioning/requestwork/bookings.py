@@ -18,7 +18,8 @@ from tidewright.provisioning.requests.booking import bookable, booking
 from tidewright.provisioning.requestwork.quota import claim_booked
 from tidewright.provisioning.requestwork.work import RequestWork
 from tidewright.provisioning.sentences import because
-from tidewright.provisioning.state import nominated, shape_of
+from tidewright.provisioning.settling import nominated
+from tidewright.provisioning.state import shape_of
 
 
 def room_kept(work: RequestWork) -> dict[str, Demand]:
@@ -79,9 +80,11 @@ def places(work: RequestWork) -> dict[str, dict[str, int]]:
 
 
 def _uncome(work: RequestWork, key: str, sets: tuple[Item, ...], placed: list[PodShape]) -> tuple[Item, ...]:
-    """[B2]: what of a booking is for pods that do not exist yet: those that wait want the room itwork."""
-    if not work.holds() or not bookable(work.conditions_of(key)):
+    """[B2]: what of a booking is for pods that do not exist yet: those that wait want the room itself."""
+    if not work.holds():
         return ()
+    if not bookable(work.conditions_of(key)):
+        return sets  # its nodes are on their way
     coming = nominated(work.state, work.index)
     waiting = [
         shape_of(work.state, work.index, work.state.pods[pod].shape)
@@ -91,13 +94,20 @@ def _uncome(work: RequestWork, key: str, sets: tuple[Item, ...], placed: list[Po
     return booking(work.conditions_of(key), sets, [*placed, *waiting]).items
 
 
-def hold_room(work: RequestWork, real: Grid, trial: Grid) -> list[Decision]:
-    """[B2]: pods that hold the room against others are made and removed."""
+def hold_room(work: RequestWork, real: Grid, trial: Grid, starting: Mapping[int, str]) -> list[Decision]:
+    """[B2]: pods that hold the room against others are made and removed.
+
+    Args:
+        work: the requests.
+        real: nodes and what runs on them.
+        trial: the same with what this evaluation has placed.
+        starting: rows of nodes on their way to those that are there and have not started.
+    """
     found = list(placeholders.removals(work.state, work.standing, work.now))
     if work.holds():
         missing = {key: placeholders.without(items, key, work.standing) for key, items in work.uncome.items()}
         found += placeholders.creations(
-            work.state, work.settings, work.now, missing, work.standing, real, trial
+            work.state, work.settings, work.now, missing, work.standing, real, trial, starting
         )
     return found
 
