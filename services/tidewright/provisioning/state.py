@@ -7,7 +7,7 @@ snapshot was loaded.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -497,50 +497,6 @@ def seat_of(state: State, index: Index, digest: str) -> PodShape:
     return found
 
 
-def settle(state: State, index: Index, asking: Iterable[str]) -> None:
-    """Put the index right after objects changed to which shapes refer, or which say what nodes offer.
-
-    `asking` are the digests of shapes that an evaluation is going to place: they are resolved here, so
-    that nodes are asked for what they ask for.
-    """
-    claims = index.claims
-    for _, group in sorted(state.groups.items()):
-        if group.template is not None and group.template.devices:
-            claims.see(group.template.devices)
-    for digest in asking:
-        shape_of(state, index, digest)
-    while claims.stale_shapes:  # a shape that is read anew may ask for what nobody has asked for before
-        stale, claims.stale_shapes = sorted(claims.stale_shapes), set()
-        for digest in stale:
-            _read_anew(state, index, digest)
-    nodes = state.nodes if claims.all_nodes else sorted(claims.stale_nodes)
-    for name in nodes:
-        if name in state.nodes:
-            add_node(state, index, name, state.nodes[name])
-    claims.all_nodes, claims.stale_nodes = False, set()
-
-
-def _read_anew(state: State, index: Index, digest: str) -> None:
-    """Resolve a shape again; pods that are somewhere go on sitting there, and count as they do now."""
-    was_known = index.shapes.pop(digest, None) is not None
-    for pinned in index.pinned.pop(digest, set()):
-        index.shapes.pop(pinned, None)
-        index.grid.forget_shape(pinned)
-    was = index.seats.pop(digest, None)
-    if was is None and was_known and digest in index.grid.shapes:
-        was = index.grid.shapes[digest]
-    rows = dict(index.grid.where.get(digest, {}))
-    for row, pods in rows.items():
-        index.grid.put(was if was is not None else index.grid.shapes[digest], row, -pods)
-    index.grid.forget_shape(digest)
-    if digest not in state.shapes:
-        return
-    for row, pods in rows.items():
-        index.grid.put(seat_of(state, index, digest), row, pods)
-    if was_known:
-        shape_of(state, index, digest)
-
-
 def add_node(state: State, index: Index, name: str, node: Node) -> None:
     """Take a node into the index. One whose devices have not come yet takes no pods, like one that is not ready."""
     view = node.view(name, index.claims.offers(name, node.labels))
@@ -575,7 +531,7 @@ def add_pod(state: State, index: Index, key: str, pod: Pod) -> None:
     if pod.consumes:
         index.consumers.setdefault(pod.consumes, {})[key] = None
     row = index.grid.rows.get(pod.node)
-    if row is not None and _counts(state, index, pod):
+    if row is not None and holds_room(state, index, pod):
         index.grid.put(seat_of(state, index, pod.shape), row)
 
 
@@ -596,7 +552,7 @@ def remove_pod(state: State, index: Index, key: str, pod: Pod) -> None:
     if pod.consumes:
         index.consumers.get(pod.consumes, {}).pop(key, None)
     row = index.grid.rows.get(pod.node)
-    if row is not None and _counts(state, index, pod):
+    if row is not None and holds_room(state, index, pod):
         index.grid.put(seat_of(state, index, pod.shape), row, -1)
 
 
@@ -616,22 +572,11 @@ def reseat(state: State, index: Index, node: str) -> None:
     row = index.grid.rows[node]
     for key in index.on_node.get(node, {}):
         pod = state.pods[key]
-        if _counts(state, index, pod):
+        if holds_room(state, index, pod):
             index.grid.put(seat_of(state, index, pod.shape), row)
 
 
-def nominated(state: State, index: Index) -> dict[str, Pod]:
-    """Pods that count as being on the node that the scheduler has nominated for them. Spec 3.2, step 5.
-
-    Their victims are on it still, so it may look overcommitted. One whose node is gone waits like any other.
-    """
-    found = {key: state.pods[key] for key in index.nominated}
-    return {
-        key: pod for key, pod in found.items() if pod.nominated in state.nodes and _counts(state, index, pod)
-    }
-
-
-def _counts(state: State, index: Index, pod: Pod) -> bool:
+def holds_room(state: State, index: Index, pod: Pod) -> bool:
     """Expendable pods hold no room. Their priority is their shape's."""
     fields = state.shapes.get(pod.shape)
     return fields is None or not expendable(fields.priority, index.settings.expendable_cutoff)

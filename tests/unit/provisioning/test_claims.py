@@ -12,6 +12,7 @@ from tests.vectors.provisioning_life import Cluster
 from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.events.base import JsonObject
+from tidewright.events.decisions import CreateObject
 from tidewright.events.placement import PlacementObjectGone, PlacementObjectObserved
 from tidewright.kube import kinds
 from tidewright.provisioning.requests import conditions as cond
@@ -532,3 +533,31 @@ def test_terms_select_namespaces_by_their_labels() -> None:
     told(cluster, "Namespace", "other", metadata={"labels": {"team": "blue"}})
     cluster.advance(70)
     assert provisioned(cluster, "two")
+
+
+def test_placeholders_ask_for_nothing_that_claims_come_to() -> None:
+    cluster = Cluster({"profile": "hold"})
+    cluster.add_node("n")
+    storage_class(cluster)
+    claim(cluster, "data", storageClassName="disks")
+    cluster.template("worker", "100m", **using("data"))
+    cluster.request("r", CHECK, [("worker", 1)])
+    cluster.advance(5)
+    (made,) = cluster.of(CreateObject)
+    (container,) = made.manifest["spec"]["containers"]
+    assert sorted(container["resources"]["requests"]) == ["cpu", "memory"]
+
+
+def test_placeholders_do_not_stand_for_devices_that_they_could_not_hold() -> None:
+    cluster = Cluster({"profile": "hold"})
+    device_class(cluster)
+    cluster.add_node("n")
+    offers(cluster, "n", device("d0"), device("d1"))
+    claim_template(cluster, "one", exactly())
+    cluster.template("worker", "100m", resourceClaims=by_template("one"))
+    cluster.request("first", CHECK, [("worker", 1)])
+    cluster.advance(5)
+    assert cluster.of(CreateObject) == []
+    cluster.request("second", CHECK, [("worker", 2)])
+    cluster.settle()
+    assert (provisioned(cluster, "first"), provisioned(cluster, "second")) == (True, False)

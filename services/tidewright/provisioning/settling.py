@@ -1,0 +1,68 @@
+"""The index put right before an evaluation places anything: what claims come to by now, who sits where to be.
+
+`settle` reads anew what facts have marked (see `claims`), all at once; `nominated` says which waiting pods
+count as placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidewright.provisioning.state import Index, Pod, State, add_node, holds_room, seat_of, shape_of
+
+
+def settle(state: State, index: Index, asking: Iterable[str]) -> None:
+    """Put the index right after objects changed to which shapes refer, or which say what nodes offer.
+
+    `asking` are the digests of shapes that an evaluation is going to place: they are resolved here, so
+    that nodes are asked for what they ask for.
+    """
+    claims = index.claims
+    for _, group in sorted(state.groups.items()):
+        if group.template is not None and group.template.devices:
+            claims.see(group.template.devices)
+    for digest in asking:
+        shape_of(state, index, digest)
+    while claims.stale_shapes:  # a shape that is read anew may ask for what nobody has asked for before
+        stale, claims.stale_shapes = sorted(claims.stale_shapes), set()
+        for digest in stale:
+            _read_anew(state, index, digest)
+    nodes = state.nodes if claims.all_nodes else sorted(claims.stale_nodes)
+    for name in nodes:
+        if name in state.nodes:
+            add_node(state, index, name, state.nodes[name])
+    claims.all_nodes, claims.stale_nodes = False, set()
+
+
+def _read_anew(state: State, index: Index, digest: str) -> None:
+    """Resolve a shape again; pods that are somewhere go on sitting there, and count as they do now."""
+    was_known = index.shapes.pop(digest, None) is not None
+    for pinned in index.pinned.pop(digest, set()):
+        index.shapes.pop(pinned, None)
+        index.grid.forget_shape(pinned)
+    was = index.seats.pop(digest, None)
+    if was is None and was_known and digest in index.grid.shapes:
+        was = index.grid.shapes[digest]
+    rows = dict(index.grid.where.get(digest, {}))
+    for row, pods in rows.items():
+        index.grid.put(was if was is not None else index.grid.shapes[digest], row, -pods)
+    index.grid.forget_shape(digest)
+    if digest not in state.shapes:
+        return
+    for row, pods in rows.items():
+        index.grid.put(seat_of(state, index, digest), row, pods)
+    if was_known:
+        shape_of(state, index, digest)
+
+
+def nominated(state: State, index: Index) -> dict[str, Pod]:
+    """Pods that count as being on the node that the scheduler has nominated for them. Spec 3.2, step 5.
+
+    Their victims are on it still, so it may look overcommitted. One whose node is gone waits like any other.
+    """
+    found = {key: state.pods[key] for key in index.nominated}
+    return {
+        key: pod
+        for key, pod in found.items()
+        if pod.nominated in state.nodes and holds_room(state, index, pod)
+    }
