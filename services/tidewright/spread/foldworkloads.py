@@ -105,9 +105,10 @@ def workload_gone(state: State, fact: WorkloadGone) -> None:
             del state.children[gone.owner]
     if above is not None:
         if above.target_uid == uid:
-            # Without a target no pod is considered (3.2); one of its name is another one.
             above.target_uid = ""
             selecting(state, above)
-            scatter(state, above, all_of_them=False)
+            if gone is not None and gone.selector:
+                scatter(state, above, all_of_them=False)
+            # Pods of its own go after it, one by one, each with its place; those that shall stay lose their owner.
         above.latest = latest_version(state, above)
         state.touched.spreads.append(key_of(above))

@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 
-from tests.unit.spread.cluster import NAMESPACE, SPREAD, deployment, spec, spread_fact
+from tests.unit.spread.cluster import HASH, NAMESPACE, SPREAD, deployment, spec, spread_fact
 from tests.unit.spread.test_decide import Fold, placed
 from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import PatchObject
 from tidewright.events.facts import NodeObserved, Owner, PodGone, PodObserved, WorkloadGone, WorkloadObserved
+from tidewright.events.spread import ChangeLedger, PodLeaving
 from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP, WHITELIST_KEY
 from tidewright.spread.pods import VERSION_IGNORED
 
@@ -116,24 +117,39 @@ def test_a_selector_that_cannot_be_read_selects_nothing() -> None:
     assert fold.state.spreads[KEY].pods == {}
 
 
-def test_pods_of_a_target_that_is_gone_are_considered_no_more() -> None:
+def test_pods_of_a_target_that_is_gone_hold_their_places_until_they_go_too() -> None:
+    """A workload that is deleted and made again at once finds the places that its former pods still have."""
     fold = Fold(spread_fact(spec(2, None)), *deployment(2), placed("a", 0), placed("a", 1))
     spread = fold.state.spreads[KEY]
-    fold.see(
-        WorkloadGone(at=0, namespace=NAMESPACE, name="web", uid="d", api_version="apps/v1", kind="Deployment")
+    gone = WorkloadGone(
+        at=0, namespace=NAMESPACE, name="web", uid="d", api_version="apps/v1", kind="Deployment"
     )
-    assert spread.pods == {}
+    fold.see(gone)
+    fold.see(msgspec.structs.replace(deployment(2)[0], uid="d2"))
+    assert spread.ledger.held(HASH, "a") == 2
+    leaving = PodLeaving(
+        at=0, namespace=NAMESPACE, name=SPREAD, key="web-0", request="d0", version=HASH, subset="a", pod="web-0",
+        uid="uid-web-0",
+    )  # fmt: skip
+    decisions = fold.see(leaving)
+    assert not [c for d in decisions if isinstance(d, ChangeLedger) for c in d.changes]  # it held a place
+    assert spread.ledger.held(HASH, "a") == 1
+    for n in range(2):
+        fold.see(PodGone(at=0, namespace=NAMESPACE, name=f"web-{n}", uid=f"uid-web-{n}"))
     assert spread.ledger.counts == {}
     fold.pass_time(fold.now + 5)
     assert replicas(fold) == [0, 0]
-    # Another one of its name takes the ReplicaSet over, and its pods with it.
-    web, replica_set = deployment(2)
-    fold.see(msgspec.structs.replace(web, uid="d2"))
-    heir = msgspec.structs.replace(replica_set.owners[0], uid="d2")
-    fold.see(msgspec.structs.replace(replica_set, owners=(heir,)))
-    assert sorted(spread.pods) == ["web-0", "web-1"]
-    fold.pass_time(fold.now + 5)
-    assert replicas(fold) == [2, 0]
+
+
+def test_pods_that_a_selector_found_are_considered_no_more_without_their_target() -> None:
+    fold = started(game_set(2, "game=arena"), game(0), game(1))
+    fold.see(
+        WorkloadGone(at=0, namespace=NAMESPACE, name="arena", uid="gs", api_version=GAMES, kind="GameSet")
+    )
+    spread = fold.state.spreads[KEY]
+    assert (spread.pods, spread.ledger.counts) == ({}, {})
+    fold.see(msgspec.structs.replace(game_set(2, "game=arena"), uid="gs2"))
+    assert sorted(spread.pods) == ["arena-0", "arena-1"]
 
 
 def test_pods_of_a_replica_set_that_was_orphaned_are_considered_no_more() -> None:
