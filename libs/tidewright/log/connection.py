@@ -431,9 +431,16 @@ class Log:
             async for record in records.until_current():
                 yield record
 
-    def reader(self, filters: Sequence[str], *, after: int = 0, last_only: bool = False) -> reader.Reader:
+    def reader(
+        self,
+        filters: Sequence[str],
+        *,
+        after: int = 0,
+        last_only: bool = False,
+        window: int = reader.WINDOW,
+    ) -> reader.Reader:
         """Records of the subjects that match, in stream order, from the sequence `after` + 1 on."""
-        return reader.Reader(self, tuple(filters), after, last_only=last_only)
+        return reader.Reader(self, tuple(filters), after, last_only=last_only, window=window)
 
     @property
     def disconnected(self) -> str:

@@ -65,9 +65,20 @@ class Reader:
     """Records of one set of filters. Use as an async context manager, or call `close`."""
 
     def __init__(
-        self, log: Log, filters: tuple[str, ...], after: int, *, last_only: bool = False, stream: str = ""
+        self,
+        log: Log,
+        filters: tuple[str, ...],
+        after: int,
+        *,
+        last_only: bool = False,
+        stream: str = "",
+        window: int = WINDOW,
     ) -> None:
-        """`stream` is the log's own unless another one (the membership bucket's) is named."""
+        """`stream` is the log's own unless another one (the membership bucket's) is named.
+
+        `window`: records asked for ahead; fewer for who will stop soon.
+        """
+        self._window = window
         self._log = log
         self._stream = stream or log.stream
         self._filters = filters
@@ -125,7 +136,7 @@ class Reader:
         else:
             records = [arrived.popleft() for _ in range(limit)]
         self.position = records[-1].seq
-        if self._credit <= WINDOW // 2:
+        if self._credit <= self._window // 2:
             # These records are the caller's now: what fails here must not take them along.
             with contextlib.suppress(errors.LogUnavailable):
                 await self._keep_asking()
@@ -149,7 +160,7 @@ class Reader:
         try:
             if not self._consumer:
                 await self._make_consumer()
-            if self._credit <= WINDOW // 2 and len(self._arrived) < WINDOW:
+            if self._credit <= self._window // 2 and len(self._arrived) < self._window:
                 await self._pull()
         except errors.LogUnavailable:
             await self._drop_consumer()
@@ -193,7 +204,7 @@ class Reader:
     async def _pull(self) -> None:
         if self._subscription is None:
             return
-        batch = WINDOW - self._credit
+        batch = self._window - self._credit
         body = f'{{"batch":{batch},"expires":{int(PULL_EXPIRES_S * 1e9)},"idle_heartbeat":{int(HEARTBEAT_S * 1e9)}}}'
         self._credit += batch
         try:

@@ -199,3 +199,11 @@ def test_a_timer_beyond_all_calendars_can_be_set() -> None:
     assert timers.rfc3339(1e15) == "2200-01-01T00:00:00.000000Z"
     assert timers.rfc3339(-1e15) == "1970-01-01T00:00:00.000000Z"
     assert timers.rfc3339(0.5) == "1970-01-01T00:00:00.500000Z"
+
+
+async def test_a_reader_that_fetches_little_ahead_reads_everything_all_the_same(log: Log) -> None:
+    subject = log.subjects.fact(log.slot_of("shop"), "pod", "shop", "p")
+    await log.commit([Message(subject, b"%d" % n) for n in range(95)])
+    async with log.reader([subject], window=10) as reader:
+        bodies = [record.body async for record in reader.until_current()]
+    assert bodies == [b"%d" % n for n in range(95)]

@@ -129,7 +129,9 @@ class ExportedLog:
         for i in range(bisect_left(places, indexed.behind(after)), len(places)):
             yield indexed.read(places[i])
 
-    async def records(self, pattern: str = "", after: int = 0) -> AsyncGenerator[Record, None]:
+    async def records(
+        self, pattern: str = "", after: int = 0, ahead: int = 0
+    ) -> AsyncGenerator[Record, None]:
         if not pattern and not after and self._indexed is None:  # once through: no index is worth it
             for record in self.file.records():
                 yield record

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from tidewright.cli.asking.source import Source
+from tidewright.cli.asking.source import SOON, Source
 from tidewright.cli.errors import BadInput
 from tidewright.cli.services import BY_NAME, Role
 from tidewright.events import registry
@@ -129,7 +129,7 @@ async def by_id(source: Source, identity: str) -> Found:
             f"{first} to {last}"
         )
     pattern = source.subjects.decisions(slot, service)
-    async with aclosing(source.records(pattern, after=cause)) as records:
+    async with aclosing(source.records(pattern, after=cause, ahead=SOON)) as records:
         async for record in records:
             found = decoded(record)
             if found is None or not isinstance(found.event, Decision):
@@ -164,7 +164,7 @@ async def beside(source: Source, decided: Found) -> list[Found]:
     place = source.subjects.parse(decided.record.subject)
     found: list[Found] = []
     async with aclosing(
-        source.records(source.subjects.decisions(place.slot, place.rest[0]), cause)
+        source.records(source.subjects.decisions(place.slot, place.rest[0]), cause, SOON)
     ) as records:
         async for record in records:
             one = decoded(record)
@@ -184,7 +184,7 @@ async def outcome_of(source: Source, decided: Found) -> Found | None:
         return None
     target, slot = decision.target, source.subjects.parse(decided.record.subject).slot
     subject = source.subjects.outcome(slot, target.kind.lower(), target.namespace, target.name)
-    async with aclosing(source.records(subject, after=decided.seq)) as records:
+    async with aclosing(source.records(subject, after=decided.seq, ahead=SOON)) as records:
         async for record in records:
             found = decoded(record)
             if found is not None and isinstance(found.event, Outcome) and found.event.decision == decision.id:

@@ -13,7 +13,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 
 from tidewright.cli.asking.objects import moment, shown
-from tidewright.cli.asking.source import Source
+from tidewright.cli.asking.source import SOON, Source
 from tidewright.cli.errors import BadInput
 from tidewright.events import registry
 from tidewright.log.reader import Record
@@ -123,7 +123,7 @@ async def last_before(source: Source, first: int, last: int, at: float) -> int:
         else:
             low = max(middle, record.seq)
     start = max(first, low - INTERLEAVED)
-    async with aclosing(source.records(after=start - 1)) as records:
+    async with aclosing(source.records(after=start - 1, ahead=SOON)) as records:
         async for record in records:
             found = log_time(record) if is_past(source, record) else None
             if found is not None and found > at:

@@ -26,7 +26,7 @@ from tidewright.log.connection import Log
 from tidewright.log.direct import TooMany
 from tidewright.log.errors import LogError, LogUnavailable, WrongStream
 from tidewright.log.lastwords import Known, last_words
-from tidewright.log.reader import Record
+from tidewright.log.reader import WINDOW, Record
 from tidewright.log.snapshots import Snapshot, Snapshots
 from tidewright.log.subjects import CLUSTER_ID, Slot, Subjects, slot_of
 
@@ -36,6 +36,8 @@ FromFile = Annotated[
 ]
 
 
+SOON = 50
+"""Records that are fetched ahead by who stops at the first that answers a question."""
 FEW = 3
 """Subjects that are read by a reader each; more of a filter, by one of the filter."""
 
@@ -70,8 +72,11 @@ class Source(Protocol):
         """The uid of the cluster's `kube-system` namespace; empty when it is not known."""
         ...
 
-    def records(self, pattern: str = "", after: int = 0) -> AsyncGenerator[Record, None]:
-        """Records whose subject matches one filter (all: empty), from `after` + 1 to the present end."""
+    def records(self, pattern: str = "", after: int = 0, ahead: int = WINDOW) -> AsyncGenerator[Record, None]:
+        """Records whose subject matches one filter (all: empty), from `after` + 1 to the present end.
+
+        So many may be fetched `ahead`: few where the first ones answer the question.
+        """
         ...
 
     def merged(self, patterns: Sequence[str], after: int = 0) -> AsyncGenerator[Record, None]:
@@ -143,8 +148,12 @@ class RunningLog:
         info = await self.log.api(f"STREAM.INFO.{self.stream}", {})
         return str((info["config"].get("metadata") or {}).get(CLUSTER_ID, ""))
 
-    async def records(self, pattern: str = "", after: int = 0) -> AsyncGenerator[Record, None]:
-        async with self.log.reader([pattern or self.subjects.everything], after=after) as reader:
+    async def records(
+        self, pattern: str = "", after: int = 0, ahead: int = WINDOW
+    ) -> AsyncGenerator[Record, None]:
+        async with self.log.reader(
+            [pattern or self.subjects.everything], after=after, window=ahead
+        ) as reader:
             async for record in reader.until_current():
                 yield record
 
@@ -194,7 +203,7 @@ class RunningLog:
 
     async def tail(self, count: int) -> list[Record]:
         _, last = await self.log.bounds()
-        return [record async for record in self.records(after=max(0, last - count))]
+        return [record async for record in self.records(after=max(0, last - count), ahead=count)]
 
     async def bounds(self) -> tuple[int, int]:
         first, last = await self.log.bounds()
