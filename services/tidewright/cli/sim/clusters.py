@@ -31,6 +31,7 @@ class NodeFlags:
         node_prefix: Names are PREFIX-0000 and so on.
         start_delay: From binding to running, log seconds; also uniform:1:5, lognormal:2:8, exponential:3.
         ready_delay: From running to ready, likewise.
+        node_leases: Nodes renew leases, and one that is too busy to do so is taken for lost.
         metrics: YAML file with a list of metrics to serve.
         cloud: YAML file with the simulated cloud's node groups.
         side_port: Port of the metrics and cloud server beside the API server; 0 takes a free one.
@@ -42,6 +43,7 @@ class NodeFlags:
     node_prefix: str = "sim"
     start_delay: str = "1"
     ready_delay: str = "0"
+    node_leases: bool = True
     metrics: Path | None = None
     cloud: Path | None = None
     side_port: Annotated[int, Parameter(validator=ANY_PORT)] = 0
@@ -119,7 +121,9 @@ def _run(settings: dict[str, Any], nodes: NodeFlags, clock: ClockFlags, process:
     }
     try:
         kubelets = KubeletOptions(
-            start=Delay.parse(nodes.start_delay), readiness=Delay.parse(nodes.ready_delay)
+            start=Delay.parse(nodes.start_delay),
+            readiness=Delay.parse(nodes.ready_delay),
+            lease_s=KubeletOptions.lease_s if nodes.node_leases else None,
         )
         options = SimOptions(
             **settings,
