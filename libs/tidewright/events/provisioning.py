@@ -103,6 +103,7 @@ class TemplateNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         capacity: when empty, the same as `allocatable`.
         taints: `{key, value, effect}`.
         devices: those that its drivers offer, as in a ResourceSlice: `{driver, name, attributes, capacity}`.
+        pods: static pods that every such node runs, as scheduling looks at them (`metadata`, `spec`).
     """
 
     labels: dict[str, str] = {}
@@ -110,6 +111,7 @@ class TemplateNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     allocatable: dict[str, int] = {}
     capacity: dict[str, int] = {}
     devices: tuple[JsonObject, ...] = ()
+    pods: tuple[JsonObject, ...] = ()
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

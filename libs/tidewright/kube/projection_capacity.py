@@ -126,7 +126,7 @@ def daemon_set(raw: Bytes) -> Projection:
             namespace=meta.namespace,
             name=meta.name,
             uid=meta.uid,
-            template=_for_scheduling(found.spec.template),
+            template=for_scheduling(found.spec.template),
         )
         return Projection(fact, meta.resourceVersion)
     except UNREADABLE as error:
@@ -177,7 +177,8 @@ def _amounts(found: dict[str, quantities.QuantityText]) -> dict[str, int]:
     }
 
 
-def _for_scheduling(template: dict[str, Any]) -> dict[str, Any]:
+def for_scheduling(template: dict[str, Any]) -> dict[str, Any]:
+    """A pod or pod template without what says nothing about where it may run."""
     spec = dict(template.get("spec") or {})
     for name in ("containers", "initContainers"):
         if spec.get(name):

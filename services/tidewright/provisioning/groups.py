@@ -186,12 +186,13 @@ def choose_template(
     remembered: Template | None = None,
     provided: NodeView | None = None,
     daemons: Sequence[PodShape] = (),
+    static: Sequence[PodShape] = (),
     passing: Container[str] = (),
 ) -> Template | None:
     """What the next node of a group looks like: the first source that applies. Spec 3.5.
 
     A real node that has been ready for a minute, the last template remembered, the provider's word
-    with the DaemonSets that would run, an unready node. `passing` are keys of taints that no template keeps.
+    with the DaemonSets that would run and its static pods, an unready node. `passing` are keys of taints that no template keeps.
     """
     ordered = sorted(nodes, key=lambda node: node.view.name)
     for node in ordered:
@@ -206,7 +207,7 @@ def choose_template(
             taints=kept_taints(provided.taints, passing),
             allocatable=provided.allocatable,
         )
-        return Template(view=view, residents=daemons_for(view, daemons))
+        return Template(view=view, residents=daemons_for(view, (*static, *daemons)))
     for node in ordered:
         if not node.leaving:
             return template_from_node(node.view, node.residents, passing)

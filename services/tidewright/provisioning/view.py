@@ -252,6 +252,7 @@ def _group_view(
         remembered=None,
         provided=_provided(group, index.claims),
         daemons=daemons,
+        static=_static(group),
         passing={*settings.startup_taints, *settings.ignore_taints, *settings.status_taints},
     )
     return GroupView(
@@ -281,6 +282,12 @@ def _group_view(
         upcoming=upcoming(counts),
         provision_s=provision_s,
     )
+
+
+def _static(group: GroupState) -> list[PodShape]:
+    """Pods that a group's nodes run by themselves; on real ones they are mirrored, and seen."""
+    found = group.template.pods if group.template is not None else ()
+    return [of_template(pod, (pod.get("metadata") or {}).get("namespace", "")) for pod in found]
 
 
 def _provided(group: GroupState, claims: Claims) -> NodeView | None:

@@ -28,6 +28,7 @@ from tidewright.events.provisioning import (
 )
 from tidewright.host.fenced import RENEW_S
 from tidewright.kube.podspecs import amounts
+from tidewright.kube.projection_capacity import for_scheduling
 from tidewright.log.clock import Clock
 from tidewright.log.subjects import ALL
 from tidewright.watcher.appender import Appender
@@ -131,6 +132,7 @@ def _template(found: NodeTemplate) -> TemplateNode:
         allocatable=amounts(found.allocatable or found.capacity),
         capacity=amounts(found.capacity),
         devices=found.devices,
+        pods=tuple(for_scheduling(pod) for pod in found.static_pods),
     )
 
 

@@ -161,3 +161,20 @@ def test_taints_that_settings_name_pass(flag: str, starting: int) -> None:
     assert group.counts.not_started == starting
     assert group.group.template is not None
     assert group.group.template.view.taints == ()
+
+
+def test_static_pods_of_a_template_take_room_on_every_new_node() -> None:
+    cluster = Cluster(boots=False)
+    cluster.add_group("g", cpu=4000)
+    proxy = {
+        "metadata": {"name": "proxy"},
+        "spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]},
+    }
+    group = cluster.groups["g"]
+    group.template = msgspec.structs.replace(group.template, pods=(proxy,))
+    cluster.observe_group("g")
+    shape = cluster.shape({"cpu": 2000})
+    for i in range(2):  # without it, one node would do
+        cluster.pod(f"p{i}", shape)
+    cluster.settle()
+    assert [d.size for d in cluster.of(p.IncreaseNodeGroup)] == [2]
