@@ -31,7 +31,10 @@ def test_the_end_of_the_scenario_has_one_fixed_point() -> None:
 
 
 @pytest.mark.timeout(150)
-async def test_kills_of_everything_lose_and_double_nothing(tmp_path: Path) -> None:
+async def test_kills_of_everything_lose_and_double_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "PATIENCE_S", 60.0)  # so that what was missing is said before the test is ended
     scenario = Scenario(
         workloads=WORKLOADS,
         namespaces=2,
