@@ -109,6 +109,7 @@ class GroupState(msgspec.Struct):
         since: unregistered instance to when it was first seen.
         wrong: (registered, target) that disagree, and since when.
         deleting: instances that we asked to delete.
+        going: those that the cloud says it is deleting.
         remembered: the last template made from a real node.
     """
 
@@ -132,6 +133,7 @@ class GroupState(msgspec.Struct):
     since: dict[str, float] = {}
     wrong: tuple[int, int, float] | None = None
     deleting: dict[str, float] = {}
+    going: tuple[str, ...] = ()
     remembered: TemplateNode | None = None
     boot_s: float = 0.0
 
@@ -558,10 +560,11 @@ def remove_pod(state: State, index: Index, key: str, pod: Pod) -> None:
 
 def doom(state: State, index: Index, group: GroupState) -> None:
     """Mark the nodes of a group whose instances are being deleted, by our order or not."""
+    going = {*group.deleting, *group.going}
     for instance in group.instances:
         name = index.machines.get(instance.id, "")
         node = state.nodes.get(name)
-        gone = instance.id in group.deleting or instance.state == "deleting"
+        gone = instance.id in going
         if node is not None and node.doomed != gone:
             node.doomed = gone
             add_node(state, index, name, node)

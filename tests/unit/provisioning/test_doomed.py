@@ -82,6 +82,7 @@ def test_a_node_whose_deletion_was_refused_is_room_again() -> None:
     (deletion,) = cluster.of(p.DeleteInstances)
     cluster.state.orders[deletion.id] = ("delete", "workers")
     cluster.state.groups["workers"].instances = tuple(cluster.groups["workers"].instances)
+    cluster.state.groups["workers"].going = ()
     cluster.tell(o.Rejected(at=cluster.now, decision=deletion.id, reason="Forbidden", message="no"))
     cluster.observe_group("workers")
     cluster.request("check", CHECK, [("three", 1)])

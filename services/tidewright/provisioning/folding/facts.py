@@ -138,9 +138,7 @@ def _node(state: State, event: f.NodeObserved) -> None:
 def _doomed(state: State, group: str, instance: str) -> bool:
     """Whether the instance of a node is being deleted."""
     found = state.groups.get(group)
-    return found is not None and (
-        instance in found.deleting or any(i.id == instance and i.state == "deleting" for i in found.instances)
-    )
+    return found is not None and (instance in found.deleting or instance in found.going)
 
 
 def _remember(state: State, name: str, node: Node, now: float) -> None:
@@ -198,6 +196,7 @@ def _group(state: State, event: p.NodeGroupObserved) -> None:
                 index.claims.stale_nodes.add(machines[instance.id])
         group.since = {i.id: group.since.get(i.id, event.at) for i in machines_there if i.id not in machines}
         group.deleting = {name: at for name, at in group.deleting.items() if name in there}
+        group.going = tuple(i.id for i in machines_there if i.state == "deleting")
         doom(state, index, group)
         registered = sum(name in machines for name in there)
         if registered < event.target_size - len(group.since):

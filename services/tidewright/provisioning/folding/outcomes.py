@@ -56,8 +56,7 @@ def _outcome(state: State, event: o.Applied | o.Rejected | o.Failed | o.Supersed
     else:
         group = state.groups.get(name)
         if group is not None and kind == "delete" and not applied:  # nothing goes but what the cloud says
-            going = {instance.id for instance in group.instances if instance.state == "deleting"}
-            group.deleting = {one: at for one, at in group.deleting.items() if one in going}
+            group.deleting = {one: at for one, at in group.deleting.items() if one in group.going}
             doom(state, index_of(state), group)
         if group is not None and not _outstanding(state, name):
             group.answered_at = event.at
