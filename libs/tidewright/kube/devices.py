@@ -27,7 +27,8 @@ from typing import Any
 
 import msgspec
 
-from tidewright.kube.deviceselectors import SelectorFailed, takes
+from tidewright.kube.deviceselectors import SelectorFailed
+from tidewright.kube.deviceselectors import takes as selects
 from tidewright.kube.taints import HARD_EFFECTS, Taint, Toleration
 
 PREFIX = "devices:"
@@ -177,6 +178,11 @@ def _matches(matcher: Matcher, driver: str, body: bytes) -> bool:
     return all(_holds(expression, driver, _seen_by(expression, found)) for expression in matcher.selectors)
 
 
+def takes(matcher: Matcher, one: Device) -> bool:
+    """Whether a matcher takes a device."""
+    return _matches(matcher, one.driver, one.body)
+
+
 def _seen_by(expression: str, found: Mapping[str, Any]) -> bytes:
     """Of a device what an expression may look at: serial numbers that it does not name are left out."""
     if _enumerates(expression):
@@ -203,7 +209,7 @@ def _enumerates(expression: str) -> bool:
 @lru_cache(maxsize=16_384)
 def _holds(expression: str, driver: str, body: bytes) -> bool:
     try:
-        return takes(expression, driver, msgspec.json.decode(body))
+        return selects(expression, driver, msgspec.json.decode(body))
     except SelectorFailed:
         return False
 
@@ -283,10 +289,6 @@ class Catalogue:
             sizes = range(1, len(part) + 1) if len(part) <= MOST_TOGETHER else (1, 2, len(part))
             found += [family for size in sizes for family in combinations(part, size)]
         self._families = tuple(found)
-
-    def offered(self, ask: Ask) -> bool:
-        """Whether any device that was seen is one of those asked for."""
-        return any(_matches(ask.matcher, *content) for content in self._contents)
 
     def offer(self, devices: Sequence[Device], taken: Callable[[Device], bool]) -> dict[str, int]:
         """Amounts of a node with these devices, of which some are taken."""

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 
 from tidewright.events.base import JsonObject
-from tidewright.kube.devices import NO_LIMIT, Asked, Catalogue, Device, device, expressions, parse
+from tidewright.kube.devices import NO_LIMIT, Ask, Asked, Catalogue, Device, device, expressions, parse, takes
 from tidewright.kube.podshape import NodeView, PodShape, Volume
 from tidewright.kube.podspecs import node_term
 from tidewright.kube.volumes import Unplaceable, attached, volumes_of
@@ -43,7 +43,7 @@ class Claims:
         self._taken: dict[tuple[str, str, str], int] = {}
         self._slices: dict[str, set[str]] = {}
         self._devices: dict[str, tuple[Device, ...]] = {}
-        self._generations: dict[tuple[str, str], int] = {}
+        self._templates: tuple[Device, ...] = ()
         self.stale_shapes: set[str] = set()
         self.stale_nodes: set[str] = set()
         self.all_nodes = False
@@ -145,7 +145,7 @@ class Claims:
                 terms = tuple(node_term(term) for term in allocation.get("nodeSelectorTerms") or ())
                 places.append(Volume(claim=f"resourceclaim {claim.get('resourceClaimName')}", terms=terms))
                 continue
-            one = parse(spec.get("devices"), self._class, self._catalogue.offered)
+            one = parse(spec.get("devices"), self._class, self._offered)
             found = Asked(found.asks + one.asks, found.bundles + one.bundles)
         return found, tuple(places)
 
@@ -159,6 +159,12 @@ class Claims:
                     raise Unplaceable(f'{kind.lower()} "{name}" not found')
                 return spec
         raise Unplaceable(f"resource claim {claim.get('name')!r} names neither a claim nor a template")
+
+    def _offered(self, ask: Ask) -> bool:
+        """Whether any node, or the next one of any group, has a device that is asked for."""
+        self.every("ResourceSlice")
+        there = (one for devices in self._devices.values() for one in devices)
+        return any(takes(ask.matcher, one) for one in (*there, *self._templates))
 
     def _class(self, name: str) -> tuple[str, ...] | None:
         found = self.get("DeviceClass", name)
@@ -184,7 +190,7 @@ class Claims:
         self, node: str, labels: Mapping[str, str], devices: Iterable[JsonObject] = ()
     ) -> dict[str, int]:
         """What the next node like this one has, or one with these devices: nobody has taken any."""
-        own = (*self._devices.get(node, ()), *(_offered(found) for found in devices))
+        own = (*self._devices.get(node, ()), *(_of_template(found) for found in devices))
         if not self._catalogue.matchers:
             return self._attachable(node)
         reached = (*own, *self._shared(labels))
@@ -221,8 +227,13 @@ class Claims:
                 yield from self._devices.get(f"/{name}", ())
 
     def see(self, devices: Iterable[JsonObject]) -> None:
-        """Take up the devices of a template, so that amounts tell them apart."""
-        self._see({"": [_offered(found) for found in devices]})
+        """Take up the devices of all templates, so that amounts tell them apart."""
+        found = tuple(dict.fromkeys(_of_template(one) for one in devices))
+        if found == self._templates:
+            return
+        self._templates = found
+        self.stale_shapes |= self._users.get(("ResourceSlice", EVERY), set())
+        self._see({"": found})
 
     # --- Changes ---
 
@@ -314,7 +325,7 @@ def has_claims(scheduling: Mapping[str, object]) -> bool:
     return bool(scheduling.get("volumes") or scheduling.get("resourceClaims"))
 
 
-def _offered(found: JsonObject) -> Device:
+def _of_template(found: JsonObject) -> Device:
     return device(found.get("driver", ""), "", found)
 
 

@@ -18,9 +18,13 @@ def settle(state: State, index: Index, asking: Iterable[str]) -> None:
     that nodes are asked for what they ask for.
     """
     claims = index.claims
-    for _, group in sorted(state.groups.items()):
-        if group.template is not None and group.template.devices:
-            claims.see(group.template.devices)
+    claims.see(
+        one
+        for _, group in sorted(state.groups.items())
+        for told in (group.template, group.remembered)
+        if told is not None
+        for one in told.devices
+    )
     for digest in asking:
         shape_of(state, index, digest)
     while claims.stale_shapes:  # a shape that is read anew may ask for what nobody has asked for before

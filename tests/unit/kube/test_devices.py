@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidewright.kube.devices import Ask, Asked, Bundle, Catalogue, Device, Matcher, device, parse
+from tidewright.kube.devices import Ask, Asked, Bundle, Catalogue, Device, Matcher, device, parse, takes
 from tidewright.kube.deviceselectors import version_number
 
 DRIVER = "d.example.com"
@@ -141,11 +141,7 @@ def test_selectors_speak_of_versions_quantities_and_domains(expression: str, tak
         "attributes": {"version": {"version": "2.0.0"}, "k8s.example.com/root": {"string": "r"}},
         "capacity": {"memory": {"value": "40Gi"}},
     }
-    catalogue = Catalogue()
-    ask = Ask(Matcher("m", (expression,)))
-    catalogue.learn(Asked((ask,)))
-    catalogue.see([device(DRIVER, "p", body)])
-    assert catalogue.offered(ask) is taken
+    assert takes(Matcher("m", (expression,)), device(DRIVER, "p", body)) is taken
 
 
 def test_versions_sort_as_versions_do() -> None:

@@ -220,6 +220,24 @@ def test_the_first_alternative_that_is_offered_is_taken() -> None:
     assert provisioned(cluster, "r")
 
 
+def test_an_alternative_is_taken_again_when_a_better_one_is_offered() -> None:
+    cluster = with_devices(nodes=1, devices=1)
+    wanted = f'device.attributes["{GPU}"].model == "h100"'
+    first = {"name": "h", "deviceClassName": "gpu", "selectors": [{"cel": {"expression": wanted}}]}
+    choices = [first, {"name": "a", "deviceClassName": "gpu"}]
+    claim_template(cluster, "choice", {"name": "g", "firstAvailable": choices})
+    cluster.template("choosy", "100m", resourceClaims=by_template("choice"))
+    kept = {"BookingSeconds": "1"}
+    cluster.request("one", CHECK, [("choosy", 1)], kept)
+    cluster.advance(5)
+    assert provisioned(cluster, "one")
+    cluster.add_node("better")
+    offers(cluster, "better", device("h0", "h100"), device("h1", "h100"))
+    cluster.request("two", CHECK, [("choosy", 2)], kept)
+    cluster.settle()
+    assert provisioned(cluster, "two")
+
+
 def test_tainted_devices_are_for_those_who_tolerate_them() -> None:
     cluster = Cluster()
     device_class(cluster)
