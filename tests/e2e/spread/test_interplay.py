@@ -66,6 +66,8 @@ async def foreseen(services: Services, world: World, gone: set[str]) -> ForeseeS
         async with asyncio.timeout(PATIENCE_S):
             while left:
                 for record in await reader.fetch(500, timeout_s=0.5):
+                    if not record.body:
+                        continue  # a timer that was taken back
                     event = registry.decode(record.body)
                     records.append((record.seq, event))
                     left -= {event.name} if isinstance(event, PodGone) else set()
