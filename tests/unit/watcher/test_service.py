@@ -26,6 +26,7 @@ from tidewright.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
+from tidewright.events.placement import PlacementObjectGone, PlacementObjectObserved
 from tidewright.events.spread import KindRefused
 from tidewright.log.connection import Log
 from tidewright.log.reader import Reader
@@ -36,6 +37,7 @@ from tidewright.watcher.service import Options
 
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
+SLICES = "/apis/resource.k8s.io/v1/resourceslices"
 WPAS = "/apis/datadoghq.com/v1alpha1/watermarkpodautoscalers"
 
 
@@ -101,6 +103,26 @@ def is_pod(name: str, **fields: object) -> Callable[[Event], bool]:
 
 def gone(name: str) -> Callable[[Event], bool]:
     return lambda event: isinstance(event, PodGone) and event.name == name
+
+
+async def test_kinds_that_are_not_served_hold_up_nothing_and_are_told_of_when_they_are(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    await cluster.put(PODS, "shop", "a", status={"phase": "Pending"})
+    async with watching(cluster, nats, tmp_path, kinds=("pod", "resourceslice", "deviceclass")):
+        await tail.until(is_pod("a"))
+        cluster.objects[SLICES] = {}
+        device = {"name": "d0", "attributes": {"model": {"string": "m"}}}
+        spec = {"driver": "d", "nodeName": "n", "pool": {"name": "n", "generation": 1}, "devices": [device]}
+        await cluster.put(SLICES, "", "s", spec=spec)
+        told = await tail.until(lambda event: isinstance(event, PlacementObjectObserved))
+        assert isinstance(told, PlacementObjectObserved)
+        assert (told.kind, told.name) == ("ResourceSlice", "s")
+        assert told.fields["devices"] == [device]
+        await cluster.drop(SLICES, "", "s")
+        await tail.until(
+            lambda event: isinstance(event, PlacementObjectGone) and event.kind == "ResourceSlice"
+        )
 
 
 async def test_what_is_there_and_what_changes_becomes_facts(
