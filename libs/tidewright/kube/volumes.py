@@ -65,7 +65,7 @@ def _volume(volume: Mapping[str, Any], namespace: str, look: Lookup) -> Iterator
         return
     claim = look.get("PersistentVolumeClaim", f"{namespace}/{name}")
     if claim is None:
-        raise Unplaceable(f"persistentvolumeclaim {name} does not exist")
+        raise Unplaceable(f'persistentvolumeclaim "{name}" not found')
     exclusive = "ReadWriteOncePod" in (claim.get("accessModes") or ())
     if not claim.get("volumeName"):
         if exclusive:
@@ -74,7 +74,7 @@ def _volume(volume: Mapping[str, Any], namespace: str, look: Lookup) -> Iterator
         return
     bound = look.get("PersistentVolume", claim["volumeName"])
     if bound is None:
-        raise Unplaceable(f"persistentvolume {claim['volumeName']} of claim {name} does not exist")
+        raise Unplaceable(f'persistentvolume "{claim["volumeName"]}" of claim "{name}" not found')
     yield Volume(
         claim=name,
         driver=bound.get("driver") or "",
