@@ -43,6 +43,8 @@ from tidewright.spread.state import (
 )
 from tidewright.spread.status import LIMIT_VALID, Condition
 
+SAME_SCALE_IN_S = 30.0
+"""A scale-in to a number that was foreseen so recently is the same one."""
 NOT_ADOPTED = "NotAdopted"
 """Why a place is free again: the pod could not be annotated."""
 
@@ -201,7 +203,12 @@ def foresee(state: State, decision: ScaleWorkload) -> None:
         return
     kind = GroupKind(group, decision.target.kind)
     key = state.targets.get(target_key(decision.target.namespace, kind, decision.target.name))
-    if key is not None and decision.replicas < decision.from_replicas:
+    if key is None or decision.replicas >= decision.from_replicas:
+        return
+    spread = state.spreads[key]
+    # It may be decided once more before it shows; one that has not come about after a while is another one.
+    again = spread.foreseen == decision.replicas and state.now - spread.foreseen_at < SAME_SCALE_IN_S
+    if not again:
         state.touched.foresee = (key, decision.replicas)
 
 
@@ -209,7 +216,7 @@ def foreseen(state: State, decision: ForeseeScaleIn) -> None:
     """Who leaves has been said for this number of replicas."""
     spread = state.spreads.get(spread_key(decision.target.namespace, decision.target.name))
     if spread is not None:
-        spread.foreseen = decision.replicas
+        spread.foreseen, spread.foreseen_at = decision.replicas, decision.at
 
 
 def recorded(state: State, decision: RecordSpread) -> None:

@@ -214,6 +214,7 @@ class SpreadState(msgspec.Struct):
         fail_open_since: since when it fails open; 0 while it does not.
         unfenced_at: when a pod was last placed without the log; 0 for never.
         foreseen: replicas of the scale-in that was foreseen last; -1 since the target wants more again.
+        foreseen_at: when that was.
     """
 
     namespace: str
@@ -243,6 +244,7 @@ class SpreadState(msgspec.Struct):
     recorded: str = ""
     fault_since: dict[str, float] = {}
     foreseen: int = -1
+    foreseen_at: float = 0.0
     fail_open_since: float = 0.0
     unfenced_at: float = 0.0
 

@@ -72,7 +72,6 @@ async def foreseen(services: Services, world: World, gone: set[str]) -> ForeseeS
                     records.append((record.seq, event))
                     left -= {event.name} if isinstance(event, PodGone) else set()
     ((seq, found),) = [(seq, e) for seq, e in records if isinstance(e, ForeseeScaleIn)]
-    assert isinstance(found, ForeseeScaleIn)
     cause = dict(records)[cause_of(found.id)[0]]
     assert isinstance(cause, ScaleWorkload)
     assert cause.replicas == found.replicas

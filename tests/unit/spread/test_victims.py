@@ -175,3 +175,17 @@ def test_the_order_of_arrival_does_not_matter() -> None:
     rows = [row("a", restarts=1), row("b"), row("c", cost="3")]
     found = {tuple(r.name for r in leaving(*state_of(*some), 2).rows) for some in permutations(rows)}
     assert found == {("a", "b")}
+
+
+def test_a_scale_in_that_is_decided_once_more_is_said_once() -> None:
+    fold = Fold(spread_fact(spec(5, None)), *deployment(3), *(placed("a", n) for n in range(3)))
+    target = ObjectRef(api_version="apps/v1", kind="Deployment", namespace=NAMESPACE, name="web")
+
+    def said(at: float, replicas: int) -> list[int]:
+        scale = ScaleWorkload(at=0, target=target, replicas=replicas, from_replicas=3)
+        return [d.replicas for d in fold.see(scale, at) if isinstance(d, ForeseeScaleIn)]
+
+    assert said(START, 2) == [2]
+    assert said(START + 1, 2) == []
+    assert said(START + 2, 1) == [1]
+    assert said(START + 40, 1) == [1]  # the former one came to nothing
