@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidewright.events.base import Because, Decision, Event, ObjectRef
-from tidewright.events.decisions import PatchObject
+from tidewright.events.decisions import PatchObject, ScaleWorkload
 from tidewright.events.spread import (
     ChangeLedger,
     Foreseen,
@@ -77,6 +77,8 @@ class SpreadDecider:
 
 def decide(state: State, event: Event) -> list[Decision]:
     """What follows from one event."""
+    if isinstance(event, Decision) and not isinstance(event, ScaleWorkload):
+        return []  # another service's, which changes nothing here: what was touched before was answered
     touched = state.touched
     if not (
         touched.home

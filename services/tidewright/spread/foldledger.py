@@ -27,7 +27,7 @@ from tidewright.events.spread import (
 from tidewright.kube.customworkloads import BadApiVersion, GroupKind, group_version
 from tidewright.spread import ledger
 from tidewright.spread.pods import placement_of
-from tidewright.spread.spec import DELETION_COST_ANNOTATION, MATCHED_ANNOTATION
+from tidewright.spread.spec import DELETION_COST_ANNOTATION, KIND, MATCHED_ANNOTATION
 from tidewright.spread.state import (
     ADOPTING,
     CALLED,
@@ -183,7 +183,9 @@ def answered(state: State, outcome: Outcome) -> None:
 
 
 def status_set(state: State, decision: SetStatus) -> None:
-    """An own decision about the status."""
+    """An own decision about the status; an autoscaler may have the spread's name."""
+    if decision.target.kind != KIND:
+        return
     spread = state.spreads.get(spread_key(decision.target.namespace, decision.target.name))
     if spread is not None:
         spread.status, spread.status_at = decision.status, decision.at

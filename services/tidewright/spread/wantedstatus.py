@@ -125,7 +125,8 @@ def _add_in_flight(g: Gathering, entry: JsonObject, version: str, subset: str) -
         ("deletingPods", g.s.ledger.leaving, g.leaving_gone),
     ):
         found = {
-            (key if field == "creatingPods" else h.pod): rfc3339(h.at)
+            # One that was set aside has its request behind its name.
+            (key.partition("#")[0] if field == "creatingPods" else h.pod): rfc3339(h.at)
             for key, h in held_by.items()
             if h.version == version and h.subset == subset and key not in gone
         }

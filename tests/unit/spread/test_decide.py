@@ -21,7 +21,14 @@ from tests.unit.spread.cluster import (
 )
 from tidewright.events.base import Decision, Event, ObjectRef
 from tidewright.events.config import ConfigSet
-from tidewright.events.decisions import DeleteObject, PatchObject, RecordObjectEvent, ScaleWorkload, SetTimer
+from tidewright.events.decisions import (
+    DeleteObject,
+    PatchObject,
+    RecordObjectEvent,
+    ScaleWorkload,
+    SetStatus,
+    SetTimer,
+)
 from tidewright.events.facts import NodeObserved, PodGone, PodObserved
 from tidewright.events.outcomes import Rejected
 from tidewright.events.spread import (
@@ -145,6 +152,16 @@ def test_a_placement_whose_pod_never_comes_is_released_after_the_bound() -> None
     assert sentences.sentences(change.because) == [
         "No pod appeared within 10.0 s for a place in a: it is free again."
     ]
+
+
+def test_a_place_that_was_set_aside_is_told_by_the_name_of_its_pod() -> None:
+    fold = Fold(spread_fact(spec(1, None)), *deployment(1))
+    place: dict[str, Any] = {"namespace": NAMESPACE, "name": SPREAD, "key": "web-0", "version": HASH, "subset": "a", "pod": "web-0"}  # fmt: skip
+    fold.see(PodPlaced(at=0, request="r1", **place))
+    fold.see(PodLeaving(at=0, request="d1", evicted=True, **place))
+    told = [d.status for d in fold.pass_time(START + 5) if isinstance(d, SetStatus)]
+    entries = [e for status in told for found in status["versionedSubsetStatuses"].values() for e in found]
+    assert {name for e in entries for name in e.get("creatingPods", ())} == {"web-0"}
 
 
 def test_a_decided_scale_in_names_the_pods_before_they_go() -> None:

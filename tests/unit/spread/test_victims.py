@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.spread.cluster import NAMESPACE, SPREAD, deployment, spec, spread_fact
 from tests.unit.spread.test_decide import START, Fold, placed
 from tidewright.events.base import ObjectRef
-from tidewright.events.decisions import ScaleWorkload
+from tidewright.events.decisions import ScaleWorkload, SetStatus
 from tidewright.events.facts import WorkloadObserved
 from tidewright.events.spread import ForeseeScaleIn
 from tidewright.kube.times import rfc3339
@@ -189,3 +189,16 @@ def test_a_scale_in_that_is_decided_once_more_is_said_once() -> None:
     assert said(START + 1, 2) == []
     assert said(START + 2, 1) == [1]
     assert said(START + 40, 1) == [1]  # the former one came to nothing
+
+
+def test_what_else_the_autoscaler_decides_is_answered_by_nothing() -> None:
+    """Its decisions are read for the scales among them; an autoscaler has the spread's name more often than not."""
+    fold = Fold(spread_fact(spec(5, None)), *deployment(3), *(placed("a", n) for n in range(3)))
+    target = ObjectRef(api_version="apps/v1", kind="Deployment", namespace=NAMESPACE, name="web")
+    assert fold.see(ScaleWorkload(at=0, target=target, replicas=2, from_replicas=3))
+    known = fold.state.spreads[KEY].status
+    wpa = ObjectRef(
+        api_version="datadoghq.com/v1alpha1", kind="WatermarkPodAutoscaler", namespace=NAMESPACE, name=SPREAD
+    )
+    assert fold.see(SetStatus(at=0, target=wpa, status={"desiredReplicas": 2})) == []
+    assert fold.state.spreads[KEY].status == known
