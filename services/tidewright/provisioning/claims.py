@@ -23,6 +23,8 @@ from tidewright.kube.volumes import Unplaceable, attached, volumes_of
 
 EVERY = "*"
 """In place of a name: whoever looked at all objects of a kind."""
+ANY = "?"
+"""In place of a name: whoever asked whether there is any object of a kind."""
 
 
 class Claims:
@@ -69,10 +71,8 @@ class Claims:
         return self._objects.get(kind, {})
 
     def follows(self, kind: str) -> bool:
-        if self._objects.get(kind):
-            return True
-        self._users.setdefault((kind, EVERY), set()).add(self._user)
-        return False
+        self._users.setdefault((kind, ANY), set()).add(self._user)
+        return bool(self._objects.get(kind))
 
     def spaces(self, scheduling: Mapping[str, JsonObject], digest: str) -> dict[str, dict[str, str]] | None:
         """Labels of namespaces, for a shape that selects by them; None when it does not."""
@@ -240,6 +240,9 @@ class Claims:
     def changed(self, kind: str, key: str, old: JsonObject | None, new: JsonObject | None) -> None:
         """An object was told of (`new`), or is gone; call it after it was stored."""
         self.stale_shapes |= self._users.get((kind, key), set()) | self._users.get((kind, EVERY), set())
+        there = len(self._objects.get(kind, {}))
+        if there == (new is not None):  # the first of its kind came, or the last one went
+            self.stale_shapes |= self._users.get((kind, ANY), set())
         match kind:
             case "CSINode" if self._drivers:
                 self.stale_nodes.add(key)

@@ -16,7 +16,7 @@ from tidewright.events.decisions import CreateObject
 from tidewright.events.placement import PlacementObjectGone, PlacementObjectObserved
 from tidewright.kube import kinds
 from tidewright.provisioning.requests import conditions as cond
-from tidewright.provisioning.state import State, index_of
+from tidewright.provisioning.state import State, index_of, shape_of
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
@@ -474,6 +474,23 @@ def test_a_claim_that_cannot_be_met_orders_nothing_until_it_can(known: str) -> N
     claim(cluster, "data", volumeName="v")
     cluster.settle()
     assert sum(grown(cluster).values()) == 1
+
+
+def test_claims_are_not_missing_any_more_once_none_is_known() -> None:
+    cluster = two_zones()
+    claim(cluster, "other", volumeName="x")
+    digest = cluster.shape({"cpu": 1000}, using("data"))
+    cluster.pod("p", digest)
+    cluster.settle()
+    cluster.tell(
+        PlacementObjectGone(at=cluster.now, namespace="ns", name="other", kind="PersistentVolumeClaim")
+    )
+    cluster.settle()
+    again = msgspec.json.decode(msgspec.json.encode(cluster.state), type=State)
+    lived_on, restored = (
+        shape_of(state, index_of(state), digest).blocked for state in (cluster.state, again)
+    )
+    assert lived_on == restored == ""
 
 
 def test_a_node_attaches_as_many_volumes_as_its_driver_says() -> None:
