@@ -216,3 +216,17 @@ def test_conditions_of_other_writers_are_followed_and_never_written() -> None:
     written = [c["type"] for d in cluster.of(SetStatus) for c in d.status["conditions"]]
     assert {*written} == {"Accepted", "Provisioned"}
     assert {d.apply_as for d in cluster.of(SetStatus)} == {"cluster-autoscaler"}
+
+
+def test_a_status_that_was_written_whole_tells_nothing_of_others() -> None:
+    cluster = Cluster()
+    cluster.add_group("workers", maximum=0)
+    cluster.template("four", "4")
+    theirs = {"type": "Approved", "status": "True", "reason": "Boss", "message": "so"}
+    cluster.request("r", ATOMIC, [("four", 1)], status={"conditions": [theirs]})
+    cluster.settle()
+    status = cluster.of(SetStatus)[-1]
+    whole = {"conditions": [*status.status["conditions"], {**theirs, "status": "False"}]}
+    cluster.tell(msgspec.structs.replace(status, status=whole))
+    found = [c.status for c in cluster.state.requests["ns/r"].conditions if c.type == "Approved"]
+    assert found == ["True"]

@@ -72,8 +72,10 @@ def _status(state: State, event: SetStatus) -> None:
     request = state.requests.get(f"{event.target.namespace}/{event.target.name}")
     if request is not None and request.uid == event.target.uid:
         before = request.conditions
-        mine = cond.parse(event.status.get("conditions"))
-        request.conditions = (*mine, *(c for c in before if not cond.is_ours(c)))
+        # Statuses were written whole once, with the conditions of others: those are known from facts.
+        mine = tuple(c for c in cond.parse(event.status.get("conditions")) if cond.is_ours(c))
+        types = {c.type for c in mine}
+        request.conditions = (*mine, *(c for c in before if not cond.is_ours(c) and c.type not in types))
         if cond.find(mine, cond.CAPACITY_READY) != cond.find(before, cond.CAPACITY_READY):
             request.awaits, request.missed = (), False
         for kind, name in _MILESTONES.items():
