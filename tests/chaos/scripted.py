@@ -167,6 +167,8 @@ async def play(script: Script, folder: Path, *, kills: int, seed: int) -> Played
                             if killed.total() < kills * (n + 1) / len(script):
                                 await asyncio.sleep(draw.uniform(0.0, 0.3))
                                 _kill(supervisor, draw, killed)
+                            # Or answers to this part would lie before or after the next one's facts.
+                            await _quiet(followed, reader, at, said)
                         while killed.total() < kills * (n + 1) // len(script):
                             await asyncio.sleep(draw.uniform(0.0, 0.5))
                             _kill(supervisor, draw, killed)
