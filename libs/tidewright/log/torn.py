@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 BATCH_ID = "Nats-Batch-Id"
 BATCH_SEQUENCE = "Nats-Batch-Sequence"
+SCHEDULE = "Nats-Schedule"
 
 
 class Torn:
@@ -59,7 +60,8 @@ class Torn:
     async def _stored_of(self, batch: str, messages: Sequence[Message]) -> int:
         """How many messages of a batch are stored; they lie in consecutive sequences.
 
-        One that is gone since, as a schedule is that fired or was replaced, counts as stored.
+        A schedule that is gone since, because it fired or was replaced, counts as stored; nothing else of a
+        batch goes, so that a hole elsewhere is of what others appended behind a torn one.
         """
         for subject in dict.fromkeys(m.subject for m in messages):
             record = await self._last(subject)
@@ -74,6 +76,9 @@ class Torn:
             if seq > end:
                 continue
             other = await self._at(seq)
-            if other is None or other.headers.get(BATCH_ID) == batch:
+            if other is None:
+                if SCHEDULE in (messages[count - 1].headers or {}):
+                    return count
+            elif other.headers.get(BATCH_ID) == batch:
                 return count
         return place

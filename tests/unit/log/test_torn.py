@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from tidewright.events.timers import TimerFired
-from tidewright.log import errors, room, timers
+from tidewright.log import errors, room, timers, torn
 from tidewright.log import server as server_module
 from tidewright.log.connection import Log, Message
+from tidewright.log.reader import Record
 from tidewright.log.server import EmbeddedServer
 from tidewright.log.subjects import Slot
 
@@ -106,6 +107,33 @@ async def test_an_unanswered_batch_of_which_a_schedule_has_fired_is_whole(
             assert everything.total() == 2 * BATCH  # the fired timer for its schedule
     finally:
         await server.stop()
+
+
+@pytest.mark.parametrize("behind", [0, 4])
+async def test_a_hole_behind_a_torn_batch_is_no_message_of_it(behind: int) -> None:
+    """Others append there, and a schedule of theirs fires: who took it for the checkpoint would lose decisions."""
+    timed = Message("c.schedule", b"", {torn.SCHEDULE: "@at 2026-01-01T00:00:00Z"})
+    messages = [
+        Message("c.decision.a", b""),
+        timed,
+        Message("c.decision.b", b""),
+        Message("c.checkpoint", b""),
+    ]
+    stored = Record(10, "c.decision.a", b"", {torn.BATCH_ID: "one", torn.BATCH_SEQUENCE: "1"})
+
+    async def last(subject: str) -> Record | None:
+        return stored if subject == stored.subject else None
+
+    async def at(seq: int) -> Record | None:
+        return None
+
+    async def bounds() -> tuple[int, int]:
+        return 1, 11 + behind
+
+    doubts = torn.Torn(last, at, bounds)
+    doubts.unanswered("one", messages)
+    with pytest.raises(errors.StoreFull, match="2 of its 4"):
+        await doubts.check()
 
 
 ACCOUNT = (
