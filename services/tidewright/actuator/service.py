@@ -37,7 +37,7 @@ from tidewright.events import registry
 from tidewright.events.base import Outcome
 from tidewright.events.config import ClockSet
 from tidewright.events.decisions import Effect
-from tidewright.host.fenced import RENEW_S, InFlight, Part, attempts
+from tidewright.host.fenced import RENEW_S, Fenced, InFlight, Part, attempts
 from tidewright.host.health import Health
 from tidewright.host.process import Process
 from tidewright.kube.client import Kube
@@ -390,7 +390,7 @@ class Actuator:
             if self._cloud is None:
                 return Refused(verdict.NOT_SUPPORTED, "the actuator was started without a cloud (--cloud)")
             return await self._cloud.attempt(effect, allowance)
-        except asyncio.CancelledError:
+        except (Fenced, errors.LogError):  # from the look at the checkpoint before a request
             raise
         except Exception as error:  # noqa: BLE001 - see below
             # One decision must not stop all others: it is a defect of ours, and its outcome says so.

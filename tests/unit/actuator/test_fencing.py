@@ -1,0 +1,76 @@
+"""An actuator that finds another one acting stops there, in the midst of an effect too."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from tidewright.actuator import service
+from tidewright.actuator.apply import Allowance, Applier
+from tidewright.actuator.ledger import ActPosition
+from tidewright.actuator.plan import Job
+from tidewright.actuator.service import Actuator, Options
+from tidewright.actuator.verdict import Done, Result
+from tidewright.events.base import ObjectRef
+from tidewright.events.decisions import ScaleWorkload
+from tidewright.host.fenced import fenced_in
+from tidewright.log.connection import Log
+from tidewright.log.errors import LogError, LogForbidden
+from tidewright.log.reader import Record
+from tidewright.log.subjects import Subjects
+
+WEB = ObjectRef(api_version="apps/v1", kind="Deployment", namespace="ns", name="web")
+
+
+class Shared:
+    """A log whose checkpoint is said to be of these incarnations, look by look."""
+
+    subjects = Subjects("c")
+
+    def __init__(self, incarnations: Sequence[str | LogError]) -> None:
+        self._incarnations = list(incarnations)
+
+    async def last(self, subject: str) -> Record | None:
+        said = self._incarnations.pop(0)
+        if isinstance(said, LogError):
+            raise said
+        return Record(1, subject, msgspec.json.encode(ActPosition(incarnation=said)), {})
+
+
+class Twice:
+    """Effects of two requests each."""
+
+    async def attempt(self, effect: object, allowance: Allowance) -> Result:
+        await allowance.take()
+        await allowance.take()
+        return Done()
+
+    def finished(self, effect: object) -> None:
+        """Nothing is kept."""
+
+
+@pytest.mark.parametrize("second", ["another", LogForbidden("these credentials may not")])
+async def test_a_fence_met_between_two_requests_is_not_the_outcome_of_the_effect(
+    second: str | LogError, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "OWNED_S", -1.0)  # look each time
+    log = Shared([])
+    actuator = Actuator(Options(nats_url="", cluster="c"), cast("Log", log), cast("Applier", Twice()))
+    log._incarnations[:] = [actuator._writer.incarnation, second]
+    effect = ScaleWorkload(at=1.0, id="autoscaler.1.1.0", target=WEB, replicas=5, from_replicas=3)
+    actuator._plan.add(Job(1, "tw.c.decision.1.autoscaler.deployment.ns.web", effect, ""))
+    found: Any = None
+    try:
+        async with asyncio.timeout(5), asyncio.TaskGroup() as tasks:
+            tasks.create_task(actuator._dispatch(tasks))
+    except* Exception as group:  # noqa: BLE001  # told apart below
+        found = group
+    assert actuator._outcomes.empty()
+    if isinstance(second, LogError):
+        assert found.exceptions == (second,)
+    else:
+        assert "belongs to incarnation another" in str(fenced_in(found))
