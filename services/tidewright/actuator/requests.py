@@ -224,13 +224,16 @@ def apply_body(effect: SetStatus, wanted: JsonObject, obj: JsonObject) -> bytes 
     if within(wanted, obj.get("status") or {}):
         return None
     target = effect.target
-    metadata = {"name": target.name} | ({"namespace": target.namespace} if target.namespace else {})
+    # Neither an object made anew under the name in between is meant, nor what others have written since: forced
+    # as it is, a write that was long on its way would take back what a later decision has said.
+    metadata = {
+        "namespace": target.namespace, "name": target.name, "uid": target.uid, "resourceVersion": resource_version(obj),
+    }  # fmt: skip
     return msgspec.json.encode(
         {
             "apiVersion": obj.get("apiVersion", target.api_version),
             "kind": target.kind,
-            # An object made anew under the name in between is not meant.
-            "metadata": metadata | ({"uid": target.uid} if target.uid else {}),
+            "metadata": {name: value for name, value in metadata.items() if value},
             "status": wanted,
         }
     )

@@ -24,17 +24,21 @@ def effect(*conditions: JsonObject) -> SetStatus:
 
 
 def stored(*conditions: JsonObject, uid: str = "u", **more: object) -> JsonObject:
-    return {"apiVersion": API, "metadata": {"uid": uid}, "status": {"conditions": [*conditions], **more}}
+    return {
+        "apiVersion": API,
+        "metadata": {"uid": uid, "resourceVersion": "7"},
+        "status": {"conditions": [*conditions], **more},
+    }
 
 
-def test_what_is_applied_is_ours_alone_and_of_this_object() -> None:
+def test_what_is_applied_is_ours_alone_and_of_this_object_as_it_was_seen() -> None:
     wanted = requests.stamped(effect(ACCEPTED))
     body = requests.apply_body(effect(ACCEPTED), wanted, stored(THEIRS))
     assert body is not None
     assert msgspec.json.decode(body) == {
         "apiVersion": API,
         "kind": "ProvisioningRequest",
-        "metadata": {"namespace": "ns", "name": "r", "uid": "u"},
+        "metadata": {"namespace": "ns", "name": "r", "uid": "u", "resourceVersion": "7"},
         "status": {"conditions": [ACCEPTED], "details": {"by": "d.1"}},
     }
 
