@@ -23,7 +23,6 @@ IN_BACKOFF = "in backoff after failed scale-up"
 MAX_SIZE = "max node group size reached"
 OVER_NODE_COUNT = "atomic scale-up exceeds cluster node count limit"
 TEMPLATE_LABEL = "cluster-autoscaler.kubernetes.io/template-node"
-UPCOMING_ANNOTATION = "cluster-autoscaler.k8s.io/upcoming-node"
 
 STARTUP_TAINT_PREFIXES = (
     "startup-taint.cluster-autoscaler.kubernetes.io/",

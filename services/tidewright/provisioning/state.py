@@ -32,7 +32,6 @@ from tidewright.provisioning.spec import consumed_request
 MIRROR = "kubernetes.io/config.mirror"
 PLACEHOLDER = "tidewright.dev/placeholder"
 """Annotation of pods that hold room for a request: `namespace/name/shape`."""
-FINISHED = frozenset({"Succeeded", "Failed"})
 
 
 class ShapeFields(msgspec.Struct, frozen=True):

@@ -46,8 +46,6 @@ KINDS = frozenset(
 )
 NAMED_AT_MOST = 500
 """Pods that one decision names; a message has a size."""
-FOLLOWS = frozenset({"autoscaler"})
-"""Services whose decisions are inputs: who leaves is foreseen when a scale-in is decided."""
 
 
 class SpreadDecider:

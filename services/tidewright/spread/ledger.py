@@ -12,7 +12,7 @@ the uid of the pod. What a subset has free is its limit minus what it holds, at 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
@@ -282,13 +282,3 @@ def awaits_eviction(ledger: Ledger, version: str, now: float) -> bool:
         return False
     choice = by_slots(slots(ledger, version))
     return any(refused.why == "Full" and refused.subset in subsets for refused in choice.refused)
-
-
-def in_flight_since(ledger: Ledger) -> tuple[float | None, float | None]:
-    """Log time of the oldest placement not seen, and of the oldest delete not done; None without any."""
-    return _oldest(ledger.placed.values()), _oldest(ledger.leaving.values())
-
-
-def _oldest(held: Iterable[Held]) -> float | None:
-    # Entries are in the order of the log, whose times never go back.
-    return next((h.at for h in held), None)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tidewright.kube.podshape import HOSTNAME, PODS, NodeTerm, NodeView, PodShape
+from tidewright.kube.podshape import HOSTNAME, NodeTerm, NodeView, PodShape
 from tidewright.kube.predicates import conflict, counted_alone, untolerated
 from tidewright.kube.selectors import Requirement
 from tidewright.kube.taints import Taint
@@ -411,21 +411,3 @@ class Grid:
 
     def pods(self) -> int:
         return sum(sum(inner.values()) for inner in self.where.values())
-
-    def least_free(self, shape: PodShape) -> tuple[str, str]:
-        """The node that comes nearest to holding one pod, and the resource that is short there."""
-        rows = np.flatnonzero(self.mask(shape))
-        best: tuple[float, str, str] | None = None
-        for row in rows.tolist():
-            view = self.views[row]
-            if view is None:
-                continue
-            lacking = [
-                ((amount - int(self.free[name][row] if name in self.free else 0)) / amount, name)
-                for name, amount in sorted(shape.requests.items())
-                if amount > 0
-            ]
-            short = max(lacking, default=(0.0, PODS))
-            if best is None or (short[0], view.name) < best[:2]:
-                best = (short[0], view.name, short[1])
-        return ("", "") if best is None else (best[1], best[2])
