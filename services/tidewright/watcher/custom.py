@@ -216,6 +216,7 @@ class CustomWorkloads:
         position = await self._appender.claim()
         self._stamp.raise_to(position.at)
         await self._read_back()
+        self._scales = Scales(self._kube, self._say)  # what was seen by an earlier turn may be gone since
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._append())
             tasks.create_task(self._scales.run())

@@ -1,0 +1,57 @@
+"""Custom workloads of a watcher that steps back and takes over again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.unit.watcher.test_scales import ARENA, FACT, PLACE
+from tidewright.log.reader import Record
+from tidewright.log.subjects import Subjects
+from tidewright.watcher.appender import WatchPosition
+from tidewright.watcher.custom import CustomWorkloads
+
+
+class Nothing:
+    """A log on which nothing was said, and a part that is always ours."""
+
+    subjects = Subjects("c")
+
+    async def last_per_subject(self, filters: object) -> AsyncIterator[Record]:
+        for record in ():
+            yield record
+
+    async def claim(self) -> WatchPosition:
+        return WatchPosition()
+
+
+async def test_what_was_seen_before_another_process_had_the_part_is_not_said_of_a_new_spread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The object went meanwhile, and the other one said so: nobody here will ever hear of it."""
+    nothing, stamp = cast("Any", Nothing()), cast("Any", SimpleNamespace(raise_to=lambda at: None))
+    custom = CustomWorkloads(cast("Any", None), cast("Any", None), nothing, nothing, stamp, config_map="n/c")
+    await custom._scales.observe(ARENA, "subject", PLACE, FACT)
+    arranged = asyncio.Event()
+
+    async def arrange(tasks: asyncio.TaskGroup) -> None:
+        custom._scales.follow(frozenset((ARENA,)))
+        arranged.set()
+
+    async def idle() -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(custom, "_arrange", arrange)
+    monkeypatch.setattr(custom, "_append", idle)
+    monkeypatch.setattr(custom, "_follow_whitelist", idle)
+    monkeypatch.setattr("tidewright.watcher.scales.Scales.run", lambda self: idle())
+    owning = asyncio.create_task(custom._own())
+    async with asyncio.timeout(5):
+        await arranged.wait()
+    owning.cancel()
+    await asyncio.gather(owning, return_exceptions=True)
+    assert custom._scales._waiting == {}
