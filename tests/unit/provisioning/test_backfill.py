@@ -119,6 +119,24 @@ def test_a_quota_that_the_head_exceeds_is_not_used_up_by_others() -> None:
     assert not provisioned(cluster, "small")
 
 
+def test_what_the_head_needs_of_a_quota_is_left_to_it() -> None:
+    cluster = Cluster({"head-deadline": "1s"})
+    cluster.add_node("n", cpu=64_000)
+    cluster.template("two", "2")
+    cluster.template("three", "3")
+    cluster.template("elsewhere", "3", nodeSelector={"pool": "to-come"})
+    cluster.tell(
+        p.ResourceQuotaObserved(at=cluster.now, namespace="ns", name="q", hard={"requests.cpu": 8000})
+    )
+    cluster.request("head", CHECK, [("elsewhere", 2)])
+    cluster.advance(10)
+    cluster.request("much", CHECK, [("three", 1)])
+    cluster.request("little", CHECK, [("two", 1)])
+    cluster.settle()
+    assert not provisioned(cluster, "much")
+    assert provisioned(cluster, "little")
+
+
 def test_without_a_deadline_everybody_passes() -> None:
     cluster = waiting(nodes=1, cpu=4000, deadline="0s")
     cluster.request("small", CHECK, [("two", 1)])

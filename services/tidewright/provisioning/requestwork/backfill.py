@@ -48,6 +48,10 @@ class Head:
         """
         if self._quota and wants_of(self._work, key, self._quota):
             return True
+        if self._quota is None and exceeded(
+            self._work, self.key, self._asked.sets, beside=(key, asked_of(self._work, key).sets)
+        ):
+            return True
         mode = self._work.modes[self.key]
         there = shortfall(mode, self._asked, before)
         if made.plan is not None and made.plan.targets:

@@ -74,8 +74,23 @@ def wants_of(work: RequestWork, key: str, quota: tuple[str, tuple[str, ...]]) ->
     return False
 
 
-def exceeded(work: RequestWork, key: str, sets: tuple[Item, ...]) -> tuple[str, tuple[str, ...]] | None:
-    """The first quota, as `namespace/name`, that a request's pods would exceed, and in which resources."""
+def exceeded(
+    work: RequestWork,
+    key: str,
+    sets: tuple[Item, ...],
+    *,
+    beside: tuple[str, tuple[Item, ...]] | None = None,
+) -> tuple[str, tuple[str, ...]] | None:
+    """The first quota, as `namespace/name`, that a request's pods would exceed, and in which resources.
+
+    `beside` is another request and its pods, as if room were kept for them.
+    """
+    if beside is not None:
+        claims, work.claims = work.claims, {pods: dict(amounts) for pods, amounts in work.claims.items()}
+        claim(work, *beside)
+        found = exceeded(work, key, sets)
+        work.claims = claims
+        return found
     namespace = key.split("/", 1)[0]
     names = [name for name in sorted(work.state.quotas) if name.split("/", 1)[0] == namespace]
     costs = work.costs_of(key) if names else ()
