@@ -22,7 +22,8 @@ class Nothing:
     subjects = Subjects("c")
 
     async def last_per_subject(self, filters: object) -> AsyncIterator[Record]:
-        for record in ():
+        nothing: tuple[Record, ...] = ()
+        for record in nothing:
             yield record
 
     async def claim(self) -> WatchPosition:
