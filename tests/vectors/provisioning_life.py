@@ -18,9 +18,17 @@ from tidewright.events import provisioning as p
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, JsonObject
 from tidewright.events.config import ConfigSet
-from tidewright.events.decisions import CreateObject, DeleteObject, Effect, RecordObjectEvent, SetStatus
+from tidewright.events.decisions import (
+    CreateObject,
+    DeleteObject,
+    Effect,
+    PatchObject,
+    RecordObjectEvent,
+    SetStatus,
+)
 from tidewright.events.timers import TimerFired
 from tidewright.host.fold import Fold
+from tidewright.kube.mergepatch import merged
 from tidewright.kube.podspecs import digest_of, of_template
 from tidewright.log.subjects import ALL
 from tidewright.provisioning.decide import DECIDER
@@ -286,6 +294,8 @@ class Cluster:
             case DeleteObject() if decision.target.kind == "Pod":
                 target = decision.target
                 then = [f.PodGone(at=self.now, namespace=target.namespace, name=target.name)]
+            case PatchObject() if decision.target.kind == "Node":
+                then = [self._patched(decision)]
             case SetStatus():
                 self.statuses[f"{decision.target.namespace}/{decision.target.name}"] = decision.status
         self._inbox.append(outcome)
@@ -310,6 +320,25 @@ class Cluster:
                 annotations=metadata["annotations"],
             ),
         ]
+
+    def _patched(self, decision: PatchObject) -> Event:
+        """The node as it is seen with what was merged into its annotations."""
+        name = decision.target.name
+        node = self.state.nodes[name]
+        patched = merged({"annotations": node.annotations}, decision.patch["metadata"])
+        return f.NodeObserved(
+            at=self.now,
+            name=name,
+            labels=node.labels,
+            annotations=patched["annotations"],
+            taints=node.taints,
+            allocatable=node.allocatable,
+            unschedulable=node.unschedulable,
+            ready=node.ready,
+            ready_changed_at=node.ready_changed_at,
+            created_at=node.created_at,
+            provider_id=node.provider_id,
+        )
 
     def _group_fact(self, name: str) -> Event:
         group = self.groups[name]

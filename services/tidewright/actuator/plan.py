@@ -95,6 +95,8 @@ def rank(effect: Effect) -> Rank:
             return Rank.STATUS if effect.urgent else Rank.MEASURED_STATUS
         case ReportClusterStatus():
             return Rank.MEASURED_STATUS
+        case PatchObject() if effect.target.kind == "Node":
+            return Rank.MEASURED_STATUS  # a remark for people: nothing waits for it
         case CreateObject() | PatchObject():
             return Rank.CHANGE
     return Rank.CHANGE

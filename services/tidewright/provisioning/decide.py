@@ -5,8 +5,8 @@ Reads   nodes, pods and their shapes, node groups, ProvisioningRequests, Provisi
         configuration `provisioning`
 Writes  PlanScaleUp, IncreaseNodeGroup, DecreaseNodeGroup, DeleteInstances, CreateNodeGroup,
         DeleteNodeGroup, AcceptRequest, AttemptRequest, BookCapacity, ReleaseCapacity, BackOffGroup,
-        CloseScaleUp, TrackIdleNodes, DeclineScaleUp, SetStatus, DeleteObject, RecordObjectEvent,
-        ReportClusterStatus, SetTimer, CancelTimer
+        CloseScaleUp, TrackIdleNodes, DeclineScaleUp, SetStatus, CreateObject, DeleteObject,
+        PatchObject, RecordObjectEvent, ReportClusterStatus, SetTimer, CancelTimer
 Pure    no clock, no I/O, no randomness
 
 One partition for the whole cluster: it reads the facts of all slots. Whatever may be answered wakes

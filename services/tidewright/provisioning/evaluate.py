@@ -16,7 +16,7 @@ import msgspec
 from tidewright.events.base import Because, Decision
 from tidewright.events.decisions import CancelTimer, RecordObjectEvent, SetTimer
 from tidewright.events.provisioning import BackOffGroup, CloseScaleUp, DeclineScaleUp
-from tidewright.provisioning import helped, parts, placeholders, statusmap
+from tidewright.provisioning import helped, parts, placeholders, reserved, statusmap
 from tidewright.provisioning.claims import has_claims
 from tidewright.provisioning.fold import CONFIGURATION_IGNORED, EVALUATE, signature
 from tidewright.provisioning.orders import (
@@ -90,7 +90,9 @@ class Evaluation:
         world = self._world()
         with self.part(parts.FILTER):
             pool, booked = self._fill(work, world.grid, waiting)
-        self.decisions += bookings.hold_room(work, self.index.grid, world.grid, self.starting)
+        held = bookings.hold_room(work, self.index.grid, world.grid, self.starting)
+        self.decisions += held
+        bare = reserved.unheld(work, self.index.grid, world.grid)
         short = bookings.lacking(work, booked)
         self.decisions += promises.awaited(work, closings, short)
         self.decisions += promises.hold_to_account(work, short)
@@ -104,6 +106,7 @@ class Evaluation:
             self._standing("ClusterUnhealthy", f"{unready} nodes are unready: nothing is ordered")
             self.dues += [self.now + STALENESS_S] if work.modes else []  # they expire all the same
         self.decisions += work.statuses()
+        self.decisions += reserved.marked(work, held, bare)
         if settings.enforce_min:
             self._minimum(world)
         idle = idle_decisions(self.state, self.index, self.view, self.now, world.grid, self.part)

@@ -114,7 +114,7 @@ def creations(
             if item.shape.devices:
                 continue  # a placeholder has no claims: it would hold all but the devices
             if digest not in free:
-                free[digest] = _placed(real, trial, item.shape, starting)
+                free[digest] = placed(real, trial, item.shape, starting)
             nodes = free[digest]
             for number in range(min(item.count, settings.placeholder_limit - many)):
                 node = next(iter(nodes), None)
@@ -136,7 +136,7 @@ def _by_shape(items: Sequence[Item]) -> list[Item]:
     return list(found.values())
 
 
-def _placed(real: Grid, trial: Grid, shape: PodShape, starting: Mapping[int, str]) -> dict[str, int]:
+def placed(real: Grid, trial: Grid, shape: PodShape, starting: Mapping[int, str]) -> dict[str, int]:
     """Node that is there to the pods of a shape that this evaluation put onto it, by name."""
     before, after = real.where.get(shape.digest, {}), trial.where.get(shape.digest, {})
     found = {

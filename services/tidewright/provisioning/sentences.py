@@ -50,6 +50,8 @@ _SENTENCES: dict[str, str] = {
     "Ordered": "the cloud has taken the order for {nodes} nodes",
     "RoomHeld": "room on node {node} is held for request {request}",
     "RoomFreed": "room on node {node} is held no longer for request {request}",
+    "NodeReserved": "room on it is kept for {requests}",
+    "NodeFree": "no room on it is kept any longer",
     "NoneCame": "none of the nodes that were ordered of group {group} came",
     "NodesShort": "{nodes} of them could not be made, or never became nodes",
     "GroupFailed": "group {group} failed: {error}",

@@ -32,6 +32,8 @@ from tidewright.provisioning.spec import consumed_request
 MIRROR = "kubernetes.io/config.mirror"
 PLACEHOLDER = "tidewright.dev/placeholder"
 """Annotation of pods that hold room for a request: `namespace/name/shape`."""
+RESERVED = "tidewright.dev/reservation"
+"""Annotation of nodes on which room is kept: `namespace/name until TIME`, of several requests with commas."""
 
 
 class ShapeFields(msgspec.Struct, frozen=True):
@@ -244,6 +246,13 @@ class Held(msgspec.Struct):
     leaving: bool = False
 
 
+class Mark(msgspec.Struct, frozen=True):
+    """What a node's annotation was ordered to say (empty: nothing), while the node has not been seen since."""
+
+    value: str
+    decision: str
+
+
 class Reported(msgspec.Struct):
     """What the status ConfigMap was last told.
 
@@ -266,6 +275,7 @@ class State(msgspec.Struct, dict=True):
         declined: shape to the reasons that were last recorded for it.
         objects: kind to `namespace/name` (or name) to what is kept of objects that placement looks at.
         held: placeholders by name, from the decision to make them until they are gone.
+        marks: node to the annotation that was ordered for it, until the node is seen again.
         said: pod to the reason of the last event about it; reason of a standing event to its message.
         said_at: reason of a standing event to the log time of its last telling.
         counts, histograms: see `counts`.
@@ -284,6 +294,7 @@ class State(msgspec.Struct, dict=True):
     learnt: dict[str, Learnt] = {}
     requests: dict[str, Request] = {}
     held: dict[str, Held] = {}
+    marks: dict[str, Mark] = {}
     classes: dict[str, dict[str, str]] = {}
     templates: dict[str, JsonObject] = {}
     daemons: dict[str, JsonObject] = {}

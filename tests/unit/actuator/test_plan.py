@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from tests.unit.actuator.effects import deployment, job, patch, said, scale, status
 from tidewright.actuator.plan import Job, Plan, Rank, leaves, rank, supersedes
 from tidewright.events.base import ObjectRef
-from tidewright.events.decisions import DeleteObject, Effect
+from tidewright.events.decisions import DeleteObject, Effect, PatchObject
 
 
 def test_scale_up_goes_first_and_measured_status_last() -> None:
@@ -132,3 +132,9 @@ def test_every_job_runs_or_is_superseded_once_and_in_order_per_lane(
     for lane in {started.lane for started in begun}:
         order = [started.seq for started in begun if started.lane == lane]
         assert order == sorted(order)
+
+
+def test_what_a_node_says_to_people_goes_last() -> None:
+    node = ObjectRef(api_version="v1", kind="Node", name="n0")
+    remark = PatchObject(at=1.0, target=node, patch={"metadata": {"annotations": {"a": "b"}}})
+    assert rank(remark) == Rank.MEASURED_STATUS

@@ -57,6 +57,8 @@ def _actuator() -> list[Rule]:
         rule("*", ["*/scale"], "get", "update"),
         rule("", ["pods"], "get", "create", "patch", "delete"),
         rule("", ["pods/eviction"], "create"),
+        # The annotation that says for whom room on a node is kept.
+        rule("", ["nodes"], "get", "patch"),
         rule("", ["events"], "create", "patch"),
         # The status that provisioning reports. A name cannot be demanded of a create.
         rule("", ["configmaps"], "create"),

@@ -12,10 +12,11 @@ from tidewright.events.base import Event
 from tidewright.events.decisions import (
     CreateObject,
     DeleteObject,
+    PatchObject,
     RecordObjectEvent,
     SetStatus,
 )
-from tidewright.provisioning import counts, placeholders, saga
+from tidewright.provisioning import counts, placeholders, reserved, saga
 from tidewright.provisioning.backoff import Entry
 from tidewright.provisioning.folding.common import (
     REQUEST_KIND,
@@ -31,6 +32,7 @@ from tidewright.provisioning.state import (
     Cost,
     GroupState,
     Load,
+    Mark,
     Open,
     ShapeFields,
     State,
@@ -105,6 +107,14 @@ def _create_object(state: State, event: CreateObject) -> None:
         name, held = found
         state.held[name] = held
         state.orders[event.id] = ("hold", name)
+
+
+def _patch_object(state: State, event: PatchObject) -> None:
+    found = reserved.read(event)
+    if found is not None:
+        node, value = found
+        state.marks[node] = Mark(value, event.id)
+        state.orders[event.id] = ("mark", node)
 
 
 def _book(state: State, event: p.BookCapacity) -> None:
@@ -315,6 +325,7 @@ DECISIONS: dict[type[Event], Callable[[State, Any], None]] = {
     SetStatus: _status,
     CreateObject: _create_object,
     DeleteObject: _delete_object,
+    PatchObject: _patch_object,
     p.BookCapacity: _book,
     p.ReleaseCapacity: _release,
     p.PlanScaleUp: _plan,

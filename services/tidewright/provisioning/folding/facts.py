@@ -9,7 +9,7 @@ from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.events.base import Event
 from tidewright.events.config import ConfigSet
-from tidewright.provisioning import saga
+from tidewright.provisioning import reserved, saga
 from tidewright.provisioning.folding.common import (
     forget_index,
     key_of,
@@ -127,6 +127,7 @@ def _node(state: State, event: f.NodeObserved) -> None:
     if old is not None and (node.unschedulable or node.leaving or not node.ready):
         _remember(state, event.name, old, event.at)
     state.nodes[event.name] = node
+    reserved.seen(state, event.name, event.annotations)
     if old is not None and old.provider_id != node.provider_id:
         index.machines.pop(old.provider_id, None)
     add_node(state, index, event.name, node)
@@ -159,6 +160,7 @@ def _remember(state: State, name: str, node: Node, now: float) -> None:
 
 def _node_gone(state: State, event: f.NodeGone) -> None:
     old = state.nodes.pop(event.name, None)
+    state.marks.pop(event.name, None)
     if old is not None:
         _remember(state, event.name, old, event.at)
         remove_node(index_of(state), event.name, old)

@@ -27,7 +27,7 @@ def _outcome(state: State, event: o.Applied | o.Rejected | o.Failed | o.Supersed
     kind, name = order
     applied = isinstance(event, o.Applied)
     if isinstance(event, o.Rejected | o.Failed):
-        where = "apiCallError" if kind in ("status", "collect", "report") else "cloudProviderError"
+        where = "apiCallError" if kind in ("status", "collect", "report", "mark") else "cloudProviderError"
         counts.add(state.counts, "cluster_autoscaler_errors_total", type=where)
     if kind == "status":
         request = state.requests.get(name)
@@ -37,6 +37,12 @@ def _outcome(state: State, event: o.Applied | o.Rejected | o.Failed | o.Supersed
         return
     if kind in ("hold", "free"):
         _placeholder_answered(state, kind, name, applied)
+        return
+    if kind == "mark":
+        mark = state.marks.get(name)
+        if isinstance(event, o.Failed) and mark is not None and mark.decision == event.decision:
+            del state.marks[name]  # tried again, from what the node says
+            wake(state)
         return
     if kind == "report":
         if not applied and not isinstance(event, o.Superseded):

@@ -13,7 +13,6 @@ from tidewright.kube.podshape import PodShape
 from tidewright.provisioning import placeholders
 from tidewright.provisioning.pack.classes import Demand, Item
 from tidewright.provisioning.pack.grid import Grid
-from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.booking import bookable, booking
 from tidewright.provisioning.requestwork.quota import claim_booked
 from tidewright.provisioning.requestwork.work import RequestWork
@@ -51,10 +50,8 @@ def room_kept(work: RequestWork) -> dict[str, Demand]:
                 work.ended.append(work.release(key, kept.condition.reason))
                 work.ended.append(work.event(key, "BookingExpired", kept.condition.message))
                 continue
-            provisioned = cond.find(work.conditions_of(key), cond.PROVISIONED)
-            own = work.understood[key].booking_s
-            if provisioned is not None:
-                until = provisioned.changed_at + (work.settings.booking_s if own is None else own)
+            until = work.booked_until(key)
+            if until is not None:
                 work.dues.append(until + 0.001)
         work.kept[key] = tuple(items)
         work.uncome[key] = _uncome(work, key, sets, placed)

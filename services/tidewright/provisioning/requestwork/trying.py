@@ -118,8 +118,8 @@ def try_request(
         work.put(key, cond.ROOM_READY)
     if succeeded:
         found += work.booked(key)
-        if work.holds():
-            work.dues.append(work.now + 0.001)
+        if work.settings.hold and not work.settings.dry_run:
+            work.dues.append(work.now + 0.001)  # what is kept is held, and its nodes say so
         found.append(work.event(key, "CapacityFound", cond.FOUND.message))
     else:
         if retry:

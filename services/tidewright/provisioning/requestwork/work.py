@@ -20,6 +20,7 @@ from tidewright.provisioning.orders import COMPONENT, MAX_MESSAGE, request_ref
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests import lifecycle
+from tidewright.provisioning.requests.booking import bookable
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.spec import Mode, Parameters
@@ -200,6 +201,14 @@ class RequestWork:
         plan = self.state.requests[key].plan
         execution = self.state.executions.get(plan)
         return execution is not None and not execution.over
+
+    def booked_until(self, key: str) -> float | None:
+        """When the booking of a request ends; None while none is in force."""
+        conditions, own = self.conditions_of(key), self.understood[key].booking_s
+        provisioned = cond.find(conditions, cond.PROVISIONED)
+        if provisioned is None or not bookable(conditions):
+            return None
+        return provisioned.changed_at + (self.settings.booking_s if own is None else own)
 
     def holds(self) -> bool:
         """Whether placeholders hold booked room."""
