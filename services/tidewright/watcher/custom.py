@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Iterable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -54,6 +55,7 @@ from tidewright.watcher.again import Again
 from tidewright.watcher.appender import Appender
 from tidewright.watcher.diff import digest_of, is_gone
 from tidewright.watcher.follow import FactLog
+from tidewright.watcher.heard import Heard
 from tidewright.watcher.scales import Scales, Target
 from tidewright.watcher.stamp import Stamp
 
@@ -63,6 +65,8 @@ KIND, REPLICAS, REFUSED = "customworkload", "targetreplicas", "kindrefused"
 GROUP = 500
 AGAIN_S = 15.0
 """Wall seconds until a kind that is not served is asked for again."""
+SPREADS_FIRST_S = 15.0
+"""How long the list of spreads is waited for."""
 
 _log = structlog.get_logger(__name__)
 
@@ -208,9 +212,15 @@ class CustomWorkloads:
             return
         self._changed.set()
 
-    async def run(self) -> None:
-        """Watch for ever, stepping back while another process does."""
-        await self._appender.keep(self._own, kind=CUSTOM)
+    async def run(self, spreads: Heard | None = None) -> None:
+        """Watch for ever, stepping back while another process does, or hears of the spreads.
+
+        Not before they are known: of a target it would be said what nobody's target has, which spread decides on.
+        """
+        own = self._own
+        if spreads is not None:
+            own = partial(spreads.during, self._own, settling_s=SPREADS_FIRST_S)
+        await self._appender.keep(own, kind=CUSTOM)
 
     async def _own(self) -> None:
         position = await self._appender.claim()

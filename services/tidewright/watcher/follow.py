@@ -38,6 +38,7 @@ from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot
 from tidewright.watcher.appender import Appender, LogPort
 from tidewright.watcher.diff import Diff
+from tidewright.watcher.heard import Heard
 from tidewright.watcher.stamp import Stamp
 
 REFRESH_BATCH = 200
@@ -90,7 +91,8 @@ class Follower:
     ) -> None:
         """`on_fact` sees each fact about an object, also those read back; `max_age_s` is the log's."""
         self.kind = kind
-        self.progress = Progress()
+        self.heard = Heard(kind.name)
+        self.progress = Progress(settled=self.heard.settled)
         self._kube = kube
         self._log = log
         self._appender = appender
@@ -119,11 +121,15 @@ class Follower:
         await self._read_back()
         if self._version:
             self._synced()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow())
-            tasks.create_task(self._renew())
-            if self._max_age_s:
-                tasks.create_task(self._refresh())
+        self.heard.begins()
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._follow())
+                tasks.create_task(self._renew())
+                if self._max_age_s:
+                    tasks.create_task(self._refresh())
+        finally:
+            self.heard.ends()
 
     async def _read_back(self) -> None:
         await self._read_back_kind(self.kind.name)

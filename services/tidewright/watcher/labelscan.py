@@ -9,6 +9,7 @@ page, so a scan is resumable by nature.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -29,6 +30,7 @@ from tidewright.kube.errors import KubeError
 from tidewright.sharding.source import Source, identity, source_of
 from tidewright.watcher.appender import Appender
 from tidewright.watcher.follow import FactLog
+from tidewright.watcher.heard import Heard
 from tidewright.watcher.stamp import Stamp
 
 INTERVAL_S = 10.0
@@ -124,9 +126,10 @@ class LabelScanner:
                 self._sets.pop(key, None)
                 self._lacking.discard(key)
 
-    async def run(self) -> None:
-        """Look for ever, stepping back while another process does."""
-        await self._appender.keep(self._own, kind=KIND)
+    async def run(self, sets: Heard | None = None) -> None:
+        """Look for ever, stepping back while another process does, or hears of the sets."""
+        own = self._own if sets is None else partial(sets.during, self._own)
+        await self._appender.keep(own, kind=KIND)
 
     async def _own(self) -> None:
         loop = asyncio.get_running_loop()

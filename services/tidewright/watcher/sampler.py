@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable
+from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
@@ -29,6 +30,7 @@ from tidewright.watcher import answers
 from tidewright.watcher.appender import Appender
 from tidewright.watcher.diff import digest_of
 from tidewright.watcher.follow import FactLog
+from tidewright.watcher.heard import Heard
 from tidewright.watcher.pushed import Pushed, Sample, Taken
 from tidewright.watcher.recommenders import Recommenders
 from tidewright.watcher.stamp import Stamp
@@ -148,9 +150,10 @@ class Sampler:
         slot = self._log.slot_of(fact.namespace)
         self._answers.put_nowait((self._log.subjects.fact(slot, kind, fact.namespace, name), fact, done))
 
-    async def run(self) -> None:
-        """Ask for ever, stepping back while another process does."""
-        await self._appender.keep(self._own, kind=METRIC)
+    async def run(self, autoscalers: Heard | None = None) -> None:
+        """Ask for ever, stepping back while another process does, or hears of the autoscalers."""
+        own = self._own if autoscalers is None else partial(autoscalers.during, self._own)
+        await self._appender.keep(own, kind=METRIC)
 
     async def _own(self) -> None:
         position = await self._appender.claim()

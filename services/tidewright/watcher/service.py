@@ -30,6 +30,7 @@ from tidewright.watcher.appender import SERVICE, Appender
 from tidewright.watcher.configuration import CONFIG, Configuration, set_clock
 from tidewright.watcher.custom import CUSTOM, CustomWorkloads
 from tidewright.watcher.follow import Follower
+from tidewright.watcher.heard import Heard
 from tidewright.watcher.intake import PATH, Intake
 from tidewright.watcher.labelscan import KIND as SLOT_LABELS
 from tidewright.watcher.labelscan import LabelScanner
@@ -246,6 +247,10 @@ class Watcher:
             streaming=self.options.streaming_lists,
         )
 
+    def _heard(self, kind: str) -> Heard | None:
+        """Of a kind; None when this process does not follow it at all."""
+        return next((f.heard for k, f in self.followers.items() if k.kind == kind), None)
+
     def _monitors_unread(self) -> bool:
         follower = self.followers.get(BY_NAME["datadogmonitor"])
         return follower is not None and follower.progress.error_class in ("forbidden", "gone", "invalid")
@@ -269,9 +274,10 @@ class Watcher:
             self.options.clock_wall,
         )
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(self._configuration.run()), tasks.create_task(self.sampler.run())]
-            running.append(tasks.create_task(self.custom.run()))
-            running.append(tasks.create_task(self.labels.run()))
+            running = [tasks.create_task(self._configuration.run())]
+            running.append(tasks.create_task(self.sampler.run(self._heard("WatermarkPodAutoscaler"))))
+            running.append(tasks.create_task(self.custom.run(self._heard("WorkloadSpread"))))
+            running.append(tasks.create_task(self.labels.run(self._heard("ShardSet"))))
             running.append(tasks.create_task(self.service_loads.run()))
             if self.node_groups is not None:
                 running.append(tasks.create_task(self.node_groups.run()))
