@@ -25,6 +25,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
         nodes: how many.
         pods: how many pods they hold.
         capacity: of one node; cpu in milli-cores, memory in bytes.
+        allocatable: what of that pods can have; the same when empty.
         cpu, memory: the pods' requests, summed.
         node_price: of one node for an hour; None: unknown.
         pod_price: of the pods for an hour; None: unknown.
@@ -34,6 +35,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int = 0
     pods: int = 0
     capacity: dict[str, int] = {}
+    allocatable: dict[str, int] = {}
     cpu: int = 0
     memory: int = 0
     gpu: int = 0
@@ -41,6 +43,11 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
     pod_price: float | None = None
     exists: bool = True
     has_gpu: bool = False
+
+    @property
+    def usable(self) -> dict[str, int]:
+        """Of one node, what pods can have. [B9]: what the node keeps for itself is no pod's waste."""
+        return self.allocatable or self.capacity
 
 
 Filter: TypeAlias = Callable[[Sequence[Option]], list[Option]]
@@ -65,10 +72,10 @@ class PriorityNote(msgspec.Struct, frozen=True):
 
 
 def waste(option: Option) -> float:
-    """Unused share of cpu plus unused share of memory, of capacity."""
+    """Unused share of cpu plus unused share of memory, of what pods can have. Spec 3.7, [B9]"""
     found = 0.0
     for name, used in (("cpu", option.cpu), ("memory", option.memory)):
-        total = option.capacity.get(name, 0) * option.nodes
+        total = option.usable.get(name, 0) * option.nodes
         if total > 0:
             found += (total - used) / total
     return found
@@ -82,7 +89,7 @@ def least_gpu_waste(options: Sequence[Option]) -> list[Option]:
     """[B9]: unused GPUs first, then cpu and memory."""
 
     def unused(option: Option) -> tuple[int, float]:
-        gpus = sum(n for name, n in option.capacity.items() if name.endswith("/gpu"))
+        gpus = sum(n for name, n in option.usable.items() if name.endswith("/gpu"))
         return gpus * option.nodes - option.gpu, waste(option)
 
     best = min((unused(o) for o in options), default=None)

@@ -92,7 +92,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         target: nodes ordered, also those not there yet.
         template: None when nobody knows what its nodes look like.
-        capacity: of one node, for limits and waste; the template's allocatable when empty.
+        capacity: of one node, for limits and prices; the template's allocatable when empty.
         nodes: of the group that exist or are upcoming.
         also: groups that come into being with this one (one per further zone).
         zones: of a group that does not exist yet: its own, then those of `also`.

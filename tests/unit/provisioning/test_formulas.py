@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from fractions import Fraction
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.vectors.provisioning_life import Cluster
+from tidewright.events import provisioning as p
 from tidewright.provisioning import expander as exp
 from tidewright.provisioning.backoff import Entry, after_failure, backed_off, stale
 from tidewright.provisioning.groups import balance
@@ -112,3 +115,32 @@ def test_the_order_of_requests_is_total_and_turns_leave_nobody_out(found: list[C
     waiting = [c for c in turns if not c.starving and c.priority == 0]
     assert [c.turn for c in waiting] == sorted(c.turn for c in waiting)
     assert [c.starving for c in turns] == sorted((c.starving for c in turns), reverse=True)
+
+
+def test_waste_is_of_what_pods_can_have_and_gpus_are_an_expander_of_their_own() -> None:
+    capacity = {"cpu": 8000, "memory": 16_000, "nvidia.com/gpu": 4}
+    kept = exp.Option(
+        group="keeps-half", nodes=1, pods=1, capacity=capacity, allocatable={**capacity, "cpu": 4000},
+        cpu=4000, memory=16_000, gpu=1,
+    )  # fmt: skip
+    whole = exp.Option(group="whole", nodes=1, pods=1, capacity=capacity, cpu=6000, memory=16_000, gpu=4)
+    assert exp.waste(kept) == 0.0
+    assert exp.waste(whole) == 0.25
+    assert exp.least_waste([whole, kept]) == [kept]
+    assert exp.least_gpu_waste([whole, kept]) == [whole]
+
+
+def test_a_group_is_chosen_by_what_its_nodes_leave_for_pods() -> None:
+    cluster = Cluster()
+    for name, allocatable, capacity in (("a", 3900, 3900), ("b", 3600, 8000)):
+        cluster.add_group(name, cpu=allocatable)
+        group = cluster.groups[name]
+        whole = {**group.template.allocatable, "cpu": capacity}
+        group.template = msgspec.structs.replace(group.template, capacity=whole)
+        cluster.observe_group(name)
+    cluster.pod("p", cluster.shape({"cpu": 3500, "memory": 16 * 2**30}))
+    cluster.settle()
+    (plan,) = cluster.of(p.PlanScaleUp)
+    wasted = {verdict.group: verdict.waste_permille for verdict in plan.verdicts}
+    assert wasted == {"a": round(400 / 3.9), "b": round(100 / 3.6)}
+    assert [increase.group for increase in plan.increases] == ["b"]

@@ -178,6 +178,7 @@ def _as_option(group: Group, best: Estimate, items: Sequence[Item]) -> exp.Optio
         nodes=best.nodes,
         pods=best.pods,
         capacity=dict(group.node_capacity),
+        allocatable={} if group.template is None else dict(group.template.view.allocatable),
         cpu=cpu,
         memory=memory,
         gpu=gpus,
