@@ -182,6 +182,8 @@ class Host(Generic[State]):
     async def _claim(self, arrival: Arrival[State], wanted: Collection[Slot]) -> None:
         """Claim what is restored; what its owner has advanced meanwhile is restored further."""
         chosen = [slot for slot in arrival.restores if slot in wanted]
+        if chosen:
+            await self._follow_clock()  # what was set before the last checkpoint is not read again
         folds = [(arrival.restores[slot].fold, *arrival.last.get(slot, (None, 0))) for slot in chosen]
         claimed: list[Owned[State]] = await self._committer.claim(folds)
         for owned in claimed:
@@ -265,7 +267,7 @@ class Host(Generic[State]):
         for owned in self.owned.values():
             age = now - owned.committed_at
             due = due or bool(owned.pending) or (owned.dirty > 0 and age > COMMIT_AFTER_S)
-            if self.settings.renew_s is not None and age > self.settings.renew_s:
+            if self.settings.renew_s is not None and age > self.settings.renew_s and not owned.halted:
                 owned.dirty += 1
                 due = True
             if self._snapshotter.due(owned):

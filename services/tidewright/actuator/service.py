@@ -358,12 +358,14 @@ class Actuator:
     async def _apply(self, job: Job) -> None:
         """One effect to its outcome."""
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._options.retry_for_s
+        await self._owned()
+        deadline = (
+            loop.time() + self._options.retry_for_s
+        )  # what the log was away for before is not its fault
         allowance = Allowance(partial(self._spend, job), prepaid=1)
         attempt = 0
         while True:
             attempt += 1
-            await self._owned()
             result = await self._attempt(job, allowance)
             if not isinstance(result, Again):
                 break
@@ -380,6 +382,7 @@ class Actuator:
                 overtaken = verdict.superseded(job.effect, later.effect, 0.0, allowance.requests)
                 self._end(job, overtaken, allowance)
                 return
+            await self._owned()
         self._end(job, verdict.outcome(job.effect, result, 0.0, allowance.requests), allowance)
 
     async def _attempt(self, job: Job, allowance: Allowance) -> Result:

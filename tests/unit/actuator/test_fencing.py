@@ -9,14 +9,15 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from tidewright.actuator import service
+from tidewright.actuator import service, verdict
 from tidewright.actuator.apply import Allowance, Applier
 from tidewright.actuator.ledger import ActPosition
 from tidewright.actuator.plan import Job
 from tidewright.actuator.service import Actuator, Options
-from tidewright.actuator.verdict import Done, Result
+from tidewright.actuator.verdict import Again, Done, Result
 from tidewright.events.base import ObjectRef
 from tidewright.events.decisions import ScaleWorkload
+from tidewright.events.outcomes import Applied
 from tidewright.host.fenced import fenced_in
 from tidewright.log.connection import Log
 from tidewright.log.errors import LogError, LogForbidden
@@ -74,3 +75,42 @@ async def test_a_fence_met_between_two_requests_is_not_the_outcome_of_the_effect
         assert found.exceptions == (second,)
     else:
         assert "belongs to incarnation another" in str(fenced_in(found))
+
+
+class Later:
+    """Effects that have to be tried once more."""
+
+    def __init__(self) -> None:
+        self.attempts = 0
+
+    async def attempt(self, effect: object, allowance: Allowance) -> Result:
+        self.attempts += 1
+        return Again("Unavailable", "") if self.attempts == 1 else Done()
+
+    def finished(self, effect: object) -> None:
+        """Nothing is kept."""
+
+
+async def test_an_outage_of_the_log_takes_nothing_from_the_time_for_retries(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    applier = Later()
+    actuator = Actuator(Options(nats_url="", cluster="c"), cast("Log", Shared([])), cast("Applier", applier))
+    loop = asyncio.get_running_loop()
+    plain, outages = loop.time, [10 * actuator._options.retry_for_s]
+    passed = 0.0
+
+    async def owned() -> None:
+        nonlocal passed
+        passed += outages.pop() if outages else 0.0
+
+    monkeypatch.setattr(actuator, "_owned", owned)
+    monkeypatch.setattr(loop, "time", lambda: plain() + passed)
+    monkeypatch.setattr(verdict, "delay_s", lambda *given: 0.0)
+    effect = ScaleWorkload(at=1.0, id="autoscaler.1.1.0", target=WEB, replicas=5, from_replicas=3)
+    actuator._plan.add(Job(1, "tw.c.decision.1.autoscaler.deployment.ns.web", effect, ""))
+    job = actuator._plan.next()
+    assert job is not None
+    await actuator._apply(job)
+    _, outcome = actuator._outcomes.get_nowait()
+    assert (applier.attempts, type(outcome)) == (2, Applied)

@@ -109,6 +109,23 @@ async def test_a_month_over_a_short_max_age_loses_no_timer_no_state_and_no_posit
             assert await store.oldest("reminding", slot, 1, first_seq) is not None
 
 
+async def test_a_slot_that_stopped_does_not_have_the_others_commit_at_every_fetch(log: Log) -> None:
+    """It is never committed, so that it would be due for renewal for ever."""
+    running = Running(log)
+    try:
+        await until(lambda: len(running.host.owned) == log.slots)
+        stopped = running.host.owned[log.slot_of("shop")]
+        other = next(o for o in running.host.owned.values() if o is not stopped)
+        await log.commit([Message(pod(log, "shop", 0).subject, b"not an event")])
+        await until(lambda: bool(stopped.halted))
+        stopped.committed_at -= MAX_AGE_S
+        before = other.committed_at
+        await until(lambda: other.committed_at > before)  # turns have passed, with a renewal at their end
+        assert stopped.dirty == 0
+    finally:
+        await running.stop()
+
+
 async def until_aged_out(log: Log) -> None:
     """Wait until everything that is on the log by now has left it."""
     _, last = await log.bounds()

@@ -9,11 +9,13 @@ from contextlib import asynccontextmanager
 from tests.bench.log_takeover import World
 from tests.unit.host.counting import Counting, State
 from tests.unit.host.test_host import decisions, pod, until
+from tidewright.events import registry
+from tidewright.events.config import ClockSet
 from tidewright.host.health import Health
 from tidewright.host.host import Host
 from tidewright.host.membership import BucketMembership
 from tidewright.host.settings import Settings
-from tidewright.log.connection import Log
+from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.server import EmbeddedServer
 from tidewright.log.subjects import ALL
@@ -57,6 +59,24 @@ async def test_the_standby_follows_and_decides_on_when_the_owner_stops(log: Log)
                 await asyncio.sleep(0.02)
         found = await decisions(log)
         assert len({d.id for d in found}) == len(found) == 8
+
+
+async def test_a_standby_that_takes_over_has_the_mapping_of_time_that_came_before_the_last_checkpoint(
+    log: Log,
+) -> None:
+    """It only folds that event, and its timers would be set by the old mapping."""
+    async with replica(log) as first, replica(log) as second:
+        hosts = (first, second)
+        await until(lambda: any(h.owned for h in hosts) and any(h.warm for h in hosts))
+        owner, standby = (first, second) if first.owned else (second, first)
+        clock = ClockSet(at=1.0, wall=1.0, log=1.0, speed=60.0)
+        said = await log.commit(
+            [Message(log.subjects.config("clock"), registry.encode(clock)), pod(log, "shop", 0)]
+        )
+        await until(lambda: owner.owned[ALL].committed >= said.last_seq)
+        await owner._membership.leave()
+        await until(lambda: bool(standby.owned))
+        assert (standby.owned[ALL].fold.state.pods, standby.clock.speed) == ({"shop": 1}, 60.0)
 
 
 async def test_a_killed_owner_is_replaced_by_the_standby_process(nats: EmbeddedServer) -> None:
