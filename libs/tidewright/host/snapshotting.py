@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Collection, Iterable, Sequence
-from typing import Generic
+from typing import Generic, NamedTuple
 
 import structlog
 
@@ -32,10 +32,25 @@ SHARE = 0.02
 """Of a process's time that a slot's snapshots take at most: a large state has them less often."""
 AT_ONCE = 8
 """Slots whose states are in memory a second time, as what is stored."""
+FAILED_S = snapshots.AWAY_S
+"""A slot whose snapshot could not be stored is left alone for so long."""
 IN_PLACE = 256 * 1024
 """Bytes of a state that are compressed in place; more than that in a thread, while others go on."""
 
 logger = structlog.get_logger(__name__)
+
+
+class _Taken(NamedTuple, Generic[State]):
+    """A slot's snapshot, whether it stays, and what is true again if it cannot be stored.
+
+    Attributes:
+        before: the slot's `snapshotted` and `snapshotted_at`, and when its last one that stays was taken.
+    """
+
+    owned: Owned[State]
+    snapshot: Snapshot
+    keep: bool
+    before: tuple[int, float, float]
 
 
 class Snapshotter(Generic[State]):
@@ -48,6 +63,8 @@ class Snapshotter(Generic[State]):
         """By slot, how long the decisions had to wait for its last snapshot."""
         self._kept_at: dict[Slot, float] = {}
         """By slot, when its last snapshot that stays was taken."""
+        self._failed_at: dict[Slot, float] = {}
+        """By slot, when a snapshot of it could not be stored."""
 
     def due(self, owned: Owned[State]) -> bool:
         """Whether a slot's latest snapshot lies too far back: in sequences, or, with retention, in time.
@@ -55,7 +72,7 @@ class Snapshotter(Generic[State]):
         What a state holds may be on the log no more (a timer set long ago), so that a snapshot that is
         older than what is retained is as good as none. Nothing is due while the last ones are being stored.
         """
-        if owned.halted or self.busy:
+        if owned.halted or self.busy or self._failed_lately(owned.slot):
             return False
         renew_s, age_s = self._settings.renew_s, time.monotonic() - owned.snapshotted_at
         if renew_s is not None and age_s > renew_s:
@@ -75,7 +92,11 @@ class Snapshotter(Generic[State]):
         distance = min(AT_HANDOVER, self._settings.snapshot_distance)
         if self.busy:
             return []
-        return _furthest(o for o in slots if not o.halted and o.read - o.snapshotted > distance)
+        return _furthest(
+            o
+            for o in slots
+            if not o.halted and not self._failed_lately(o.slot) and o.read - o.snapshotted > distance
+        )
 
     def hand_over(self, slots: Collection[Owned[State]]) -> None:
         """Snapshot slots that were committed for it, without waiting."""
@@ -96,16 +117,20 @@ class Snapshotter(Generic[State]):
         if slots:
             self._storing = asyncio.create_task(self._store([self._taken(o) for o in slots]))
 
-    def _taken(self, owned: Owned[State]) -> tuple[Snapshot, bool]:
+    def _failed_lately(self, slot: Slot) -> bool:
+        return time.monotonic() - self._failed_at.get(slot, float("-inf")) < FAILED_S
+
+    def _taken(self, owned: Owned[State]) -> _Taken[State]:
         """A slot's state as it is now, and whether it stays as one of the slot's history."""
         began = time.monotonic()
+        before = owned.snapshotted, owned.snapshotted_at, self._kept_at.get(owned.slot, float("-inf"))
         snapshot = owned.fold.snapshot(checkpoint_seq=owned.checkpoint_seq, position=owned.committed)
         keep = self._stays(owned)
         owned.snapshotted, owned.snapshotted_at = owned.committed, time.monotonic()
         self._cost_s[owned.slot] = owned.snapshotted_at - began
         if keep:
             self._kept_at[owned.slot] = owned.snapshotted_at
-        return snapshot, keep
+        return _Taken(owned, snapshot, keep, before)
 
     def _stays(self, owned: Owned[State]) -> bool:
         """Whether the next snapshot stays beside the slot's latest one, for replays to begin at."""
@@ -116,21 +141,31 @@ class Snapshotter(Generic[State]):
                 return True  # or nothing of what is retained on a slow log could be replayed
         return owned.snapshotted // apart != owned.committed // apart
 
-    async def _store(self, taken: Sequence[tuple[Snapshot, bool]]) -> None:
-        stored = await asyncio.gather(*(self._put(*each) for each in taken), return_exceptions=True)
-        for outcome in stored:
+    async def _store(self, taken: Sequence[_Taken[State]]) -> None:
+        stored = await asyncio.gather(*(self._put(t.snapshot, t.keep) for t in taken), return_exceptions=True)
+        for each, outcome in zip(taken, stored, strict=True):
             if isinstance(outcome, Exception):
                 logger.warning("snapshot not stored", error=f"{type(outcome).__name__}: {outcome}")
+            if outcome is not True:
+                self._failed(each)
 
-    async def _put(self, snapshot: Snapshot, keep: bool) -> None:
+    def _failed(self, taken: _Taken[State]) -> None:
+        """The slot's latest snapshot is still the one before."""
+        owned = taken.owned
+        owned.snapshotted, owned.snapshotted_at, self._kept_at[owned.slot] = taken.before
+        self._failed_at[owned.slot] = time.monotonic()
+
+    async def _put(self, snapshot: Snapshot, keep: bool) -> bool:
+        """Whether it is stored."""
         if memoryview(snapshot.state).nbytes < IN_PLACE:
             data = snapshots.encode(snapshot)
         else:
             data = await asyncio.to_thread(snapshots.encode, snapshot)
-        await self._stored.put(snapshot, data, keep=keep)
-        if keep and self._settings.renew_s is not None:
+        stored = await self._stored.put(snapshot, data, keep=keep)
+        if stored and keep and self._settings.renew_s is not None:
             first, _ = await self._log.bounds()
             await self._stored.prune(snapshot.service, Slot(snapshot.slot), first)
+        return stored
 
 
 def _furthest(slots: Iterable[Owned[State]]) -> list[Owned[State]]:

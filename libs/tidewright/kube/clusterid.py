@@ -45,6 +45,11 @@ async def _asked(kube: Kube) -> str:
     try:
         answer = await kube.request("GET", PATH, timeout_s=5.0)
     except KubeError as error:
+        if error.error_class == "forbidden":
+            logger.warning(
+                "which cluster this is may not be read, so another one of the same name would not be noticed",
+                url=kube.url, error=str(error), do="allow `get` on the namespace kube-system",
+            )  # fmt: skip
         if error.error_class in ("gone", "forbidden"):
             return ""
         raise

@@ -125,31 +125,40 @@ class Snapshots:
         self._away: dict[str, float] = {}
         self._opening = asyncio.Lock()
 
-    async def put(self, snapshot: Snapshot, data: bytes, *, keep: bool = False) -> None:
-        """Store a snapshot as its slot's latest; `keep` also as one of its history.
+    async def put(self, snapshot: Snapshot, data: bytes, *, keep: bool = False) -> bool:
+        """Store a snapshot as its slot's latest; `keep` also as one of its history. Whether it is stored.
 
-        A failure is logged and forgotten: nothing depends on a snapshot.
+        A failure is logged: nothing depends on a snapshot.
         """
-        names = [snapshot.slot]
+        names = [_latest(snapshot.slot, snapshot.state_version)]
         if keep:
             names.append(f"{snapshot.slot}/{snapshot.position}")
         try:
             store = await self._open(snapshot.service, make=True)
             if store is None:
-                return
+                return False
             for name in names:
                 await self._bounded(store.put(name, data))
         except _FAILURES as error:
             self._stores.pop(snapshot.service, None)
             logger.warning("snapshot not stored", slot=snapshot.slot, error=_words(error))
+            return False
+        return True
 
     async def latest(self, service: str, slot: Slot, state_version: int) -> Snapshot | None:
         """The slot's latest snapshot, when it can be trusted.
 
+        Without one of this state version, one of the versions before is looked for, to say what is not used.
+
         Raises:
             LogUnavailable: the log as a whole does not answer, so that nothing can be said.
         """
-        return await self._trusted(slot, service, slot, state_version)
+        earlier = (_latest(slot, version) for version in range(state_version - 1, 0, -1))
+        for name in (_latest(slot, state_version), slot, *earlier):  # up to 0.1.0 it was named by slot alone
+            found = await self._trusted(name, service, slot, state_version)
+            if found is not None:
+                return found
+        return None
 
     async def before(self, service: str, slot: Slot, state_version: int, position: int) -> Snapshot | None:
         """The newest snapshot of the slot's history at or before `position`, when it can be trusted."""
@@ -279,6 +288,16 @@ class Snapshots:
         async with asyncio.timeout(TRANSFER_S):
             return await heeded(asked)
 
+    async def _say_what_is_lost(self, snapshot: Snapshot) -> None:
+        """Of a snapshot that is not used on a log that has forgotten what it was made from."""
+        first, _ = await self._log.bounds()
+        if first > 1:
+            logger.error(
+                "the log begins behind what this snapshot knows, which is lost to the newer version",
+                service=snapshot.service, slot=snapshot.slot, first_seq=first, state_version=snapshot.state_version,
+                do="see docs/durability.md, Upgrading",
+            )  # fmt: skip
+
     async def _trusted(self, name: str, service: str, slot: Slot, state_version: int) -> Snapshot | None:
         problem = ""
         try:
@@ -293,6 +312,7 @@ class Snapshots:
                 problem = f"its state version {snapshot.state_version} is newer than {state_version}"
             elif snapshot.state_version < state_version:
                 problem = f"its state version {snapshot.state_version} is older than {state_version}"
+                await self._say_what_is_lost(snapshot)
             elif record is None or record.subject != self._log.subjects.checkpoint(slot, service):
                 problem = f"there is no checkpoint of its slot at {snapshot.checkpoint_seq}"
             else:
@@ -306,6 +326,11 @@ class Snapshots:
             await self._leave_alone(service, error)
         logger.warning("snapshot ignored, the log is folded instead", name=name, problem=problem)
         return None
+
+
+def _latest(slot: str, state_version: int) -> str:
+    """The name of a slot's latest snapshot: versions that run side by side do not overwrite each other's."""
+    return f"{slot}.v{state_version}"
 
 
 def _is_whole(data: bytes, digest: str) -> bool:

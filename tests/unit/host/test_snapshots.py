@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from tests.unit.host.counting import Counting
 from tests.unit.host.test_host import NAMESPACES, expect_holds, hosting, pod, until
+from tidewright.host import snapshotting
 from tidewright.host.fold import Fold
 from tidewright.host.health import Health
 from tidewright.host.host import Host
@@ -149,6 +150,82 @@ async def test_with_retention_not_every_snapshot_stays_but_the_first_of_a_proces
         stop.set()
         await running
     assert await store_of(log).history("counting", slot) == [first.position]
+
+
+async def test_versions_that_run_side_by_side_do_not_overwrite_each_others_latest(log: Log) -> None:
+    store, slot, older = store_of(log), log.slot_of("shop"), await prepared(log)
+    newer = msgspec.structs.replace(older, state_version=2)
+    for one in (newer, older):  # the one that is shut down last has the last word
+        assert await store.put(one, snapshots.encode(one))
+    assert await store.latest("counting", slot, 1) == older
+    assert await store.latest("counting", slot, 2) == newer
+
+
+async def test_a_snapshot_that_is_named_by_its_slot_alone_is_read(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = await prepared(log)
+    slot = log.slot_of("shop")
+    monkeypatch.setattr(snapshots, "_latest", lambda slot, version: slot)
+    assert await store_of(log).put(snapshot, snapshots.encode(snapshot))
+    monkeypatch.undo()
+    opened = await store_of(log)._open("counting")
+    assert opened is not None
+    await opened.delete(f"{slot}.v1")
+    assert await store_of(log).latest("counting", slot, 1) == snapshot
+
+
+async def test_what_an_ignored_snapshot_knew_and_the_log_has_forgotten_is_said_to_be_lost(log: Log) -> None:
+    await prepared(log)
+    slot = log.slot_of("shop")
+    with capture_logs() as lines:
+        assert await store_of(log).latest("counting", slot, 2) is None
+    assert [line["log_level"] for line in lines] == ["warning"]  # it is all on the log still
+    await log.jetstream.purge_stream(log.stream, seq=3)
+    with capture_logs() as lines:
+        assert await store_of(log).latest("counting", slot, 2) is None
+    (error,) = [line for line in lines if line["log_level"] == "error"]
+    assert (error["slot"], error["first_seq"], error["state_version"]) == (slot, 3, 1)
+
+
+class Refusing(Snapshots):
+    """Stores nothing until it is told to."""
+
+    refuses = True
+    refused = 0
+
+    async def put(self, snapshot: Snapshot, data: bytes, *, keep: bool = False) -> bool:
+        if not self.refuses:
+            return await super().put(snapshot, data, keep=keep)
+        self.refused += 1
+        return False
+
+
+async def test_a_snapshot_that_could_not_be_stored_is_due_still_but_not_at_once(
+    log: Log, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stored, stop = Refusing(log), asyncio.Event()
+    settings = Settings(snapshot_distance=10, snapshot_pause_s=0.0)
+    writer = Writer("counting", "a")
+    host = Host(
+        Counting(), log, Alone("a"), Health("counting"), writer=writer, settings=settings, stored=stored
+    )
+    running = asyncio.create_task(host.run(stop))
+    try:
+        await log.commit([pod(log, "shop", i) for i in range(30)])
+        slot = log.slot_of("shop")
+        await until(lambda: stored.refused >= log.slots)
+        await until(lambda: not host._snapshotter.busy)
+        owned = host.owned[slot]
+        assert owned.snapshotted == 0
+        assert not host._snapshotter.due(owned)
+        stored.refuses = False
+        monkeypatch.setattr(snapshotting, "FAILED_S", 0.0)
+        await latest_after(log, slot, 0)
+        await until(lambda: owned.snapshotted > 0)
+    finally:
+        stop.set()
+        await running
 
 
 class Busy:
