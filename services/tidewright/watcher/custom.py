@@ -306,6 +306,8 @@ class CustomWorkloads:
                     running[what] = tasks.create_task(work)
             for what in [w for w in running if w not in wanted]:
                 running.pop(what).cancel()
+                if isinstance(what, GroupKind):
+                    self._scales.forget_kind(what)
             await self._changed.wait()
             self._changed.clear()
 

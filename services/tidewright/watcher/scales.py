@@ -77,6 +77,11 @@ class Scales:
         """It is gone."""
         self._seen.pop(target, None)
 
+    def forget_kind(self, kind: GroupKind) -> None:
+        """Nobody watches its objects any more: what becomes of them is not heard of."""
+        for target in [target for target in self._seen if target[1] == kind]:
+            del self._seen[target]
+
     async def run(self) -> None:
         """Read scales until cancelled."""
         while True:

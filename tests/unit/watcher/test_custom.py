@@ -10,6 +10,8 @@ from typing import Any, cast
 import pytest
 
 from tests.unit.watcher.test_scales import ARENA, FACT, PLACE
+from tidewright.events.spread import WorkloadSpreadObserved
+from tidewright.kube.customworkloads import GroupKind, Whitelist, WhitelistEntry
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Subjects
 from tidewright.watcher.appender import WatchPosition
@@ -55,4 +57,46 @@ async def test_what_was_seen_before_another_process_had_the_part_is_not_said_of_
         await arranged.wait()
     owning.cancel()
     await asyncio.gather(owning, return_exceptions=True)
+    assert custom._scales._waiting == {}
+
+
+async def test_of_a_kind_that_is_watched_no_more_nothing_is_said_to_a_new_spread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nothing, (namespace, kind, name) = cast("Any", Nothing()), ARENA
+    custom = CustomWorkloads(
+        cast("Any", None), cast("Any", None), nothing, nothing, nothing, config_map="n/c"
+    )
+    following, ended = asyncio.Event(), asyncio.Event()
+
+    async def follow(followed: GroupKind) -> None:
+        assert followed == kind
+        await custom._scales.observe(ARENA, "subject", PLACE, FACT)
+        following.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(custom, "_follow_kind", follow)
+    custom._whitelist = Whitelist((WhitelistEntry(kind.group, "v1", kind.kind),))
+
+    async def arrange() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            await custom._arrange(tasks)
+
+    arranging = asyncio.create_task(arrange())
+    async with asyncio.timeout(5):
+        await following.wait()
+        custom._whitelist = Whitelist()
+        custom._changed.set()
+        await ended.wait()
+    target = {"apiVersion": f"{kind.group}/v1", "kind": kind.kind, "name": name}
+    custom.observe(
+        WorkloadSpreadObserved(at=1.0, namespace=namespace, name="s", uid="s", spec={"targetRef": target})
+    )
+    while not custom._scales._targets:  # noqa: ASYNC110  # what is awaited here tells nobody
+        await asyncio.sleep(0)
+    arranging.cancel()
+    await asyncio.gather(arranging, return_exceptions=True)
     assert custom._scales._waiting == {}
