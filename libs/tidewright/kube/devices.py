@@ -236,12 +236,46 @@ class Catalogue:
         self.bundles: list[Bundle] = []
         self.whole: list[Matcher] = []
         self.watching: list[Ask] = []
-        self._contents: dict[tuple[str, bytes], None] = {}
-        self._patterns: set[frozenset[int]] = set()
+        self._contents: dict[tuple[str, bytes], int] = {}
+        self._patterns: dict[frozenset[int], int] = {}
         self._families: tuple[tuple[int, ...], ...] = ()
 
     def learn(self, asked: Asked) -> bool:
         """Take up what somebody asks for; whether any of it was new."""
+        new = self._add(asked)
+        if new:
+            self._sort_contents()
+        return new
+
+    def relearn(self, everything: Iterable[Asked]) -> bool:
+        """Know what these ask for and nothing else; whether that changed the amounts."""
+        before, known = self.meaning(), self._known()
+        lists = (self.matchers, self.bundles, self.whole, self.watching)
+        self.matchers, self.bundles, self.whole, self.watching = [], [], [], []
+        for asked in everything:
+            self._add(asked)
+        if known == self._known():
+            self.matchers, self.bundles, self.whole, self.watching = lists
+            return False
+        self._sort_contents()
+        return self.meaning() != before
+
+    def _known(self) -> tuple[frozenset[object], ...]:
+        lists: tuple[list[Any], ...] = (self.matchers, self.bundles, self.whole, self.watching)
+        return tuple(frozenset(found) for found in lists)
+
+    def meaning(self) -> frozenset[str]:
+        """The names of all amounts that there are."""
+        return frozenset(
+            [
+                *(self._name(family) for family in self._families),
+                *(f"{PREFIX}{bundle.label}" for bundle in self.bundles),
+                *(_whole(matcher) for matcher in self.whole),
+                *(_watched(ask) for ask in self.watching),
+            ]
+        )
+
+    def _add(self, asked: Asked) -> bool:
         before = (len(self.matchers), len(self.bundles), len(self.whole), len(self.watching))
         for ask in asked.asks:
             if ask.matcher not in self.matchers:
@@ -251,28 +285,42 @@ class Catalogue:
             if ask.watching and ask not in self.watching:
                 self.watching.append(ask)
         self.bundles += [bundle for bundle in asked.bundles if bundle not in self.bundles]
-        new = before != (len(self.matchers), len(self.bundles), len(self.whole), len(self.watching))
-        if new:
-            self._patterns = {self._pattern(*content) for content in self._contents}
-            self._relate()
-        return new
+        return before != (len(self.matchers), len(self.bundles), len(self.whole), len(self.watching))
 
-    def see(self, devices: Iterable[Device]) -> bool:
-        """Take up devices that some node offers; whether they join matchers that had none in common."""
-        new = False
-        for one in devices:
-            if (one.driver, one.body) in self._contents:
-                continue
-            self._contents[one.driver, one.body] = None
-            pattern = self._pattern(one.driver, one.body)
-            if pattern not in self._patterns:
-                self._patterns.add(pattern)
-                new = True
-        if not new:
-            return False
-        before = self._families
+    def _sort_contents(self) -> None:
+        self._patterns = {}
+        for content in self._contents:
+            pattern = self._pattern(*content)
+            self._patterns[pattern] = self._patterns.get(pattern, 0) + 1
         self._relate()
-        return self._families != before
+
+    def see(self, devices: Iterable[Device], gone: Iterable[Device] = ()) -> bool:
+        """Take up devices that some node offers, and let go others.
+
+        Returns:
+            Whether they join matchers that had none in common, or those that go were the last to do so.
+        """
+        before = set(self._patterns)
+        for one in devices:
+            content = (one.driver, one.body)
+            self._contents[content] = self._contents.get(content, 0) + 1
+            if self._contents[content] == 1:
+                pattern = self._pattern(*content)
+                self._patterns[pattern] = self._patterns.get(pattern, 0) + 1
+        for one in gone:
+            content = (one.driver, one.body)
+            self._contents[content] -= 1
+            if not self._contents[content]:
+                del self._contents[content]
+                pattern = self._pattern(*content)
+                self._patterns[pattern] -= 1
+                if not self._patterns[pattern]:
+                    del self._patterns[pattern]
+        if before == set(self._patterns):
+            return False
+        families = self._families
+        self._relate()
+        return self._families != families
 
     def _pattern(self, driver: str, body: bytes) -> frozenset[int]:
         return frozenset(i for i, matcher in enumerate(self.matchers) if _matches(matcher, driver, body))

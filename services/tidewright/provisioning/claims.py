@@ -33,19 +33,25 @@ class Claims:
     Attributes:
         claimants: digests of shapes that have claims, resolved or not.
         stale_shapes, stale_nodes: what has to be put right by `settle`; `all_nodes`: every node.
+        prepared: digests of the shapes that were resolved for requests which are not accepted yet.
     """
 
     def __init__(self, objects: Mapping[str, Mapping[str, JsonObject]]) -> None:
         self._objects = objects
         self._users: dict[tuple[str, str], set[str]] = {}
+        self._used: dict[str, set[tuple[str, str]]] = {}
         self._user = ""
         self._catalogue = Catalogue()
         self._asked: dict[str, Asked] = {}
         self._drivers: set[str] = set()
         self._taken: dict[tuple[str, str, str], int] = {}
         self._slices: dict[str, set[str]] = {}
+        self._pools: dict[tuple[str, str], set[str]] = {}
+        self._last: dict[tuple[str, str], int] = {}
         self._devices: dict[str, tuple[Device, ...]] = {}
         self._templates: tuple[Device, ...] = ()
+        self._left = False
+        self.prepared: set[str] = set()
         self.stale_shapes: set[str] = set()
         self.stale_nodes: set[str] = set()
         self.all_nodes = False
@@ -53,7 +59,6 @@ class Claims:
             self._count(claim, 1)
         for name in sorted(objects.get("ResourceSlice", {})):
             self._add_slice(name)
-        self._see(self._devices)
 
     @property
     def stale(self) -> bool:
@@ -63,16 +68,20 @@ class Claims:
     # --- Look-ups, noted for whoever is being resolved ---
 
     def get(self, kind: str, key: str) -> JsonObject | None:
-        self._users.setdefault((kind, key), set()).add(self._user)
+        self._note(kind, key)
         return self._objects.get(kind, {}).get(key)
 
     def every(self, kind: str) -> Mapping[str, JsonObject]:
-        self._users.setdefault((kind, EVERY), set()).add(self._user)
+        self._note(kind, EVERY)
         return self._objects.get(kind, {})
 
     def follows(self, kind: str) -> bool:
-        self._users.setdefault((kind, ANY), set()).add(self._user)
+        self._note(kind, ANY)
         return bool(self._objects.get(kind))
+
+    def _note(self, kind: str, key: str) -> None:
+        self._users.setdefault((kind, key), set()).add(self._user)
+        self._used.setdefault(self._user, set()).add((kind, key))
 
     def spaces(self, scheduling: Mapping[str, JsonObject], digest: str) -> dict[str, dict[str, str]] | None:
         """Labels of namespaces, for a shape that selects by them; None when it does not."""
@@ -97,10 +106,11 @@ class Claims:
             volumes = (*_others(shape, scheduling), *self._volumes(shape, scheduling))
             asked, places = self._devices_of(scheduling.get("resourceClaims") or (), shape.namespace)
         except ValueError as error:
+            self._learn(shape.digest, Asked())
             return msgspec.structs.replace(shape, blocked=str(error))
         self._learn(shape.digest, asked)
         requests = dict(shape.requests)
-        for name, amount in (*self._attachments(volumes), *self._catalogue.asked(asked).items()):
+        for name, amount in (*self._attachments(volumes), *sorted(self._catalogue.asked(asked).items())):
             requests[name] = requests.get(name, 0) + amount
         return msgspec.structs.replace(
             shape,
@@ -171,26 +181,58 @@ class Claims:
         return None if found is None else expressions(found.get("selectors"))
 
     def _learn(self, digest: str, asked: Asked) -> None:
+        before = self._asked.pop(digest, None)
+        if before is not None and before != asked:
+            self._left = True
         if not asked.asks:
             return
         self._asked[digest] = asked
         if self._catalogue.learn(asked):
             self._reconsider()
 
+    def forget(self, digest: str, *, wholly: bool) -> None:
+        """Nobody asks with this shape; `wholly`: nor does any pod of it sit anywhere."""
+        self._left |= self._asked.pop(digest, None) is not None
+        if wholly:
+            for place in self._used.pop(digest, ()):
+                self._users[place].discard(digest)
+                if not self._users[place]:
+                    del self._users[place]
+
+    def users(self) -> list[str]:
+        """The shapes for which objects were looked up."""
+        return list(self._used)
+
+    def follows_for(self, digest: str) -> bool:
+        """Whether objects were looked up for a shape."""
+        return digest in self._used
+
+    def recall(self) -> None:
+        """Let go the matchers that nobody asks by any longer: amounts are those of an index built anew."""
+        if self._left:
+            self._left = False
+            if self._catalogue.relearn(self._asked[digest] for digest in sorted(self._asked)):
+                self._reconsider()
+
+    def amounts(self) -> frozenset[str]:
+        """The names of all amounts that devices make."""
+        return self._catalogue.meaning()
+
     # --- Nodes ---
 
     def offers(self, name: str, labels: Mapping[str, str]) -> dict[str, int]:
         """What a node has besides its own word: attachments by driver, and devices that are free."""
         found = self._attachable(name)
-        if self._devices:
-            found |= self._catalogue.offer(self._reached(name, labels), lambda one: one.key in self._taken)
+        reached = self._reached(name, labels)
+        if reached:
+            found |= self._catalogue.offer(reached, lambda one: one.key in self._taken)
         return found
 
     def template_offers(
         self, node: str, labels: Mapping[str, str], devices: Iterable[JsonObject] = ()
     ) -> dict[str, int]:
         """What the next node like this one has, or one with these devices: nobody has taken any."""
-        own = (*self._devices.get(node, ()), *(_of_template(found) for found in devices))
+        own = (*self._own(node), *(_of_template(found) for found in devices))
         if not self._catalogue.matchers:
             return self._attachable(node)
         reached = (*own, *self._shared(labels))
@@ -198,13 +240,13 @@ class Claims:
 
     def drivers_of(self, node: str) -> set[str]:
         """The drivers that offer devices of a node."""
-        return {one.driver for one in self._devices.get(node, ())}
+        return {one.driver for one in self._own(node)}
 
     def template_devices(self, node: str) -> tuple[JsonObject, ...]:
         """The devices of a node, as a template keeps them."""
         return tuple(
             {"driver": one.driver, "name": one.name, **msgspec.json.decode(one.body)}
-            for one in self._devices.get(node, ())
+            for one in self._own(node)
         )
 
     def _attachable(self, name: str) -> dict[str, int]:
@@ -215,7 +257,7 @@ class Claims:
         return {attached(driver): NO_LIMIT if most is None else most for driver, most in limits.items()}
 
     def _reached(self, name: str, labels: Mapping[str, str]) -> tuple[Device, ...]:
-        return (*self._devices.get(name, ()), *self._shared({**labels, _NODE_NAME: name}))
+        return (*self._own(name), *self._shared({**labels, _NODE_NAME: name}))
 
     def _shared(self, labels: Mapping[str, str]) -> Iterator[Device]:
         """Devices of slices that are not about one node."""
@@ -224,16 +266,16 @@ class Claims:
             found = self._objects["ResourceSlice"][name]
             terms = found.get("nodeSelectorTerms") or ()
             if found.get("allNodes") or any(node_term(term).matches(view) for term in terms):
-                yield from self._devices.get(f"/{name}", ())
+                yield from self._devices.get(name, ())
 
     def see(self, devices: Iterable[JsonObject]) -> None:
         """Take up the devices of all templates, so that amounts tell them apart."""
         found = tuple(dict.fromkeys(_of_template(one) for one in devices))
         if found == self._templates:
             return
-        self._templates = found
+        before, self._templates = self._templates, found
         self.stale_shapes |= self._users.get(("ResourceSlice", EVERY), set())
-        self._see({"": found})
+        self._see(found, before)
 
     # --- Changes ---
 
@@ -264,58 +306,72 @@ class Claims:
             self._stale_where(driver, pool)
 
     def _stale_where(self, driver: str, pool: str) -> None:
-        for node, devices in self._devices.items():
-            if any(one.driver == driver and one.pool == pool for one in devices):
-                if node.startswith("/"):
-                    self.all_nodes = True
-                else:
-                    self.stale_nodes.add(node)
+        for name in self._pools.get((driver, pool), ()):
+            self._stale_at(self._objects["ResourceSlice"][name].get("nodeName") or "")
 
-    def _add_slice(self, name: str) -> None:
-        found = self._objects["ResourceSlice"][name]
-        node = found.get("nodeName") or ""
-        self._slices.setdefault(node, set()).add(name)
-        self._gather(node, name)
-
-    def _drop_slice(self, name: str, old: JsonObject) -> None:
-        node = old.get("nodeName") or ""
-        self._slices.get(node, set()).discard(name)
-        self._gather(node, name)
-
-    def _gather(self, node: str, name: str) -> None:
-        """Read the devices of a node, or of a slice that is not about one, anew: of each pool its last generation."""
-        slices = self._objects.get("ResourceSlice", {})
-        names = [n for n in sorted(self._slices.get(node, ())) if node or n == name]
-        last: dict[tuple[str, str], int] = {}
-        for one in names:
-            pool = (slices[one].get("driver", ""), slices[one].get("pool", ""))
-            last[pool] = max(last.get(pool, 0), slices[one].get("generation", 0))
-        place = node or f"/{name}"
-        self._devices[place] = tuple(
-            device(driver, pool, found)
-            for one in names
-            for driver, pool in [(slices[one].get("driver", ""), slices[one].get("pool", ""))]
-            if slices[one].get("generation", 0) == last[driver, pool]
-            for found in slices[one].get("devices") or ()
-        )
-        if not self._devices[place]:
-            del self._devices[place]
-        self._see({place: self._devices.get(place, ())})
+    def _stale_at(self, node: str) -> None:
         if node:
             self.stale_nodes.add(node)
         else:
             self.all_nodes = True
 
-    def _see(self, devices: Mapping[str, Iterable[Device]]) -> None:
-        if self._catalogue.see(one for place in sorted(devices) for one in devices[place]):
+    def _add_slice(self, name: str) -> None:
+        found = self._objects["ResourceSlice"][name]
+        self._slices.setdefault(found.get("nodeName") or "", set()).add(name)
+        self._pools.setdefault(_pool(found), set()).add(name)
+        self._gather(_pool(found), name)
+
+    def _drop_slice(self, name: str, old: JsonObject) -> None:
+        node, pool = old.get("nodeName") or "", _pool(old)
+        self._slices[node].discard(name)
+        if not self._slices[node]:
+            del self._slices[node]
+        self._pools[pool].discard(name)
+        if not self._pools[pool]:
+            del self._pools[pool]
+        self._put(name, node, ())
+        self._gather(pool)
+
+    def _gather(self, pool: tuple[str, str], changed: str = "") -> None:
+        """Read the devices of a slice; of all slices of its pool, when their last generation is another now."""
+        slices = self._objects.get("ResourceSlice", {})
+        names = self._pools.get(pool, set())
+        last = max((slices[name].get("generation", 0) for name in names), default=0)
+        if last == self._last.get(pool):
+            names = {changed} & names
+        if self._pools.get(pool):
+            self._last[pool] = last
+        else:
+            self._last.pop(pool, None)
+        for name in sorted(names):
+            found = slices[name]
+            valid = found.get("generation", 0) == last
+            devices = [device(*pool, one) for one in found.get("devices") or ()] if valid else []
+            self._put(name, found.get("nodeName") or "", tuple(devices))
+
+    def _put(self, name: str, node: str, devices: tuple[Device, ...]) -> None:
+        """From now on a slice offers these devices."""
+        before = self._devices.pop(name, ())
+        if devices:
+            self._devices[name] = devices
+        if before != devices:
+            self._see(devices, before)
+        self._stale_at(node)
+
+    def _own(self, node: str) -> Iterator[Device]:
+        """Devices of slices about one node."""
+        for name in sorted(self._slices.get(node, ())) if node else ():
+            yield from self._devices.get(name, ())
+
+    def _see(self, devices: Iterable[Device], gone: Iterable[Device]) -> None:
+        if self._catalogue.see(devices, gone):
             self._reconsider()
 
     def _reconsider(self) -> None:
         """The amounts have another meaning now: whoever asks for devices, and whoever has some, is read anew."""
         self.stale_shapes |= set(self._asked)
-        self.stale_nodes |= {node for node in self._devices if not node.startswith("/")}
-        if any(node.startswith("/") for node in self._devices):
-            self.all_nodes = True
+        for node in self._slices:
+            self._stale_at(node)
 
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -326,6 +382,10 @@ _CLAIMS = (("ResourceClaim", "resourceClaimName"), ("ResourceClaimTemplate", "re
 def has_claims(scheduling: Mapping[str, object]) -> bool:
     """Whether the scheduling fields of a pod name claims, of volumes or of devices."""
     return bool(scheduling.get("volumes") or scheduling.get("resourceClaims"))
+
+
+def _pool(found: JsonObject) -> tuple[str, str]:
+    return (found.get("driver", ""), found.get("pool", ""))
 
 
 def _of_template(found: JsonObject) -> Device:

@@ -37,7 +37,7 @@ from tidewright.provisioning.scaleup.plans import MAX_NODES_TOTAL, SUCCESSFUL, P
 from tidewright.provisioning.scaleup.rounds import enact, plan_all
 from tidewright.provisioning.scaleup.sharing import to_minimum
 from tidewright.provisioning.sentences import because, not_triggered_message, triggered_message
-from tidewright.provisioning.settling import nominated, settle
+from tidewright.provisioning.settling import nominated, see_templates, settle
 from tidewright.provisioning.state import Index, Load, Pod, State, index_of, shape_of
 from tidewright.provisioning.upkeep import idle_decisions, upkeep
 from tidewright.provisioning.view import View, look
@@ -59,6 +59,7 @@ class Evaluation:
         """`binding` is False when only an answer is wanted, and nothing is carried out."""
         self.state = state
         self.index: Index = index_of(state)
+        see_templates(state, self.index)
         prepare(state, self.index)
         settle(state, self.index, _claiming(state, self.index))
         self.now = state.now
@@ -371,10 +372,11 @@ class Evaluation:
 
 
 def _claiming(state: State, index: Index) -> list[str]:
-    """Shapes with claims that this evaluation may place."""
+    """Shapes that this evaluation may place, and that refer to objects."""
     asked = {state.pods[key].shape for key in index.waiting}
     asked |= {digest for request in state.requests.values() for digest, _ in request.sets}
-    return sorted(d for d in asked if d in state.shapes and has_claims(state.shapes[d].scheduling))
+    known = (d for d in asked if d in state.shapes)
+    return sorted(d for d in known if has_claims(state.shapes[d].scheduling) or index.claims.follows_for(d))
 
 
 def _counted(state: State, index: Index, waiting: Iterable[tuple[str, Pod]]) -> dict[str, Demand]:

@@ -6,9 +6,21 @@ count as placed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 
+from tidewright.kube.devices import PREFIX
 from tidewright.provisioning.state import Index, Pod, State, add_node, holds_room, seat_of, shape_of
+
+
+def see_templates(state: State, index: Index) -> None:
+    """Take up the devices of the nodes that groups would bring."""
+    index.claims.see(
+        one
+        for _, group in sorted(state.groups.items())
+        for told in (group.template, group.remembered)
+        if told is not None
+        for one in told.devices
+    )
 
 
 def settle(state: State, index: Index, asking: Iterable[str]) -> None:
@@ -18,24 +30,45 @@ def settle(state: State, index: Index, asking: Iterable[str]) -> None:
     that nodes are asked for what they ask for.
     """
     claims = index.claims
-    claims.see(
-        one
-        for _, group in sorted(state.groups.items())
-        for told in (group.template, group.remembered)
-        if told is not None
-        for one in told.devices
-    )
-    for digest in asking:
-        shape_of(state, index, digest)
+    see_templates(state, index)
+    asks = {*asking, *claims.prepared}
+    _forget(index, asks)
+    for digest in sorted(asks):
+        if digest in state.shapes:
+            shape_of(state, index, digest)
+    claims.recall()
     while claims.stale_shapes:  # a shape that is read anew may ask for what nobody has asked for before
         stale, claims.stale_shapes = sorted(claims.stale_shapes), set()
         for digest in stale:
             _read_anew(state, index, digest)
+        claims.recall()
     nodes = state.nodes if claims.all_nodes else sorted(claims.stale_nodes)
     for name in nodes:
         if name in state.nodes:
             add_node(state, index, name, state.nodes[name])
+    none = [n for n, column in index.grid.free.items() if n.startswith(PREFIX) and not column.any()]
+    index.grid.drop_columns(none)
     claims.all_nodes, claims.stale_nodes = False, set()
+
+
+def _forget(index: Index, asking: Set[str]) -> None:
+    """Let go whom nobody asks for any longer: the index is to be as one that is built anew."""
+    for digest in index.claims.users():
+        if digest in asking:
+            continue
+        _forget_shape(index, digest)
+        sits = bool(index.grid.where.get(digest))
+        if not sits:
+            index.grid.forget_shape(digest)
+            index.seats.pop(digest, None)
+        index.claims.forget(digest, wholly=not sits)
+
+
+def _forget_shape(index: Index, digest: str) -> None:
+    index.shapes.pop(digest, None)
+    for pinned in index.pinned.pop(digest, set()):
+        index.shapes.pop(pinned, None)
+        index.grid.forget_shape(pinned)
 
 
 def _read_anew(state: State, index: Index, digest: str) -> None:

@@ -262,6 +262,53 @@ def test_of_a_pool_its_last_generation_counts() -> None:
     assert not provisioned(cluster, "two")
 
 
+def shared(cluster: Cluster, name: str, generation: int, *devices: JsonObject) -> None:
+    pool = {"name": "net", "generation": generation, "resourceSliceCount": 2}
+    told(cluster, "ResourceSlice", name, spec={"driver": GPU, "pool": pool, "allNodes": True, "devices": list(devices)})  # fmt: skip
+
+
+def test_of_a_pool_that_nodes_share_its_last_generation_counts_in_every_slice() -> None:
+    cluster = Cluster()
+    device_class(cluster)
+    cluster.add_node("n")
+    shared(cluster, "old", 1, device("a"), device("b"))
+    shared(cluster, "new", 2, device("a"))
+    claim_template(cluster, "one", exactly())
+    cluster.template("worker", "100m", resourceClaims=by_template("one"))
+    cluster.request("two", CHECK, [("worker", 2)])
+    cluster.settle()
+    assert not provisioned(cluster, "two")
+    shared(cluster, "old", 2, device("b"))
+    cluster.advance(70)
+    assert provisioned(cluster, "two")
+    cluster.tell(PlacementObjectGone(at=cluster.now, name="new", kind="ResourceSlice"))
+    cluster.tell(PlacementObjectGone(at=cluster.now, name="old", kind="ResourceSlice"))
+    claims = index_of(cluster.state).claims
+    assert (claims._slices, claims._pools, claims._last, claims._devices) == ({}, {}, {}, {})
+
+
+def test_an_allocated_device_touches_the_nodes_of_its_pool_alone() -> None:
+    cluster = with_devices(nodes=3, devices=1)
+    cluster.request("one", CHECK, [("worker", 1)])
+    cluster.settle()
+    assert not index_of(cluster.state).claims.stale
+    results = [{"request": "g", "driver": GPU, "pool": "n1", "device": "d0"}]
+    told(cluster, "ResourceClaim", "used", "ns", status={"allocation": {"devices": {"results": results}}})
+    claims = index_of(cluster.state).claims
+    assert (claims.stale_nodes, claims.all_nodes) == ({"n1"}, False)
+
+
+def test_the_first_claim_that_a_restored_state_hears_of_is_counted_once() -> None:
+    cluster = with_devices(nodes=1, devices=1)
+    cluster.fold.state = msgspec.json.decode(msgspec.json.encode(cluster.state), type=State)
+    results = [{"request": "g", "driver": GPU, "pool": "n0", "device": "d0"}]
+    told(cluster, "ResourceClaim", "used", "ns", status={"allocation": {"devices": {"results": results}}})
+    cluster.tell(PlacementObjectGone(at=cluster.now, namespace="ns", name="used", kind="ResourceClaim"))
+    cluster.request("one", CHECK, [("worker", 1)])
+    cluster.settle()
+    assert provisioned(cluster, "one")
+
+
 def test_a_group_grows_by_the_nodes_whose_devices_are_asked_for() -> None:
     cluster = Cluster()
     device_class(cluster)

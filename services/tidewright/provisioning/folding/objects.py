@@ -13,15 +13,18 @@ from tidewright.provisioning.state import State, index_of
 
 
 def _observed(state: State, event: PlacementObjectObserved) -> None:
+    index_of(state)  # one that is built below would count the object as it is now, and then the change too
     objects = state.objects.setdefault(event.kind, {})
     key = _key(event)
     old = objects.get(key)
     objects[key] = event.fields
-    _changed(state, event.kind, key, old)
+    if old != event.fields:
+        _changed(state, event.kind, key, old)
 
 
 def _gone(state: State, event: PlacementObjectGone) -> None:
     key = _key(event)
+    index_of(state)
     old = state.objects.get(event.kind, {}).pop(key, None)
     if old is not None:
         _changed(state, event.kind, key, old)
@@ -32,9 +35,9 @@ def _key(event: PlacementObjectObserved | PlacementObjectGone) -> str:
 
 
 def _changed(state: State, kind: str, key: str, old: dict[str, Any] | None) -> None:
-    claims = index_of(state).claims
-    claims.changed(kind, key, old, state.objects[kind].get(key))
-    if claims.stale and someone_waits(state):
+    index_of(state).claims.changed(kind, key, old, state.objects[kind].get(key))
+    # Whoever it touches is known to an index that has lived on, not to one that is built anew: both wake.
+    if someone_waits(state):
         wake(state)
 
 

@@ -143,6 +143,11 @@ class Grid:
             self.free[resource] = column
         return column
 
+    def drop_columns(self, names: Iterable[str]) -> None:
+        """Forget resources of which nobody has any."""
+        for name in names:
+            del self.free[name]
+
     # --- Pods ---
 
     def _inner(self, digest: str) -> dict[int, int]:

@@ -92,7 +92,8 @@ def take_up(work: RequestWork, key: str) -> list[Decision]:
 
 
 def prepare(state: State, index: Index) -> None:
-    """Let nodes be asked for what the templates of new requests ask for, before anything is placed."""
+    """Let nodes be asked for what the templates of new requests and DaemonSets ask for, before anything is placed."""
+    index.claims.prepared = set()
     for key, request in state.requests.items():
         if request.accepted or request.deleting:
             continue
@@ -106,7 +107,14 @@ def prepare(state: State, index: Index) -> None:
                 continue
             shape = of_template(template, namespace)
             if not shape.error:
+                index.claims.prepared.add(shape.digest)
                 resolved(index, shape, scheduling_fields(template.get("spec") or {}))
+    for key, daemon in state.daemons.items():  # of a new node they take their devices first
+        if (daemon.get("spec") or {}).get("resourceClaims"):
+            shape = of_template(daemon, key.split("/", 1)[0])
+            if not shape.error:
+                index.claims.prepared.add(shape.digest)
+                resolved(index, shape, scheduling_fields(daemon["spec"]))
 
 
 def _elsewhere(work: RequestWork, namespace: str, missing: list[str]) -> str:

@@ -1,0 +1,191 @@
+"""Claims, templates, slices and pods that come and go: a state that lived on is as one that is restored.
+
+Beside the decider runs a second one whose state is made anew from the first one's as JSON before every event:
+it must decide the same, byte for byte, and what it derives must come to the same after every evaluation.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+import msgspec
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.unit.provisioning.test_claims import GPU, by_template, claim_template, device, exactly, told
+from tests.vectors.provisioning_life import Cluster
+from tidewright.events import facts as f
+from tidewright.events import provisioning as p
+from tidewright.events import registry
+from tidewright.events.base import Event, JsonObject
+from tidewright.events.placement import PlacementObjectGone
+from tidewright.host.fold import Fold
+from tidewright.log.subjects import ALL
+from tidewright.provisioning.decide import DECIDER
+from tidewright.provisioning.evaluate import Evaluation
+from tidewright.provisioning.state import Index, State, index_of
+
+CHECK = "check-capacity.autoscaling.x-k8s.io"
+NODES = ("n0", "n1", "n2")
+
+
+def restored(state: State) -> State:
+    return msgspec.json.decode(msgspec.json.encode(state), type=State)
+
+
+def encoded(state: State) -> bytes:
+    return msgspec.json.encode(state, order="sorted")
+
+
+def derived(state: State) -> dict[str, Any]:
+    """What placement sees of devices, once an evaluation has put it right."""
+    Evaluation(state, "", binding=False)
+    index: Index = index_of(state)
+    columns = {name: column for name, column in index.grid.free.items() if name.startswith("devices:")}
+    return {
+        "free": {
+            name: {node: int(column[row]) for node, row in sorted(index.grid.rows.items())}
+            for name, column in sorted(columns.items())
+        },
+        "amounts": sorted(index.claims.amounts()),
+        "shapes": {digest: shape.requests for digest, shape in sorted(index.shapes.items())},
+    }
+
+
+class Twins(Cluster):
+    """A cluster whose decider has a twin that is restored before every event."""
+
+    def __init__(self) -> None:
+        self.twin: Fold[State] = Fold(DECIDER, ALL)
+        super().__init__()
+
+    def tell(self, event: Event) -> None:
+        inbox = [event]
+        while inbox:
+            following = inbox.pop(0)
+            self.seq += 1
+            body = registry.encode(following)
+            self.twin.state = restored(self.state)
+            other = registry.decode(body)
+            assert isinstance(other, Event)
+            ours, theirs = (
+                fold.step(self.seq, body, one) for fold, one in ((self.fold, following), (self.twin, other))
+            )
+            assert [d.body for d in ours] == [d.body for d in theirs]
+            assert encoded(self.state) == encoded(self.twin.state)
+            for decided in ours:
+                self.said.append(decided.decision)
+                self._inbox = []
+                self._act(decided.decision)
+                inbox += self._inbox
+
+    def compare(self) -> None:
+        assert derived(self.state) == derived(restored(self.state))
+
+
+def asked(chance: Random) -> JsonObject:
+    """One of many requests whose matchers overlap."""
+    model = chance.choice(("a100", "h100", ""))
+    expression = f'device.attributes["{GPU}"].model == "{model}"' if model else "true"
+    more: dict[str, Any] = {}
+    if chance.random() < 0.15:
+        more["allocationMode"] = "All"
+    elif chance.random() < 0.15:
+        more["adminAccess"] = True
+    return exactly(
+        count=chance.choice((1, 1, 2)), expression=f"{expression} && {chance.randrange(8)} >= 0", **more
+    )
+
+
+def slice_of(chance: Random, cluster: Cluster) -> None:
+    """A slice about a node, or about all of them; its pool may have other slices."""
+    name = f"s{chance.randrange(5)}"
+    where: JsonObject = {"nodeName": chance.choice(NODES)} if chance.random() < 0.75 else {"allNodes": True}
+    pool = {
+        "name": chance.choice(("x", "y", name)),
+        "generation": chance.randrange(1, 4),
+        "resourceSliceCount": 1,
+    }
+    devices = [device(f"{name}-{i}", chance.choice(("a100", "h100"))) for i in range(chance.randrange(5))]
+    told(cluster, "ResourceSlice", name, spec={"driver": GPU, "pool": pool, "devices": devices, **where})
+
+
+def allocated(chance: Random, cluster: Cluster) -> None:
+    taken = f"s{chance.randrange(5)}"
+    result = {"request": "g", "driver": GPU, "pool": taken, "device": f"{taken}-{chance.randrange(4)}"}
+    status = {"allocation": {"devices": {"results": [result]}}} if chance.random() < 0.7 else {}
+    told(
+        cluster, "ResourceClaim", f"c{chance.randrange(3)}", "ns",
+        spec={"devices": {"requests": [asked(chance)]}}, status=status,
+    )  # fmt: skip
+
+
+def gone(cluster: Cluster, kind: str, name: str, namespace: str = "") -> None:
+    cluster.tell(PlacementObjectGone(at=cluster.now, namespace=namespace, name=name, kind=kind))
+
+
+def happens(chance: Random, cluster: Twins) -> None:
+    what = chance.randrange(12)
+    number = chance.randrange(10)
+    match what:
+        case 0 | 1:
+            claim_template(cluster, f"t{number}", asked(chance))
+        case 2:
+            gone(cluster, "ResourceClaimTemplate", f"t{number}", "ns")
+        case 3 | 4 | 5:
+            claims = by_template(f"t{number}")
+            if chance.random() < 0.2:
+                claims = [{"name": "c", "resourceClaimName": f"c{chance.randrange(3)}"}]
+            shape = cluster.shape({"cpu": 10}, {"resourceClaims": claims})
+            node = chance.choice(NODES) if chance.random() < 0.3 else ""
+            cluster.pod(f"p{number}", shape, node=node)
+        case 6 | 7:
+            cluster.tell(f.PodGone(at=cluster.now, namespace="ns", name=f"p{number}"))
+        case 8:
+            slice_of(chance, cluster)
+        case 9:
+            gone(cluster, "ResourceSlice", f"s{chance.randrange(5)}")
+        case 10:
+            allocated(chance, cluster)
+        case _ if chance.random() < 0.5:
+            cluster.template(f"w{number}", "10m", resourceClaims=by_template(f"t{number}"))
+            cluster.request(f"r{number}", CHECK, [(f"w{number}", 2)], {"BookingSeconds": "20"})
+        case _:
+            cluster.tell(p.ProvisioningRequestGone(at=cluster.now, namespace="ns", name=f"r{number}"))
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 2**32))
+def test_a_state_that_lived_on_is_as_one_that_is_restored(seed: int) -> None:
+    chance, cluster = Random(seed), Twins()
+    told(
+        cluster,
+        "DeviceClass",
+        "gpu",
+        spec={"selectors": [{"cel": {"expression": f'device.driver == "{GPU}"'}}]},
+    )
+    cluster.add_group("g", maximum=3)
+    for node in NODES:
+        cluster.add_node(node)
+    for _ in range(40):
+        happens(chance, cluster)
+        if chance.random() < 0.3:
+            cluster.advance(chance.choice((2.0, 2.0, 15.0, 70.0)))
+            cluster.compare()
+
+
+def test_templates_that_come_and_go_leave_nothing_behind() -> None:
+    cluster = Cluster()
+    told(cluster, "DeviceClass", "gpu", spec={"selectors": [{"cel": {"expression": "true"}}]})
+    cluster.add_node("n0")
+    spec = {"driver": GPU, "pool": {"name": "x", "generation": 1}, "nodeName": "n0", "devices": [device("d")]}
+    told(cluster, "ResourceSlice", "s", spec=spec)
+    columns: list[int] = []
+    for number in range(12):
+        claim_template(cluster, f"t{number}", exactly(expression=f"{number} >= 0"))
+        cluster.pod("p", cluster.shape({"cpu": 100}, {"resourceClaims": by_template(f"t{number}")}))
+        cluster.settle()
+        columns.append(len(index_of(cluster.state).grid.free))
+        gone(cluster, "ResourceClaimTemplate", f"t{number}", "ns")
+    assert columns == columns[:1] * 12
