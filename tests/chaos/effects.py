@@ -60,6 +60,8 @@ class Effects:
         applied: by verb, decisions with the outcome `Applied` that did not find the effect there.
         writes: by verb, requests of ours that changed something.
         lost: places where a decision is said to be applied and no write came, once for each.
+        unsure: by verb, those beyond what is said to be applied, of decisions that found their effect there, were
+            superseded or rejected: an attempt whose answer was lost.
         doubled: places with more writes than decisions that could have made them, once for each.
         ordered: nodes that the applied orders add up to, and that might have been ordered.
         machines: that the cloud ever showed.
@@ -67,6 +69,7 @@ class Effects:
 
     applied: Counter[str] = field(default_factory=Counter)
     writes: Counter[str] = field(default_factory=Counter)
+    unsure: Counter[str] = field(default_factory=Counter)
     lost: list[str] = field(default_factory=list)
     doubled: list[str] = field(default_factory=list)
     ordered: int = 0
@@ -101,7 +104,10 @@ def effects(ledger: Ledger, entries: Iterable[Entry], facts: Iterable[object] = 
         result.writes[place.verb] += count
     for place in sorted(surely.keys() | writes.keys()):
         result.lost += [str(place)] * max(0, surely[place] - writes[place] - raised[place])
-        result.doubled += [str(place)] * max(0, writes[place] - surely[place] - perhaps[place])
+        beyond = max(0, writes[place] - surely[place])
+        if unsure := min(beyond, perhaps[place]):
+            result.unsure[place.verb] += unsure
+        result.doubled += [str(place)] * max(0, beyond - perhaps[place])
     _machines(result, ledger, facts)
     return result
 

@@ -7,6 +7,7 @@ import pytest
 
 from tests.chaos.effects import OURS, effects
 from tests.chaos.findings import Ledger, differences
+from tests.chaos.verdict import Verdict
 from tidewright.events import registry
 from tidewright.events.base import Decision, ObjectRef, Outcome
 from tidewright.events.decisions import CreateObject, DeleteObject, Effect, ScaleWorkload, SetStatus
@@ -93,7 +94,14 @@ def test_an_effect_that_was_found_or_overtaken_may_have_been_written_or_not() ->
     for writes in range(3):
         found = effects(ledger, [request("PUT", SCALE, 5 + n) for n in range(writes)])
         assert (found.lost, found.doubled) == ([], [])
-    assert len(effects(ledger, [request("PUT", SCALE, 5 + n) for n in range(3)]).doubled) == 1
+        assert found.unsure.total() == writes
+    found = effects(ledger, [request("PUT", SCALE, 5 + n) for n in range(3)])
+    assert (len(found.doubled), found.unsure) == (1, {"scale": 2})
+    verdict = Verdict()
+    verdict.written(found)
+    assert (
+        "2 of the writes (2 scale) are those of attempts whose answer was lost, perhaps" in verdict.lines[0]
+    )
 
 
 def test_more_machines_than_were_ordered_are_doubled() -> None:

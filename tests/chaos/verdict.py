@@ -74,7 +74,8 @@ class Verdict:
         self.say(
             f"the API server's request log: {effects.writes.total()} writes ({listed(effects.writes)}) for "
             f"{effects.applied.total()} effects applied ({listed(effects.applied)}), "
-            f"{len(effects.lost)} missing, {len(effects.doubled)} too many",
+            f"{len(effects.lost)} missing, {len(effects.doubled)} too many; {effects.unsure.total()} of the writes "
+            f"({listed(effects.unsure)}) are those of attempts whose answer was lost, perhaps",
             *(f"missing: {place}" for place in effects.lost),
             *(f"too many: {place}" for place in effects.doubled),
         )
