@@ -29,9 +29,10 @@ from tidewright.provisioning.groups import cannot_grow
 from tidewright.provisioning.opposites import smaller_pods
 from tidewright.provisioning.pack.estimate import fits_reason
 from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.requestwork.work import parameters_in_force
 from tidewright.provisioning.sentences import sentence
 from tidewright.provisioning.spec import Mode, mode_of
-from tidewright.provisioning.state import Request, State, index_of, shape_of
+from tidewright.provisioning.state import RESERVED, Request, State, index_of, shape_of
 from tidewright.provisioning.view import look
 
 REQUEST, POD, NODE, GROUP = "provisioningrequest", "pod", "node", "nodegroup"
@@ -262,7 +263,7 @@ def _request(state: State, key: str, request: Request) -> list[str]:
             told.append(f"Room is kept for it until {request.details['reservation']}.")
         return told
     if not request.accepted:
-        return [*told, "It has not been taken up yet, or its class is not decided here."]
+        return [*told, _not_taken_up(state, request)]
     if request.ordered or request.awaits or (execution is not None and not execution.over):
         return told + [_awaited(state, name) for name in request.awaits]
     if request.last_try is not None:
@@ -378,6 +379,23 @@ def _pod(state: State, key: str) -> list[str]:
     ]
 
 
+def _not_taken_up(state: State, request: Request) -> str:
+    settings = index_of(state).settings
+    allowed = settings.allowed_classes
+    if not settings.enabled:
+        return "Requests are not decided here: enable-provisioning-requests is false."
+    if allowed and request.class_name not in allowed:
+        return (
+            f"Its class {request.class_name} is not decided here: allowed-classes are {', '.join(allowed)}."
+        )
+    parameters = parameters_in_force(state, request)
+    if mode_of(request.class_name, parameters, settings.processor_instance) is None:
+        instance = parameters.get("processorInstance", "")
+        meant = f" for processorInstance {instance}" if instance else ""
+        return f"Its class {request.class_name}{meant} is not decided here."
+    return "It has not been taken up yet."
+
+
 def _node(state: State, name: str) -> list[str]:
     node = state.nodes.get(name)
     if node is None:
@@ -389,6 +407,8 @@ def _node(state: State, name: str) -> list[str]:
     ]
     busy = index_of(state).busy.get(name, 0)
     told.append(f"{busy} pods run on it that are not of DaemonSets." if busy else "No pod keeps it busy.")
+    if RESERVED in node.annotations:
+        told.append(f"Room on it is kept for {node.annotations[RESERVED]}.")
     since = state.idle.get(name)
     if since is not None:
         settings = index_of(state).settings

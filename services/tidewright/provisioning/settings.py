@@ -250,11 +250,7 @@ def read(data: Mapping[str, Any]) -> tuple[Settings, tuple[str, ...]]:
             if key in _NAMES:
                 values[_NAMES[key]] = _scalar(_NAMES[key], kinds[_NAMES[key]], found)
             elif key in _LISTS:
-                values[_LISTS[key]] = tuple(
-                    found
-                    if isinstance(found, list)
-                    else [p.strip() for p in str(found).split(",") if p.strip()]
-                )
+                values[_LISTS[key]] = _listed(found)
             elif key in _OBJECTS:
                 name, kind = _OBJECTS[key]
                 values[name] = msgspec.convert(found, kind)
@@ -311,6 +307,14 @@ def _scalar(name: str, kind: Any, found: Any) -> Any:
     if kind is float:
         return float(found)
     return str(found)
+
+
+def _listed(found: Any) -> tuple[str, ...]:
+    """Names, as a list or as text with commas; nothing is none."""
+    parts = found.split(",") if isinstance(found, str) else [] if found is None else found
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        raise ValueError("expected names, as a list or with commas")
+    return tuple(part.strip() for part in parts if part.strip())
 
 
 def _range(found: Any) -> tuple[int, int]:

@@ -100,12 +100,8 @@ class RequestWork:
                 )
 
     def parameters_of(self, request: Request) -> dict[str, str]:
-        """Parameters as accepted; before that, those of the spec over the presets of its class."""
-        if request.accepted:
-            return request.parameters
-        own = request.spec.get("parameters")
-        given = {str(k): str(v) for k, v in own.items()} if isinstance(own, dict) else {}
-        return spec.preset(self.state.classes.get(request.class_name, {}), given)
+        """Parameters as accepted, or as they will be."""
+        return parameters_in_force(self.state, request)
 
     def candidate(self, key: str) -> lifecycle.Candidate:
         """The request as the rules about its life see it, with what was decided so far."""
@@ -256,6 +252,15 @@ class RequestWork:
                 )
             )
         return found
+
+
+def parameters_in_force(state: State, request: Request) -> dict[str, str]:
+    """Parameters as accepted; before that, those of the spec over the presets of its class."""
+    if request.accepted:
+        return request.parameters
+    own = request.spec.get("parameters")
+    given = {str(k): str(v) for k, v in own.items()} if isinstance(own, dict) else {}
+    return spec.preset(state.classes.get(request.class_name, {}), given)
 
 
 def status_of(
