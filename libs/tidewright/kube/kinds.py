@@ -34,6 +34,7 @@ class WatchedKind(msgspec.Struct, frozen=True, kw_only=True):
         gone: makes the fact that one of them vanished.
         after_others: listed when the other kinds have been, because its facts refer to theirs.
         once: the kind, in subjects, of what its projections say once per content; empty for none.
+        older: versions to read where the cluster does not serve `version`; the projection knows them.
     """
 
     group: str = ""
@@ -44,6 +45,7 @@ class WatchedKind(msgspec.Struct, frozen=True, kw_only=True):
     gone: Gone
     after_others: bool = False
     once: str = ""
+    older: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -61,6 +63,11 @@ class WatchedKind(msgspec.Struct, frozen=True, kw_only=True):
         return (
             f"/apis/{self.api_version}/{self.plural}" if self.group else f"/api/{self.version}/{self.plural}"
         )
+
+    @property
+    def older_paths(self) -> tuple[str, ...]:
+        """Paths of the collection in older versions, the newest of them first."""
+        return tuple(f"/apis/{self.group}/{version}/{self.plural}" for version in self.older)
 
 
 def _workload(group: str, version: str, plural: str, kind: str) -> WatchedKind:
@@ -80,7 +87,7 @@ def _core(plural: str, kind: str, project: Project, gone: Gone, *, once: str = "
     return WatchedKind(version="v1", plural=plural, kind=kind, project=project, gone=gone, once=once)
 
 
-def _placing(group: str, version: str, plural: str, kind: str) -> WatchedKind:
+def _placing(group: str, version: str, plural: str, kind: str, older: tuple[str, ...] = ()) -> WatchedKind:
     """A kind on whose objects it depends where pods may run."""
     return WatchedKind(
         group=group,
@@ -89,6 +96,7 @@ def _placing(group: str, version: str, plural: str, kind: str) -> WatchedKind:
         kind=kind,
         project=placement_of(kind),
         gone=partial(placement.PlacementObjectGone, kind=kind),
+        older=older,
     )
 
 
@@ -104,6 +112,10 @@ def _custom(
         gone=gone,
         after_others=True,
     )
+
+
+_BETAS = ("v1beta2", "v1beta1")
+"""Of dynamic resource allocation, before Kubernetes 1.34."""
 
 
 # One line each; the long ones only for the width of the page.
@@ -130,10 +142,10 @@ KINDS: tuple[WatchedKind, ...] = (
     _placing("storage.k8s.io", "v1", "csidrivers", "CSIDriver"),
     _placing("storage.k8s.io", "v1", "csistoragecapacities", "CSIStorageCapacity"),
     # Dynamic resource allocation; clusters that do not serve it have none of it.
-    _placing("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim"),
-    _placing("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate"),
-    _placing("resource.k8s.io", "v1", "resourceslices", "ResourceSlice"),
-    _placing("resource.k8s.io", "v1", "deviceclasses", "DeviceClass"),
+    _placing("resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", _BETAS),
+    _placing("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", _BETAS),
+    _placing("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", _BETAS),
+    _placing("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", _BETAS),
     WatchedKind(
         group="datadoghq.com", version="v1alpha1", plural="datadogmonitors", kind="DatadogMonitor",
         project=projection.datadog_monitor, gone=facts.DatadogMonitorGone,

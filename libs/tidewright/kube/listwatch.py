@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
@@ -177,6 +177,7 @@ async def list_watch_batches(
     resource_version: str | None = None,
     streaming: bool = False,
     on_error: Callable[[KubeError], None] | None = None,
+    others: Sequence[str] = (),
 ) -> AsyncGenerator[list[Item], None]:
     """Follow the objects at a path for ever; items that arrived together come in one list.
 
@@ -189,8 +190,9 @@ async def list_watch_batches(
         streaming: take the initial list as a stream of watch events (`sendInitialEvents`), which
             costs the server less memory; a server that refuses is asked for pages instead.
         on_error: called with each error that is going to be retried.
+        others: paths of the same objects in other versions, tried in turn where one is not served.
     """
-    follower = _Follower(kube, path, dict(query or {}), page_size, streaming, on_error)
+    follower = _Follower(kube, (path, *others), dict(query or {}), page_size, streaming, on_error)
     version = resource_version
     relist = False
     while True:
@@ -215,14 +217,17 @@ class _Follower:
     def __init__(
         self,
         kube: Kube,
-        path: str,
+        paths: tuple[str, ...],
         query: dict[str, str],
         page_size: int,
         streaming: bool,
         on_error: Callable[[KubeError], None] | None,
     ) -> None:
         self._kube = kube
-        self._path = path
+        self._paths = paths
+        self._path = paths[0]
+        self._untried = len(paths) - 1
+        """Versions to try yet until it is said that none is served."""
         self._query = query
         self._page_size = page_size
         self._streaming = streaming
@@ -404,6 +409,12 @@ class _Follower:
     def _retry(self, error: Exception) -> bool | float:
         if not isinstance(error, KubeError):
             return False
+        if error.status == 404:
+            self._path = self._paths[(self._paths.index(self._path) + 1) % len(self._paths)]
+            if self._untried:
+                self._untried -= 1
+                return True
+        self._untried = len(self._paths) - 1
         if self._on_error is not None:
             self._on_error(error)
         said = f"{error.error_class} {error.reason}"

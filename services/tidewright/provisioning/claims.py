@@ -148,6 +148,8 @@ class Claims:
         """What is asked for, and where claims that are allocated already tie the pod."""
         found = Asked()
         places: list[Volume] = []
+        if claims and not any(self.follows(kind) for kind in _ALLOCATION):
+            return found, ()  # not served here, or used by nobody: then no claim can be missing
         for claim in claims:
             spec = self._claim_spec(claim, namespace)
             allocation = spec.get("allocation")
@@ -376,6 +378,7 @@ class Claims:
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _NODE_NAME = "\0name"
+_ALLOCATION = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
 _CLAIMS = (("ResourceClaim", "resourceClaimName"), ("ResourceClaimTemplate", "resourceClaimTemplateName"))
 
 

@@ -160,6 +160,7 @@ class Follower:
             resource_version=self._version or None,
             streaming=self._streaming,
             on_error=self._failed,
+            others=self.kind.older_paths,
         )
         async for items in batches:
             self.progress.error_class = ""

@@ -15,6 +15,7 @@ from tidewright.events.base import JsonObject
 from tidewright.events.decisions import CreateObject
 from tidewright.events.placement import PlacementObjectGone, PlacementObjectObserved
 from tidewright.kube import kinds
+from tidewright.provisioning.evaluate import Evaluation
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.state import State, index_of, shape_of
 
@@ -285,6 +286,40 @@ def test_of_a_pool_that_nodes_share_its_last_generation_counts_in_every_slice() 
     cluster.tell(PlacementObjectGone(at=cluster.now, name="old", kind="ResourceSlice"))
     claims = index_of(cluster.state).claims
     assert (claims._slices, claims._pools, claims._last, claims._devices) == ({}, {}, {}, {})
+
+
+def test_where_nothing_is_known_of_allocation_claims_hold_up_nobody() -> None:
+    cluster = Cluster()
+    cluster.add_group("g")
+    digest = cluster.shape({"cpu": 1000}, {"resourceClaims": by_template("one")})
+    cluster.pod("p", digest)
+    cluster.settle()
+    assert grown(cluster) == {"g": 1}
+    device_class(cluster)  # it is served after all
+    Evaluation(cluster.state, "")
+    assert (
+        shape_of(cluster.state, index_of(cluster.state), digest).blocked
+        == 'resourceclaimtemplate "one" not found'
+    )
+
+
+def test_objects_of_the_first_beta_are_read() -> None:
+    cluster = Cluster()
+    device_class(cluster)
+    cluster.add_node("n")
+    name, content = "d0", {k: v for k, v in device("d0").items() if k != "name"}
+    pool = {"name": "n", "generation": 1, "resourceSliceCount": 1}
+    told(
+        cluster, "ResourceSlice", "s",
+        spec={"driver": GPU, "pool": pool, "nodeName": "n", "devices": [{"name": name, "basic": content}]},
+    )  # fmt: skip
+    wanted = {"cel": {"expression": f'device.attributes["{GPU}"].model == "a100"'}}
+    claim_template(cluster, "one", {"name": "g", "deviceClassName": "gpu", "selectors": [wanted]})
+    cluster.template("worker", "100m", resourceClaims=by_template("one"))
+    cluster.request("two", CHECK, [("worker", 2)])
+    cluster.request("one", CHECK, [("worker", 1)])
+    cluster.settle()
+    assert (provisioned(cluster, "two"), provisioned(cluster, "one")) == (False, True)
 
 
 def test_an_allocated_device_touches_the_nodes_of_its_pool_alone() -> None:

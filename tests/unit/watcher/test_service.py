@@ -125,6 +125,24 @@ async def test_kinds_that_are_not_served_hold_up_nothing_and_are_told_of_when_th
         )
 
 
+@pytest.mark.parametrize("version", ["v1beta2", "v1beta1"])
+async def test_devices_are_read_in_the_version_that_is_served(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path, version: str
+) -> None:
+    path = f"/apis/resource.k8s.io/{version}/resourceslices"
+    cluster.objects[path] = {}
+    content = {"attributes": {"model": {"string": "m"}}}
+    device = {"name": "d0", **({"basic": content} if version == "v1beta1" else content)}
+    spec = {"driver": "d", "nodeName": "n", "pool": {"name": "n", "generation": 1}, "devices": [device]}
+    await cluster.put(path, "", "s", spec=spec)
+    async with watching(cluster, nats, tmp_path, kinds=("resourceslice",)):
+        told = await tail.until(lambda event: isinstance(event, PlacementObjectObserved))
+        assert isinstance(told, PlacementObjectObserved)
+        assert told.fields["devices"][0]["attributes"] == content["attributes"]
+        await cluster.drop(path, "", "s")
+        await tail.until(lambda event: isinstance(event, PlacementObjectGone))
+
+
 async def test_what_is_there_and_what_changes_becomes_facts(
     cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path, log: Log
 ) -> None:
