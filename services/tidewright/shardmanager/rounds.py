@@ -37,6 +37,8 @@ from tidewright.shardmanager.shardset import API_VERSION, MEMBER_KIND
 from tidewright.shardmanager.state import State
 
 TIMER = "set/"
+FOLLOW_S = 0.1
+"""From a round whose decisions ask for another one to that."""
 
 
 def decisions(state: State) -> list[Decision]:
@@ -82,14 +84,15 @@ def _round(state: State, shard_set: ShardSetState) -> Iterator[Decision]:
     document = _after(shard_set, document, rest)
     yield from _publish(state, shard_set, document, planned.overdue)
     yield from _clear(shard_set, document, now)
-    # What these change is acted upon in a round of its own, which no other event need bring about.
+    # What these change is acted upon in a round of its own, which no other event need bring about: after the
+    # outcomes of this one, or whether a timer or an outcome came first would decide what is decided.
     shrinks = shard_set.spec.mapped and shard_set.spec.slots < len(document.slots)
     follows = (
         sized is not None
         or (shrinks and bool(lost))
         or any(isinstance(d, ChangeRollout) for d in pods.decisions)
     )
-    yield from _timer(shard_set, planned, now if follows else pods.wake_at, now)
+    yield from _timer(shard_set, planned, now + FOLLOW_S if follows else pods.wake_at, now)
 
 
 def _after(shard_set: ShardSetState, document: Document, entries: Sequence[AssignmentEntry]) -> Document:
