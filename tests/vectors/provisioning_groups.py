@@ -73,7 +73,11 @@ def cluster_state(case: Case) -> Found:
         "wrong_size": {
             n: list(pair)
             for n, c in counts.items()
-            if (pair := clusterstate.wrong_size(c, case["groups"][n].get("registered", c.registered)))
+            if (
+                pair := clusterstate.wrong_size(
+                    case["groups"][n].get("registered", c.registered), c.target, c.unregistered
+                )
+            )
         },
     }
     if "instances" in case:

@@ -100,8 +100,11 @@ def filter_consumers(case: Case) -> Found:
 
 def young_pods(case: Case) -> Found:
     pods = [w.pending(p) for p in case["pods"]]
-    kept = helped.without_young(pods, NOW + case["at"], case["options"]["new_pod_scale_up_delay"])
-    return differences(wanted(case), {"kept": [p.name for p in kept]})
+    general, now = case["options"]["new_pod_scale_up_delay"], NOW + case["at"]
+    kept = [
+        p.name for p in pods if helped.old_enough(p.created_at, helped.delay_s(p.annotations, general), now)
+    ]
+    return differences(wanted(case), {"kept": kept})
 
 
 def read_by_kueue(case: Case) -> Found:

@@ -167,10 +167,10 @@ def revert_failed_message(group: str, error: str) -> str:
     return f"Failed to decrease target size for group {group} after scale-up timeout: {error}"
 
 
-def wrong_size(counts: Counts, registered: int) -> tuple[int, int] | None:
+def wrong_size(registered: int, target: int, unregistered: int) -> tuple[int, int] | None:
     """(registered, target) when they disagree beyond what is still registering."""
-    if registered > counts.target or registered < counts.target - counts.unregistered:
-        return registered, counts.target
+    if registered > target or registered < target - unregistered:
+        return registered, target
     return None
 
 

@@ -186,7 +186,7 @@ class Evaluation:
                         dues.append(ordinary_at)
                     continue
             wait = helped.delay_s(pod.annotations or {}, settings.new_pod_delay_s)
-            if wait and self.now - pod.created_at <= wait:
+            if wait and not helped.old_enough(pod.created_at, wait, self.now):
                 dues.append(pod.created_at + wait + 0.001)
                 continue
             found.append((key, pod))

@@ -32,13 +32,9 @@ def delay_s(annotations: Mapping[str, str], general_s: float) -> float:
         return general_s
 
 
-def old_enough(pod: Pending, now: float, general_s: float) -> bool:
+def old_enough(created_at: float, wait_s: float, now: float) -> bool:
     """Strictly older than its delay."""
-    return now - pod.created_at > delay_s(pod.annotations, general_s)
-
-
-def without_young(pods: Iterable[Pending], now: float, general_s: float) -> list[Pending]:
-    return [pod for pod in pods if old_enough(pod, now, general_s)]
+    return now - created_at > wait_s
 
 
 def consumer_message(namespace: str, request: str) -> str:

@@ -107,6 +107,8 @@ def _wrong_size(state: State, name: str, view: GroupView, now: float, found: Fou
     if group.wrong is None or group.wanted is not None or group.target != group.wrong[1]:
         return
     registered, target, since = group.wrong
+    if registered > target:
+        return  # nothing is to be taken back of what is there
     if since + view.provision_s >= now:
         found.dues.append(since + view.provision_s + 0.001)
         return

@@ -1,4 +1,4 @@
-"""Labels of a workflow object, and who may set them (section 2.1)."""
+"""Labels of a workflow object, as they are made and inherited (section 2.1)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import msgspec
 from tidewright.sharding.keyspace import COMPAT_SLOTS, fnv1a32
 
 SHARD_KEY = "shard-key"
-RESERVED = frozenset({SHARD_KEY, "project", "domain", "execution-id", "termination-status"})
-"""Labels that a user may not set in native mode; the slot label of a ShardSet joins them."""
 
 _LABEL_TEXT_BYTES = 32
 _LABEL_VALUE_LENGTH = 63
@@ -78,11 +76,6 @@ def workflow_name_label(workflow_id: str) -> str:
 def prepared_labels(system: Mapping[str, str], user: Mapping[str, str]) -> dict[str, str]:
     """The labels of an execution as the original prepares them: the user's win."""
     return {**system, **user}
-
-
-def reserved_labels(user: Mapping[str, str], slot_label: str = SHARD_KEY) -> list[str]:
-    """The user's labels that native mode refuses or drops, sorted."""
-    return sorted(RESERVED.union({slot_label}).intersection(user))
 
 
 def child_labels(parent: Mapping[str, str]) -> dict[str, str]:

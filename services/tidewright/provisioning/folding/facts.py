@@ -10,6 +10,7 @@ from tidewright.events import provisioning as p
 from tidewright.events.base import Event
 from tidewright.events.config import ConfigSet
 from tidewright.provisioning import reserved, saga
+from tidewright.provisioning.clusterstate import first_observed, wrong_size
 from tidewright.provisioning.folding.common import (
     forget_index,
     key_of,
@@ -201,13 +202,9 @@ def _group(state: State, event: p.NodeGroupObserved) -> None:
         group.going = tuple(i.id for i in machines_there if i.state == "deleting")
         doom(state, index, group)
         registered = sum(name in machines for name in there)
-        if registered < event.target_size - len(group.since):
-            before_ = group.wrong
-            same = before_ is not None and before_[:2] == (registered, event.target_size)
-            since = before_[2] if same and before_ is not None else event.at
-            group.wrong = (registered, event.target_size, since)
-        else:
-            group.wrong = None
+        pair, seen = wrong_size(registered, event.target_size, len(group.since)), group.wrong
+        known = (seen[:2], seen[2]) if seen is not None else None
+        group.wrong = (*pair, first_observed(known, pair, event.at)) if pair is not None else None
     if before != (group.target, group.instances, group.max_size, group.min_size, group.error):
         wake(state)
 
