@@ -187,11 +187,13 @@ class LinkSnapshots(Snapshots):
         assert same, f"a snapshot of slot {slot} that is not its checkpoint's: {snapshot}, {found}"
         return snapshot
 
-    async def put(self, snapshot: Snapshot, data: bytes, *, keep: bool = False) -> None:
+    async def put(self, snapshot: Snapshot, data: bytes, *, keep: bool = False) -> bool:
         with contextlib.suppress(errors.LogUnavailable):
             await self._link.travel()
             self._shelf[snapshot.slot] = decode_snapshot(data)  # an older one may come last
             await self._link.travel()
+            return True
+        return False
 
 
 class Bucket:
