@@ -14,7 +14,7 @@ import msgspec
 
 from tidewright.events.base import ObjectRef
 from tidewright.events.provisioning import ReportClusterStatus
-from tidewright.provisioning.clusterstate import Counts
+from tidewright.provisioning.clusterstate import Counts, scaling_up
 from tidewright.provisioning.requests.conditions import format_time
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import State
@@ -66,7 +66,7 @@ def contents(state: State, view: View) -> dict[str, Any]:
     groups = {name: group for name, group in sorted(view.groups.items()) if name in state.groups}
     idle = {name: sum(m in state.idle for m in group.members) for name, group in groups.items()}
     total = _total([group.counts for group in groups.values()])
-    grows = any(name in state.open for name in groups)
+    grows = any(scaling_up(group.counts) for group in groups.values())
     return {
         "autoscalerStatus": "Running",
         "clusterWide": {
@@ -127,7 +127,7 @@ def _scale_up(state: State, name: str, group: GroupView) -> dict[str, Any]:
         }
     if not group.group.healthy:
         return {"status": "Unhealthy"}
-    return {"status": "InProgress" if name in state.open else "NoActivity"}
+    return {"status": "InProgress" if scaling_up(group.counts) else "NoActivity"}
 
 
 def _scale_down(candidates: int) -> dict[str, Any]:
