@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -13,7 +14,10 @@ from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.events.decisions import CreateObject, DeleteObject
 from tidewright.kube.podspecs import of_template
+from tidewright.provisioning.requestwork.bookings import room_kept
+from tidewright.provisioning.requestwork.work import RequestWork
 from tidewright.provisioning.spec import CONSUME
+from tidewright.provisioning.state import index_of
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
@@ -189,3 +193,28 @@ def test_what_was_held_is_let_go_when_the_rest_of_the_nodes_does_not_come() -> N
     assert cluster.conditions("r")["Failed"].status == "True"
     assert len(cluster.of(CreateObject)) == 1
     assert cluster.state.held == {}
+
+
+class Walked(dict[str, None]):
+    """Counts how often somebody goes through all of it."""
+
+    walks = 0
+
+    def __iter__(self) -> Iterator[str]:
+        self.walks += 1
+        return super().__iter__()
+
+
+@pytest.mark.parametrize("bookings", [1, 4])
+def test_pods_are_gone_through_once_however_many_bookings_there_are(bookings: int) -> None:
+    cluster = hold(nodes=4)
+    for number in range(bookings):
+        cluster.request(f"r{number}", CHECK, [("three", 1)])
+        cluster.settle()
+    assert len(holding(cluster)) == bookings
+    index = index_of(cluster.state)
+    index.nominated, index.waiting = Walked(index.nominated), Walked(index.waiting)
+    work = RequestWork(cluster.state, index, cluster.now, index.settings)
+    room_kept(work)
+    assert len(work.kept) == bookings
+    assert (index.nominated.walks, index.waiting.walks) == (1, 1)

@@ -6,7 +6,7 @@ against others; `lacking` says whose room is on paper only, once everything was 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from tidewright.events.base import Decision
 from tidewright.kube.podshape import PodShape
@@ -24,7 +24,7 @@ from tidewright.provisioning.state import shape_of
 def room_kept(work: RequestWork) -> dict[str, Demand]:
     """What room is kept for, by shape; bookings whose pods have all come end here."""
     found: dict[str, Demand] = {}
-    coming = nominated(work.state, work.index)
+    coming, waiting = _on_their_way(work)
     for key in work.modes:
         request = work.state.requests[key]
         if not work.understands(key):
@@ -35,10 +35,7 @@ def room_kept(work: RequestWork) -> dict[str, Demand]:
         sets = tuple(Item(shape, n) for shape, n in work.kept_sets_of(key))
         placed = [
             shape_of(work.state, work.index, work.state.pods[pod].shape)
-            for pod in (
-                *work.index.consumers.get(key, {}),
-                *(k for k, p in coming.items() if p.consumes == key),
-            )
+            for pod in (*work.index.consumers.get(key, {}), *coming.get(key, ()))
         ]
         if waiting_for_nodes and not bookable(work.conditions_of(key)):
             items: Iterable[Item] = sets
@@ -54,7 +51,7 @@ def room_kept(work: RequestWork) -> dict[str, Demand]:
             if until is not None:
                 work.dues.append(until + 0.001)
         work.kept[key] = tuple(items)
-        work.uncome[key] = _uncome(work, key, sets, placed)
+        work.uncome[key] = _uncome(work, key, sets, placed, waiting.get(key, ()))
     claim_booked(work)
     work.standing = placeholders.standing(work.state, work.uncome if work.holds() else {})
     for key, whole in work.kept.items():
@@ -63,6 +60,21 @@ def room_kept(work: RequestWork) -> dict[str, Demand]:
             demand = found.setdefault(item.shape.digest, Demand(item.shape, 0))
             demand.count += item.count
     return found
+
+
+def _on_their_way(work: RequestWork) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+    """Request to its pods that are nominated to a node, and to those that wait without."""
+    coming: dict[str, list[str]] = {}
+    waiting: dict[str, list[str]] = {}
+    there = nominated(work.state, work.index)
+    for pod, found in there.items():
+        if found.consumes:
+            coming.setdefault(found.consumes, []).append(pod)
+    for pod in work.index.waiting if work.holds() else ():
+        request = work.state.pods[pod].consumes
+        if request and pod not in there:
+            waiting.setdefault(request, []).append(pod)
+    return coming, waiting
 
 
 def places(work: RequestWork) -> dict[str, dict[str, int]]:
@@ -76,19 +88,16 @@ def places(work: RequestWork) -> dict[str, dict[str, int]]:
     return found
 
 
-def _uncome(work: RequestWork, key: str, sets: tuple[Item, ...], placed: list[PodShape]) -> tuple[Item, ...]:
+def _uncome(
+    work: RequestWork, key: str, sets: tuple[Item, ...], placed: list[PodShape], waiting: Sequence[str]
+) -> tuple[Item, ...]:
     """[B2]: what of a booking is for pods that do not exist yet: those that wait want the room itself."""
     if not work.holds():
         return ()
     if not bookable(work.conditions_of(key)):
         return sets  # its nodes are on their way
-    coming = nominated(work.state, work.index)
-    waiting = [
-        shape_of(work.state, work.index, work.state.pods[pod].shape)
-        for pod in work.index.waiting
-        if work.state.pods[pod].consumes == key and pod not in coming
-    ]
-    return booking(work.conditions_of(key), sets, [*placed, *waiting]).items
+    claimed = [shape_of(work.state, work.index, work.state.pods[pod].shape) for pod in waiting]
+    return booking(work.conditions_of(key), sets, [*placed, *claimed]).items
 
 
 def hold_room(work: RequestWork, real: Grid, trial: Grid, starting: Mapping[int, str]) -> list[Decision]:
