@@ -107,7 +107,9 @@ def _node_gone(state: State, fact: NodeGone) -> None:
 def _waken_unplaced(state: State, node: str) -> None:
     """A node that was not known when its pods were seen, or is another one now: those without a place may be adopted."""
     for key, spread in state.spreads.items():
-        if any(r.node == node and not r.subset for r in spread.pods.values() if not r.held):
+        if not any("" in counts for counts in spread.active.values()):
+            continue  # all of its pods have a place: nearly always
+        if any(r.node == node and not r.subset and r.active for r in spread.pods.values() if not r.held):
             state.touched.spreads.append(key)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import ValuesView
 from typing import Any
 
 import msgspec
@@ -12,8 +13,20 @@ from tidewright.events.decisions import PatchObject
 from tidewright.events.facts import NodeGone, NodeObserved, PodGone, PodObserved
 from tidewright.events.spread import ChangeLedger
 from tidewright.spread import ledger
+from tidewright.spread.evolve import evolve
+from tidewright.spread.state import Row
 
 KEY = f"{NAMESPACE}/{SPREAD}"
+
+
+class Walked(dict[str, Row]):
+    """Counts how often somebody goes through all of it."""
+
+    walks = 0
+
+    def values(self) -> ValuesView[Row]:  # type: ignore[override]  # its own view cannot be named
+        self.walks += 1
+        return super().values()
 
 
 def node(name: str, zone: str, **fields: Any) -> NodeObserved:
@@ -92,3 +105,15 @@ def test_a_node_that_fits_a_subset_from_now_on_brings_its_pods_into_it() -> None
     fold.see(node("n1", "b"))
     assert fold.state.spreads[KEY].pods["web-0"].subset == "b"
     assert fold.state.spreads[KEY].ledger.counts == {HASH: {"b": 1}}
+
+
+def test_a_node_that_is_another_one_now_has_pods_gone_through_where_one_lacks_a_place() -> None:
+    fold = Fold(node("n1", "a"), spread_fact(spec(3, None)), *deployment(2), on("n1", "a", 0))
+    spread = fold.state.spreads[KEY]
+    spread.pods = walked = Walked(spread.pods)
+    evolve(fold.state, node("n1", "b"))
+    assert (walked.walks, fold.state.touched.spreads) == (0, [])
+    fold.see(NodeGone(at=0, name="n1"))
+    fold.see(outside("n1", 1))
+    evolve(fold.state, node("n1", "a"))
+    assert fold.state.touched.spreads == [KEY]
