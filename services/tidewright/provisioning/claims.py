@@ -31,9 +31,8 @@ class Claims:
     """The objects of `State.objects`, read for placement. Derived: it is built anew from them.
 
     Attributes:
-        claimants: digests of shapes that have claims, resolved or not.
         stale_shapes, stale_nodes: what has to be put right by `settle`; `all_nodes`: every node.
-        prepared: digests of the shapes that were resolved for requests which are not accepted yet.
+        prepared: shapes that ask without a pod: of requests that are not accepted yet, and of DaemonSets.
     """
 
     def __init__(self, objects: Mapping[str, Mapping[str, JsonObject]]) -> None:
