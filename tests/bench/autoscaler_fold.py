@@ -19,6 +19,7 @@ from pathlib import Path
 import uvloop
 from nats.js.api import AckPolicy, ConsumerConfig
 
+from tests.alone import Alone
 from tests.bench.figures import Bench, Figure, Size, figure
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.state import State
@@ -33,7 +34,6 @@ from tidewright.events.facts import (
 )
 from tidewright.host.health import Health
 from tidewright.host.host import Host
-from tidewright.host.membership import Alone
 from tidewright.host.process import configure_logs
 from tidewright.log.connection import MAX_BATCH, Log, Message
 from tidewright.log.envelope import Writer

@@ -17,6 +17,7 @@ import msgspec
 import uvloop
 from nats.js.api import AckPolicy, ConsumerConfig
 
+from tests.alone import Alone
 from tests.bench.figures import Bench, Figure, Size, figure
 from tidewright.events import registry
 from tidewright.events.base import Because, Decision, Event, ObjectRef
@@ -24,7 +25,6 @@ from tidewright.events.decisions import HoldReplicas
 from tidewright.events.facts import PodObserved
 from tidewright.host.health import Health
 from tidewright.host.host import Host
-from tidewright.host.membership import Alone
 from tidewright.host.process import configure_logs
 from tidewright.log.connection import MAX_BATCH, Log, Message
 from tidewright.log.envelope import Writer

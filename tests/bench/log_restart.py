@@ -15,11 +15,11 @@ from pathlib import Path
 
 import uvloop
 
+from tests.alone import Alone
 from tests.bench.figures import Bench, Figure, Size, figure
 from tests.bench.log_commit import ONE_IN, SLOTS, Counting, fill, pods
 from tidewright.host.health import Health
 from tidewright.host.host import Host
-from tidewright.host.membership import Alone
 from tidewright.host.process import Process, ProcessOptions, configure_logs
 from tidewright.host.process import run as run_process
 from tidewright.host.service import LogOptions, run_decider

@@ -52,20 +52,6 @@ class Membership(Protocol):
     async def leave(self) -> None: ...
 
 
-class Alone:
-    """A replica that is the only one by configuration."""
-
-    def __init__(self, member: str) -> None:
-        self.changed = asyncio.Event()
-        self.members = frozenset({member})
-
-    async def join(self) -> None:
-        """Nothing to tell anybody."""
-
-    async def leave(self) -> None:
-        """Nothing to tell anybody."""
-
-
 class BucketMembership:
     """Members of one service, by their entries in the membership bucket."""
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from tests.alone import Alone
 from tests.unit.host.counting import Counting, State
 from tidewright.events import registry
 from tidewright.events.base import Decision
@@ -19,7 +20,7 @@ from tidewright.events.timers import TimerFired
 from tidewright.host.fold import Fold, cause_of, decision_id
 from tidewright.host.health import Health
 from tidewright.host.host import Host
-from tidewright.host.membership import Alone, BucketMembership, rendezvous, shares
+from tidewright.host.membership import BucketMembership, rendezvous, shares
 from tidewright.host.settings import Settings
 from tidewright.log import errors, timers
 from tidewright.log.checkpoint import decode as decode_checkpoint

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
+from tests.alone import Alone
 from tests.unit.host.counting import Counting, State
 from tests.unit.host.test_host import decisions, pod, until
 from tidewright.events.base import Decision, Event, ObjectRef
@@ -15,7 +16,6 @@ from tidewright.events.facts import PodObserved
 from tidewright.host.health import Health
 from tidewright.host.host import Host
 from tidewright.host.inputs import Inputs
-from tidewright.host.membership import Alone
 from tidewright.host.verify import Report, Verifier
 from tidewright.log.connection import MAX_BATCH, Committed, Log, Message
 from tidewright.log.envelope import Writer

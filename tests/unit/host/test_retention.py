@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 from structlog.testing import capture_logs
 
+from tests.alone import Alone
 from tests.unit.host.counting import Counting, State
 from tests.unit.host.test_host import decisions, pod, until
 from tidewright.events import registry
@@ -20,7 +21,6 @@ from tidewright.events.facts import PodObserved
 from tidewright.events.timers import TimerFired
 from tidewright.host.health import Health
 from tidewright.host.host import Host
-from tidewright.host.membership import Alone
 from tidewright.host.settings import Settings
 from tidewright.log import errors
 from tidewright.log.connection import Log, Message

@@ -11,13 +11,13 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
+from tests.alone import Alone
 from tests.unit.host.counting import Counting
 from tests.unit.host.test_host import NAMESPACES, expect_holds, hosting, pod, until
 from tidewright.host import snapshotting
 from tidewright.host.fold import Fold
 from tidewright.host.health import Health
 from tidewright.host.host import Host
-from tidewright.host.membership import Alone
 from tidewright.host.restore import Restore
 from tidewright.host.settings import Settings
 from tidewright.log import errors, server, snapshots

@@ -15,13 +15,13 @@ import aiohttp
 import jsonpatch
 import msgspec
 
+from tests.alone import Alone
 from tidewright.events import registry
 from tidewright.events.base import Event, JsonObject
 from tidewright.events.facts import Owner, PodObserved, TemplateObserved, WorkloadObserved
 from tidewright.events.spread import KindRefused, WorkloadSpreadObserved
 from tidewright.host.health import Health
 from tidewright.host.host import Host
-from tidewright.host.membership import Alone
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.server import EmbeddedServer
