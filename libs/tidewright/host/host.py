@@ -31,6 +31,7 @@ from tidewright.log import errors
 from tidewright.log.clock import Clock
 from tidewright.log.connection import MAX_BATCH, Log
 from tidewright.log.envelope import Writer
+from tidewright.log.pace import Pace
 from tidewright.log.reader import Reader, Record
 from tidewright.log.snapshots import Snapshots
 from tidewright.log.subjects import Slot
@@ -82,6 +83,7 @@ class Host(Generic[State]):
         self.owned: dict[Slot, Owned[State]] = {}
         self._membership = membership
         self._committer = Committer(log, writer, health)
+        self._pace = Pace()
         self._reader: Reader | None = None
         self._stored = stored or Snapshots(log)
         self._snapshotter = Snapshotter[State](log, self._stored, self.settings)
@@ -248,6 +250,8 @@ class Host(Generic[State]):
             after = min(o.read for o in self.owned.values())
             self._reader = self.log.reader([self.inputs.filter], after=after)
         reader = self._reader
+        if any(o.pending for o in self.owned.values()):
+            wait_s = min(wait_s, self._pace.left_s)
         records = await reader.fetch(FETCH, timeout_s=wait_s)
         reads, owned_slots = self.inputs.reads, self.owned.keys()
         for record in records:
@@ -273,7 +277,7 @@ class Host(Generic[State]):
             if self._snapshotter.due(owned):
                 owned.dirty += 1  # an idle slot moves on, too, so that a restart has little to read
                 due = True
-        if due:
+        if due and not self._pace.left_s:
             await self._commit(self.owned.values())
             self._snapshotter.take(self.owned.values())
 
@@ -365,7 +369,9 @@ class Host(Generic[State]):
 
     async def _commit(self, slots: Collection[Owned[State]]) -> None:
         self._pending = 0
+        began = time.monotonic()
         lost = await self._committer.commit([o for o in slots if not o.halted])
+        self._pace.took(time.monotonic() - began)
         if lost:
             await self._release(lost)
 

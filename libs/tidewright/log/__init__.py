@@ -7,6 +7,7 @@ credentials  a credentials file, looked at before it is used
 server      find and run an embedded nats-server
 connection  `Log`: connect, make or check the stream, append atomically, look up, read
 room        refuse before the store is full
+pace        how a writer of batches leaves the stream to the others
 torn        batches that the server stored in part
 reader      read records in stream order from a position, without acknowledgements
 direct      many messages in one answer, from the subject index

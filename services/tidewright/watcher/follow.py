@@ -9,6 +9,7 @@ checkpoint has not been renewed for `TAKE_OVER_S`.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol
 
@@ -34,6 +35,7 @@ from tidewright.kube.listwatch import (
     list_watch_batches,
 )
 from tidewright.kube.projection import Malformed
+from tidewright.log.pace import Pace
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot
 from tidewright.watcher.appender import Appender, LogPort
@@ -108,6 +110,7 @@ class Follower:
         self._turn = asyncio.Lock()
         """Commits of this part: following, renewing and refreshing take turns."""
         self._committed_at = 0.0
+        self._pace = Pace()
 
     async def run(self) -> None:
         """Follow the kind for ever, stepping back while somebody else owns it."""
@@ -166,6 +169,8 @@ class Follower:
             self.progress.error_class = ""
             async with self._turn:
                 await self._take(items)
+            # What comes meanwhile comes together: the connection keeps it.
+            await asyncio.sleep(self._pace.left_s)
 
     def _failed(self, error: KubeError) -> None:
         self.progress.error_class = error.error_class
@@ -232,7 +237,9 @@ class Follower:
             stamped = msgspec.structs.replace(fact, at=at)
             facts[n] = stamped
             messages.append((self._subject(stamped), registry.encode(stamped)))
+        began = time.monotonic()
         await self._appender.say(messages, resource_version=self._version, at=at)
+        self._pace.took(time.monotonic() - began)
         self._committed_at = asyncio.get_running_loop().time()
         self.progress.facts += len(facts)
         for fact in facts:
