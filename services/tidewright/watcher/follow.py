@@ -44,6 +44,8 @@ from tidewright.watcher.heard import Heard
 from tidewright.watcher.stamp import Stamp
 
 REFRESH_BATCH = 200
+BEHIND = 100
+"""So many items together are a flood: they fill the connection's buffer, and no time is spent on gathering."""
 
 _log = structlog.get_logger(__name__)
 
@@ -169,8 +171,9 @@ class Follower:
             self.progress.error_class = ""
             async with self._turn:
                 await self._take(items)
-            # What comes meanwhile comes together: the connection keeps it.
-            await asyncio.sleep(self._pace.left_s)
+            if len(items) < BEHIND:
+                # What comes meanwhile comes together: the connection keeps it, as far as its buffer reaches.
+                await asyncio.sleep(self._pace.left_s)
 
     def _failed(self, error: KubeError) -> None:
         self.progress.error_class = error.error_class
