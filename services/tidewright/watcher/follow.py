@@ -44,8 +44,8 @@ from tidewright.watcher.heard import Heard
 from tidewright.watcher.stamp import Stamp
 
 REFRESH_BATCH = 200
-BEHIND = 100
-"""So many items together are a flood: they fill the connection's buffer, and no time is spent on gathering."""
+FLOOD_BYTES = 1 << 16
+"""So much of a watch at once is half of what the connection keeps: no time is spent on gathering more."""
 
 _log = structlog.get_logger(__name__)
 
@@ -171,7 +171,7 @@ class Follower:
             self.progress.error_class = ""
             async with self._turn:
                 await self._take(items)
-            if len(items) < BEHIND:
+            if sum(len(i.raw) for i in items if isinstance(i, Added | Modified | Deleted)) < FLOOD_BYTES:
                 # What comes meanwhile comes together: the connection keeps it, as far as its buffer reaches.
                 await asyncio.sleep(self._pace.left_s)
 
