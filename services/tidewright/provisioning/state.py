@@ -430,17 +430,20 @@ def shape_of(state: State, index: Index, digest: str) -> PodShape:
             fields = state.shapes.get(digest)
             if fields is None:
                 return PodShape(digest=digest, error="its shape has not been told")
-            found = of_fields(
-                requests=fields.requests,
-                scheduling=fields.scheduling,
-                namespace=fields.namespace,
-                labels=fields.labels,
-                priority=fields.priority,
-                digest=digest,
-            )
-            found = resolved(index, found, fields.scheduling)
+            found = resolved(index, _told(fields, digest), fields.scheduling)
         index.shapes[digest] = found
     return found
+
+
+def _told(fields: ShapeFields, digest: str) -> PodShape:
+    return of_fields(
+        requests=fields.requests,
+        scheduling=fields.scheduling,
+        namespace=fields.namespace,
+        labels=fields.labels,
+        priority=fields.priority,
+        digest=digest,
+    )
 
 
 def resolved(index: Index, shape: PodShape, scheduling: JsonObject) -> PodShape:
@@ -496,15 +499,7 @@ def seat_of(state: State, index: Index, digest: str) -> PodShape:
         return shape_of(state, index, digest)
     found = index.seats.get(digest)
     if found is None:
-        base = of_fields(
-            requests=fields.requests,
-            scheduling=fields.scheduling,
-            namespace=fields.namespace,
-            labels=fields.labels,
-            priority=fields.priority,
-            digest=digest,
-        )
-        base = _spaced(index, base, fields.scheduling)
+        base = _spaced(index, _told(fields, digest), fields.scheduling)
         found = index.seats[digest] = index.claims.seated(base, fields.scheduling)
     return found
 
