@@ -30,6 +30,6 @@ async def nats(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
 @pytest.fixture
 async def log(nats: EmbeddedServer) -> AsyncIterator[Log]:
     """A connection to the stream of a cluster named `test`, with eight slots."""
-    async with await Log.connect(nats.url, "test") as connected:
+    async with await Log.connect(nats.url, "test", timeout_s=10.0) as connected:
         await connected.ensure(slots=8)
         yield connected

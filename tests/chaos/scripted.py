@@ -150,7 +150,7 @@ async def play(script: Script, folder: Path, *, kills: int, seed: int) -> Played
             await cluster.start()
             (folder / "kubeconfig").write_text(KUBECONFIG % cluster.url)
             url = await _start(supervisor, folder)
-            async with await Log.connect(url, CLUSTER, name="script") as log:
+            async with await Log.connect(url, CLUSTER, name="script", timeout_s=10.0) as log:
                 await log.ensure(SLOTS)
                 await _clock(log, script[0][0])
                 await supervisor.start(*(_service(name, url, folder) for name in RUNNING))

@@ -266,7 +266,9 @@ class Services:
 
     async def log(self) -> Log:
         """A connection to the log of this test."""
-        log = await Log.connect(self.nats_url, self.name, name="test", patience_s=READY_WITHIN_S)
+        log = await Log.connect(
+            self.nats_url, self.name, name="test", patience_s=READY_WITHIN_S, timeout_s=10.0
+        )
         await log.adopt_slots()
         return log
 

@@ -432,7 +432,10 @@ async def test_an_actuator_without_the_bus_does_not_have_the_last_word(
     """It holds a decision that it could not apply; another has applied that, and a later one, when it tries again."""
     cut, asked, healed = asyncio.Event(), asyncio.Event(), asyncio.Event()
     kube.faults.append(lambda *_: KubeError(503, "ServiceUnavailable", "down", retry_after_s=0.5))
-    async with await Log.connect(log.url, "test", name="other") as other, Client.at(kube.url) as second_kube:
+    async with (
+        await Log.connect(log.url, "test", name="other", timeout_s=10.0) as other,
+        Client.at(kube.url) as second_kube,
+    ):
         assert isinstance(second_kube, Client)
         second_kube.faults, second_kube.losses, second_kube.calls = [], [], []
         await other.adopt_slots()

@@ -39,7 +39,7 @@ async def test_an_actuator_in_the_other_cluster_takes_nothing_over_and_writes_no
     kube: Client, nats: EmbeddedServer, tmp_path: Path
 ) -> None:
     options = Options(nats_url=nats.url, cluster=NAME, kubeconfig=kubeconfig(tmp_path, kube.url))
-    async with await Log.connect(nats.url, NAME) as log:
+    async with await Log.connect(nats.url, NAME, timeout_s=10.0) as log:
         await log.ensure(cluster_id="of-the-other")
         await Bench(log, kube).decide(SCALE)
         before = await log.bounds()
@@ -52,7 +52,7 @@ async def test_an_actuator_in_the_other_cluster_takes_nothing_over_and_writes_no
 
 async def test_in_its_own_cluster_it_acts(kube: Client, nats: EmbeddedServer, tmp_path: Path) -> None:
     options = Options(nats_url=nats.url, cluster=NAME, kubeconfig=kubeconfig(tmp_path, kube.url))
-    async with await Log.connect(nats.url, NAME) as log:
+    async with await Log.connect(nats.url, NAME, timeout_s=10.0) as log:
         await log.ensure(cluster_id=await cluster_id(kube))
         bench = Bench(log, kube)
         await bench.decide(SCALE)

@@ -25,7 +25,7 @@ def on(url: str, work: Any, cluster: str = "bench") -> Any:
     """Do something with a connection, from a test that has no event loop."""
 
     async def run() -> Any:
-        async with await Log.connect(url, cluster) as log:
+        async with await Log.connect(url, cluster, timeout_s=10.0) as log:
             return await work(log)
 
     return asyncio.run(run())

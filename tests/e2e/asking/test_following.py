@@ -21,7 +21,7 @@ def test_what_comes_is_shown_as_it_comes(running: tuple[str, ...]) -> None:
     command = tidewright("events", "--follow", "--for", f"pod/{name}", "-n", SPACE, "-o", "json", *running)
 
     async def append() -> None:
-        async with await Log.connect(url, cluster) as log:
+        async with await Log.connect(url, cluster, timeout_s=10.0) as log:
             await log.adopt_slots()
             slot = log.slot_of(SPACE)
             for other in ("not-asked-for", name):

@@ -97,26 +97,26 @@ async def test_the_pipeline_runs_with_them(
     ],
 )
 async def test_a_service_cannot_write_what_is_anothers(guarded: int, service: str, subject: str) -> None:
-    async with await Log.connect(url(guarded, "watcher"), CLUSTER) as log:
+    async with await Log.connect(url(guarded, "watcher"), CLUSTER, timeout_s=10.0) as log:
         await log.ensure(4)
     async with await Log.connect(url(guarded, service), CLUSTER, timeout_s=0.5) as log:
         with pytest.raises(LogError):
             await log.commit([Message(f"{log.subjects.root}.{subject}", b"{}")])
-    async with await Log.connect(url(guarded, "watcher"), CLUSTER) as log:
+    async with await Log.connect(url(guarded, "watcher"), CLUSTER, timeout_s=10.0) as log:
         assert await log.last(f"{log.subjects.root}.{subject}") is None
 
 
 async def test_snapshots_are_their_services_own(guarded: int) -> None:
-    async with await Log.connect(url(guarded, "watcher"), CLUSTER) as log:
+    async with await Log.connect(url(guarded, "watcher"), CLUSTER, timeout_s=10.0) as log:
         await log.ensure(4)
-    async with await Log.connect(url(guarded, "autoscaler"), CLUSTER) as log:
+    async with await Log.connect(url(guarded, "autoscaler"), CLUSTER, timeout_s=10.0) as log:
         name = bucket(log.stream, "autoscaler")
         mine = await log.jetstream.create_object_store(name)
         await mine.put("0", b"state")
         await mine.put("0", b"later state")  # a second one purges the first's chunks
         assert await stored(mine) == b"later state"
         assert [entry.name for entry in await mine.list(ignore_deletes=True)] == ["0"]
-    async with await Log.connect(url(guarded, READER), CLUSTER) as log:
+    async with await Log.connect(url(guarded, READER), CLUSTER, timeout_s=10.0) as log:
         assert await stored(await log.jetstream.object_store(name)) == b"later state"
         with pytest.raises(LogError):
             await log.commit([Message(log.subjects.config("clock"), b"{}")])
@@ -125,7 +125,7 @@ async def test_snapshots_are_their_services_own(guarded: int) -> None:
             await log.jetstream.object_store(name)
         with pytest.raises((nats.errors.Error, nats.js.errors.Error, TimeoutError)):
             await ObjectStore(name, f"OBJ_{name}", log.jetstream).put("0", b"forged")
-    async with await Log.connect(url(guarded, READER), CLUSTER) as log:
+    async with await Log.connect(url(guarded, READER), CLUSTER, timeout_s=10.0) as log:
         assert await stored(await log.jetstream.object_store(name)) == b"later state"
 
 

@@ -254,7 +254,7 @@ async def test_a_failing_decider_stops_its_slot_with_the_event_named(log: Log) -
 
 
 async def test_an_outage_of_the_server_loses_and_doubles_nothing(nats: EmbeddedServer) -> None:
-    async with await Log.connect(nats.url, "test") as log:
+    async with await Log.connect(nats.url, "test", timeout_s=10.0) as log:
         await log.ensure(slots=8)
         async with hosting(log):
             for start in (0, 6, 12):
@@ -269,7 +269,10 @@ async def test_an_outage_of_the_server_loses_and_doubles_nothing(nats: EmbeddedS
 
 async def test_members_are_known_again_after_the_server_was_killed(nats: EmbeddedServer) -> None:
     """Their bucket is in memory. Who dies after that is missed all the same."""
-    async with await Log.connect(nats.url, "test") as log, await Log.connect(nats.url, "test") as other:
+    async with (
+        await Log.connect(nats.url, "test", timeout_s=10.0) as log,
+        await Log.connect(nats.url, "test", timeout_s=10.0) as other,
+    ):
         await log.ensure(slots=4)
         stays, dies = BucketMembership(log, "counting", "stays"), BucketMembership(other, "counting", "dies")
         await stays.join()

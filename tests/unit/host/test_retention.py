@@ -74,7 +74,7 @@ class Running:
 async def test_a_month_over_a_short_max_age_loses_no_timer_no_state_and_no_position(
     nats: EmbeddedServer,
 ) -> None:
-    async with await Log.connect(nats.url, "test") as log:
+    async with await Log.connect(nats.url, "test", timeout_s=10.0) as log:
         await log.ensure(slots=4, max_age_s=MAX_AGE_S)
         speed = MONTH_S / MONTH_WALL_S
         clock = ClockSet(at=START, wall=time.time(), log=START, speed=speed)
@@ -141,7 +141,7 @@ async def decisions_of(log: Log) -> list[Decision]:
 
 
 async def test_a_timer_fires_once_however_many_steps_led_to_it(nats: EmbeddedServer) -> None:
-    async with await Log.connect(nats.url, "test") as log:
+    async with await Log.connect(nats.url, "test", timeout_s=10.0) as log:
         await log.ensure(slots=4, max_age_s=MAX_AGE_S)
         now = time.time()
         clock = ClockSet(at=START, wall=now, log=START, speed=MONTH_S / 2.0)
@@ -169,7 +169,7 @@ async def test_a_full_store_refuses_visibly_and_drops_nothing(tmp_path: Path) ->
     server = EmbeddedServer(tmp_path / "nats", max_store_bytes=400_000)
     await server.start()
     try:
-        async with await Log.connect(server.url, "test") as log:
+        async with await Log.connect(server.url, "test", timeout_s=10.0) as log:
             await log.ensure(slots=4)
             await log.commit([pod(log, "shop", i) for i in range(3)])
             writer, stop = Writer("counting"), asyncio.Event()

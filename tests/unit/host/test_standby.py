@@ -80,7 +80,7 @@ async def test_a_standby_that_takes_over_has_the_mapping_of_time_that_came_befor
 
 
 async def test_a_killed_owner_is_replaced_by_the_standby_process(nats: EmbeddedServer) -> None:
-    async with await Log.connect(nats.url, "bench") as log:
+    async with await Log.connect(nats.url, "bench", timeout_s=10.0) as log:
         await log.ensure(slots=4)
         world = World(log, nats.url, "cluster")
         await world.start(1)

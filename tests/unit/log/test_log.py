@@ -68,7 +68,7 @@ async def test_one_wrong_expectation_refuses_the_whole_batch(log: Log) -> None:
 
 
 async def test_ensure_is_safe_to_repeat_and_refuses_another_shape(nats: EmbeddedServer) -> None:
-    async with await Log.connect(nats.url, "shop") as log:
+    async with await Log.connect(nats.url, "shop", timeout_s=10.0) as log:
         await asyncio.gather(*(log.ensure(slots=8, cluster_id="u1") for _ in range(4)))
         await log.ensure(slots=8, cluster_id="u1", max_age_s=3600)
         with pytest.raises(errors.WrongStream, match=r"made with 8 slots.*instead of 16"):
@@ -79,7 +79,7 @@ async def test_ensure_is_safe_to_repeat_and_refuses_another_shape(nats: Embedded
 
 
 async def test_reading_goes_on_over_a_killed_server(nats: EmbeddedServer) -> None:
-    async with await Log.connect(nats.url, "test") as log:
+    async with await Log.connect(nats.url, "test", timeout_s=10.0) as log:
         await log.ensure(slots=8)
         await log.commit([Message(log.subjects.config("a"), b"1")])
         async with log.reader([log.subjects.configs]) as reader:

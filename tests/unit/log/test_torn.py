@@ -150,7 +150,7 @@ async def test_an_account_with_a_limit_is_never_filled_to_the_last_byte(
     server = EmbeddedServer(tmp_path)
     url = await server.start()
     try:
-        async with await Log.connect(url.replace("//", "//a:a@"), "test") as log:
+        async with await Log.connect(url.replace("//", "//a:a@"), "test", timeout_s=10.0) as log:
             await log.ensure(slots=4)
             for n in range(13):
                 await log.commit(batch(log, n)[-20:])

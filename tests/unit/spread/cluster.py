@@ -189,7 +189,7 @@ async def replicas(nats: EmbeddedServer, count: int) -> AsyncIterator[list[Repli
     made: list[Replica] = []
     try:
         for _ in range(count):
-            log = await Log.connect(nats.url, "test")
+            log = await Log.connect(nats.url, "test", timeout_s=10.0)
             await log.adopt_slots()
             made.append(Replica(log, options))
         await asyncio.gather(*(r.start() for r in made))

@@ -163,7 +163,9 @@ async def _play(stack: Stack, plan: _Plan, run: Run, *, json_output: bool) -> St
     with translated():
         async with await Kube.connect(stack.kubeconfig) as kube:
             await _create(kube, objects.manifests(plan.marks, objects.Windows.at(plan.speed)))
-        async with await Log.connect(stack.nats_url, stack.options.cluster, name="demo") as log:
+        async with await Log.connect(
+            stack.nats_url, stack.options.cluster, name="demo", timeout_s=5.0
+        ) as log:
             await log.adopt_slots()
             with view_for(run, json_output=json_output) as view:
                 return await _follow(log, stack, run, view.update)
