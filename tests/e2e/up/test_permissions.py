@@ -116,7 +116,7 @@ async def test_snapshots_are_their_services_own(guarded: int) -> None:
         await mine.put("0", b"later state")  # a second one purges the first's chunks
         assert await stored(mine) == b"later state"
         assert [entry.name for entry in await mine.list(ignore_deletes=True)] == ["0"]
-    async with await Log.connect(url(guarded, READER), CLUSTER, timeout_s=10.0) as log:
+    async with await Log.connect(url(guarded, READER), CLUSTER) as log:
         assert await stored(await log.jetstream.object_store(name)) == b"later state"
         with pytest.raises(LogError):
             await log.commit([Message(log.subjects.config("clock"), b"{}")])
