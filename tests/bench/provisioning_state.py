@@ -14,7 +14,8 @@ from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.events import registry
 from tidewright.kube.podspecs import digest_of
-from tidewright.provisioning.state import State, index_of
+from tidewright.provisioning.indexing import index_of
+from tidewright.provisioning.state import State
 
 
 def big_state(size: Size) -> list[Figure]:

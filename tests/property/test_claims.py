@@ -24,7 +24,9 @@ from tidewright.host.fold import Fold
 from tidewright.log.subjects import ALL
 from tidewright.provisioning.decide import DECIDER
 from tidewright.provisioning.evaluate import Evaluation
-from tidewright.provisioning.state import Index, State, index_of
+from tidewright.provisioning.index import Index
+from tidewright.provisioning.indexing import index_of
+from tidewright.provisioning.state import State
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
 NODES = ("n0", "n1", "n2")

@@ -2,6 +2,7 @@
 
 decide          State, evolve, decide: the decider (service `provisioning`, one partition)
 state           what the decider remembers
+index           what is derived from it; indexing: built and kept; resolving: shapes as placement sees them
 fold, folding/  what each event changes in it
 evaluate        one evaluation of the whole cluster; followup: what follows without one
 view            the cluster as an evaluation sees it

@@ -31,8 +31,9 @@ from tidewright.events.timers import TimerFired
 from tidewright.provisioning import exposition, fold, parts, statusmap
 from tidewright.provisioning.evaluate import Evaluation
 from tidewright.provisioning.followup import answered, cancelled, respecified
+from tidewright.provisioning.indexing import index_of
 from tidewright.provisioning.orders import STATUS_MAP
-from tidewright.provisioning.state import State, index_of
+from tidewright.provisioning.state import State
 
 SERVICE = "provisioning"
 STATE_VERSION = 3

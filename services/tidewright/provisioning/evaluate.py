@@ -19,6 +19,8 @@ from tidewright.events.provisioning import BackOffGroup, CloseScaleUp, DeclineSc
 from tidewright.provisioning import helped, parts, placeholders, reserved, statusmap
 from tidewright.provisioning.claims import has_claims
 from tidewright.provisioning.fold import CONFIGURATION_IGNORED, EVALUATE, signature
+from tidewright.provisioning.index import Index
+from tidewright.provisioning.indexing import index_of
 from tidewright.provisioning.orders import (
     MAX_MESSAGE,
     Orders,
@@ -33,12 +35,13 @@ from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requestwork import bookings, expiry, growth, promises, turns
 from tidewright.provisioning.requestwork.intake import prepare
 from tidewright.provisioning.requestwork.work import RequestWork
+from tidewright.provisioning.resolving import shape_of
 from tidewright.provisioning.scaleup.plans import MAX_NODES_TOTAL, SUCCESSFUL, Plan, World
 from tidewright.provisioning.scaleup.rounds import enact, plan_all
 from tidewright.provisioning.scaleup.sharing import to_minimum
 from tidewright.provisioning.sentences import because, not_triggered_message, triggered_message
 from tidewright.provisioning.settling import nominated, see_templates, settle
-from tidewright.provisioning.state import Index, Load, Pod, State, index_of, shape_of
+from tidewright.provisioning.state import Load, Pod, State
 from tidewright.provisioning.upkeep import idle_decisions, upkeep
 from tidewright.provisioning.view import View, look
 

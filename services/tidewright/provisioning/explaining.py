@@ -26,13 +26,15 @@ from tidewright.events.provisioning import (
 from tidewright.host.explainer import Explainer, Reference, Told
 from tidewright.provisioning.backoff import backed_off
 from tidewright.provisioning.groups import cannot_grow
+from tidewright.provisioning.indexing import index_of
 from tidewright.provisioning.opposites import smaller_pods
 from tidewright.provisioning.pack.estimate import fits_reason
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requestwork.work import parameters_in_force
+from tidewright.provisioning.resolving import shape_of
 from tidewright.provisioning.sentences import sentence
 from tidewright.provisioning.spec import Mode, mode_of
-from tidewright.provisioning.state import RESERVED, Request, State, index_of, shape_of
+from tidewright.provisioning.state import RESERVED, Request, State
 from tidewright.provisioning.view import look
 
 REQUEST, POD, NODE, GROUP = "provisioningrequest", "pod", "node", "nodegroup"

@@ -12,9 +12,11 @@ from typing import NamedTuple
 
 from tidewright.provisioning import counts
 from tidewright.provisioning.backoff import backed_off
+from tidewright.provisioning.indexing import index_of
 from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.resolving import shape_of
 from tidewright.provisioning.spec import mode_of
-from tidewright.provisioning.state import Request, State, index_of, shape_of
+from tidewright.provisioning.state import Request, State
 from tidewright.provisioning.unneeded import unremovable
 from tidewright.provisioning.view import look
 

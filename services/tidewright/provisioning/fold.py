@@ -24,10 +24,8 @@ from tidewright.provisioning.folding.decisions import DECISIONS, signature
 from tidewright.provisioning.folding.facts import FACTS
 from tidewright.provisioning.folding.objects import OBJECTS
 from tidewright.provisioning.folding.outcomes import OUTCOMES
-from tidewright.provisioning.state import (
-    State,
-    index_of,
-)
+from tidewright.provisioning.indexing import index_of
+from tidewright.provisioning.state import State
 
 
 def evolve(state: State, event: Event) -> State:

@@ -12,6 +12,8 @@ from tidewright.events.decisions import RecordObjectEvent
 from tidewright.events.provisioning import BookCapacity, DecreaseNodeGroup, ReleaseCapacity
 from tidewright.provisioning import saga
 from tidewright.provisioning.clusterstate import OTHER, OUT_OF_RESOURCES
+from tidewright.provisioning.index import Index
+from tidewright.provisioning.indexing import index_of
 from tidewright.provisioning.orders import (
     COMPONENT,
     MAX_MESSAGE,
@@ -26,7 +28,7 @@ from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.requestwork.work import status_of, without_queue
 from tidewright.provisioning.sentences import because
 from tidewright.provisioning.spec import is_check_alias, parameters_of, topology_details
-from tidewright.provisioning.state import Index, Request, State, index_of
+from tidewright.provisioning.state import Request, State
 from tidewright.provisioning.upkeep import back_off
 from tidewright.provisioning.view import View, look
 

@@ -7,9 +7,11 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from tidewright.kube.podshape import PodShape
+from tidewright.provisioning.indexing import index_of
 from tidewright.provisioning.pack.estimate import Template, fits_reason
 from tidewright.provisioning.requests.never import amount_text
-from tidewright.provisioning.state import State, index_of, shape_of
+from tidewright.provisioning.resolving import shape_of
+from tidewright.provisioning.state import State
 from tidewright.provisioning.view import look
 
 NAMED = 3

@@ -16,11 +16,13 @@ from tidewright.events.base import Decision, JsonObject, ObjectRef
 from tidewright.events.decisions import CreateObject, DeleteObject
 from tidewright.kube.podshape import PODS, PodShape
 from tidewright.kube.volumes import ATTACHABLE
+from tidewright.provisioning.index import Index
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.resolving import shape_of
 from tidewright.provisioning.sentences import because
 from tidewright.provisioning.settings import Settings
-from tidewright.provisioning.state import PLACEHOLDER, Held, Index, State, shape_of
+from tidewright.provisioning.state import PLACEHOLDER, Held, State
 
 
 class Standing(NamedTuple):

@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 
 from tidewright.kube.devices import PREFIX
-from tidewright.provisioning.state import Index, Pod, State, add_node, holds_room, seat_of, shape_of
+from tidewright.provisioning.index import Index
+from tidewright.provisioning.indexing import add_node, holds_room
+from tidewright.provisioning.resolving import seat_of, shape_of
+from tidewright.provisioning.state import Pod, State
 
 
 def see_templates(state: State, index: Index) -> None:

@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Mapping
 
 from tidewright.provisioning.idle import SCALE_DOWN_DISABLED
-from tidewright.provisioning.state import GroupState, Index, Node, State
+from tidewright.provisioning.index import Index
+from tidewright.provisioning.state import GroupState, Node, State
 
 REASONS = (
     "NotAutoscaled",

@@ -13,11 +13,12 @@ from tidewright.events.provisioning import (
     TrackIdleNodes,
 )
 from tidewright.provisioning import backoff, clusterstate, idle, parts, saga
+from tidewright.provisioning.index import Index
 from tidewright.provisioning.orders import group_ref, status_event, taken_back
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.sentences import because
 from tidewright.provisioning.settings import Settings
-from tidewright.provisioning.state import GroupState, Index, State
+from tidewright.provisioning.state import GroupState, State
 from tidewright.provisioning.view import GroupView, View
 
 

@@ -25,10 +25,13 @@ from tidewright.provisioning.clusterstate import (
     upcoming,
 )
 from tidewright.provisioning.groups import Group, RealNode, candidates, choose_template
+from tidewright.provisioning.index import Index
+from tidewright.provisioning.indexing import Awaited, awaited, unripe
 from tidewright.provisioning.limits import Limits, believed, quotas_of
 from tidewright.provisioning.pack.classes import items
+from tidewright.provisioning.resolving import shape_of
 from tidewright.provisioning.settings import Quota, Settings
-from tidewright.provisioning.state import Awaited, GroupState, Index, State, awaited, shape_of, unripe
+from tidewright.provisioning.state import GroupState, State
 
 
 class GroupView(msgspec.Struct, kw_only=True):

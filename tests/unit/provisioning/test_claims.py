@@ -16,8 +16,10 @@ from tidewright.events.decisions import CreateObject
 from tidewright.events.placement import PlacementObjectGone, PlacementObjectObserved
 from tidewright.kube import kinds
 from tidewright.provisioning.evaluate import Evaluation
+from tidewright.provisioning.indexing import index_of
 from tidewright.provisioning.requests import conditions as cond
-from tidewright.provisioning.state import State, index_of, shape_of
+from tidewright.provisioning.resolving import shape_of
+from tidewright.provisioning.state import State
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"

@@ -14,10 +14,10 @@ from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.events.decisions import CreateObject, DeleteObject
 from tidewright.kube.podspecs import of_template
+from tidewright.provisioning.indexing import index_of
 from tidewright.provisioning.requestwork.bookings import room_kept
 from tidewright.provisioning.requestwork.work import RequestWork
 from tidewright.provisioning.spec import CONSUME
-from tidewright.provisioning.state import index_of
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"

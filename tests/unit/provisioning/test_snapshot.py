@@ -10,8 +10,8 @@ from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.events.base import JsonObject
 from tidewright.kube import kinds, podspecs
+from tidewright.provisioning.indexing import index_of
 from tidewright.provisioning.requests import conditions as cond
-from tidewright.provisioning.state import index_of
 from tidewright.provisioning.view import look
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"

@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidewright.provisioning import saga
-from tidewright.provisioning.state import (
-    State,
-)
+from tidewright.provisioning.state import State
 
 EVALUATE = "evaluate"
 CONFIGURATION_IGNORED = "ConfigurationIgnored"

@@ -25,20 +25,11 @@ from tidewright.provisioning.folding.common import (
     not_ordered,
     shrink_open,
 )
+from tidewright.provisioning.indexing import doom, index_of
 from tidewright.provisioning.limits import Learnt
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.scaleup.plans import NOT_NEEDED, SUCCESSFUL, Target
-from tidewright.provisioning.state import (
-    Cost,
-    GroupState,
-    Load,
-    Mark,
-    Open,
-    ShapeFields,
-    State,
-    doom,
-    index_of,
-)
+from tidewright.provisioning.state import Cost, GroupState, Load, Mark, Open, ShapeFields, State
 
 
 def _accept(state: State, event: p.AcceptRequest) -> None:

@@ -17,6 +17,17 @@ from tidewright.provisioning.folding.common import (
     wake,
 )
 from tidewright.provisioning.groups import READY_LONG_ENOUGH_S
+from tidewright.provisioning.indexing import (
+    add_node,
+    add_pod,
+    awaited,
+    doom,
+    index_of,
+    remove_node,
+    remove_pod,
+    reseat,
+    unripe,
+)
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.state import (
     GroupState,
@@ -26,16 +37,7 @@ from tidewright.provisioning.state import (
     Request,
     ShapeFields,
     State,
-    add_node,
-    add_pod,
-    awaited,
-    doom,
-    index_of,
     pod_of,
-    remove_node,
-    remove_pod,
-    reseat,
-    unripe,
 )
 
 

@@ -9,7 +9,8 @@ from tidewright.events.base import Event
 from tidewright.events.placement import PlacementObjectGone, PlacementObjectObserved
 from tidewright.provisioning.folding.common import wake
 from tidewright.provisioning.folding.facts import someone_waits
-from tidewright.provisioning.state import State, index_of
+from tidewright.provisioning.indexing import index_of
+from tidewright.provisioning.state import State
 
 
 def _observed(state: State, event: PlacementObjectObserved) -> None:

@@ -13,11 +13,8 @@ from tidewright.provisioning.folding.common import (
     shrink_open,
     wake,
 )
-from tidewright.provisioning.state import (
-    State,
-    doom,
-    index_of,
-)
+from tidewright.provisioning.indexing import doom, index_of
+from tidewright.provisioning.state import State
 
 
 def _outcome(state: State, event: o.Applied | o.Rejected | o.Failed | o.Superseded) -> None:

@@ -16,9 +16,9 @@ from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.requests.booking import bookable, booking
 from tidewright.provisioning.requestwork.quota import claim_booked
 from tidewright.provisioning.requestwork.work import RequestWork
+from tidewright.provisioning.resolving import shape_of
 from tidewright.provisioning.sentences import because
 from tidewright.provisioning.settling import nominated
-from tidewright.provisioning.state import shape_of
 
 
 def room_kept(work: RequestWork) -> dict[str, Demand]:

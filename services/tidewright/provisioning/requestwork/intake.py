@@ -11,10 +11,12 @@ from tidewright.kube.podspecs import of_template, scheduling_fields
 from tidewright.kube.quotascopes import limits_of, traits_of
 from tidewright.provisioning import spec
 from tidewright.provisioning.claims import has_claims
+from tidewright.provisioning.index import Index
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requestwork.work import RequestWork
+from tidewright.provisioning.resolving import resolved
 from tidewright.provisioning.sentences import because
-from tidewright.provisioning.state import Cost, Index, ShapeFields, State, resolved
+from tidewright.provisioning.state import Cost, ShapeFields, State
 
 
 def take_up(work: RequestWork, key: str) -> list[Decision]:

@@ -16,15 +16,17 @@ from tidewright.events.provisioning import BookCapacity, ReleaseCapacity
 from tidewright.kube.podshape import PodShape
 from tidewright.kube.quotascopes import Traits
 from tidewright.provisioning import placeholders, saga, spec
+from tidewright.provisioning.index import Index
 from tidewright.provisioning.orders import COMPONENT, MAX_MESSAGE, request_ref
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests import lifecycle
 from tidewright.provisioning.requests.booking import bookable
 from tidewright.provisioning.requests.conditions import Condition
+from tidewright.provisioning.resolving import pinned_digest, shape_of
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.spec import Mode, Parameters
-from tidewright.provisioning.state import Cost, Index, Request, State, pinned_digest, shape_of
+from tidewright.provisioning.state import Cost, Request, State
 
 QUEUE_POSITION = "queue-position"
 """Detail of a request that waits: how many are tried before it. [B6]"""

@@ -1,0 +1,152 @@
+"""The index built from the state, and kept along with it: every change of a node or a pod goes through here.
+
+There is none after a snapshot was loaded, and after the configuration changed: it is built anew from the
+state, and is then as the one that has lived on.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from tidewright.provisioning import settings
+from tidewright.provisioning.helped import expendable
+from tidewright.provisioning.index import Index
+from tidewright.provisioning.resolving import seat_of
+from tidewright.provisioning.state import GroupState, Node, Pod, State
+
+
+def index_of(state: State) -> Index:
+    """The state's index; built when there is none."""
+    found = state.__dict__.get("index")
+    if not isinstance(found, Index):
+        found = _built(state)
+        state.__dict__["index"] = found
+    return found
+
+
+def _built(state: State) -> Index:
+    index = Index(state.objects)
+    index.settings, index.warnings = settings.read(state.config)
+    if state.priorities is not None:
+        index.settings = msgspec.structs.replace(index.settings, priorities=state.priorities)
+    for name, group in state.groups.items():
+        index.owner.update(dict.fromkeys((i.id for i in group.instances), name))
+    for name, node in state.nodes.items():
+        add_node(state, index, name, node)
+    for key, pod in state.pods.items():
+        add_pod(state, index, key, pod)
+    return index
+
+
+class Awaited(NamedTuple):
+    """Devices that the nodes of a group have: extended resources, and drivers of dynamic allocation."""
+
+    resources: tuple[str, ...]
+    drivers: frozenset[str]
+
+
+def awaited(group: GroupState | None) -> Awaited | None:
+    """What of a group's nodes comes some time after them; None when nothing does."""
+    told = [t for t in (group.template, group.remembered) if t is not None] if group is not None else []
+    found = Awaited(
+        tuple({n: None for t in told for n, many in t.allocatable.items() if many and n.endswith("/gpu")}),
+        frozenset(d.get("driver", "") for t in told for d in t.devices),
+    )
+    return found if any(found) else None
+
+
+def unripe(index: Index, name: str, node: Node, wanted: Awaited | None) -> bool:
+    """Whether a node lacks devices that the nodes of its group have: it counts as not ready. Spec 3.2, 1."""
+    if wanted is None:
+        return False
+    if any(not node.allocatable.get(resource) for resource in wanted.resources):
+        return True
+    return bool(wanted.drivers) and not index.claims.drivers_of(name) >= wanted.drivers
+
+
+def add_node(state: State, index: Index, name: str, node: Node) -> None:
+    """Take a node into the index. One whose devices have not come yet takes no pods, like one that is not ready."""
+    view = node.view(name, index.claims.offers(name, node.labels))
+    if unripe(index, name, node, awaited(state.groups.get(node.group))):
+        view = msgspec.structs.replace(view, unschedulable=True)
+    index.grid.add_node(view)
+    index.count_kind(name, node)
+    if node.provider_id:
+        index.machines[node.provider_id] = name
+
+
+def remove_node(index: Index, name: str, node: Node) -> None:
+    index.grid.remove_node(name)
+    index.kind.pop(name, None)
+    if index.machines.get(node.provider_id) == name:
+        del index.machines[node.provider_id]
+
+
+def add_pod(state: State, index: Index, key: str, pod: Pod) -> None:
+    """Take a pod into the index: it waits, or it sits somewhere."""
+    if pod.waiting:
+        index.waiting[key] = None
+    if pod.untried_at:
+        index.untried[key] = None
+    if pod.nominated:
+        index.nominated[key] = None
+    if not pod.node:
+        return
+    index.on_node.setdefault(pod.node, {})[key] = None
+    if not pod.daemon:
+        index.busy[pod.node] = index.busy.get(pod.node, 0) + 1
+    if pod.consumes:
+        index.consumers.setdefault(pod.consumes, {})[key] = None
+    row = index.grid.rows.get(pod.node)
+    if row is not None and holds_room(state, index, pod):
+        index.grid.put(seat_of(state, index, pod.shape), row)
+
+
+def remove_pod(state: State, index: Index, key: str, pod: Pod) -> None:
+    """Undo `add_pod`."""
+    index.waiting.pop(key, None)
+    index.untried.pop(key, None)
+    index.nominated.pop(key, None)
+    if not pod.node:
+        return
+    index.on_node.get(pod.node, {}).pop(key, None)
+    if not pod.daemon:
+        left = index.busy.get(pod.node, 0) - 1
+        if left > 0:
+            index.busy[pod.node] = left
+        else:
+            index.busy.pop(pod.node, None)
+    if pod.consumes:
+        index.consumers.get(pod.consumes, {}).pop(key, None)
+    row = index.grid.rows.get(pod.node)
+    if row is not None and holds_room(state, index, pod):
+        index.grid.put(seat_of(state, index, pod.shape), row, -1)
+
+
+def doom(state: State, index: Index, group: GroupState) -> None:
+    """Mark the nodes of a group whose instances are being deleted, by our order or not."""
+    going = {*group.deleting, *group.going}
+    for instance in group.instances:
+        name = index.machines.get(instance.id, "")
+        node = state.nodes.get(name)
+        gone = instance.id in going
+        if node is not None and node.doomed != gone:
+            node.doomed = gone
+            add_node(state, index, name, node)
+
+
+def reseat(state: State, index: Index, node: str) -> None:
+    """Put the pods that were told of before their node onto it."""
+    row = index.grid.rows[node]
+    for key in index.on_node.get(node, {}):
+        pod = state.pods[key]
+        if holds_room(state, index, pod):
+            index.grid.put(seat_of(state, index, pod.shape), row)
+
+
+def holds_room(state: State, index: Index, pod: Pod) -> bool:
+    """Expendable pods hold no room. Their priority is their shape's."""
+    fields = state.shapes.get(pod.shape)
+    return fields is None or not expendable(fields.priority, index.settings.expendable_cutoff)
