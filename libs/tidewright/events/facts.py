@@ -93,6 +93,17 @@ class ShapeObserved(Fact, frozen=True, kw_only=True, tag="fact.shape-observed.v1
     priority: int = 0
 
 
+class ShapeGone(Fact, frozen=True, kw_only=True, tag="fact.shape-gone.v1"):
+    """No pod has a shape any longer. It is told again before the next pod that has it.
+
+    Attributes:
+        digest: as in `ShapeObserved`.
+    """
+
+    digest: str
+    namespace: str = ""
+
+
 class TemplateObserved(Fact, frozen=True, kw_only=True, tag="fact.template-observed.v1"):
     """The form of a workload's pod template, said once per content: without metadata, and without values of
     variables, arguments and whatever else may hold a secret.

@@ -11,7 +11,9 @@ none. A kind's memory is a digest per object, not the object.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable
 from hashlib import blake2b
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -19,9 +21,9 @@ import msgspec
 
 from tidewright.events import registry
 from tidewright.events.base import Fact
-from tidewright.events.facts import ObjectFact, ShapeObserved, TemplateObserved
+from tidewright.events.facts import ObjectFact, PodObserved, ShapeGone, ShapeObserved, TemplateObserved
 from tidewright.kube import projection
-from tidewright.kube.kinds import WatchedKind
+from tidewright.kube.kinds import SHAPE, WatchedKind
 from tidewright.kube.projection import Malformed, Projection
 
 Key: TypeAlias = tuple[str, str]
@@ -36,11 +38,13 @@ class Said(NamedTuple):
 
     Attributes:
         at: log time when it was said.
+        shape: the digest of a pod's shape.
     """
 
     digest: bytes
     uid: str
     at: float
+    shape: str = ""
 
 
 def digest_of(fact: Fact) -> bytes:
@@ -63,6 +67,8 @@ class Diff:
         self.objects: dict[Key, Said] = {}
         self.shapes: dict[str, tuple[str, float]] = {}
         """Digest of each shape or template said, to its namespace and the log time of its last saying."""
+        self._pods: Counter[str] = Counter()
+        """Digest of each shape to how many pods have it."""
         self.unchanged = 0
         """Objects seen that gave no fact."""
         self.malformed = 0
@@ -72,6 +78,8 @@ class Diff:
         """Take over a last word from the log: what was said before this process started."""
         if isinstance(fact, ShapeObserved | TemplateObserved):
             self.shapes[fact.digest] = (fact.namespace, fact.at)
+        elif isinstance(fact, ShapeGone):
+            self.shapes.pop(fact.digest, None)
         elif isinstance(fact, ObjectFact):
             self._remember(fact, fact.at)
 
@@ -110,7 +118,9 @@ class Diff:
             # Another object of the same name: the old one's end was missed.
             facts.append(self.kind.gone(at=0.0, namespace=key[0], name=key[1], uid=last.uid))
         facts.append(fact)
-        self.objects[key] = Said(digest, fact.uid, at)
+        self._put(key, Said(digest, fact.uid, at, _shape_of(fact)))
+        if last is not None and last.shape:
+            facts += self._unused([last.shape])
         return facts
 
     def deleted(self, raw: projection.Bytes) -> list[Fact]:
@@ -129,20 +139,42 @@ class Diff:
     def list_done(self) -> list[Fact]:
         """The facts about what vanished unseen, in the order of names."""
         missing, self._missing = self._missing or {}, None
-        return [fact for key in sorted(missing) for fact in self._gone(key)]
+        gone = [fact for key in sorted(missing) for fact in self._gone(key)]
+        # Those that no pod has had since before this process started, when nobody said so.
+        return gone + self._unused(sorted(self.shapes) if self.kind.once == SHAPE else ())
 
     def _gone(self, key: Key) -> list[Fact]:
-        last = self.objects.pop(key, None)
+        last = self._put(key, None)
         if last is None:
             return []
-        return [self.kind.gone(at=0.0, namespace=key[0], name=key[1], uid=last.uid)]
+        gone = self.kind.gone(at=0.0, namespace=key[0], name=key[1], uid=last.uid)
+        return [gone, *self._unused([last.shape] if last.shape else ())]
+
+    def _unused(self, digests: Iterable[str]) -> list[Fact]:
+        """Shapes of these that no pod has: forgotten, so that they are told before the next one that has them."""
+        found: list[Fact] = []
+        for digest in digests:
+            if not self._pods[digest] and digest in self.shapes:
+                namespace, _ = self.shapes.pop(digest)
+                found.append(ShapeGone(at=0.0, digest=digest, namespace=namespace))
+        return found
+
+    def _put(self, key: Key, said: Said | None) -> Said | None:
+        """The last word on an object from now on, None when it is gone; the one before."""
+        last = self.objects.pop(key, None) if said is None else self.objects.get(key)
+        if said is not None:
+            self.objects[key] = said
+            if said.shape:
+                self._pods[said.shape] += 1
+        if last is not None and last.shape:
+            self._pods[last.shape] -= 1
+            if not self._pods[last.shape]:
+                del self._pods[last.shape]
+        return last
 
     def _remember(self, fact: ObjectFact, at: float) -> None:
         key = (fact.namespace, fact.name)
-        if is_gone(fact):
-            self.objects.pop(key, None)
-        else:
-            self.objects[key] = Said(digest_of(fact), fact.uid, at)
+        self._put(key, None if is_gone(fact) else Said(digest_of(fact), fact.uid, at, _shape_of(fact)))
 
     def due(self, before: float, limit: int) -> list[Key]:
         """Objects last said before a log time, oldest first, at most `limit`."""
@@ -160,6 +192,11 @@ class Diff:
             key = (fact.namespace, fact.name)
             if (last := self.objects.get(key)) is not None:
                 self.objects[key] = last._replace(at=fact.at)
+
+
+def _shape_of(fact: Fact) -> str:
+    # Read back from the log each pod has a copy of its own.
+    return sys.intern(fact.shape) if isinstance(fact, PodObserved) else ""
 
 
 def is_gone(fact: Fact) -> bool:

@@ -18,7 +18,7 @@ import structlog
 
 from tidewright.events import registry
 from tidewright.events.base import Fact
-from tidewright.events.facts import ObjectFact, ShapeObserved, TemplateObserved
+from tidewright.events.facts import ObjectFact, ShapeGone, ShapeObserved, TemplateObserved
 from tidewright.host.fenced import RENEW_S
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
@@ -254,7 +254,7 @@ class Follower:
 
     def _subject(self, fact: Fact) -> str:
         subjects, slot_of = self._log.subjects, self._log.slot_of
-        if isinstance(fact, ShapeObserved | TemplateObserved):
+        if isinstance(fact, ShapeObserved | ShapeGone | TemplateObserved):
             return subjects.fact(slot_of(fact.namespace), self.kind.once, fact.namespace, fact.digest)
         if isinstance(fact, ObjectFact):
             return subjects.fact(slot_of(fact.namespace), self.kind.name, fact.namespace, fact.name)

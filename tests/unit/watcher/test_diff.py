@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidewright.events.base import Fact
-from tidewright.events.facts import NodeGone, NodeObserved, PodGone, PodObserved, ShapeObserved
+from tidewright.events.facts import NodeGone, NodeObserved, PodGone, PodObserved, ShapeGone, ShapeObserved
 from tidewright.kube.kinds import BY_NAME
 from tidewright.kube.projection import Malformed
 from tidewright.watcher.diff import Diff, digest_of
@@ -54,7 +54,7 @@ def test_a_changed_projection_is_said() -> None:
 def test_a_deletion_is_said_once_with_the_uid() -> None:
     diff = Diff(BY_NAME["pod"])
     diff.seen(pod("a"), AT)
-    assert diff.deleted(pod("a")) == [PodGone(at=0.0, namespace="shop", name="a", uid="u")]
+    assert diff.deleted(pod("a"))[0] == PodGone(at=0.0, namespace="shop", name="a", uid="u")
     assert diff.deleted(pod("a")) == []
 
 
@@ -87,6 +87,27 @@ def test_what_was_said_before_the_start_is_not_said_again_and_is_missed_when_gon
     second.list_started()
     assert second.seen(pod("a"), AT) == []
     assert types(second.list_done()) == ["PodGone"]
+
+
+def test_a_shape_is_gone_with_its_last_pod_and_told_again_before_the_next() -> None:
+    diff = Diff(BY_NAME["pod"])
+    shape, *_ = diff.seen(pod("a"), AT)
+    diff.seen(pod("b"), AT)
+    assert isinstance(shape, ShapeObserved)
+    gone = ShapeGone(at=0.0, digest=shape.digest, namespace="shop")
+    assert types(diff.deleted(pod("a"))) == ["PodGone"]
+    assert diff.deleted(pod("b"))[1:] == [gone]
+    assert types(diff.seen(pod("a"), AT)) == ["ShapeObserved", "PodObserved"]
+    assert types(diff.seen(pod("a", cpu="2"), AT)) == ["ShapeObserved", "PodObserved", "ShapeGone"]
+
+
+def test_a_shape_whose_end_was_not_said_is_gone_once_a_list_has_shown_all_pods() -> None:
+    diff = Diff(BY_NAME["pod"])
+    diff.said(ShapeObserved(at=1.0, digest="d", namespace="shop"))
+    diff.list_started()
+    diff.seen(pod("a"), AT)
+    assert diff.list_done() == [ShapeGone(at=0.0, digest="d", namespace="shop")]
+    assert "d" not in diff.due_shapes(AT + 1, 10)
 
 
 def test_a_last_word_gone_is_remembered_as_gone() -> None:

@@ -21,6 +21,7 @@ from tidewright.events.facts import (
     NodeObserved,
     PodGone,
     PodObserved,
+    ShapeGone,
     ShapeObserved,
     WatermarkPodAutoscalerObserved,
     WorkloadGone,
@@ -156,6 +157,9 @@ async def test_what_is_there_and_what_changes_becomes_facts(
         assert tail.subjects[-1] == log.subjects.fact(log.slot_of("shop"), "pod", "shop", "a")
         await cluster.drop(PODS, "shop", "a")
         assert (await tail.until(gone("a"))).at >= fact.at
+        shape = await tail.until(lambda event: isinstance(event, ShapeGone))
+        assert isinstance(shape, ShapeGone)
+        assert tail.subjects[-1] == log.subjects.fact(log.slot_of("shop"), "shape", "shop", shape.digest)
     node = await log.last(log.subjects.fact(ALL, "node", "", "n"))
     assert node is not None
     assert isinstance(registry.decode(node.body), NodeObserved)

@@ -28,6 +28,8 @@ def _fact(event: Event) -> str:
             whose = f" of pods in {event.namespace}" if event.namespace else ""
             rules = f", with {_named(sorted(event.scheduling))}" if event.scheduling else ""
             return f"a form{whose} that asks for {_amounts(event.requests)}{rules}"
+        case facts.ShapeGone():
+            return f"a form that no pod{f' in {event.namespace}' if event.namespace else ''} has any longer"
         case facts.TemplateObserved():
             claims = f", with claims {_named(event.claims)}" if event.claims else ""
             return f"a pod template of {_containers(event.spec)}{claims}"
