@@ -10,9 +10,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
+from itertools import dropwhile, pairwise
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO, Self
+from typing import BinaryIO, Self, cast
 
 import msgspec
 import zstandard
@@ -25,7 +26,8 @@ FORMAT = "tidewright-export-1"
 LEVEL = 3
 _PREFIX = 4
 _SIZE = struct.Struct(">I")
-_CHUNK = 1 << 20
+_CHUNK = 1 << 18
+"""Bytes decompressed at once: few enough to be read, digested and decoded while the processor's cache has them."""
 
 
 class BadExport(LogError):
@@ -144,10 +146,10 @@ class ExportFile:
         self.path = path
         try:
             with path.open("rb") as file:
-                chunk = next(_whole_frames(file, path), b"")
+                chunk, ends = next(_whole_frames(file, path), (b"", []))
             if not chunk:
                 raise BadExport(f"{path} is empty, or cut off within its beginning")
-            self.manifest = _manifest.decode(next(_frames_in(chunk))[1])
+            self.manifest = _manifest.decode(memoryview(chunk)[_PREFIX : ends[0]])
         except (msgspec.MsgspecError, UnicodeDecodeError, OSError) as error:
             raise BadExport(f"{path} is not an export of a log: {error}") from error
         if self.manifest.format != FORMAT:
@@ -155,7 +157,7 @@ class ExportFile:
 
     def snapshots(self) -> Iterator[Snapshot]:
         """The snapshots that the part starts from."""
-        for frame in self._decoded():
+        for frame in self._decoded(_frames.decode):
             if not isinstance(frame, _Snapshot):
                 return
             yield msgspec.json.decode(frame.data, type=Snapshot)
@@ -166,9 +168,8 @@ class ExportFile:
         Raises:
             BadExport: as `records`.
         """
-        for frame in self._decoded(_headless.decode):
-            if type(frame) is _Headless:
-                yield frame  # type: ignore[misc]  # a record in all that is asked of one here
+        # What they yield is a record in all that is asked of one here.
+        return cast("Iterator[Record]", dropwhile(_is_snapshot, self._decoded(_headless.decode)))
 
     def records(self) -> Iterator[Record]:
         """All records in stream order.
@@ -176,76 +177,73 @@ class ExportFile:
         Raises:
             BadExport: at the point where the file is cut off, or at the end when it was altered.
         """
-        for frame in self._decoded():
-            if type(frame) is Record:
-                yield frame
+        return cast("Iterator[Record]", dropwhile(_is_snapshot, self._decoded(_frames.decode)))
 
     def _decoded(
-        self, decode: Callable[[memoryview], Record | _Headless | _Snapshot | _Trailer] | None = None
+        self, decode: Callable[[memoryview], Record | _Headless | _Snapshot | _Trailer]
     ) -> Iterator[Record | _Headless | _Snapshot]:
-        digest, count, manifest = blake2b(digest_size=16), 0, True
-        decode = decode or _frames.decode
+        """All frames between the manifest and the trailer: snapshots first, then records."""
+        digest, count = blake2b(digest_size=16), 0
+        begin: tuple[int, ...] = ()  # the very first frame, the manifest, is read already
         with self.path.open("rb") as file:
-            chunks = _whole_frames(file, self.path)
-            for chunk in chunks:
-                for start, raw in _frames_in(chunk):
-                    if manifest:
-                        manifest = False
-                        continue
+            pieces = _whole_frames(file, self.path)
+            for chunk, ends in pieces:
+                view = memoryview(chunk)
+                for start, end in pairwise((*begin, *ends)):
                     try:
-                        frame = decode(raw)
+                        frame = decode(view[start + _PREFIX : end])
                     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
                         raise BadExport(
                             f"{self.path} was altered: the frame after record {count} does not decode ({error})"
                         ) from error
                     if isinstance(frame, _Trailer):
-                        digest.update(memoryview(chunk)[:start])
-                        whole = start + _PREFIX + len(raw) == len(chunk) and next(chunks, None) is None
+                        digest.update(view[:start])
+                        whole = end == len(chunk) and next(pieces, None) is None
                         if not whole or frame.records != count or frame.digest != digest.digest():
                             raise BadExport(
                                 f"{self.path} was altered: it does not match the digest at its end"
                             )
                         return
-                    count += type(frame) is not _Snapshot
+                    if not isinstance(frame, _Snapshot):
+                        count += 1
+                    elif count:
+                        raise BadExport(f"{self.path} was altered: it has a snapshot behind record {count}")
                     yield frame
+                begin = (0,)
                 digest.update(chunk)
         raise BadExport(f"{self.path} is cut off after {count} records: it has no end")
 
 
-def _whole_frames(file: BinaryIO, path: Path) -> Iterator[bytes]:
-    """The file decompressed, in pieces that end where a frame ends.
+def _is_snapshot(frame: object) -> bool:
+    return isinstance(frame, _Snapshot)
+
+
+def _whole_frames(file: BinaryIO, path: Path) -> Iterator[tuple[bytes, list[int]]]:
+    """The file decompressed, in pieces that end where a frame ends, and where each of their frames ends.
 
     Raises:
         BadExport: it does not decompress, or ends within a frame.
     """
     reader = zstandard.ZstdDecompressor().stream_reader(file)
-    left = b""
+    left, unpack = b"", _SIZE.unpack_from
     try:
         while data := reader.read(_CHUNK):
             data = left + data
-            end = 0
-            while len(data) - end >= _PREFIX:
-                (size,) = _SIZE.unpack_from(data, end)
-                if end + _PREFIX + size > len(data):
+            ends: list[int] = []
+            end, last = 0, len(data) - _PREFIX
+            while end <= last:
+                following: int = end + _PREFIX + unpack(data, end)[0]
+                if following > len(data):
                     break
-                end += _PREFIX + size
+                ends.append(following)
+                end = following
             left = data[end:]
             if end:
-                yield data[:end]
+                yield data[:end], ends
     except zstandard.ZstdError as error:
         raise BadExport(f"{path} does not decompress: it is no export, or was altered ({error})") from error
     if left:
         raise BadExport(f"{path} is cut off within a frame")
-
-
-def _frames_in(chunk: bytes) -> Iterator[tuple[int, memoryview]]:
-    """Where each frame begins, and its content."""
-    view, start, end = memoryview(chunk), 0, len(chunk)
-    while start < end:
-        (size,) = _SIZE.unpack_from(chunk, start)
-        following = start + _PREFIX + size
-        yield start, view[start + _PREFIX : following]
-        start = following
 
 
 def write_export(
