@@ -79,7 +79,7 @@ class Arrival(Generic[State]):
         restore = self.restores[slot]
         if slot in self.broken or self._reader is None:
             return restore.fold.position
-        read = restore.waiting[0].seq - 1 if restore.waiting else self._reader.position
+        read = restore.waiting[0][0] - 1 if restore.waiting else self._reader.position
         return max(read, restore.fold.position)
 
     async def close(self) -> None:

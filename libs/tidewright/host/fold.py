@@ -8,8 +8,7 @@ order and one place that knows it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Generic
+from typing import Generic, cast
 
 import msgspec
 
@@ -23,9 +22,11 @@ from tidewright.log.checkpoint import digest_of, rolled
 from tidewright.log.snapshots import Snapshot
 from tidewright.log.subjects import Slot
 
+_NOT_PLAIN = frozenset((registry.Unknown, TimerStepped, TimerFired))
+"""Types of events of which not all, or none, are for the decider."""
 
-@dataclass(frozen=True, slots=True)
-class Decided:
+
+class Decided(msgspec.Struct, frozen=True, gc=False):
     """A decision and its body as it is stored."""
 
     decision: Decision
@@ -116,10 +117,9 @@ class Fold(Generic[State]):
         if not self.decides(taken):
             return []
         decided: list[Decided] = []
-        for n, decision in enumerate(self.decider.decide(self.state, taken)):
-            registry.stamped(
-                decision, decision_id=decision_id(self.decider.service, self.slot, seq, n), prev=self.chain
-            )
+        for decision in self.decider.decide(self.state, taken):
+            identity = decision_id(self.decider.service, self.slot, seq, len(decided))
+            registry.stamped(decision, decision_id=identity, prev=self.chain)
             stored = registry.encode(decision)
             self.chain = digest_of(stored)
             self._follow(decision)
@@ -128,7 +128,7 @@ class Fold(Generic[State]):
 
     def decides(self, event: Event) -> bool:
         """Whether an event is put to `decide`: what is only said again is not, but for what the decider says again then."""
-        return not (isinstance(event, Fact) and event.refresh) or type(event) in self._renews
+        return not getattr(event, "refresh", False) or type(event) in self._renews
 
     def replay(
         self, seq: int, body: bytes, event: Event | registry.Unknown, recorded: Sequence[Decided]
@@ -161,19 +161,18 @@ class Fold(Generic[State]):
         at = event.at
         if at > self.at:
             self.at = at
-        if isinstance(event, registry.Unknown) or isinstance(event, TimerStepped):  # noqa: SIM101  # no union is built
-            return None
-        if isinstance(event, TimerFired):
-            # A timer that was replaced or cancelled may have fired all the same.
-            if self.timers.get(event.key) != event.at:
-                return None
-            del self.timers[event.key]
-        return event
+        return None if type(event) in _NOT_PLAIN and not self._fires(event) else cast("Event", event)
+
+    def _fires(self, event: Event | registry.Unknown) -> bool:
+        """Whether it is a timer that is set: one that was replaced or cancelled may have fired all the same."""
+        if not isinstance(event, TimerFired) or self.timers.get(event.key) != event.at:
+            return False
+        del self.timers[event.key]
+        return True
 
     def _follow(self, decision: Decision) -> None:
-        match decision:
-            case SetTimer(key=key, due=due):
-                self.timers[key] = due
-            case CancelTimer(key=key):
-                self.timers.pop(key, None)
+        if isinstance(decision, SetTimer):
+            self.timers[decision.key] = decision.due
+        elif isinstance(decision, CancelTimer):
+            self.timers.pop(decision.key, None)
         self.state = self.decider.evolve(self.state, decision)

@@ -5,20 +5,21 @@ Host, verify and replay ask here, so that all of them fold the same events in th
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal
+from typing import Literal, TypeVar
 
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, Outcome
 from tidewright.log.subjects import ALL, Slot, Subjects
 
+T = TypeVar("T")
 Partition = Literal["slots", "cluster"]
 """`slots`: one state per slot. `cluster`: one state for everything, in slot `all`."""
 
 
-_SPOKEN = frozenset(kind for kind in registry.ALL if issubclass(kind, Decision | Outcome))
+SPOKEN = frozenset(kind for kind in registry.ALL if issubclass(kind, Decision | Outcome))
 """Types of events that say whose they are."""
 
 
@@ -114,33 +115,46 @@ class Inputs:
         Its own decisions come by on its ledgers, after they were folded.
         """
         kind = type(event)
-        if kind not in _SPOKEN:  # a fact, most often
+        if kind not in SPOKEN:  # a fact, most often
             return True
         if isinstance(event, Decision):
             return not event.id.startswith(f"{self.service}.")
         return not isinstance(event, Outcome) or event.decision.startswith(f"{self.service}.")
 
 
-class Routes:
-    """Where the messages of each subject go, worked out once per subject: most subjects come again and again."""
+Route = tuple[Role, Slot | None]
+"""What a message is to a service, and its slot (None: every slot)."""
+
+
+class BySubject(dict[str, T]):
+    """What there is to know about each subject, worked out once: most subjects come again and again.
+
+    A look-up of what is known runs no code of ours, and there is one for every record of a log.
+    """
 
     AT_MOST = 100_000
 
-    def __init__(self, inputs: Inputs, owned: Container[Slot]) -> None:
-        """`owned` are the slots that are restored or verified; recorded decisions are read, too."""
-        self._inputs, self._owned = inputs, owned
-        self._known: dict[str, tuple[Role, Slot | None] | None] = {}
+    def __init__(self, work_out: Callable[[str], T]) -> None:
+        super().__init__()
+        self._work_out = work_out
 
-    def of(self, subject: str) -> tuple[Role, Slot | None] | None:
-        """What a message is to the service, and its slot (None: every slot); None for one that it does not read."""
-        try:
-            return self._known[subject]
-        except KeyError:
-            pass
-        found: tuple[Role, Slot | None] | None = None
-        if self._inputs.reads(subject, self._owned, recorded=True):
-            found = (self._inputs.role(subject), self._inputs.slot(subject))
-        if len(self._known) >= self.AT_MOST:
-            self._known.clear()
-        self._known[subject] = found
+    def __missing__(self, subject: str) -> T:
+        found = self._work_out(subject)
+        if len(self) >= self.AT_MOST:
+            self.clear()
+        self[subject] = found
         return found
+
+
+def routes(inputs: Inputs, owned: Container[Slot]) -> BySubject[Route | None]:
+    """Where the messages of each subject go; None for what the service does not read.
+
+    `owned` are the slots that are restored or verified; recorded decisions are read, too.
+    """
+
+    def route(subject: str) -> Route | None:
+        if not inputs.reads(subject, owned, recorded=True):
+            return None
+        return inputs.role(subject), inputs.slot(subject)
+
+    return BySubject(route)

@@ -9,9 +9,7 @@ end is what nobody has decided yet, or has begun to record in parts (see `begun`
 from __future__ import annotations
 
 from collections import deque
-from typing import Generic
-
-import msgspec
+from typing import Generic, TypeAlias
 
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event
@@ -19,13 +17,8 @@ from tidewright.host.decider import State
 from tidewright.host.fold import Decided, Fold, cause_of
 from tidewright.log.checkpoint import Checkpoint
 
-
-class Waiting(msgspec.Struct, frozen=True, gc=False):
-    """An event that is not folded yet."""
-
-    seq: int
-    body: bytes
-    event: Event | registry.Unknown
+Waiting: TypeAlias = tuple[int, bytes, Event | registry.Unknown]
+"""An event that is not folded yet: its sequence, its body, and itself. A bare tuple: there is one per event."""
 
 
 class Restore(Generic[State]):
@@ -39,7 +32,7 @@ class Restore(Generic[State]):
     def event(self, seq: int, body: bytes, event: Event | registry.Unknown) -> None:
         """An input of the slot."""
         if seq > self.fold.position:
-            self.waiting.append(Waiting(seq, body, event))
+            self.waiting.append((seq, body, event))
 
     def decision(self, body: bytes, decision: Decision) -> None:
         """A decision of the service in the slot."""
@@ -57,9 +50,9 @@ class Restore(Generic[State]):
             self.fold.replay,
             checkpoint.position,
         )
-        while waiting and waiting[0].seq <= position:
-            first = waiting.popleft()
-            replay(first.seq, first.body, first.event, recorded.pop(first.seq, ()) if recorded else ())
+        while waiting and waiting[0][0] <= position:
+            seq, body, event = waiting.popleft()
+            replay(seq, body, event, recorded.pop(seq, ()) if recorded else ())
         # Causes that retention has removed: their decisions count all the same, in their order.
         for cause in sorted(c for c in recorded if c <= position) if recorded else ():
             for decided in recorded.pop(cause):

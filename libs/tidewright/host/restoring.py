@@ -13,13 +13,14 @@ from tidewright.events import registry
 from tidewright.events.base import Decision
 from tidewright.host.decider import State
 from tidewright.host.fold import Fold
-from tidewright.host.inputs import Inputs, Role, Routes
+from tidewright.host.inputs import Inputs, Role, routes
 from tidewright.host.restore import Restore
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.checkpoint import Checkpoint
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot
 
+_INPUT = Role.INPUT
 _NONE: Sequence[tuple[Slot, Checkpoint]] = ()
 
 
@@ -31,7 +32,7 @@ class SlotRestorer(Generic[State]):
         self.restores = {slot: Restore(fold) for slot, fold in folds.items()}
         for fold in folds.values():
             fold.digesting = False  # each checkpoint brings it, and nothing is compared here
-        self._routes = Routes(inputs, self.restores)
+        self._routes = routes(inputs, self.restores)
 
     @property
     def folds(self) -> dict[Slot, Fold[State]]:
@@ -44,11 +45,11 @@ class SlotRestorer(Generic[State]):
         Raises:
             registry.NotAnEvent: an input of ours that does not decode.
         """
-        route = self._routes.of(record.subject)
+        route = self._routes[record.subject]
         if route is None:
             return _NONE
         role, slot = route
-        if role is Role.INPUT and slot is not None:  # nearly all that there is
+        if role is _INPUT and slot is not None:  # nearly all that there is
             event = registry.decode(record.body)
             if self.inputs.concerns(event):
                 self.restores[slot].event(record.seq, record.body, event)

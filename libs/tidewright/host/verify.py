@@ -12,12 +12,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import msgspec
+
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event
 from tidewright.events.version import __version__
 from tidewright.host.decider import Decider
 from tidewright.host.fold import Decided, Fold, cause_of
-from tidewright.host.inputs import Inputs, Role, Routes
+from tidewright.host.inputs import SPOKEN, BySubject, Inputs, Role
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log import envelope
 from tidewright.log.checkpoint import Checkpoint, digest_of
@@ -78,11 +80,11 @@ class Report:
             self.differences.append(difference)
 
 
-@dataclass(slots=True)
-class _Recorded:
+class _Recorded(msgspec.Struct, frozen=True, gc=False):
     seq: int
     decided: Decided
     version: str
+    digest: str
 
 
 class SlotVerifier:
@@ -133,7 +135,7 @@ class SlotVerifier:
             self._torn.append((self._last_cause, cause))
         self._chain, self._last_cause = digest_of(record.body), cause
         version = record.headers.get(envelope.VERSION, "")
-        one = _Recorded(record.seq, Decided(decision, record.body), version)
+        one = _Recorded(record.seq, Decided(decision, record.body), version, self._chain)
         self._report.software[f"{self._service} {version}".rstrip()] += 1
         self._recorded.setdefault(cause, []).append(one)
 
@@ -148,9 +150,10 @@ class SlotVerifier:
         recorded = self._recorded_chain(position)
         if checkpoint.chain != recorded:
             self._torn.append((self._last_cause, position))
-        waiting = self._waiting
+        waiting, before = self._waiting, len(self._waiting)
         while waiting and waiting[0][0] <= position:
             self._compare(*waiting.popleft())
+        self._report.events += before - len(waiting)
         self._compare_orphans(position)
         self.fold.position = max(self.fold.position, position)
         self._report.checkpoints += 1
@@ -186,7 +189,7 @@ class SlotVerifier:
         if not self._recorded:
             return self.fold.chain
         causes = [cause for cause in self._recorded if cause <= position]
-        return digest_of(self._recorded[max(causes)][-1].decided.body) if causes else self.fold.chain
+        return self._recorded[max(causes)][-1].digest if causes else self.fold.chain
 
     def _compare_orphans(self, position: int) -> None:
         """Decisions about events that are not on the log."""
@@ -206,16 +209,15 @@ class SlotVerifier:
         self._report.undecided += len(self._waiting)
 
     def _compare(self, seq: int, body: bytes, event: Event | registry.Unknown) -> None:
-        fold, report = self.fold, self._report
+        fold = self.fold
         before = fold.chain
         decided = fold.step(seq, body, event)
-        report.events += 1
         recorded = self._recorded.pop(seq, None)
         if recorded is None:
             if not decided:
                 return
             recorded = []
-        report.decisions += len(recorded)
+        self._report.decisions += len(recorded)
         same = len(decided) == len(recorded) and all(
             mine.body == theirs.decided.body for mine, theirs in zip(decided, recorded, strict=True)
         )
@@ -224,7 +226,7 @@ class SlotVerifier:
         self._explain_difference(seq, decided, recorded)
         # State follows the log from here on, so that one difference is not reported a thousand times:
         # the chain is the recorded one; state keeps what was recomputed, which is what a reader wants named.
-        fold.chain = digest_of(recorded[-1].decided.body) if recorded else before
+        fold.chain = recorded[-1].digest if recorded else before
 
     def _explain_difference(self, seq: int, decided: list[Decided], recorded: list[_Recorded]) -> None:
         torn = any(low <= seq <= high for low, high in self._torn)
@@ -307,48 +309,23 @@ class Verifier:
             for slot in inputs.every
         }
         self._all = tuple(self.slots.values())
-        self.routes = Routes(inputs, self.slots)
+
+    def reading(self, subject: str) -> Reading | None:
+        """What the messages of a subject are to the service, and in which slots; None when they are nothing."""
+        inputs = self.inputs
+        if not inputs.reads(subject, self.slots, recorded=True):
+            return None
+        slot = inputs.slot(subject)
+        return self, inputs.role(subject), self._all if slot is None else (self.slots[slot],)
 
     @property
     def checkpoints(self) -> int:
         """Checkpoints compared so far; none when the service has never run."""
         return sum(verifier.checkpoints for verifier in self._all)
 
-    def take(self, record: Record) -> None:
-        """Fold or compare one record."""
-        route = self.routes.of(record.subject)
-        if route is None:
-            return
-        role, slot = route
-        verifiers = self._all if slot is None else (self.slots[slot],)
-        try:
-            if role is Role.CHECKPOINT:
-                found = checkpoints.decode(record.body)
-                for verifier in verifiers:
-                    verifier.checkpoint(record.seq, found, record.headers.get(envelope.VERSION, ""))
-                return
-            event = registry.decode(record.body)
-        except ValueError as error:
-            self._undecodable(record, error, verifiers)
-            return
-        self.took(record, event, role, slot)
-
-    def took(self, record: Record, event: Event | registry.Unknown, role: Role, slot: Slot | None) -> None:
-        """The same for a record that was decoded, and whose route is known; not for checkpoints."""
-        if role is Role.DECISION:
-            if isinstance(event, Decision):
-                for verifier in self._all if slot is None else (self.slots[slot],):
-                    verifier.decision(record, event)
-        elif self.inputs.concerns(event):
-            seq, body = record.seq, record.body
-            if slot is not None:
-                self.slots[slot].input(seq, body, event)
-                return
-            for verifier in self._all:
-                verifier.input(seq, body, event)
-
-    def _undecodable(self, record: Record, error: ValueError, verifiers: Iterable[SlotVerifier]) -> None:
-        for verifier in verifiers:
+    def undecodable(self, record: Record, error: ValueError, slots: Iterable[SlotVerifier]) -> None:
+        """A message that the service reads in these slots is no event, or no checkpoint."""
+        for verifier in slots:
             self._report.add(
                 Difference(
                     self.inputs.service, verifier.fold.slot, record.seq, "undecodable message",
@@ -363,42 +340,50 @@ class Verifier:
                 verifier.finish()
 
 
+Reading = tuple[Verifier, Role, tuple[SlotVerifier, ...]]
+
+
 class Verification:
-    """Several services at once: what more than one of them reads is decoded once."""
+    """Several services at once: what more than one of them reads is decoded once.
+
+    Feed it every record of the log, in order.
+    """
 
     def __init__(self, verifiers: Iterable[Verifier]) -> None:
         self.verifiers = tuple(verifiers)
-        self._readers: dict[str, tuple[tuple[Verifier, Role, Slot | None], ...]] = {}
+        self._readings = BySubject(self._read_by)
+
+    def _read_by(self, subject: str) -> tuple[Reading, ...]:
+        readings = (verifier.reading(subject) for verifier in self.verifiers)
+        return tuple([reading for reading in readings if reading is not None])
 
     def take(self, record: Record) -> None:
         """Fold or compare one record."""
-        subject = record.subject
-        readers = self._readers.get(subject)
-        if readers is None:
-            readers = self._route(subject)
-        if len(readers) < 2 or any(role is Role.CHECKPOINT for _, role, _ in readers):
-            for verifier, _, _ in readers:
-                verifier.take(record)
+        readings = self._readings[record.subject]
+        if not readings:
             return
+        _, role, _ = readings[0]
         try:
+            if role is Role.CHECKPOINT:  # to everyone who reads it
+                checkpoint = checkpoints.decode(record.body)
+                written_by = record.headers.get(envelope.VERSION, "")
+                for _, _, slots in readings:
+                    for verifier in slots:
+                        verifier.checkpoint(record.seq, checkpoint, written_by)
+                return
             event = registry.decode(record.body)
-        except registry.NotAnEvent:
-            for verifier, _, _ in readers:
-                verifier.take(record)
+        except ValueError as error:
+            for service, _, slots in readings:
+                service.undecodable(record, error, slots)
             return
-        for verifier, role, slot in readers:
-            verifier.took(record, event, role, slot)
-
-    def _route(self, subject: str) -> tuple[tuple[Verifier, Role, Slot | None], ...]:
-        found = tuple(
-            (verifier, *route)
-            for verifier in self.verifiers
-            if (route := verifier.routes.of(subject)) is not None
-        )
-        if len(self._readers) >= Routes.AT_MOST:
-            self._readers.clear()
-        self._readers[subject] = found
-        return found
+        for service, role, slots in readings:
+            if role is Role.INPUT:
+                if type(event) not in SPOKEN or service.inputs.concerns(event):
+                    for verifier in slots:
+                        verifier.input(record.seq, record.body, event)
+            elif isinstance(event, Decision):
+                for verifier in slots:
+                    verifier.decision(record, event)
 
     def finish(self) -> None:
         """The log ends here."""

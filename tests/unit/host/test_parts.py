@@ -16,7 +16,7 @@ from tidewright.events.facts import PodObserved
 from tidewright.host.health import Health
 from tidewright.host.host import Host
 from tidewright.host.inputs import Inputs
-from tidewright.host.verify import Report, Verifier
+from tidewright.host.verify import Report, Verification, Verifier
 from tidewright.log.connection import MAX_BATCH, Committed, Log, Message
 from tidewright.log.envelope import Writer
 
@@ -86,12 +86,11 @@ async def test_more_decisions_than_a_batch_takes(log: Log, deaths: tuple[int, ..
     ids = [d.id for d in found]
     assert len(ids) == len(set(ids))
     report = Report()
-    verifier = Verifier(
-        Bursting(), Inputs("counting", Counting.kinds, log.subjects, log.slots, "slots"), report
-    )
+    inputs = Inputs("counting", Counting.kinds, log.subjects, log.slots, "slots")
+    verification = Verification([Verifier(Bursting(), inputs, report)])
     async with log.reader([log.subjects.everything]) as reader:
         async for record in reader.until_current():
-            verifier.take(record)
-    verifier.finish()
+            verification.take(record)
+    verification.finish()
     assert report.differences == []
     assert report.decisions == len(found)

@@ -10,7 +10,7 @@ import pytest
 from tests.unit.host.counting import Counting
 from tests.unit.host.test_host import NAMESPACES, expect_holds, hosting, pod
 from tidewright.host.inputs import Inputs
-from tidewright.host.verify import Difference, Report, Verifier
+from tidewright.host.verify import Difference, Report, Verification, Verifier
 from tidewright.log.connection import Log
 from tidewright.log.export import BadExport, ExportFile, Manifest, write_export
 from tidewright.log.reader import Record
@@ -29,10 +29,11 @@ async def recorded(log: Log) -> list[Record]:
 
 def verified(log: Log, records: Iterable[Record]) -> Report:
     report = Report()
-    verifier = Verifier(Counting(), Inputs("counting", Counting.kinds, log.subjects, log.slots), report)
+    inputs = Inputs("counting", Counting.kinds, log.subjects, log.slots)
+    verification = Verification([Verifier(Counting(), inputs, report)])
     for record in records:
-        verifier.take(record)
-    verifier.finish()
+        verification.take(record)
+    verification.finish()
     return report
 
 

@@ -127,8 +127,8 @@ async def restored(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
                     told = record.seq
                 if _folded(restore, asked, record, up_to):
                     return restore.fold
-    for waiting in restore.waiting:
-        restore.fold.replay(waiting.seq, waiting.body, waiting.event, [])
+    for seq, body, event in restore.waiting:
+        restore.fold.replay(seq, body, event, [])
     return restore.fold
 
 

@@ -66,9 +66,11 @@ async def verified(source: Source, services: tuple[Service, ...]) -> Verified:
 
 @contextmanager
 def seldom_collecting() -> Iterator[None]:
-    """Look for cycles less often: records and states have none, and there are millions of them."""
+    """Look for cycles less often: records and states have none, and there are millions of them.
+
+    What is there before (modules, most of it) is left out, without being gone through once more for it.
+    """
     before = gc.get_threshold()
-    gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 20, 100)
     try:
