@@ -49,6 +49,8 @@ GIVE_UP_S = 5.0
 """A request is refused when its choice could not be appended for so long."""
 AGAIN_S = 0.1
 FETCH = 500
+READ_S = 0.5
+AWAY_S = 0.2
 
 T = TypeVar("T")
 Key = tuple[str, str]
@@ -218,30 +220,38 @@ class Books:
     # -- following -----------------------------------------------------------------------------
 
     async def follow(self) -> None:
-        """Read the log until cancelled. `current` is set once everything that is there was read."""
+        """Read the log until cancelled. `current` is set once everything that is there was read.
+
+        Each filter has a reader of its own: of all that is on the log this is little, and several filters
+        of one reader are slow on the server (decision record 3).
+        """
         names = self.log.subjects
-        while True:
-            try:
-                _, position = await self.log.bounds()
-                filters = [names.configs, *(names.facts("*", kind) for kind in (*OWNER_KINDS, REFUSED))]
-                for one in filters:
-                    async for record in self.log.last_per_subject([one]):
+        facts = [names.facts("*", kind) for kind in (*OWNER_KINDS, REFUSED)]
+        behind = {names.configs, names.ledgers("*", SERVICE), *facts}
+        async with asyncio.TaskGroup() as readers:
+            for one in sorted(behind):
+                # Of a ledger every entry counts, of the others only what was said last.
+                last_only = one != names.ledgers("*", SERVICE)
+                readers.create_task(self._follow(one, behind, last_only=last_only))
+
+    async def _follow(self, one: str, behind: set[str], *, last_only: bool) -> None:
+        """Read one filter until cancelled, and take it from those that are behind once it is read."""
+        async with self.log.reader([one], last_only=last_only) as reader:
+            while True:
+                try:
+                    async for record in reader.until_current(FETCH):
                         self._take(record)
-                async with self.log.reader([names.ledgers("*", SERVICE)]) as reader:
-                    async for record in reader.until_current():
-                        self._take(record)
-                async with self.log.reader([names.everything], after=position) as reader:
+                    behind.discard(one)
+                    if not behind:
+                        self.current.set()
+                    self.changed.set()
                     while True:
-                        records = await reader.fetch(FETCH, timeout_s=0.5)
-                        for record in records:
+                        for record in await reader.fetch(FETCH, timeout_s=READ_S):
                             self._take(record)
-                        if reader.pending == 0:
-                            self.current.set()
-                        if records:
                             self.changed.set()
-            except errors.LogUnavailable as error:
-                _log.warning("the log is away, reading on when it is back", error=str(error))
-                await asyncio.sleep(0.2)
+                except errors.LogUnavailable as error:
+                    _log.warning("the log is away, reading on when it is back", error=str(error))
+                    await asyncio.sleep(AWAY_S)
 
     def _take(self, record: Record) -> None:
         """Fold one record; whether it is of interest is in its subject."""
