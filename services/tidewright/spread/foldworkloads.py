@@ -34,6 +34,8 @@ def workload_observed(state: State, fact: WorkloadObserved) -> None:
         pods=old.pods if old is not None else 0,
     )
     state.workloads[fact.uid] = new
+    if old is not None and old.owner != controller:
+        _not_child(state, fact.uid, old.owner)
     if controller and fact.uid not in state.children.setdefault(controller, []):
         state.children[controller].append(fact.uid)
     key = state.targets.get(target_key(fact.namespace, new.kind, new.name))
@@ -78,7 +80,16 @@ def _released(state: State, namespace: str, old: Workload | None, new: Workload)
     above = by_owner(state, namespace, old.owner)
     if above is not None:
         scatter(state, above, all_of_them=False)
+        above.latest = latest_version(state, above)
         state.touched.spreads.append(key_of(above))
+
+
+def _not_child(state: State, uid: str, controller: str) -> None:
+    siblings = state.children.get(controller)
+    if siblings is not None and uid in siblings:
+        siblings.remove(uid)
+        if not siblings:
+            del state.children[controller]
 
 
 def _matters(workload: Workload) -> tuple[Any, ...]:
@@ -99,10 +110,8 @@ def workload_gone(state: State, fact: WorkloadGone) -> None:
         )
     above = by_owner(state, fact.namespace, uid)
     gone = state.workloads.pop(uid, None)
-    if gone is not None and (siblings := state.children.get(gone.owner)) is not None and uid in siblings:
-        siblings.remove(uid)
-        if not siblings:
-            del state.children[gone.owner]
+    if gone is not None:
+        _not_child(state, uid, gone.owner)
     if above is not None:
         if above.target_uid == uid:
             above.target_uid = ""

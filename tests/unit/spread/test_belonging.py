@@ -154,8 +154,10 @@ def test_pods_that_a_selector_found_are_considered_no_more_without_their_target(
 
 def test_pods_of_a_replica_set_that_was_orphaned_are_considered_no_more() -> None:
     fold = Fold(spread_fact(spec(2, None)), *deployment(2), placed("a", 0))
+    assert fold.state.spreads[KEY].latest == deployment(2)[1].labels["pod-template-hash"]
     fold.see(msgspec.structs.replace(deployment(2)[1], owners=()))
-    assert fold.state.spreads[KEY].pods == {}
+    spread = fold.state.spreads[KEY]
+    assert (spread.pods, spread.latest, fold.state.children) == ({}, "versionIgnored", {})
 
 
 def test_a_workload_of_the_same_name_elsewhere_is_another_one() -> None:
