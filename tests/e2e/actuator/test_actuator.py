@@ -139,7 +139,7 @@ class Bench:
             yield actuator
         finally:
             task.cancel()
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(30):
                 await asyncio.gather(task, return_exceptions=True)
 
     async def act(self, *effects: Any, **options: Any) -> list[Outcome]:

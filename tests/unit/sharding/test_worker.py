@@ -96,7 +96,7 @@ class Api:
                     await self.news.wait()
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with self.news, asyncio.timeout(5):
+        async with self.news, asyncio.timeout(30):
             await self.news.wait_for(holds)
 
     @property
@@ -152,7 +152,7 @@ async def running(
     await api.decide("join", api.member())
     yield worker, clock
     task.cancel()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         await asyncio.wait({task})
 
 

@@ -269,7 +269,7 @@ async def test_a_pod_whose_spec_takes_no_rules_is_refused_and_the_next_one_is_pl
         tolerated["subsets"][0]["tolerations"] = [{"operator": "Exists"}]
         await say(log, spread_fact(tolerated), *deployment(2))
         await until(lambda: in_force(endpoint))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             answered = await endpoint.post("/mutate-pod", review("r1", {**new_pod(), "spec": broken}))
             assert not answered["allowed"]
             assert answered["status"]["code"] == 400

@@ -60,7 +60,7 @@ async def serving(
             yield session
     finally:
         process.stop.set()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await asyncio.gather(task, return_exceptions=True)
         await process.health.stop()
 

@@ -90,7 +90,7 @@ async def watching(
         yield
     finally:
         task.cancel()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             await asyncio.gather(task, return_exceptions=True)
 
 
