@@ -13,7 +13,8 @@ from pathlib import Path
 
 from tidewright.log.errors import LogUnavailable
 
-STARTUP_S = 10.0
+STARTUP_S = 60.0
+"""A server recovers its store before it listens; one that cannot start says so by ending."""
 
 
 def find_binary() -> Path:
