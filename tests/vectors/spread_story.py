@@ -24,8 +24,8 @@ from tidewright.events.facts import NodeObserved, PodGone, PodObserved, Workload
 from tidewright.events.facts import Owner as OwnerFact
 from tidewright.events.spread import TargetReplicasObserved, WorkloadSpreadObserved
 from tidewright.events.timers import TimerFired
-from tidewright.kube import projection
 from tidewright.kube.customworkloads import group_version, whitelist_of
+from tidewright.kube.projection import pods
 from tidewright.spread import placing
 from tidewright.spread.decide import DECIDER
 from tidewright.spread.matching import replicas_of
@@ -271,7 +271,7 @@ class Story:
         self.observe(name)
 
     def observe(self, name: str) -> None:
-        found = projection.pod(msgspec.json.encode(self.pods[name]))
+        found = pods.pod(msgspec.json.encode(self.pods[name]))
         assert isinstance(found.fact, PodObserved)
         if found.shape is not None:
             self.send(msgspec.structs.replace(found.shape, at=self.now))

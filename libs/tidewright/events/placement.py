@@ -2,7 +2,7 @@
 
 One pair of types for all of these kinds: deciders look them up by kind and name, and nothing happens
 because of one but that pods which refer to it may fit elsewhere. The watcher's table of kinds says
-which there are; `tidewright.kube.projection_placement` says what of each is kept.
+which there are; `tidewright.kube.projection.placement` says what of each is kept.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ Shell:
 Pure:
     errors       what was refused, classified
     kinds        the table of watched kinds
-    projection, projection_capacity, projection_placement, shapes
+    projection/, shapes
                  object bytes to facts
     podshape     a pod's shape and a node's view; podspecs reads shapes from pod specs
     predicates   whether shape and node go together; taints, volumes, devices and deviceselectors have parts of it

@@ -13,10 +13,9 @@ import msgspec
 
 from tidewright.events import facts, placement, provisioning, shards, spread
 from tidewright.events.facts import ObjectFact, ResourceFact, WorkloadGone
-from tidewright.kube import projection
-from tidewright.kube import projection_capacity as capacity
-from tidewright.kube.projection import Project
-from tidewright.kube.projection_placement import placement as placement_of
+from tidewright.kube.projection import capacity, nodes, pods, resources, workloads
+from tidewright.kube.projection.placement import placement as placement_of
+from tidewright.kube.projection.reading import Project
 
 SHAPE, TEMPLATE = "shape", "template"
 
@@ -77,7 +76,7 @@ def _workload(group: str, version: str, plural: str, kind: str) -> WatchedKind:
         version=version,
         plural=plural,
         kind=kind,
-        project=projection.workload(api_version, kind),
+        project=workloads.workload(api_version, kind),
         gone=partial(WorkloadGone, api_version=api_version, kind=kind),
         once=TEMPLATE,
     )
@@ -108,7 +107,7 @@ def _custom(
         version=version,
         plural=plural,
         kind=kind,
-        project=projection.resource(kind, observed),
+        project=resources.resource(kind, observed),
         gone=gone,
         after_others=True,
     )
@@ -121,8 +120,8 @@ _BETAS = ("v1beta2", "v1beta1")
 # One line each; the long ones only for the width of the page.
 # fmt: off
 KINDS: tuple[WatchedKind, ...] = (
-    _core("pods", "Pod", projection.pod, facts.PodGone, once=SHAPE),
-    _core("nodes", "Node", projection.node, facts.NodeGone),
+    _core("pods", "Pod", pods.pod, facts.PodGone, once=SHAPE),
+    _core("nodes", "Node", nodes.node, facts.NodeGone),
     _workload("apps", "v1", "replicasets", "ReplicaSet"),
     _workload("apps", "v1", "deployments", "Deployment"),
     _workload("apps", "v1", "statefulsets", "StatefulSet"),
@@ -148,7 +147,7 @@ KINDS: tuple[WatchedKind, ...] = (
     _placing("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", _BETAS),
     WatchedKind(
         group="datadoghq.com", version="v1alpha1", plural="datadogmonitors", kind="DatadogMonitor",
-        project=projection.datadog_monitor, gone=facts.DatadogMonitorGone,
+        project=resources.datadog_monitor, gone=facts.DatadogMonitorGone,
     ),
     _custom(
         "datadoghq.com", "v1alpha1", "watermarkpodautoscalers", "WatermarkPodAutoscaler",

@@ -30,7 +30,6 @@ from tidewright.events.spread import (
     WorkloadSpreadObserved,
 )
 from tidewright.host.fenced import RENEW_S
-from tidewright.kube import projection
 from tidewright.kube.client import Kube
 from tidewright.kube.customworkloads import (
     BUILT_IN,
@@ -49,7 +48,8 @@ from tidewright.kube.discovery import Discovery, Resource
 from tidewright.kube.errors import KubeError
 from tidewright.kube.kinds import BY_KIND, TEMPLATE
 from tidewright.kube.listwatch import Deleted, ListDone, ListStarted, Page, list_watch
-from tidewright.kube.projection import Malformed
+from tidewright.kube.projection import workloads
+from tidewright.kube.projection.reading import Bytes, Malformed, Project, Projection
 from tidewright.log.subjects import ALL, unescape
 from tidewright.watcher.again import Again
 from tidewright.watcher.appender import Appender
@@ -146,14 +146,14 @@ def _target_kind(fact: WorkloadSpreadObserved) -> GroupKind | None:
     return target[1] if target is not None else None
 
 
-def readable(api_version: str, kind: str) -> projection.Project:
+def readable(api_version: str, kind: str) -> Project:
     """A projection for a kind of somebody else: what it has under the usual names may be anything.
 
     Its owner can be read in any case; its replicas are -1 where no number stands in the usual place.
     """
-    whole, bare = projection.workload(api_version, kind), projection.bare_workload(api_version, kind)
+    whole, bare = workloads.workload(api_version, kind), workloads.bare_workload(api_version, kind)
 
-    def project(raw: bytes | msgspec.Raw) -> projection.Projection:
+    def project(raw: Bytes) -> Projection:
         try:
             found = whole(raw)
             replicas = _scaled.decode(raw).spec.replicas
@@ -254,7 +254,7 @@ class CustomWorkloads:
         record = await self._log.last(self._log.subjects.config(WHITELIST_CONFIG_MAP))
         known = registry.decode(record.body) if record else None
         said: str | None = _text(known.data) if isinstance(known, ConfigSet) else None
-        listed: list[bytes | msgspec.Raw] = []
+        listed: list[Bytes] = []
         async for item in list_watch(self._kube, path, query={"fieldSelector": f"metadata.name={name}"}):
             match item:
                 case ListStarted():
@@ -335,7 +335,7 @@ class CustomWorkloads:
                 self._say_refused(kind, str(error))
 
         async for item in list_watch(self._kube, found.collection(), on_error=refused):
-            raws: list[bytes | msgspec.Raw] = []
+            raws: list[Bytes] = []
             match item:
                 case ListStarted():
                     vanished = {s for s in self._said if self._is_of(s, kind)}
@@ -407,7 +407,7 @@ class CustomWorkloads:
         finally:
             complaining.cancel()
 
-    async def _replicas(self, place: Place, raw: bytes | msgspec.Raw) -> None:
+    async def _replicas(self, place: Place, raw: Bytes) -> None:
         try:
             number = replicas_at_paths(msgspec.json.decode(raw), place.paths)
         except (BadPath, msgspec.DecodeError) as error:
@@ -459,9 +459,7 @@ class CustomWorkloads:
         )
         await self._sayings.put((subject, fact))
 
-    async def _projected(
-        self, project: projection.Project, raw: bytes | msgspec.Raw
-    ) -> WorkloadObserved | None:
+    async def _projected(self, project: Project, raw: Bytes) -> WorkloadObserved | None:
         try:
             projected = project(raw)
         except Malformed as error:
@@ -513,7 +511,7 @@ class CustomWorkloads:
                     self._again.said(subject, at)
 
 
-def _whitelist_text(raw: bytes | msgspec.Raw) -> str:
+def _whitelist_text(raw: Bytes) -> str:
     data = msgspec.json.decode(raw).get("data") or {}
     text = data.get(WHITELIST_KEY) or ""
     return text if isinstance(text, str) else ""

@@ -22,9 +22,8 @@ import msgspec
 from tidewright.events import registry
 from tidewright.events.base import Fact
 from tidewright.events.facts import ObjectFact, PodObserved, ShapeGone, ShapeObserved, TemplateObserved
-from tidewright.kube import projection
 from tidewright.kube.kinds import SHAPE, WatchedKind
-from tidewright.kube.projection import Malformed, Projection
+from tidewright.kube.projection.reading import Bytes, Malformed, Projection, identity
 
 Key: TypeAlias = tuple[str, str]
 """Namespace and name."""
@@ -83,7 +82,7 @@ class Diff:
         elif isinstance(fact, ObjectFact):
             self._remember(fact, fact.at)
 
-    def seen(self, raw: projection.Bytes, at: float) -> list[Fact]:
+    def seen(self, raw: Bytes, at: float) -> list[Fact]:
         """An object as it is now; `at` is the log time at which its facts will be said.
 
         Raises:
@@ -94,7 +93,7 @@ class Diff:
         except Malformed:
             self.malformed += 1
             if self._missing is not None:
-                who = projection.identity(raw)
+                who = identity(raw)
                 self._missing.pop((who.namespace, who.name), None)
             raise
         return self.observed(found, at)
@@ -123,13 +122,13 @@ class Diff:
             facts += self._unused([last.shape])
         return facts
 
-    def deleted(self, raw: projection.Bytes) -> list[Fact]:
+    def deleted(self, raw: Bytes) -> list[Fact]:
         """An object is gone.
 
         Raises:
             Malformed: its metadata cannot be read.
         """
-        who = projection.identity(raw)
+        who = identity(raw)
         return self._gone((who.namespace, who.name))
 
     def list_started(self) -> None:

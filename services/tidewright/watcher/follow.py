@@ -34,7 +34,7 @@ from tidewright.kube.listwatch import (
     Page,
     list_watch_batches,
 )
-from tidewright.kube.projection import Malformed
+from tidewright.kube.projection.reading import Malformed
 from tidewright.log.pace import Pace
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot

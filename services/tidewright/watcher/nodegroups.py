@@ -28,7 +28,7 @@ from tidewright.events.provisioning import (
 )
 from tidewright.host.fenced import RENEW_S
 from tidewright.kube.podspecs import amounts
-from tidewright.kube.projection_capacity import for_scheduling
+from tidewright.kube.projection.capacity import for_scheduling
 from tidewright.log.clock import Clock
 from tidewright.log.subjects import ALL
 from tidewright.watcher.appender import Appender

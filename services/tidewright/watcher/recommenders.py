@@ -18,9 +18,11 @@ import msgspec
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from tidewright.events.facts import PodObserved, RecommendationReceived, WorkloadGone, WorkloadObserved
-from tidewright.kube import projection, recommendation
+from tidewright.kube import recommendation
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
+from tidewright.kube.projection import pods
+from tidewright.kube.projection.reading import Malformed
 from tidewright.kube.readiness import Pod, pod_of, ready_pods
 from tidewright.watcher.tls import BadTls, Contexts, Tls, merged
 from tidewright.watcher.wanted import Recommendation, Target
@@ -167,8 +169,8 @@ class Recommenders:
         path = f"/api/v1/namespaces/{quote(namespace, safe='')}/pods"
         answer = await self._kube.request("GET", path, query=query, timeout_s=TIMEOUT_S)
         try:
-            facts = [projection.pod(raw).fact for raw in _list.decode(answer.body).items or []]
-        except (msgspec.MsgspecError, projection.Malformed) as error:
+            facts = [pods.pod(raw).fact for raw in _list.decode(answer.body).items or []]
+        except (msgspec.MsgspecError, Malformed) as error:
             raise KubeError(0, "Garbage", f"GET {path}: {error}") from error
         return [pod_of(fact) for fact in facts if isinstance(fact, PodObserved)]
 

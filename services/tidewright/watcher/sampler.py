@@ -20,11 +20,12 @@ import structlog
 from tidewright.events import registry
 from tidewright.events.facts import DatadogMonitorGone, ObjectFact, WorkloadGone, WorkloadObserved
 from tidewright.host.fenced import RENEW_S
-from tidewright.kube import projection
 from tidewright.kube.client import Kube
 from tidewright.kube.discovery import Discovery
 from tidewright.kube.errors import KubeError
 from tidewright.kube.metricquery import NotAQuery
+from tidewright.kube.projection import workloads
+from tidewright.kube.projection.reading import Malformed
 from tidewright.log.clock import Clock
 from tidewright.watcher import answers
 from tidewright.watcher.appender import Appender
@@ -320,8 +321,8 @@ class Sampler:
                         f"could not get scale for the GV {place.api_version}, error: {error.message}"
                     )
                     continue
-                return projection.scale(answer.body, target.api_version, target.kind)
-        except projection.Malformed as error:
+                return workloads.scale(answer.body, target.api_version, target.kind)
+        except Malformed as error:
             return _gone(
                 target, f"could not get scale for the GV {group_version}, error: {error}, scale not found"
             )

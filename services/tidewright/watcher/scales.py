@@ -15,12 +15,12 @@ import msgspec
 import structlog
 
 from tidewright.events.facts import ObjectFact, WorkloadObserved
-from tidewright.kube import projection
 from tidewright.kube.client import Kube
 from tidewright.kube.customworkloads import GroupKind
 from tidewright.kube.discovery import Resource
 from tidewright.kube.errors import KubeError
-from tidewright.kube.projection import Malformed
+from tidewright.kube.projection.reading import Malformed
+from tidewright.kube.projection.workloads import scale as read_scale
 
 AT_ONCE = 8
 """Scales asked for at the same time."""
@@ -106,7 +106,7 @@ class Scales:
         try:
             path = seen.place.item(namespace, name, "scale")
             answer = await self._kube.request("GET", path, timeout_s=TIMEOUT_S)
-            scale = projection.scale(answer.body, fact.api_version, fact.kind)
+            scale = read_scale(answer.body, fact.api_version, fact.kind)
             fact = msgspec.structs.replace(fact, replicas=scale.replicas, selector=scale.selector)
         except (KubeError, Malformed) as error:
             _log.warning(

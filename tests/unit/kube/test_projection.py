@@ -14,8 +14,9 @@ from tidewright.events.facts import (
     WatermarkPodAutoscalerObserved,
     WorkloadObserved,
 )
-from tidewright.kube import kinds, projection
-from tidewright.kube.projection import Malformed
+from tidewright.kube import kinds
+from tidewright.kube.projection import nodes, pods, reading, workloads
+from tidewright.kube.projection.reading import Malformed
 from tidewright.kube.times import rfc3339, rfc3339_micro, seconds
 
 STAMP = "2026-11-21T12:00:00Z"
@@ -64,7 +65,7 @@ def raw(content: object) -> bytes:
 
 
 def test_a_pod_carries_what_deciders_use() -> None:
-    found = projection.pod(raw(POD))
+    found = pods.pod(raw(POD))
     assert found.resource_version == "7"
     assert found.shape is not None
     assert found.fact == PodObserved(
@@ -91,19 +92,19 @@ def test_restarts_are_the_most_of_one_container_and_apart_the_most_of_one_sideca
     spec = POD["spec"] | {"initContainers": [{"name": "init"}, {"name": "proxy", "restartPolicy": "Always"}]}
     statuses = [{"name": "proxy", "restartCount": 4}, {"name": "init", "restartCount": 9}]
     status = POD["status"] | {"initContainerStatuses": statuses}
-    fact = projection.pod(raw(POD | {"spec": spec, "status": status})).fact
+    fact = pods.pod(raw(POD | {"spec": spec, "status": status})).fact
     assert isinstance(fact, PodObserved)
     assert (fact.restarts, fact.sidecar_restarts) == (2, 4)
 
 
 def test_a_shape_is_content_addressed_and_leaves_out_what_differs_per_pod() -> None:
-    first = projection.pod(raw(POD)).shape
+    first = pods.pod(raw(POD)).shape
     other = copy.deepcopy(POD)
     other["metadata"]["name"] = "web-2"
     other["metadata"]["labels"]["pod-template-hash"] = "def"
     other["spec"]["nodeName"] = "n2"
     other["spec"]["containers"][0]["image"] = "j"
-    second = projection.pod(raw(other)).shape
+    second = pods.pod(raw(other)).shape
     assert isinstance(first, ShapeObserved)
     assert first == second
     assert first.requests == {"cpu": 250, "memory": 2**30}
@@ -128,8 +129,8 @@ def test_a_shape_is_content_addressed_and_leaves_out_what_differs_per_pod() -> N
     ],
 )
 def test_a_change_that_scheduling_sees_is_another_shape(change: dict[str, Any]) -> None:
-    first = projection.pod(raw(POD)).shape
-    other = projection.pod(raw(POD | {"spec": POD["spec"] | change})).shape
+    first = pods.pod(raw(POD)).shape
+    other = pods.pod(raw(POD | {"spec": POD["spec"] | change})).shape
     assert first is not None
     assert other is not None
     assert first.digest != other.digest
@@ -144,7 +145,7 @@ def test_requests_follow_the_rules_for_init_containers_sidecars_and_overhead() -
         ],
         "overhead": {"cpu": "5m"},
     }
-    shape = projection.pod(raw(POD | {"spec": spec})).shape
+    shape = pods.pod(raw(POD | {"spec": spec})).shape
     assert isinstance(shape, ShapeObserved)
     assert shape.requests == {"cpu": 355}  # max(100 + 50, 300 + 50) + 5
 
@@ -161,19 +162,19 @@ def test_an_unschedulable_pod_says_since_when() -> None:
             }
         ],
     }
-    fact = projection.pod(raw(POD | {"status": status})).fact
+    fact = pods.pod(raw(POD | {"status": status})).fact
     assert isinstance(fact, PodObserved)
     assert (fact.unschedulable_since, fact.ready) == (AT, None)
 
 
 def test_a_pod_without_spec_and_status_is_still_a_pod() -> None:
-    fact = projection.pod(raw({"metadata": {"name": "a", "namespace": "b"}})).fact
+    fact = pods.pod(raw({"metadata": {"name": "a", "namespace": "b"}})).fact
     assert isinstance(fact, PodObserved)
     assert fact.phase == "Pending"
 
 
 def test_a_node_keeps_what_scheduling_needs() -> None:
-    fact = projection.node(
+    fact = nodes.node(
         raw(
             {
                 "metadata": {"name": "n1", "uid": "u", "labels": {"zone": "a"}},
@@ -219,8 +220,8 @@ def test_a_deployment_is_its_scale_and_more() -> None:
                     "namespace": "shop",
                     "generation": 4,
                     "annotations": {
-                        projection.REVISION: "3",
-                        projection.LAST_APPLIED: "{...}",
+                        reading.REVISION: "3",
+                        reading.LAST_APPLIED: "{...}",
                         "owner": "team",
                     },
                 },
@@ -288,7 +289,7 @@ def test_a_custom_resource_is_passed_on_unvalidated() -> None:
 
 
 def test_a_scale_is_a_workload_of_the_resources_kind() -> None:
-    fact = projection.scale(
+    fact = workloads.scale(
         raw(
             {
                 "metadata": {"name": "r", "namespace": "shop"},

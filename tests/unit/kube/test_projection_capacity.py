@@ -11,7 +11,7 @@ from tidewright.events.provisioning import (
     ResourceQuotaObserved,
 )
 from tidewright.kube import kinds
-from tidewright.kube.projection import Malformed
+from tidewright.kube.projection.reading import Malformed
 
 META = {"name": "a", "namespace": "shop", "uid": "u", "resourceVersion": "7"}
 CONTAINER = {"name": "c", "image": "i", "env": [{"name": "x"}], "resources": {"requests": {"cpu": "1"}}}

@@ -7,7 +7,8 @@ import pytest
 
 from tidewright.events.base import JsonObject
 from tidewright.events.facts import TemplateObserved
-from tidewright.kube.projection import Malformed, workload
+from tidewright.kube.projection.reading import Malformed
+from tidewright.kube.projection.workloads import workload
 from tidewright.kube.templates import LEFT_OUT, Templates
 
 SECRET = "s3cret"

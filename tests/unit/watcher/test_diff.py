@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tidewright.events.base import Fact
 from tidewright.events.facts import NodeGone, NodeObserved, PodGone, PodObserved, ShapeGone, ShapeObserved
 from tidewright.kube.kinds import BY_NAME
-from tidewright.kube.projection import Malformed
+from tidewright.kube.projection.reading import Malformed
 from tidewright.watcher.diff import Diff, digest_of
 
 AT = 100.0

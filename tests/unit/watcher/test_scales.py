@@ -12,10 +12,10 @@ import pytest
 
 from tests.unit.watcher.cluster import Cluster, refusal
 from tidewright.events.facts import ObjectFact, WorkloadObserved
-from tidewright.kube import projection
 from tidewright.kube.client import Kube
 from tidewright.kube.customworkloads import GroupKind
 from tidewright.kube.discovery import Resource
+from tidewright.kube.projection.reading import Malformed
 from tidewright.watcher import scales
 from tidewright.watcher.custom import readable
 from tidewright.watcher.scales import Scales
@@ -133,5 +133,5 @@ def test_an_owner_is_read_whatever_its_spec_looks_like(spec: object, replicas: i
 
 
 def test_an_object_withoutreadable_metadata_is_none() -> None:
-    with pytest.raises(projection.Malformed):
+    with pytest.raises(Malformed):
         readable("games.example.com/v1", "GameSet")(b'{"metadata": 3}')

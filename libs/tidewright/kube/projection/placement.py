@@ -1,7 +1,6 @@
 """Projections of what decides where pods may run besides nodes and pods: storage, devices, namespaces. Pure.
 
-As `projection`: one function per kind, `at` 0, `Malformed` for what cannot be read. `KEPT` says per kind
-what of an object is kept; whatever else changes of it is no fact.
+`KEPT` says per kind what of an object is kept; whatever else changes of it is no fact.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import msgspec
 from tidewright.events.base import JsonObject
 from tidewright.events.placement import PlacementObjectObserved
 from tidewright.kube import quantities
-from tidewright.kube.projection import UNREADABLE, Bytes, Meta, Project, Projection, malformed
+from tidewright.kube.projection.reading import UNREADABLE, Bytes, Meta, Project, Projection, malformed
 
 Keep: TypeAlias = Callable[[Mapping[str, Any], Meta], JsonObject]
 """The whole object and its metadata to what is kept of it."""

@@ -1,7 +1,4 @@
-"""Projections for what provisioning and the shard manager look at. Pure.
-
-As `projection`: one function per kind, `at` 0, `Malformed` for what cannot be read.
-"""
+"""Projections for what provisioning and the shard manager look at. Pure."""
 
 from __future__ import annotations
 
@@ -16,14 +13,8 @@ from tidewright.events.provisioning import (
     ResourceQuotaObserved,
 )
 from tidewright.kube import quantities
-from tidewright.kube.projection import (
-    UNREADABLE,
-    Bytes,
-    Meta,
-    Projection,
-    malformed,
-    resource,
-)
+from tidewright.kube.projection.reading import UNREADABLE, Bytes, Meta, Projection, malformed
+from tidewright.kube.projection.resources import resource
 from tidewright.kube.quotascopes import scopes_of
 
 _UNSCHEDULED_FIELDS = frozenset(

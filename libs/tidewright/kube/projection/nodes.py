@@ -1,0 +1,71 @@
+"""Nodes."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidewright.events.facts import NodeObserved
+from tidewright.kube.podspecs import amounts
+from tidewright.kube.projection.reading import (
+    UNREADABLE,
+    Bytes,
+    Condition,
+    Meta,
+    Projection,
+    malformed,
+    moment,
+    wanted,
+)
+
+
+class _Taint(msgspec.Struct):
+    key: str
+    value: str = ""
+    effect: str = ""
+
+
+class _NodeSpec(msgspec.Struct):
+    providerID: str = ""  # noqa: N815
+    unschedulable: bool = False
+    taints: list[_Taint] | None = None
+
+
+class _NodeStatus(msgspec.Struct):
+    allocatable: dict[str, str | int | float] | None = None
+    conditions: list[Condition] | None = None
+
+
+class _Node(msgspec.Struct):
+    metadata: Meta
+    spec: _NodeSpec = msgspec.field(default_factory=_NodeSpec)
+    status: _NodeStatus = msgspec.field(default_factory=_NodeStatus)
+
+
+_node = msgspec.json.Decoder(_Node)
+
+
+def node(raw: Bytes) -> Projection:
+    """A Node."""
+    try:
+        found = _node.decode(raw)
+        meta = found.metadata
+        ready = next((c for c in found.status.conditions or () if c.type == "Ready"), None)
+        taints = tuple({"key": t.key, "value": t.value, "effect": t.effect} for t in found.spec.taints or ())
+        fact = NodeObserved(
+            at=0.0,
+            name=meta.name,
+            uid=meta.uid,
+            labels=meta.labels or {},
+            annotations=wanted(meta.annotations),
+            allocatable=amounts(found.status.allocatable or {}),
+            taints=taints,
+            unschedulable=found.spec.unschedulable,
+            ready=ready.status == "True" if ready else None,
+            ready_changed_at=moment(ready.lastTransitionTime) if ready else None,
+            created_at=moment(meta.creationTimestamp),
+            deleting_at=moment(meta.deletionTimestamp),
+            provider_id=found.spec.providerID,
+        )
+        return Projection(fact, meta.resourceVersion)
+    except UNREADABLE as error:
+        raise malformed("Node", raw, error) from error

@@ -1,0 +1,74 @@
+"""Custom resources: spec and status as they are stored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tidewright.events.facts import DatadogMonitorObserved, ResourceFact
+from tidewright.kube.projection.reading import (
+    UNREADABLE,
+    Bytes,
+    Meta,
+    Project,
+    Projection,
+    malformed,
+    moment,
+    unapplied,
+)
+
+
+class _Resource(msgspec.Struct):
+    metadata: Meta
+    spec: dict[str, Any] | None = None
+    status: dict[str, Any] | None = None
+
+
+_resource = msgspec.json.Decoder(_Resource)
+
+
+def resource(kind: str, fact_type: type[ResourceFact]) -> Project:
+    """A projection for a custom resource: spec and status as they are stored."""
+
+    def project(raw: Bytes) -> Projection:
+        try:
+            found = _resource.decode(raw)
+            meta = found.metadata
+            fact = fact_type(
+                at=0.0,
+                namespace=meta.namespace,
+                name=meta.name,
+                uid=meta.uid,
+                generation=meta.generation,
+                created_at=moment(meta.creationTimestamp),
+                deleting_at=moment(meta.deletionTimestamp),
+                labels=meta.labels or {},
+                annotations=unapplied(meta.annotations or {}),
+                finalizers=tuple(meta.finalizers or ()),
+                spec=found.spec or {},
+                status=found.status or {},
+            )
+            return Projection(fact, meta.resourceVersion)
+        except UNREADABLE as error:
+            raise malformed(kind, raw, error) from error
+
+    return project
+
+
+def datadog_monitor(raw: Bytes) -> Projection:
+    """A DatadogMonitor: its state, when that is a text."""
+    try:
+        found = _resource.decode(raw)
+        meta = found.metadata
+        state = (found.status or {}).get("monitorState")
+        fact = DatadogMonitorObserved(
+            at=0.0,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            state=state if isinstance(state, str) else None,
+        )
+        return Projection(fact, meta.resourceVersion)
+    except UNREADABLE as error:
+        raise malformed("DatadogMonitor", raw, error) from error

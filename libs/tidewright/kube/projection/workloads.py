@@ -1,0 +1,183 @@
+"""Kinds with replicas, a selector and a template; and what a scale subresource says."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+
+from tidewright.events.facts import WorkloadObserved
+from tidewright.kube.projection.reading import (
+    REVISION,
+    UNREADABLE,
+    Bytes,
+    Meta,
+    Project,
+    Projection,
+    malformed,
+    moment,
+    owners,
+    unapplied,
+)
+from tidewright.kube.selectors import LabelSelector
+from tidewright.kube.shapes import NULL
+from tidewright.kube.templates import Templates
+
+
+class _TemplateMeta(msgspec.Struct):
+    labels: dict[str, str] | None = None
+
+
+class _Template(msgspec.Struct):
+    metadata: _TemplateMeta | None = None
+    spec: msgspec.Raw = NULL
+
+
+class _WorkloadSpec(msgspec.Struct):
+    replicas: int | None = None
+    parallelism: int | None = None
+    selector: msgspec.Raw = NULL
+    template: _Template | None = None
+    volumeClaimTemplates: msgspec.Raw = NULL  # noqa: N815
+    paused: bool | None = None
+
+
+class _WorkloadStatus(msgspec.Struct):
+    replicas: int = 0
+    active: int = 0
+    ready: int = 0
+    readyReplicas: int = 0  # noqa: N815
+    observedGeneration: int = 0  # noqa: N815
+    updateRevision: str | None = None  # noqa: N815
+
+
+class _Workload(msgspec.Struct):
+    metadata: Meta
+    spec: _WorkloadSpec = msgspec.field(default_factory=_WorkloadSpec)
+    status: _WorkloadStatus = msgspec.field(default_factory=_WorkloadStatus)
+
+
+class _ScaleSpec(msgspec.Struct):
+    replicas: int = 0
+
+
+class _ScaleStatus(msgspec.Struct):
+    replicas: int = 0
+    selector: str = ""
+
+
+class _Scale(msgspec.Struct):
+    metadata: Meta
+    spec: _ScaleSpec = msgspec.field(default_factory=_ScaleSpec)
+    status: _ScaleStatus = msgspec.field(default_factory=_ScaleStatus)
+
+
+class _Bare(msgspec.Struct):
+    metadata: Meta
+
+
+_workload = msgspec.json.Decoder(_Workload)
+_scale = msgspec.json.Decoder(_Scale)
+_bare = msgspec.json.Decoder(_Bare)
+_any = msgspec.json.Decoder()
+_templates = Templates()
+
+
+def workload(api_version: str, kind: str) -> Project:
+    """A projection for a kind with replicas (Jobs: parallelism), selector and template."""
+
+    def project(raw: Bytes) -> Projection:
+        try:
+            found = _workload.decode(raw)
+            meta, spec, status = found.metadata, found.spec, found.status
+            annotations = meta.annotations or {}
+            meta_of_pods = spec.template.metadata if spec.template else None
+            template = (
+                _templates.of(meta.namespace, bytes(spec.template.spec), bytes(spec.volumeClaimTemplates))
+                if spec.template and bytes(spec.template.spec) != bytes(NULL)
+                else None
+            )
+            replicas = spec.parallelism if spec.replicas is None else spec.replicas
+            fact = WorkloadObserved(
+                at=0.0,
+                namespace=meta.namespace,
+                name=meta.name,
+                uid=meta.uid,
+                api_version=api_version,
+                kind=kind,
+                replicas=1 if replicas is None else replicas,
+                status_replicas=status.replicas or status.active,
+                ready_replicas=status.readyReplicas or status.ready,
+                selector=_selector(bytes(spec.selector)),
+                generation=meta.generation,
+                observed_generation=status.observedGeneration,
+                revision=status.updateRevision or annotations.get(REVISION, ""),
+                template_labels=(meta_of_pods.labels if meta_of_pods else None) or {},
+                labels=meta.labels or {},
+                annotations=unapplied(annotations),
+                owners=owners(meta.ownerReferences),
+                created_at=moment(meta.creationTimestamp),
+                deleting_at=moment(meta.deletionTimestamp),
+                paused=bool(spec.paused),
+                template=template.digest if template else "",
+            )
+            return Projection(fact, meta.resourceVersion, template)
+        except UNREADABLE as error:
+            raise malformed(kind, raw, error) from error
+
+    return project
+
+
+def bare_workload(api_version: str, kind: str) -> Project:
+    """A projection for a custom workload whose spec cannot be read: who owns it, and nothing of what it wants."""
+
+    def project(raw: Bytes) -> Projection:
+        try:
+            meta = _bare.decode(raw).metadata
+            fact = WorkloadObserved(
+                at=0.0,
+                namespace=meta.namespace,
+                name=meta.name,
+                uid=meta.uid,
+                api_version=api_version,
+                kind=kind,
+                replicas=-1,
+                generation=meta.generation,
+                labels=meta.labels or {},
+                annotations=unapplied(meta.annotations or {}),
+                owners=owners(meta.ownerReferences),
+                created_at=moment(meta.creationTimestamp),
+                deleting_at=moment(meta.deletionTimestamp),
+            )
+            return Projection(fact, meta.resourceVersion)
+        except UNREADABLE as error:
+            raise malformed(kind, raw, error) from error
+
+    return project
+
+
+def scale(raw: Bytes, api_version: str, kind: str) -> WorkloadObserved:
+    """What the scale subresource of a custom resource says; `api_version` and `kind` are the resource's."""
+    try:
+        found = _scale.decode(raw)
+        meta = found.metadata
+        return WorkloadObserved(
+            at=0.0,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            api_version=api_version,
+            kind=kind,
+            replicas=found.spec.replicas,
+            status_replicas=found.status.replicas,
+            selector=found.status.selector,
+            created_at=moment(meta.creationTimestamp),
+        )
+    except UNREADABLE as error:
+        raise malformed(f"{kind} scale", raw, error) from error
+
+
+@lru_cache(maxsize=4096)
+def _selector(raw: bytes) -> str:
+    """The text form of a workload's selector, as its scale's `status.selector` would be."""
+    return str(LabelSelector.of(_any.decode(raw) or {}))
