@@ -27,6 +27,8 @@ from tidewright.events.timers import TimerFired
 from tidewright.host.fold import Fold
 from tidewright.log.subjects import ALL
 from tidewright.provisioning.decide import DECIDER
+from tidewright.provisioning.folding.common import STANDING
+from tidewright.provisioning.indexing import index_of
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.state import State
 
@@ -284,6 +286,12 @@ class Wild(Cluster):
         self.tell(again)
         assert len(self.of(p.PlanScaleUp)) == plans
 
+    def end_shapes(self) -> None:
+        """As the watcher does once no pod has a shape."""
+        there = {pod.shape for pod in self.state.pods.values()}
+        for digest in sorted({d for d, fields in self.state.shapes.items() if fields.told} - there):
+            self.tell(f.ShapeGone(at=self.now, digest=digest, namespace="ns"))
+
     def evaluate_again(self) -> None:
         """Evaluations on their own output, without a new fact, order nothing."""
         for fold in (self.fold, self.twin):
@@ -359,7 +367,7 @@ def happenings(found: Wild) -> dict[str, Callable[[], None]]:
         "pods": pods, "request": request, "foreign": foreign, "cancel": cancel, "delete": delete_pod,
         "later": later, "soon": lambda: found.advance(1.5), "answer": found.answer, "answer2": found.answer,
         "come": found.come, "come2": found.come, "schedule": found.schedule, "lose": found.lose,
-        "repeat": found.repeat, "again": found.evaluate_again,
+        "repeat": found.repeat, "again": found.evaluate_again, "shapes": found.end_shapes,
     }  # fmt: skip
 
 
@@ -368,7 +376,7 @@ def happenings(found: Wild) -> dict[str, Callable[[], None]]:
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-@given(st.integers(0, 2**32), st.lists(st.integers(0, 14), min_size=10, max_size=60))
+@given(st.integers(0, 2**32), st.lists(st.integers(0, 15), min_size=10, max_size=60))
 def test_the_invariants_hold_whatever_happens(seed: int, choices: list[int]) -> None:
     found = world(Random(seed))
     happens = happenings(found)
@@ -377,6 +385,7 @@ def test_the_invariants_hold_whatever_happens(seed: int, choices: list[int]) -> 
         happens[names[choice]]()
     settled(found)
     ends(found)
+    nothing_is_left(found)
 
 
 def settled(found: Wild) -> None:
@@ -415,3 +424,55 @@ def ends(found: Wild) -> None:
             continue
         ended = {c.type for c in request.conditions if c.status == "True"}
         assert ended & {"Failed", "BookingExpired"}, f"{key}: {request.conditions}"
+
+
+def nothing_is_left(found: Wild) -> None:
+    """Once all is gone the state is as large as at the beginning, whatever has been: it is no history."""
+    for key in sorted(found.state.requests):
+        found.delete_request(key.split("/")[1])
+    found.advance(5.0)
+    for name in sorted(found.state.nodes):
+        found.tell(f.NodeGone(at=found.now, name=name))
+    for name in sorted(found.state.groups):
+        found.tell(p.NodeGroupGone(at=found.now, name=name))
+    for key in sorted(found.state.templates):
+        found.tell(p.PodTemplateGone(at=found.now, namespace="ns", name=key.split("/")[1]))
+    while found.waiting:
+        found.answer()
+    found.end_shapes()
+    found.advance(DAY)
+    for fold in (found.fold, found.twin):
+        fold.timers["evaluate"] = found.now + 9 * DAY
+    found.advance(9 * DAY)
+    assert sizes(found.state) == sizes(State())
+    assert derived_sizes(found.state) == derived_sizes(State())
+
+
+STAYS = {"config", "counts", "histograms"}
+"""What is configured, and counted since the beginning: of few kinds each."""
+
+
+def sizes(state: State) -> dict[str, int]:
+    """The size of every collection of the state."""
+    found = {
+        name: len(value)
+        for name in state.__struct_fields__
+        if name not in STAYS and isinstance(value := getattr(state, name), dict | list | tuple)
+    }
+    standing = sum(reason in STANDING for reason in state.said)  # a fixed number of reasons
+    return found | {"said": found["said"] - standing, "said_at": 0}
+
+
+def derived_sizes(state: State) -> dict[str, int]:
+    """The size of every table of the index, and of what it consists of."""
+    index = index_of(state)
+    return {
+        f"{type(part).__name__}.{name}": len(value)
+        for part in (index, index.grid, index.claims)
+        for name, value in vars(part).items()
+        if isinstance(value, dict | list | set | tuple) and (part is not index.grid or name not in ROWS)
+    }
+
+
+ROWS = {"views", "_spare", "free"}
+"""Rows of nodes that are gone, for those that come; columns of resources that were seen."""

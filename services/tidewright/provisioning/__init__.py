@@ -4,6 +4,7 @@ decide          State, evolve, decide: the decider (service `provisioning`, one 
 state           what the decider remembers
 index           what is derived from it; indexing: built and kept; resolving: shapes as placement sees them
 fold, folding/  what each event changes in it
+forgetting      what nobody refers to any longer
 evaluate        one evaluation of the whole cluster; followup: what follows without one
 view            the cluster as an evaluation sees it
 claims          volumes and devices that pods claim; settling: the index put right after they changed

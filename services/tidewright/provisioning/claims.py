@@ -42,6 +42,7 @@ class Claims:
         self._user = ""
         self._catalogue = Catalogue()
         self._asked: dict[str, Asked] = {}
+        self._attaches: dict[str, frozenset[str]] = {}
         self._drivers: set[str] = set()
         self._taken: dict[tuple[str, str, str], int] = {}
         self._slices: dict[str, set[str]] = {}
@@ -138,6 +139,12 @@ class Claims:
 
     def _attachments(self, volumes: Iterable[Volume]) -> list[tuple[str, int]]:
         found = [volume.driver for volume in volumes if volume.driver]
+        before = self._attaches.get(self._user, frozenset())
+        self._left |= not before <= {*found}
+        if found:
+            self._attaches[self._user] = frozenset(found)
+        else:
+            self._attaches.pop(self._user, None)
         if not self._drivers.issuperset(found):
             self._drivers.update(found)
             self.all_nodes = True
@@ -195,6 +202,7 @@ class Claims:
         """Nobody asks with this shape; `wholly`: nor does any pod of it sit anywhere."""
         self._left |= self._asked.pop(digest, None) is not None
         if wholly:
+            self._left |= bool(self._attaches.pop(digest, None))
             for place in self._used.pop(digest, ()):
                 self._users[place].discard(digest)
                 if not self._users[place]:
@@ -209,9 +217,12 @@ class Claims:
         return digest in self._used
 
     def recall(self) -> None:
-        """Let go the matchers that nobody asks by any longer: amounts are those of an index built anew."""
+        """Let go the matchers and drivers that nobody asks for any longer: amounts are those of an index built anew."""
         if self._left:
             self._left = False
+            drivers = {driver for found in self._attaches.values() for driver in found}
+            if drivers != self._drivers:
+                self._drivers, self.all_nodes = drivers, True
             if self._catalogue.relearn(self._asked[digest] for digest in sorted(self._asked)):
                 self._reconsider()
 

@@ -36,7 +36,7 @@ from tidewright.provisioning.orders import STATUS_MAP
 from tidewright.provisioning.state import State
 
 SERVICE = "provisioning"
-STATE_VERSION = 3
+STATE_VERSION = 4
 
 
 class ProvisioningDecider:

@@ -24,6 +24,7 @@ from tidewright.provisioning.folding.decisions import DECISIONS, signature
 from tidewright.provisioning.folding.facts import FACTS
 from tidewright.provisioning.folding.objects import OBJECTS
 from tidewright.provisioning.folding.outcomes import OUTCOMES
+from tidewright.provisioning.forgetting import run_out
 from tidewright.provisioning.indexing import index_of
 from tidewright.provisioning.state import State
 
@@ -79,11 +80,7 @@ def _timer(state: State, event: TimerFired) -> None:
     if state.evaluating:
         state.woken, state.first_wake, state.last_wake = False, None, None
         state.evaluated_at = state.now
-        state.executions = {
-            name: execution
-            for name, execution in state.executions.items()
-            if not execution.over or any(name in found.plans for found in state.open.values())
-        }
+        run_out(state)
 
 
 _FOLDS: dict[type[Event], Callable[[State, Any], None]] = {

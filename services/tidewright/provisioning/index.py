@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from itertools import count
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -26,6 +28,9 @@ class NodeKind(msgspec.Struct, frozen=True):
     counts: bool
 
 
+_Same: TypeAlias = tuple[Any, ...]
+
+
 class Index:
     """What is derived from the state, changed along with it.
 
@@ -39,7 +44,8 @@ class Index:
         owner: provider id to group.
         busy: node to its pods other than DaemonSet and mirror pods.
         kind: node to the kind of nodes that it is of, as limits see them.
-        kinds: those kinds, each once.
+        kinds: those kinds, each once, by number.
+        uses: shape to how many pods and pod sets have it.
         seats: of shapes with claims, how they count where they are: see `claims`.
     """
 
@@ -58,8 +64,11 @@ class Index:
         self.busy: dict[str, int] = {}
         self.on_node: dict[str, dict[str, None]] = {}
         self.kind: dict[str, int] = {}
-        self.kinds: list[NodeKind] = []
-        self._kind_ids: dict[tuple[Any, ...], int] = {}
+        self.kinds: dict[int, NodeKind] = {}
+        self._kind_ids: dict[_Same, int] = {}
+        self._alike: dict[int, tuple[_Same, set[str]]] = {}
+        self._numbers = count()
+        self.uses: Counter[str] = Counter()
         self.settings = Settings()
         self.warnings: tuple[str, ...] = ()
 
@@ -71,6 +80,28 @@ class Index:
         same = (tuple(sorted(node.allocatable.items())), tuple(labels.items()), counts)
         number = self._kind_ids.get(same)
         if number is None:
-            number = self._kind_ids[same] = len(self.kinds)
-            self.kinds.append(NodeKind(node.allocatable, labels, counts))
-        self.kind[name] = number
+            number = self._kind_ids[same] = next(self._numbers)
+            self.kinds[number] = NodeKind(node.allocatable, labels, counts)
+            self._alike[number] = (same, set())
+        if self.kind.get(name) != number:
+            self.forget_kind(name)
+            self.kind[name] = number
+            self._alike[number][1].add(name)
+
+    def forget_kind(self, name: str) -> None:
+        """A node is gone, or of another kind now; kinds without nodes are forgotten."""
+        number = self.kind.pop(name, None)
+        if number is None:
+            return
+        same, nodes = self._alike[number]
+        nodes.discard(name)
+        if not nodes:
+            del self.kinds[number], self._kind_ids[same], self._alike[number]
+
+    def use(self, digest: str, by: int) -> None:
+        """So many more pods, or pod sets, have a shape."""
+        left = self.uses[digest] + by
+        if left > 0:
+            self.uses[digest] = left
+        else:
+            self.uses.pop(digest, None)

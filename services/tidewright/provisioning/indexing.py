@@ -6,6 +6,7 @@ state, and is then as the one that has lived on.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 import msgspec
@@ -37,7 +38,15 @@ def _built(state: State) -> Index:
         add_node(state, index, name, node)
     for key, pod in state.pods.items():
         add_pod(state, index, key, pod)
+    for request in state.requests.values():
+        count_sets(index, request.sets, 1)
     return index
+
+
+def count_sets(index: Index, sets: Iterable[tuple[str, int]], by: int) -> None:
+    """The pod sets of a request count, or no longer do, among those that have their shapes."""
+    for digest, _ in sets:
+        index.use(digest, by)
 
 
 class Awaited(NamedTuple):
@@ -79,13 +88,14 @@ def add_node(state: State, index: Index, name: str, node: Node) -> None:
 
 def remove_node(index: Index, name: str, node: Node) -> None:
     index.grid.remove_node(name)
-    index.kind.pop(name, None)
+    index.forget_kind(name)
     if index.machines.get(node.provider_id) == name:
         del index.machines[node.provider_id]
 
 
 def add_pod(state: State, index: Index, key: str, pod: Pod) -> None:
     """Take a pod into the index: it waits, or it sits somewhere."""
+    index.use(pod.shape, 1)
     if pod.waiting:
         index.waiting[key] = None
     if pod.untried_at:
@@ -106,12 +116,13 @@ def add_pod(state: State, index: Index, key: str, pod: Pod) -> None:
 
 def remove_pod(state: State, index: Index, key: str, pod: Pod) -> None:
     """Undo `add_pod`."""
+    index.use(pod.shape, -1)
     index.waiting.pop(key, None)
     index.untried.pop(key, None)
     index.nominated.pop(key, None)
     if not pod.node:
         return
-    index.on_node.get(pod.node, {}).pop(key, None)
+    _drop(index.on_node, pod.node, key)
     if not pod.daemon:
         left = index.busy.get(pod.node, 0) - 1
         if left > 0:
@@ -119,10 +130,19 @@ def remove_pod(state: State, index: Index, key: str, pod: Pod) -> None:
         else:
             index.busy.pop(pod.node, None)
     if pod.consumes:
-        index.consumers.get(pod.consumes, {}).pop(key, None)
+        _drop(index.consumers, pod.consumes, key)
     row = index.grid.rows.get(pod.node)
     if row is not None and holds_room(state, index, pod):
         index.grid.put(seat_of(state, index, pod.shape), row, -1)
+
+
+def _drop(found: dict[str, dict[str, None]], group: str, key: str) -> None:
+    """Take a key out of its group; a group without keys is none."""
+    keys = found.get(group)
+    if keys is not None:
+        keys.pop(key, None)
+        if not keys:
+            del found[group]
 
 
 def doom(state: State, index: Index, group: GroupState) -> None:

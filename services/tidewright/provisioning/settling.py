@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Set
 
 from tidewright.kube.devices import PREFIX
+from tidewright.kube.volumes import ATTACHABLE
 from tidewright.provisioning.index import Index
 from tidewright.provisioning.indexing import add_node, holds_room
 from tidewright.provisioning.resolving import seat_of, shape_of
 from tidewright.provisioning.state import Pod, State
+
+_FROM_CLAIMS = (PREFIX, ATTACHABLE)
+"""Amounts that nodes have only because somebody asks for them."""
 
 
 def see_templates(state: State, index: Index) -> None:
@@ -49,7 +53,7 @@ def settle(state: State, index: Index, asking: Iterable[str]) -> None:
     for name in nodes:
         if name in state.nodes:
             add_node(state, index, name, state.nodes[name])
-    none = [n for n, column in index.grid.free.items() if n.startswith(PREFIX) and not column.any()]
+    none = [n for n, column in index.grid.free.items() if n.startswith(_FROM_CLAIMS) and not column.any()]
     index.grid.drop_columns(none)
     claims.all_nodes, claims.stale_nodes = False, set()
 

@@ -26,14 +26,19 @@ RESERVED = "tidewright.dev/reservation"
 """Annotation of nodes on which room is kept: `namespace/name until TIME`, of several requests with commas."""
 
 
-class ShapeFields(msgspec.Struct, frozen=True):
-    """A shape as facts say it; parsed once per process."""
+class ShapeFields(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A shape as facts say it; parsed once per process.
+
+    Attributes:
+        told: some pod has it, says the watcher; a request's shape may be known before any pod's.
+    """
 
     requests: dict[str, int] = {}
     scheduling: JsonObject = {}
     namespace: str = ""
     labels: dict[str, str] = {}
     priority: int = 0
+    told: bool = True
 
 
 class Pod(msgspec.Struct):

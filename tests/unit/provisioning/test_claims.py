@@ -15,6 +15,7 @@ from tidewright.events.base import JsonObject
 from tidewright.events.decisions import CreateObject
 from tidewright.events.placement import PlacementObjectGone, PlacementObjectObserved
 from tidewright.kube import kinds
+from tidewright.kube.volumes import ATTACHABLE
 from tidewright.provisioning.evaluate import Evaluation
 from tidewright.provisioning.indexing import index_of
 from tidewright.provisioning.requests import conditions as cond
@@ -598,6 +599,25 @@ def test_a_node_attaches_as_many_volumes_as_its_driver_says() -> None:
     cluster.request("again", CHECK, [("two", 1)])
     cluster.settle()
     assert not provisioned(cluster, "again")
+
+
+def test_a_driver_is_forgotten_with_the_last_who_attaches_by_it() -> None:
+    cluster = Cluster()
+    cluster.add_node("n")
+    storage_class(cluster)
+    claim(cluster, "data", storageClassName="disks")
+    shape = cluster.shape({"cpu": 100}, using("data"))
+    cluster.pod("a", shape, node="n")
+    cluster.pod("b", shape)
+    cluster.settle()
+    [column] = [name for name in index_of(cluster.state).grid.free if name.startswith(ATTACHABLE)]
+    for name in "ab":
+        cluster.tell(f.PodGone(at=cluster.now, namespace="ns", name=name))
+    cluster.tell(f.ShapeGone(at=cluster.now, digest=shape, namespace="ns"))
+    cluster.pod("c", cluster.shape({"cpu": 64_000}))
+    cluster.settle()
+    assert shape not in cluster.state.shapes
+    assert column not in index_of(cluster.state).grid.free
 
 
 def test_drivers_without_a_limit_attach_any_number() -> None:

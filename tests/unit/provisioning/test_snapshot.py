@@ -10,8 +10,10 @@ from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.events.base import JsonObject
 from tidewright.kube import kinds, podspecs
+from tidewright.provisioning import fold
 from tidewright.provisioning.indexing import index_of
 from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.state import State
 from tidewright.provisioning.view import look
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
@@ -178,3 +180,37 @@ def test_static_pods_of_a_template_take_room_on_every_new_node() -> None:
         cluster.pod(f"p{i}", shape)
     cluster.settle()
     assert [d.size for d in cluster.of(p.IncreaseNodeGroup)] == [2]
+
+
+def test_a_pod_that_goes_first_after_a_restart_frees_its_room_once() -> None:
+    cluster = Cluster()
+    cluster.add_node("n", cpu=4000)
+    cluster.pod("a", cluster.shape({"cpu": 1000}), node="n")
+    state = msgspec.json.decode(msgspec.json.encode(cluster.state), type=State)
+    fold.evolve(state, f.PodGone(at=cluster.now, namespace="ns", name="a"))
+    grid = index_of(state).grid
+    assert int(grid.free["cpu"][grid.rows["n"]]) == 4000
+
+
+def test_a_shape_stays_while_a_request_has_it_whatever_becomes_of_pods() -> None:
+    cluster = Cluster({"booking-duration": "1m"})
+    cluster.add_node("n", cpu=4000)
+    cluster.template("t", "1")
+    cluster.request("r", CHECK, [("t", 2)])
+    cluster.settle()
+    [(shape, _)] = cluster.state.requests["ns/r"].sets
+    fields = cluster.state.shapes[shape]
+    told = f.ShapeObserved(
+        at=cluster.now, digest=shape, requests=fields.requests, namespace="ns", labels=fields.labels
+    )
+    cluster.tell(told)
+    cluster.pod("a", shape, node="n")
+    cluster.tell(f.PodGone(at=cluster.now, namespace="ns", name="a"))
+    cluster.tell(f.ShapeGone(at=cluster.now, digest=shape, namespace="ns"))
+    assert cluster.state.shapes[shape].requests == fields.requests
+    cluster.delete_request("r")
+    assert shape not in cluster.state.shapes
+    cluster.tell(told)
+    cluster.pod("b", shape, node="n")
+    grid = index_of(cluster.state).grid
+    assert int(grid.free["cpu"][grid.rows["n"]]) == 3000

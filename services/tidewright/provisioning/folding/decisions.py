@@ -25,6 +25,7 @@ from tidewright.provisioning.folding.common import (
     not_ordered,
     shrink_open,
 )
+from tidewright.provisioning.forgetting import set_sets
 from tidewright.provisioning.indexing import doom, index_of
 from tidewright.provisioning.limits import Learnt
 from tidewright.provisioning.requests import conditions as cond
@@ -37,10 +38,13 @@ def _accept(state: State, event: p.AcceptRequest) -> None:
     if request is None:
         return
     request.accepted = True
-    request.parameters, request.sets = event.parameters, event.sets
+    request.parameters = event.parameters
     request.costs = tuple(msgspec.convert(cost, Cost) for cost in event.costs)
     for digest, fields in event.shapes.items():
-        state.shapes.setdefault(digest, msgspec.convert(fields, ShapeFields))
+        if digest not in state.shapes:
+            found = msgspec.convert(fields, ShapeFields)
+            state.shapes[digest] = msgspec.structs.replace(found, told=False)
+    set_sets(state, request, event.sets)
 
 
 def _attempt(state: State, event: p.AttemptRequest) -> None:
@@ -117,7 +121,9 @@ def _book(state: State, event: p.BookCapacity) -> None:
 def _release(state: State, event: p.ReleaseCapacity) -> None:
     request = state.requests.get(key_of(event))
     if event.reason == "Deleted":
-        state.requests.pop(key_of(event), None)
+        if request is not None:
+            set_sets(state, request, ())
+            del state.requests[key_of(event)]
         for execution in state.executions.values():
             if execution.request == key_of(event) and execution.request_uid == event.uid:
                 saga.stopped(execution)  # what has not gone out never does

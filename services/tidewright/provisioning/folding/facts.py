@@ -16,6 +16,7 @@ from tidewright.provisioning.folding.common import (
     key_of,
     wake,
 )
+from tidewright.provisioning.forgetting import forget_shape, set_sets, untell_shape
 from tidewright.provisioning.groups import READY_LONG_ENOUGH_S
 from tidewright.provisioning.indexing import (
     add_node,
@@ -55,6 +56,10 @@ def _shape(state: State, event: f.ShapeObserved) -> None:
         forget_index(state)  # a pod came before its shape, and holds the wrong room
 
 
+def _shape_gone(state: State, event: f.ShapeGone) -> None:
+    untell_shape(state, event.digest)
+
+
 def _pod(state: State, event: f.PodObserved) -> None:
     index, key = index_of(state), key_of(event)
     # Taken out and put back at the end: the index, built anew, then has the same order as this one.
@@ -65,12 +70,15 @@ def _pod(state: State, event: f.PodObserved) -> None:
         state.said.pop(key, None)
         if old is not None:
             _left(state, old)
+            forget_shape(state, old.shape)
         return
     pod = pod_of(event)
     if pod.untried_at and old is not None and old.untried_at:
         pod.untried_at = old.untried_at
     state.pods[key] = pod
     add_pod(state, index, key, pod)
+    if old is not None and old.shape != pod.shape:
+        forget_shape(state, old.shape)
     came = pod.waiting and (old is None or not old.waiting)
     arrived = bool(pod.consumes and pod.node) and (old is None or not old.node)
     renamed = pod.waiting and old is not None and old.nominated != pod.nominated
@@ -81,14 +89,15 @@ def _pod(state: State, event: f.PodObserved) -> None:
 
 
 def _pod_gone(state: State, event: f.PodGone) -> None:
-    key = key_of(event)
+    index, key = index_of(state), key_of(event)  # one that is built below would not know the pod
     old = state.pods.pop(key, None)
     state.said.pop(key, None)
     if state.held.pop(key, None) is not None:
         wake(state)
     if old is not None:
-        remove_pod(state, index_of(state), key, old)
+        remove_pod(state, index, key, old)
         _left(state, old)
+        forget_shape(state, old.shape)
 
 
 def _left(state: State, pod: Pod) -> None:
@@ -241,6 +250,9 @@ def _request(state: State, event: p.ProvisioningRequestObserved) -> None:
             details=dict(event.status.get("provisioningClassDetails") or {}),
         )
         request.booked = cond.is_true(found, cond.PROVISIONED)
+        before = state.requests.get(key)
+        if before is not None:
+            set_sets(state, before, ())
         state.requests[key] = request
         wake(state)
     else:
@@ -325,6 +337,7 @@ def _config(state: State, event: ConfigSet) -> None:
 
 FACTS: dict[type[Event], Callable[[State, Any], None]] = {
     f.ShapeObserved: _shape,
+    f.ShapeGone: _shape_gone,
     f.PodObserved: _pod,
     f.PodGone: _pod_gone,
     f.NodeObserved: _node,

@@ -26,8 +26,11 @@ def _observed(state: State, event: PlacementObjectObserved) -> None:
 def _gone(state: State, event: PlacementObjectGone) -> None:
     key = _key(event)
     index_of(state)
-    old = state.objects.get(event.kind, {}).pop(key, None)
+    there = state.objects.get(event.kind, {})
+    old = there.pop(key, None)
     if old is not None:
+        if not there:
+            del state.objects[event.kind]
         _changed(state, event.kind, key, old)
 
 
@@ -36,7 +39,7 @@ def _key(event: PlacementObjectObserved | PlacementObjectGone) -> str:
 
 
 def _changed(state: State, kind: str, key: str, old: dict[str, Any] | None) -> None:
-    index_of(state).claims.changed(kind, key, old, state.objects[kind].get(key))
+    index_of(state).claims.changed(kind, key, old, state.objects.get(kind, {}).get(key))
     # Whoever it touches is known to an index that has lived on, not to one that is built anew: both wake.
     if someone_waits(state):
         wake(state)

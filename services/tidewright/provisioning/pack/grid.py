@@ -175,6 +175,13 @@ class Grid:
         self._masks.pop(digest, None)
         self.shapes.pop(digest, None)
 
+    def drop_shape(self, digest: str) -> None:
+        """Nobody has a shape any longer: nothing of it is kept. It stays while anything of it sits here."""
+        if not self.where.get(digest):
+            self.where.pop(digest, None)
+            self._own.discard(digest)
+            self.forget_shape(digest)
+
     def claimed(self, shape: PodShape) -> bool:
         """Whether a pod that is here has a volume of the shape that one pod alone may have, anywhere."""
         exclusive = {volume.claim for volume in shape.volumes if volume.exclusive}
