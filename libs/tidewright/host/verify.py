@@ -27,6 +27,7 @@ from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot
 from tidewright.log.subjects import Slot
 
+_INPUT, _CHECKPOINT = Role.INPUT, Role.CHECKPOINT  # a look-up of an enumeration's member runs code, per record
 Cause = Literal[
     "altered or missing fact",
     "altered decision",
@@ -364,7 +365,7 @@ class Verification:
             return
         _, role, _ = readings[0]
         try:
-            if role is Role.CHECKPOINT:  # to everyone who reads it
+            if role is _CHECKPOINT:  # to everyone who reads it
                 checkpoint = checkpoints.decode(record.body)
                 written_by = record.headers.get(envelope.VERSION, "")
                 for _, _, slots in readings:
@@ -377,7 +378,7 @@ class Verification:
                 service.undecodable(record, error, slots)
             return
         for service, role, slots in readings:
-            if role is Role.INPUT:
+            if role is _INPUT:
                 if type(event) not in SPOKEN or service.inputs.concerns(event):
                     for verifier in slots:
                         verifier.input(record.seq, record.body, event)

@@ -17,14 +17,14 @@ from tidewright.autoscaler import lifecycle, messages, passes
 from tidewright.autoscaler.conditions import Change
 from tidewright.autoscaler.index import NamespaceIndex, in_order
 from tidewright.autoscaler.lifecycle import Monitor
-from tidewright.autoscaler.ownership import ancestors, references
+from tidewright.autoscaler.ownership import ancestors, of_owners, references
 from tidewright.autoscaler.plan import Plan
 from tidewright.autoscaler.policy import of_config
-from tidewright.autoscaler.readiness import Pod, effective_owner, skips_owner_check
+from tidewright.autoscaler.readiness import Pod, skips_owner_check
 from tidewright.autoscaler.spec import InvalidSpec, Rules, compiled, missing_defaults, target_key
 from tidewright.autoscaler.state import Autoscaler, Namespace, Ordered, PodGroup, State, Workload, bind
 from tidewright.autoscaler.status import read
-from tidewright.events.base import Because, Event, Fact
+from tidewright.events.base import Because, Event
 from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import (
     CancelTimer,
@@ -59,10 +59,11 @@ NOT_WRITTEN = frozenset(("DryRun", "Shadow"))
 
 def evolve(state: State, event: Event) -> State:
     """Fold one event; what is none of ours changes nothing."""
-    state.plans.clear()
+    if state.plans:
+        state.plans.clear()
     if event.at > state.now:
         state.now = event.at
-    state.__dict__["refreshing"] = isinstance(event, Fact) and event.refresh
+    state.__dict__["refreshing"] = getattr(event, "refresh", False)  # what is no fact has none
     handler = HANDLERS.get(type(event))
     if handler is not None:
         handler(state, event)
@@ -137,22 +138,18 @@ def _pod(state: State, event: PodObserved) -> None:
 
 
 def project(event: PodObserved, known: Pod | None) -> Pod:
-    """The part of a pod that counts. Owners rarely change: the known ones are kept when they do not."""
-    listed, ready = event.owners, event.ready
-    owners: tuple[str, ...]
-    if len(listed) == 1:  # nearly always; this is done for every change of a pod
-        owners = (effective_owner(listed[0].kind, listed[0].name),)
-    else:
-        owners = tuple([effective_owner(owner.kind, owner.name) for owner in listed])
+    """The part of a pod that counts."""
+    ready = event.ready
+    owners, references = of_owners(event.owners)
     return Pod(
         event.name if known is None else known.name,
-        known.owners if known is not None and known.owners == owners else owners,
+        owners,
         event.phase,
         "" if ready is None else "True" if ready else "False",
         event.ready_changed_at or 0.0,
         event.started_at,
         event.deleting_at is not None,
-        references(listed),
+        references,
     )
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from typing import Protocol
 
-from tidewright.autoscaler.readiness import Pod
+from tidewright.autoscaler.readiness import Pod, effective_owner
 from tidewright.autoscaler.spec import target_key
 from tidewright.events.facts import Owner
 
@@ -29,7 +29,13 @@ class Owned(Protocol):
     def owners(self) -> tuple[str, ...]: ...
 
 
-@lru_cache(maxsize=65536)  # the pods of one ReplicaSet share one tuple
+@lru_cache(maxsize=65536)  # the pods of one ReplicaSet share what comes of it, and this is asked for every pod
+def of_owners(owners: tuple[Owner, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The effective names of a pod's owners, and the references that a walk from it follows."""
+    return tuple([effective_owner(owner.kind, owner.name) for owner in owners]), references(owners)
+
+
+@lru_cache(maxsize=65536)
 def references(owners: tuple[Owner, ...]) -> tuple[str, ...]:
     """The references that a walk follows: the controller's, and without one all of them."""
     controllers = [owner for owner in owners if owner.controller]

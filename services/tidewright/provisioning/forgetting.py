@@ -34,7 +34,7 @@ def forget_shape(state: State, digest: str) -> None:
     if fields is not None and fields.told:
         return
     index = index_of(state)
-    if index.uses[digest]:
+    if digest in index.uses:
         return
     state.shapes.pop(digest, None)
     state.declined.pop(digest, None)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from itertools import count
 from typing import Any, TypeAlias
@@ -68,7 +67,7 @@ class Index:
         self._kind_ids: dict[_Same, int] = {}
         self._alike: dict[int, tuple[_Same, set[str]]] = {}
         self._numbers = count()
-        self.uses: Counter[str] = Counter()
+        self.uses: dict[str, int] = {}
         self.settings = Settings()
         self.warnings: tuple[str, ...] = ()
 
@@ -100,7 +99,7 @@ class Index:
 
     def use(self, digest: str, by: int) -> None:
         """So many more pods, or pod sets, have a shape."""
-        left = self.uses[digest] + by
+        left = self.uses.get(digest, 0) + by
         if left > 0:
             self.uses[digest] = left
         else:

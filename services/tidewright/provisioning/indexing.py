@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from tidewright.kube.podshape import NodeView
 from tidewright.provisioning import settings
 from tidewright.provisioning.helped import expendable
 from tidewright.provisioning.index import Index
@@ -34,13 +35,28 @@ def _built(state: State) -> Index:
         index.settings = msgspec.structs.replace(index.settings, priorities=state.priorities)
     for name, group in state.groups.items():
         index.owner.update(dict.fromkeys((i.id for i in group.instances), name))
-    for name, node in state.nodes.items():
-        add_node(state, index, name, node)
-    for key, pod in state.pods.items():
-        add_pod(state, index, key, pod)
+    index.grid.add_nodes(_noted(state, index, name, node) for name, node in state.nodes.items())
+    _add_pods(state, index)
     for request in state.requests.values():
         count_sets(index, request.sets, 1)
     return index
+
+
+def _add_pods(state: State, index: Index) -> None:
+    """All pods, as `add_pod` takes them one by one; those of one shape sit down together."""
+    rows = index.grid.rows
+    sitting: dict[str, dict[int, int]] = {}
+    for key, pod in state.pods.items():
+        _list_pod(index, key, pod)
+        row = rows.get(pod.node)
+        if row is not None:
+            there = sitting.get(pod.shape)
+            if there is None:
+                there = sitting[pod.shape] = {}
+            there[row] = there.get(row, 0) + 1
+    for digest, there in sitting.items():
+        if holds_room(state, index, digest):
+            index.grid.put_all(seat_of(state, index, digest), there)
 
 
 def count_sets(index: Index, sets: Iterable[tuple[str, int]], by: int) -> None:
@@ -76,14 +92,22 @@ def unripe(index: Index, name: str, node: Node, wanted: Awaited | None) -> bool:
 
 
 def add_node(state: State, index: Index, name: str, node: Node) -> None:
-    """Take a node into the index. One whose devices have not come yet takes no pods, like one that is not ready."""
-    view = node.view(name, index.claims.offers(name, node.labels))
-    if unripe(index, name, node, awaited(state.groups.get(node.group))):
-        view = msgspec.structs.replace(view, unschedulable=True)
-    index.grid.add_node(view)
+    """Take a node into the index."""
+    index.grid.add_node(_noted(state, index, name, node))
+
+
+def _noted(state: State, index: Index, name: str, node: Node) -> NodeView:
+    """A node for predicates, once it is noted beside the grid.
+
+    One whose devices have not come yet takes no pods, like one that is not ready.
+    """
     index.count_kind(name, node)
     if node.provider_id:
         index.machines[node.provider_id] = name
+    view = node.view(name, index.claims.offers(name, node.labels))
+    if unripe(index, name, node, awaited(state.groups.get(node.group))):
+        view = msgspec.structs.replace(view, unschedulable=True)
+    return view
 
 
 def remove_node(index: Index, name: str, node: Node) -> None:
@@ -95,6 +119,13 @@ def remove_node(index: Index, name: str, node: Node) -> None:
 
 def add_pod(state: State, index: Index, key: str, pod: Pod) -> None:
     """Take a pod into the index: it waits, or it sits somewhere."""
+    _list_pod(index, key, pod)
+    row = index.grid.rows.get(pod.node)
+    if row is not None and holds_room(state, index, pod.shape):
+        index.grid.put(seat_of(state, index, pod.shape), row)
+
+
+def _list_pod(index: Index, key: str, pod: Pod) -> None:
     index.use(pod.shape, 1)
     if pod.waiting:
         index.waiting[key] = None
@@ -104,14 +135,14 @@ def add_pod(state: State, index: Index, key: str, pod: Pod) -> None:
         index.nominated[key] = None
     if not pod.node:
         return
-    index.on_node.setdefault(pod.node, {})[key] = None
+    there = index.on_node.get(pod.node)
+    if there is None:
+        there = index.on_node[pod.node] = {}
+    there[key] = None
     if not pod.daemon:
         index.busy[pod.node] = index.busy.get(pod.node, 0) + 1
     if pod.consumes:
         index.consumers.setdefault(pod.consumes, {})[key] = None
-    row = index.grid.rows.get(pod.node)
-    if row is not None and holds_room(state, index, pod):
-        index.grid.put(seat_of(state, index, pod.shape), row)
 
 
 def remove_pod(state: State, index: Index, key: str, pod: Pod) -> None:
@@ -132,7 +163,7 @@ def remove_pod(state: State, index: Index, key: str, pod: Pod) -> None:
     if pod.consumes:
         _drop(index.consumers, pod.consumes, key)
     row = index.grid.rows.get(pod.node)
-    if row is not None and holds_room(state, index, pod):
+    if row is not None and holds_room(state, index, pod.shape):
         index.grid.put(seat_of(state, index, pod.shape), row, -1)
 
 
@@ -162,11 +193,11 @@ def reseat(state: State, index: Index, node: str) -> None:
     row = index.grid.rows[node]
     for key in index.on_node.get(node, {}):
         pod = state.pods[key]
-        if holds_room(state, index, pod):
+        if holds_room(state, index, pod.shape):
             index.grid.put(seat_of(state, index, pod.shape), row)
 
 
-def holds_room(state: State, index: Index, pod: Pod) -> bool:
+def holds_room(state: State, index: Index, digest: str) -> bool:
     """Expendable pods hold no room. Their priority is their shape's."""
-    fields = state.shapes.get(pod.shape)
+    fields = state.shapes.get(digest)
     return fields is None or not expendable(fields.priority, index.settings.expendable_cutoff)

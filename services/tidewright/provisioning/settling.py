@@ -108,5 +108,5 @@ def nominated(state: State, index: Index) -> dict[str, Pod]:
     return {
         key: pod
         for key, pod in found.items()
-        if pod.nominated in state.nodes and holds_room(state, index, pod)
+        if pod.nominated in state.nodes and holds_room(state, index, pod.shape)
     }

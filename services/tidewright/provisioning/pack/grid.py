@@ -93,6 +93,19 @@ class Grid:
         self._forget_views()
         return row
 
+    def add_nodes(self, views: Iterable[NodeView]) -> None:
+        """Add nodes that are not here, in one step."""
+        added = list(views)
+        start = len(self.views)
+        for row, view in enumerate(added, start):
+            self.rows[view.name] = row
+        self.views += added
+        names = {*self.free, *(name for view in added for name in view.allocatable)}
+        for name in sorted(names):
+            more = np.array([view.allocatable.get(name, 0) for view in added], dtype=np.int64)
+            self.free[name] = np.concatenate([self._column_of(name, start)[:start], more])
+        self._forget_views()
+
     def add_copies(self, template: NodeView, names: Iterable[str]) -> list[int]:
         """Add fresh copies of one template in one step: what is known of the other rows is extended."""
         added = list(names)
@@ -169,6 +182,18 @@ class Grid:
         for name, amount in shape.requests.items():
             if amount:
                 self._column_of(name)[row] -= amount * count
+
+    def put_all(self, shape: PodShape, pods: Mapping[int, int]) -> None:
+        """As `put`, for many rows: so many pods on each."""
+        inner = self._inner(shape.digest)
+        for row, count in pods.items():
+            inner[row] = inner.get(row, 0) + count
+        self.shapes.setdefault(shape.digest, shape)
+        rows = np.fromiter(pods, dtype=np.int64, count=len(pods))
+        counts = np.fromiter(pods.values(), dtype=np.int64, count=len(pods))
+        for name, amount in shape.requests.items():
+            if amount:
+                self._column_of(name)[rows] -= amount * counts
 
     def forget_shape(self, digest: str) -> None:
         """A shape means something else from now on; nothing of it may sit here."""
