@@ -384,6 +384,8 @@ def test_the_invariants_hold_whatever_happens(seed: int, choices: list[int]) -> 
     for choice in choices:
         happens[names[choice]]()
     settled(found)
+    restored = msgspec.json.decode(msgspec.json.encode(found.state), type=State)
+    assert room(found.state) == room(restored)
     ends(found)
     nothing_is_left(found)
 
@@ -446,6 +448,27 @@ def nothing_is_left(found: Wild) -> None:
     found.advance(9 * DAY)
     assert sizes(found.state) == sizes(State())
     assert derived_sizes(found.state) == derived_sizes(State())
+
+
+def room(state: State) -> dict[str, Any]:
+    """What the index has on every node, and who refers to what."""
+    index = index_of(state)
+    grid = index.grid
+    return {
+        "free": {
+            f"{node}/{name}": int(column[row])
+            for node, row in grid.rows.items()
+            for name, column in grid.free.items()
+            if column[row]
+        },
+        "held": {node: grid.held(row) for node, row in grid.rows.items()},
+        "uses": index.uses,
+        "busy": index.busy,
+        "on_node": index.on_node,
+        "consumers": index.consumers,
+        "waiting": list(index.waiting),
+        "kinds": {node: index.kinds[number] for node, number in index.kind.items()},
+    }
 
 
 STAYS = {"config", "counts", "histograms"}
