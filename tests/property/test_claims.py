@@ -13,7 +13,7 @@ import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.provisioning.test_claims import GPU, by_template, claim_template, device, exactly, told
+from tests.unit.provisioning.claimworld import GPU, by_template, claim_template, device, exactly, told
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import facts as f
 from tidewright.events import provisioning as p
@@ -44,14 +44,15 @@ def derived(state: State) -> dict[str, Any]:
     """What placement sees of devices, once an evaluation has put it right."""
     Evaluation(state, "", binding=False)
     index: Index = index_of(state)
-    columns = {name: column for name, column in index.grid.free.items() if name.startswith("devices:")}
+    devices = index.grid.devices
     return {
         "free": {
             name: {node: int(column[row]) for node, row in sorted(index.grid.rows.items())}
-            for name, column in sorted(columns.items())
+            for name, column in sorted(index.grid.free.items())
         },
-        "amounts": sorted(index.claims.amounts()),
-        "shapes": {digest: shape.requests for digest, shape in sorted(index.shapes.items())},
+        "stocks": {node: devices.stocks.get(row) for node, row in sorted(index.grid.rows.items())},
+        "common": devices.common,
+        "shapes": {digest: (s.requests, s.claims) for digest, s in sorted(index.shapes.items())},
     }
 
 

@@ -38,7 +38,7 @@ def version_number(text: str) -> int:
 
 
 def takes(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
-    """Whether an expression holds for a device (`attributes` and `capacity` as in a ResourceSlice).
+    """Whether an expression holds for a device (its fields as in a ResourceSlice).
 
     Raises:
         SelectorFailed: it does not compile, or asks for what the device does not have.
@@ -46,6 +46,7 @@ def takes(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
     data = {
         "device": {
             "driver": driver,
+            "allowMultipleAllocations": bool(device.get("allowMultipleAllocations")),
             "attributes": _by_domain(expression, driver, device.get("attributes") or {}, _attribute),
             "capacity": _by_domain(expression, driver, device.get("capacity") or {}, _capacity),
         }

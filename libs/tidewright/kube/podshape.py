@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tidewright.kube.deviceclaims import Claimed
+from tidewright.kube.devicestock import Stock
 from tidewright.kube.selectors import LabelSelector, Requirement
 from tidewright.kube.taints import Taint, Toleration
 
@@ -88,7 +90,7 @@ class PodShape(msgspec.Struct, frozen=True, kw_only=True):
         selector: conditions of nodeSelector, all of which hold.
         terms: required node affinity, of which one holds; None when there is none.
         blocked: what it refers to is not there, or not ready, and this is why it goes nowhere.
-        devices: device requests by what they take; `whole_devices`: those that take all there are.
+        claims: of devices, that are not allocated yet; and those that several pods share, as long as they may.
         error: the pod's terms cannot be read, and this is why: it goes nowhere.
     """
 
@@ -106,11 +108,15 @@ class PodShape(msgspec.Struct, frozen=True, kw_only=True):
     anti_affinity: tuple[PodTerm, ...] = ()
     spread: tuple[Spread, ...] = ()
     volumes: tuple[Volume, ...] = ()
-    devices: frozenset[str] = frozenset()
-    whole_devices: frozenset[str] = frozenset()
+    claims: tuple[Claimed, ...] = ()
     gated: bool = False
     blocked: str = ""
     error: str = ""
+
+    @property
+    def devices(self) -> bool:
+        """Whether it asks for devices that its claims have not got yet."""
+        return any(claim.wishes for claim in self.claims)
 
     @property
     def single(self) -> bool:
@@ -123,6 +129,7 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         allocatable: as `PodShape.requests`, `pods` included.
+        stock: its own devices; `around`, of a template: those that its nodes reach as others do.
     """
 
     name: str
@@ -130,3 +137,5 @@ class NodeView(msgspec.Struct, frozen=True, kw_only=True):
     taints: tuple[Taint, ...] = ()
     allocatable: dict[str, int] = {}
     unschedulable: bool = False
+    stock: Stock | None = None
+    around: Stock | None = None

@@ -64,7 +64,7 @@ def shortage(requests: Mapping[str, int], free: Mapping[str, int]) -> str:
 
 
 def conflict(one: PodShape, other: PodShape) -> bool:
-    """Two pods of these shapes cannot share a node: host ports, exclusive volumes, all of its devices, hostname terms."""
+    """Two pods of these shapes cannot share a node: host ports, exclusive volumes, hostname terms."""
     if (
         one.host_ports
         and other.host_ports
@@ -75,8 +75,6 @@ def conflict(one: PodShape, other: PodShape) -> bool:
         exclusive = {v.claim for v in one.volumes if v.exclusive} & {v.claim for v in other.volumes}
         if exclusive:
             return True
-    if not one.devices.isdisjoint(other.whole_devices) or not one.whole_devices.isdisjoint(other.devices):
-        return True
     return repels(one, other, HOSTNAME) or repels(other, one, HOSTNAME)
 
 

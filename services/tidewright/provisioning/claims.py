@@ -4,23 +4,26 @@ Shapes are resolved against the objects that facts have told of, and every look-
 change of one object is a change of the few shapes that refer to it. Facts only mark what they touch
 (`changed`); an evaluation begins by putting the index right (`settle`), all at once.
 
-    resolve(...)   the shape of a pod that waits: with what its claims ask for
-    seated(...)    the shape of one that has a node: its devices are known as taken, by name
-    offers(...)    what a node has of devices and attachments beyond what it says itself
+    resolve(...)      the shape of a pod that waits: with what its claims ask for
+    seated(...)       the shape of one that has a node: its devices are known as taken, by name
+    attachable(...)   what volumes a node attaches, by driver; devices are `offers`
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from tidewright.events.base import JsonObject
-from tidewright.kube.devices import NO_LIMIT, Ask, Asked, Catalogue, Device, device, expressions, parse, takes
-from tidewright.kube.podshape import NodeView, PodShape, Volume
+from tidewright.kube.deviceclaims import MOST_USERS, Claimed, parse
+from tidewright.kube.devices import expressions
+from tidewright.kube.podshape import PodShape, Volume
 from tidewright.kube.podspecs import node_term
 from tidewright.kube.volumes import Unplaceable, attached, volumes_of
+from tidewright.provisioning.offers import Offers
 
+NO_LIMIT = 2**31
 EVERY = "*"
 """In place of a name: whoever looked at all objects of a kind."""
 ANY = "?"
@@ -40,30 +43,19 @@ class Claims:
         self._users: dict[tuple[str, str], set[str]] = {}
         self._used: dict[str, set[tuple[str, str]]] = {}
         self._user = ""
-        self._catalogue = Catalogue()
-        self._asked: dict[str, Asked] = {}
         self._attaches: dict[str, frozenset[str]] = {}
         self._drivers: set[str] = set()
-        self._taken: dict[tuple[str, str, str], int] = {}
-        self._slices: dict[str, set[str]] = {}
-        self._pools: dict[tuple[str, str], set[str]] = {}
-        self._last: dict[tuple[str, str], int] = {}
-        self._devices: dict[str, tuple[Device, ...]] = {}
-        self._templates: tuple[Device, ...] = ()
         self._left = False
+        self.offers = Offers(objects)
         self.prepared: set[str] = set()
         self.stale_shapes: set[str] = set()
-        self.stale_nodes: set[str] = set()
+        self.stale_nodes = self.offers.stale_nodes
         self.all_nodes = False
-        for claim in objects.get("ResourceClaim", {}).values():
-            self._count(claim, 1)
-        for name in sorted(objects.get("ResourceSlice", {})):
-            self._add_slice(name)
 
     @property
     def stale(self) -> bool:
         """Whether anything has to be put right."""
-        return bool(self.all_nodes or self.stale_nodes or self.stale_shapes)
+        return bool(self.all_nodes or self.stale_nodes or self.stale_shapes or self.offers.stale_common)
 
     # --- Look-ups, noted for whoever is being resolved ---
 
@@ -104,21 +96,13 @@ class Claims:
         self._user = shape.digest
         try:
             volumes = (*_others(shape, scheduling), *self._volumes(shape, scheduling))
-            asked, places = self._devices_of(scheduling.get("resourceClaims") or (), shape.namespace)
+            claims, places = self._devices_of(scheduling.get("resourceClaims") or (), shape.namespace)
         except ValueError as error:
-            self._learn(shape.digest, Asked())
             return msgspec.structs.replace(shape, blocked=str(error))
-        self._learn(shape.digest, asked)
         requests = dict(shape.requests)
-        for name, amount in (*self._attachments(volumes), *sorted(self._catalogue.asked(asked).items())):
+        for name, amount in self._attachments(volumes):
             requests[name] = requests.get(name, 0) + amount
-        return msgspec.structs.replace(
-            shape,
-            requests=requests,
-            volumes=(*volumes, *places),
-            devices=frozenset(ask.matcher.label for ask in asked.asks if not ask.watching),
-            whole_devices=frozenset(ask.matcher.label for ask in asked.asks if ask.whole),
-        )
+        return msgspec.structs.replace(shape, requests=requests, volumes=(*volumes, *places), claims=claims)
 
     def seated(self, shape: PodShape, scheduling: Mapping[str, list[JsonObject]]) -> PodShape:
         """As `resolve`, of a pod that is on a node: what it holds of devices is taken there by name."""
@@ -150,22 +134,32 @@ class Claims:
             self.all_nodes = True
         return [(attached(driver), 1) for driver in found]
 
-    def _devices_of(self, claims: Sequence[JsonObject], namespace: str) -> tuple[Asked, tuple[Volume, ...]]:
+    def _devices_of(
+        self, claims: Sequence[JsonObject], namespace: str
+    ) -> tuple[tuple[Claimed, ...], tuple[Volume, ...]]:
         """What is asked for, and where claims that are allocated already tie the pod."""
-        found = Asked()
+        found: list[Claimed] = []
         places: list[Volume] = []
         if claims and not any(self.follows(kind) for kind in _ALLOCATION):
-            return found, ()  # not served here, or used by nobody: then no claim can be missing
+            return (), ()  # not served here, or used by nobody: then no claim can be missing
         for claim in claims:
             spec = self._claim_spec(claim, namespace)
+            name = claim.get("resourceClaimName")
+            key = f"{namespace}/{name}" if name else ""
+            seats = MOST_USERS - spec.get("reserved", 0)
+            if seats <= 0:
+                raise Unplaceable(
+                    f'resourceclaim "{name}" is reserved for {MOST_USERS} pods, and no more can have it'
+                )
             allocation = spec.get("allocation")
             if allocation is not None:
                 terms = tuple(node_term(term) for term in allocation.get("nodeSelectorTerms") or ())
-                places.append(Volume(claim=f"resourceclaim {claim.get('resourceClaimName')}", terms=terms))
-                continue
-            one = parse(spec.get("devices"), self._class, self._offered)
-            found = Asked(found.asks + one.asks, found.bundles + one.bundles)
-        return found, tuple(places)
+                places.append(Volume(claim=f"resourceclaim {name}", terms=terms))
+                found.append(Claimed(claim=key, seats=seats))
+            elif key not in {one.claim for one in found if key}:
+                one = parse(spec.get("devices"), self._class)
+                found.append(msgspec.structs.replace(one, claim=key, seats=seats))
+        return tuple(found), tuple(places)
 
     def _claim_spec(self, claim: JsonObject, namespace: str) -> JsonObject:
         """A template is expanded here: every pod has a claim of its own made from it."""
@@ -178,29 +172,12 @@ class Claims:
                 return spec
         raise Unplaceable(f"resource claim {claim.get('name')!r} names neither a claim nor a template")
 
-    def _offered(self, ask: Ask) -> bool:
-        """Whether any node, or the next one of any group, has a device that is asked for."""
-        self.every("ResourceSlice")
-        there = (one for devices in self._devices.values() for one in devices)
-        return any(takes(ask.matcher, one) for one in (*there, *self._templates))
-
     def _class(self, name: str) -> tuple[str, ...] | None:
         found = self.get("DeviceClass", name)
         return None if found is None else expressions(found.get("selectors"))
 
-    def _learn(self, digest: str, asked: Asked) -> None:
-        before = self._asked.pop(digest, None)
-        if before is not None and before != asked:
-            self._left = True
-        if not asked.asks:
-            return
-        self._asked[digest] = asked
-        if self._catalogue.learn(asked):
-            self._reconsider()
-
     def forget(self, digest: str, *, wholly: bool) -> None:
         """Nobody asks with this shape; `wholly`: nor does any pod of it sit anywhere."""
-        self._left |= self._asked.pop(digest, None) is not None
         if wholly:
             self._left |= bool(self._attaches.pop(digest, None))
             for place in self._used.pop(digest, ()):
@@ -217,77 +194,22 @@ class Claims:
         return digest in self._used
 
     def recall(self) -> None:
-        """Let go the matchers and drivers that nobody asks for any longer: amounts are those of an index built anew."""
+        """Let go the drivers that nobody asks for any longer: amounts are those of an index built anew."""
         if self._left:
             self._left = False
             drivers = {driver for found in self._attaches.values() for driver in found}
             if drivers != self._drivers:
                 self._drivers, self.all_nodes = drivers, True
-            if self._catalogue.relearn(self._asked[digest] for digest in sorted(self._asked)):
-                self._reconsider()
-
-    def amounts(self) -> frozenset[str]:
-        """The names of all amounts that devices make."""
-        return self._catalogue.meaning()
 
     # --- Nodes ---
 
-    def offers(self, name: str, labels: Mapping[str, str]) -> dict[str, int]:
-        """What a node has besides its own word: attachments by driver, and devices that are free."""
-        found = self._attachable(name)
-        reached = self._reached(name, labels)
-        if reached:
-            found |= self._catalogue.offer(reached, lambda one: one.key in self._taken)
-        return found
-
-    def template_offers(
-        self, node: str, labels: Mapping[str, str], devices: Iterable[JsonObject] = ()
-    ) -> dict[str, int]:
-        """What the next node like this one has, or one with these devices: nobody has taken any."""
-        own = (*self._own(node), *(_of_template(found) for found in devices))
-        if not self._catalogue.matchers:
-            return self._attachable(node)
-        reached = (*own, *self._shared(labels))
-        return self._attachable(node) | self._catalogue.offer(reached, lambda one: False)
-
-    def drivers_of(self, node: str) -> set[str]:
-        """The drivers that offer devices of a node."""
-        return {one.driver for one in self._own(node)}
-
-    def template_devices(self, node: str) -> tuple[JsonObject, ...]:
-        """The devices of a node, as a template keeps them."""
-        return tuple(
-            {"driver": one.driver, "name": one.name, **msgspec.json.decode(one.body)}
-            for one in self._own(node)
-        )
-
-    def _attachable(self, name: str) -> dict[str, int]:
+    def attachable(self, name: str) -> dict[str, int]:
+        """What a node attaches besides its own word, by driver."""
         if not self._drivers:
             return {}
         told = self._objects.get("CSINode", {}).get(name, {}).get("drivers") or {}
         limits = {driver: told.get(driver) for driver in self._drivers}
         return {attached(driver): NO_LIMIT if most is None else most for driver, most in limits.items()}
-
-    def _reached(self, name: str, labels: Mapping[str, str]) -> tuple[Device, ...]:
-        return (*self._own(name), *self._shared({**labels, _NODE_NAME: name}))
-
-    def _shared(self, labels: Mapping[str, str]) -> Iterator[Device]:
-        """Devices of slices that are not about one node."""
-        view = NodeView(name=labels.get(_NODE_NAME, ""), labels=dict(labels))
-        for name in sorted(self._slices.get("", ())):
-            found = self._objects["ResourceSlice"][name]
-            terms = found.get("nodeSelectorTerms") or ()
-            if found.get("allNodes") or any(node_term(term).matches(view) for term in terms):
-                yield from self._devices.get(name, ())
-
-    def see(self, devices: Iterable[JsonObject]) -> None:
-        """Take up the devices of all templates, so that amounts tell them apart."""
-        found = tuple(dict.fromkeys(_of_template(one) for one in devices))
-        if found == self._templates:
-            return
-        before, self._templates = self._templates, found
-        self.stale_shapes |= self._users.get(("ResourceSlice", EVERY), set())
-        self._see(found, before)
 
     # --- Changes ---
 
@@ -301,93 +223,12 @@ class Claims:
             case "CSINode" if self._drivers:
                 self.stale_nodes.add(key)
             case "ResourceClaim":
-                for claim, by in ((old, -1), (new, 1)):
-                    self._count(claim or {}, by)
+                self.offers.claim_changed(old, new)
             case "ResourceSlice":
-                if old is not None:
-                    self._drop_slice(key, old)
-                if new is not None:
-                    self._add_slice(key)
-
-    def _count(self, claim: JsonObject, by: int) -> None:
-        for driver, pool, name in (claim.get("allocation") or {}).get("devices") or ():
-            key = (driver, pool, name)
-            self._taken[key] = self._taken.get(key, 0) + by
-            if self._taken[key] <= 0:
-                del self._taken[key]
-            self._stale_where(driver, pool)
-
-    def _stale_where(self, driver: str, pool: str) -> None:
-        for name in self._pools.get((driver, pool), ()):
-            self._stale_at(self._objects["ResourceSlice"][name].get("nodeName") or "")
-
-    def _stale_at(self, node: str) -> None:
-        if node:
-            self.stale_nodes.add(node)
-        else:
-            self.all_nodes = True
-
-    def _add_slice(self, name: str) -> None:
-        found = self._objects["ResourceSlice"][name]
-        self._slices.setdefault(found.get("nodeName") or "", set()).add(name)
-        self._pools.setdefault(_pool(found), set()).add(name)
-        self._gather(_pool(found), name)
-
-    def _drop_slice(self, name: str, old: JsonObject) -> None:
-        node, pool = old.get("nodeName") or "", _pool(old)
-        self._slices[node].discard(name)
-        if not self._slices[node]:
-            del self._slices[node]
-        self._pools[pool].discard(name)
-        if not self._pools[pool]:
-            del self._pools[pool]
-        self._put(name, node, ())
-        self._gather(pool)
-
-    def _gather(self, pool: tuple[str, str], changed: str = "") -> None:
-        """Read the devices of a slice; of all slices of its pool, when their last generation is another now."""
-        slices = self._objects.get("ResourceSlice", {})
-        names = self._pools.get(pool, set())
-        last = max((slices[name].get("generation", 0) for name in names), default=0)
-        if last == self._last.get(pool):
-            names = {changed} & names
-        if self._pools.get(pool):
-            self._last[pool] = last
-        else:
-            self._last.pop(pool, None)
-        for name in sorted(names):
-            found = slices[name]
-            valid = found.get("generation", 0) == last
-            devices = [device(*pool, one) for one in found.get("devices") or ()] if valid else []
-            self._put(name, found.get("nodeName") or "", tuple(devices))
-
-    def _put(self, name: str, node: str, devices: tuple[Device, ...]) -> None:
-        """From now on a slice offers these devices."""
-        before = self._devices.pop(name, ())
-        if devices:
-            self._devices[name] = devices
-        if before != devices:
-            self._see(devices, before)
-        self._stale_at(node)
-
-    def _own(self, node: str) -> Iterator[Device]:
-        """Devices of slices about one node."""
-        for name in sorted(self._slices.get(node, ())) if node else ():
-            yield from self._devices.get(name, ())
-
-    def _see(self, devices: Iterable[Device], gone: Iterable[Device]) -> None:
-        if self._catalogue.see(devices, gone):
-            self._reconsider()
-
-    def _reconsider(self) -> None:
-        """The amounts have another meaning now: whoever asks for devices, and whoever has some, is read anew."""
-        self.stale_shapes |= set(self._asked)
-        for node in self._slices:
-            self._stale_at(node)
+                self.offers.slice_changed(key, old, new)
 
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-_NODE_NAME = "\0name"
 _ALLOCATION = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "ResourceSlice")
 _CLAIMS = (("ResourceClaim", "resourceClaimName"), ("ResourceClaimTemplate", "resourceClaimTemplateName"))
 
@@ -395,14 +236,6 @@ _CLAIMS = (("ResourceClaim", "resourceClaimName"), ("ResourceClaimTemplate", "re
 def has_claims(scheduling: Mapping[str, object]) -> bool:
     """Whether the scheduling fields of a pod name claims, of volumes or of devices."""
     return bool(scheduling.get("volumes") or scheduling.get("resourceClaims"))
-
-
-def _pool(found: JsonObject) -> tuple[str, str]:
-    return (found.get("driver", ""), found.get("pool", ""))
-
-
-def _of_template(found: JsonObject) -> Device:
-    return device(found.get("driver", ""), "", found)
 
 
 def _others(shape: PodShape, scheduling: Mapping[str, list[JsonObject]]) -> tuple[Volume, ...]:

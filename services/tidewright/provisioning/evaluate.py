@@ -40,7 +40,7 @@ from tidewright.provisioning.scaleup.plans import MAX_NODES_TOTAL, SUCCESSFUL, P
 from tidewright.provisioning.scaleup.rounds import enact, plan_all
 from tidewright.provisioning.scaleup.sharing import to_minimum
 from tidewright.provisioning.sentences import because, not_triggered_message, triggered_message
-from tidewright.provisioning.settling import nominated, see_templates, settle
+from tidewright.provisioning.settling import nominated, settle
 from tidewright.provisioning.state import Load, Pod, State
 from tidewright.provisioning.upkeep import idle_decisions, upkeep
 from tidewright.provisioning.view import View, look
@@ -62,7 +62,6 @@ class Evaluation:
         """`binding` is False when only an answer is wanted, and nothing is carried out."""
         self.state = state
         self.index: Index = index_of(state)
-        see_templates(state, self.index)
         prepare(state, self.index)
         settle(state, self.index, _claiming(state, self.index))
         self.now = state.now
@@ -408,9 +407,11 @@ def _in_order(demands: Iterable[Demand]) -> list[Demand]:
 
 def _place(grid: Grid, demands: Mapping[str, Demand]) -> None:
     """Place what fits; the rest stays in demand."""
-    for demand in _in_order(demands.values()):
+    order = _in_order(demands.values())
+    sharing = [Item(d.shape, d.count) for d in order if d.count and any(c.claim for c in d.shape.claims)]
+    for demand in order:
         if demand.count:
-            demand.count -= grid.place(demand.shape, demand.count)
+            demand.count -= grid.place(demand.shape, demand.count, sharing)
 
 
 def _place_booked(grid: Grid, demands: Mapping[str, Demand], places: Mapping[str, Mapping[str, int]]) -> None:

@@ -6,6 +6,7 @@ Spec 3.5 (template nodes), 3.6 (groups that cannot grow), 3.7 (similar groups, b
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 import msgspec
@@ -155,6 +156,8 @@ def template_from_node(view: NodeView, residents: Sequence[Item], passing: Conta
             labels={**labels, TEMPLATE_LABEL: "true"},
             taints=kept_taints(view.taints, passing),
             allocatable=view.allocatable,
+            stock=view.stock,
+            around=view.around,
         ),
         residents=tuple(residents),
     )
@@ -205,6 +208,8 @@ def choose_template(
             labels={**provided.labels, TEMPLATE_LABEL: "true"},
             taints=kept_taints(provided.taints, passing),
             allocatable=provided.allocatable,
+            stock=provided.stock,
+            around=provided.around,
         )
         return Template(view=view, residents=daemons_for(view, (*static, *daemons)))
     for node in ordered:
@@ -248,10 +253,18 @@ def alike(one: Group, other: Group, settings: Settings) -> bool:
         return False
     if not _close(one.template.free(), other.template.free(), {}, settings.free_ratio):
         return False
+    if _devices(one) != _devices(other):
+        return False
     ignored = IGNORED_LABELS | set(settings.ignored_labels)
     return {k: v for k, v in one.labels.items() if k not in ignored} == {
         k: v for k, v in other.labels.items() if k not in ignored
     }
+
+
+def _devices(group: Group) -> Counter[str]:
+    """How many devices of which driver its next node has."""
+    stock = group.template.view.stock if group.template is not None else None
+    return Counter(one.driver for one in stock.devices) if stock is not None else Counter()
 
 
 def _close(

@@ -88,7 +88,7 @@ def unripe(index: Index, name: str, node: Node, wanted: Awaited | None) -> bool:
         return False
     if any(not node.allocatable.get(resource) for resource in wanted.resources):
         return True
-    return bool(wanted.drivers) and not index.claims.drivers_of(name) >= wanted.drivers
+    return bool(wanted.drivers) and not index.claims.offers.drivers_of(name) >= wanted.drivers
 
 
 def add_node(state: State, index: Index, name: str, node: Node) -> None:
@@ -104,7 +104,10 @@ def _noted(state: State, index: Index, name: str, node: Node) -> NodeView:
     index.count_kind(name, node)
     if node.provider_id:
         index.machines[node.provider_id] = name
-    view = node.view(name, index.claims.offers(name, node.labels))
+    view = node.view(name, index.claims.attachable(name))
+    stock = index.claims.offers.stock(name)
+    if stock is not None:
+        view = msgspec.structs.replace(view, stock=stock)
     if unripe(index, name, node, awaited(state.groups.get(node.group))):
         view = msgspec.structs.replace(view, unschedulable=True)
     return view

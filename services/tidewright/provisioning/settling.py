@@ -8,26 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
-from tidewright.kube.devices import PREFIX
 from tidewright.kube.volumes import ATTACHABLE
 from tidewright.provisioning.index import Index
 from tidewright.provisioning.indexing import add_node, holds_room
 from tidewright.provisioning.resolving import seat_of, shape_of
 from tidewright.provisioning.state import Pod, State
-
-_FROM_CLAIMS = (PREFIX, ATTACHABLE)
-"""Amounts that nodes have only because somebody asks for them."""
-
-
-def see_templates(state: State, index: Index) -> None:
-    """Take up the devices of the nodes that groups would bring."""
-    index.claims.see(
-        one
-        for _, group in sorted(state.groups.items())
-        for told in (group.template, group.remembered)
-        if told is not None
-        for one in told.devices
-    )
 
 
 def settle(state: State, index: Index, asking: Iterable[str]) -> None:
@@ -37,14 +22,13 @@ def settle(state: State, index: Index, asking: Iterable[str]) -> None:
     that nodes are asked for what they ask for.
     """
     claims = index.claims
-    see_templates(state, index)
     asks = {*asking, *claims.prepared}
     _forget(index, asks)
     for digest in sorted(asks):
         if digest in state.shapes:
             shape_of(state, index, digest)
     claims.recall()
-    while claims.stale_shapes:  # a shape that is read anew may ask for what nobody has asked for before
+    while claims.stale_shapes:
         stale, claims.stale_shapes = sorted(claims.stale_shapes), set()
         for digest in stale:
             _read_anew(state, index, digest)
@@ -53,9 +37,13 @@ def settle(state: State, index: Index, asking: Iterable[str]) -> None:
     for name in nodes:
         if name in state.nodes:
             add_node(state, index, name, state.nodes[name])
-    none = [n for n, column in index.grid.free.items() if n.startswith(_FROM_CLAIMS) and not column.any()]
+    none = [n for n, column in index.grid.free.items() if n.startswith(ATTACHABLE) and not column.any()]
     index.grid.drop_columns(none)
-    claims.all_nodes, claims.stale_nodes = False, set()
+    claims.all_nodes = False
+    claims.stale_nodes.clear()
+    if claims.offers.stale_common:
+        index.grid.share(claims.offers.common())
+        claims.offers.stale_common = False
 
 
 def _forget(index: Index, asking: Set[str]) -> None:

@@ -77,7 +77,9 @@ def template_view(template: TemplateNode, claims: Claims) -> NodeView:
         name="template",
         labels=labels,
         taints=taints_of(template.taints),
-        allocatable={**claims.template_offers("", labels, template.devices), **allocatable},
+        allocatable={**claims.attachable(""), **allocatable},
+        stock=claims.offers.template_stock("", template.devices),
+        around=claims.offers.around(labels),
     )
 
 
@@ -320,7 +322,9 @@ def _patterns(
                     name=name,
                     labels=node.labels,
                     taints=taints_of(node.taints),
-                    allocatable={**node.allocatable, **index.claims.template_offers(name, node.labels)},
+                    allocatable={**node.allocatable, **index.claims.attachable(name)},
+                    stock=index.claims.offers.template_stock(name),
+                    around=index.claims.offers.around(node.labels),
                 ),
                 ready_for_s=ready_for,
                 residents=tuple(items(shapes)),

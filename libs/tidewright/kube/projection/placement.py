@@ -123,17 +123,27 @@ def _capacity(found: Mapping[str, Any], meta: Meta) -> JsonObject:
 
 def _resource_claim(found: Mapping[str, Any], meta: Meta) -> JsonObject:
     allocation = (found.get("status") or {}).get("allocation")
-    kept: JsonObject = {"devices": (found.get("spec") or {}).get("devices")}
+    kept: JsonObject = {
+        "devices": (found.get("spec") or {}).get("devices"),
+        "reserved": len((found.get("status") or {}).get("reservedFor") or ()) or None,
+    }
     if allocation is not None:
         kept["allocation"] = {
             "nodeSelectorTerms": (allocation.get("nodeSelector") or {}).get("nodeSelectorTerms") or [],
             "devices": [
-                [result["driver"], result["pool"], result["device"]]
+                [result["driver"], result["pool"], result["device"], *_part(result)]
                 for result in (allocation.get("devices") or {}).get("results") or ()
                 if not result.get("adminAccess")
             ],
         }
     return kept
+
+
+def _part(result: Mapping[str, Any]) -> list[dict[str, int]]:
+    """Of a device that others have parts of as well, what of its capacities is had, in thousandths."""
+    if not result.get("shareID") and not result.get("consumedCapacity"):
+        return []
+    return [{name: quantities.milli(n) for name, n in sorted((result.get("consumedCapacity") or {}).items())}]
 
 
 def _claim_template(found: Mapping[str, Any], meta: Meta) -> JsonObject:
@@ -150,6 +160,8 @@ def _slice(found: Mapping[str, Any], meta: Meta) -> JsonObject:
         "nodeName": spec.get("nodeName"),
         "nodeSelectorTerms": (spec.get("nodeSelector") or {}).get("nodeSelectorTerms"),
         "allNodes": spec.get("allNodes") or None,
+        "perDevice": spec.get("perDeviceNodeSelection") or None,
+        "sharedCounters": spec.get("sharedCounters"),
         # Before v1, what a device is stood one level deeper.
         "devices": [{**device, **(device.get("basic") or {})} for device in spec.get("devices") or ()],
     }

@@ -166,7 +166,7 @@ def _remember(state: State, name: str, node: Node, now: float) -> None:
         labels=node.labels,
         taints=node.taints,
         allocatable=node.allocatable,
-        devices=index_of(state).claims.template_devices(name),
+        devices=index_of(state).claims.offers.template_devices(name),
     )
 
 

@@ -16,13 +16,16 @@ from typing import TypeAlias
 import msgspec
 import numpy as np
 
+from tidewright.kube.devicestock import Stock, among, lacking
 from tidewright.kube.podshape import HOSTNAME, PODS, NodeView, PodShape
 from tidewright.kube.predicates import conflict, counted_alone, node_reason
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.grid import Grid, Ints, Mask
 from tidewright.provisioning.pack.runs import Needs, Runs
+from tidewright.provisioning.pack.together import best_row, kindred
 from tidewright.provisioning.pack.topology import Walk, next_row
 
+TOO_MANY_WAYS = "there are too many ways to hand out devices for its claims to try all of them"
 UNLIMITED = 0
 DENIED = -1
 
@@ -71,6 +74,15 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
                 left[name] = left.get(name, 0) - amount * item.count
         return left
 
+    def stock(self) -> Stock | None:
+        """Its devices less what the residents take; None where it has none."""
+        left = self.view.stock
+        for item in self.residents:
+            if left is not None and item.shape.claims:
+                served = left.serve(item.shape.claims, (True,) * len(item.shape.claims))
+                left = left.less((number, pick) for _, number, pick in served.picks(item.count))
+        return left
+
 
 def node_limit(*limits: int) -> int:
     """Limits combined: negative denies, 0 is no limit, else the smallest. Spec 3.7, "Limiter"."""
@@ -103,7 +115,18 @@ def fits_reason(shape: PodShape, template: Template) -> str:
     for name, amount in sorted(shape.requests.items()):
         if amount > free.get(name, 0):
             return "Too many pods" if name == PODS else f"Insufficient {name}"
-    return ""
+    return _lacks_devices(shape, template) if shape.claims else ""
+
+
+def _lacks_devices(shape: PodShape, template: Template) -> str:
+    """What a fresh node lacks of the devices that a pod claims; empty when it lacks none."""
+    claims = tuple(claim for claim in shape.claims if claim.wishes)
+    stocks = [stock for stock in (template.stock(), template.view.around) if stock is not None]
+    places = [(stock, range(len(stock.devices))) for stock in stocks]
+    served = among(claims, (True,) * len(claims), *places)
+    if served.room:
+        return ""
+    return TOO_MANY_WAYS if served.out.gave_up else lacking(claims, *stocks)
 
 
 def reference_order(items: Sequence[Item], template: Template) -> Order:
@@ -138,10 +161,10 @@ def estimate(
     if limit < 0 or not items:
         return Estimate(0, (0,) * len(items))
     world = cluster if cluster is not None else Grid()
-    if any(item.shape.single for item in items):
+    if any(item.shape.single or item.shape.claims for item in items):
         items = [_singled(item, world) for item in items]
     order = reference_order(items, template)
-    related = any(not counted_alone(item.shape) for item in items) or _repelled(items, template, world)
+    related = any(not _apart(item.shape, world) for item in items) or _repelled(items, template, world)
     if related:
         return _Rows(items, template, limit, world).pack(order)
     packer = _Counting(items, template, limit)
@@ -164,9 +187,15 @@ def estimate(
 
 def _singled(item: Item, world: Grid) -> Item:
     """An item with no more pods than its volumes allow at a time."""
-    if not item.shape.single:
-        return item
-    return Item(item.shape, 0 if world.claimed(item.shape) else min(item.count, 1))
+    most = world.most(item.shape, item.count)
+    return item if most == item.count else Item(item.shape, 0 if world.claimed(item.shape) else most)
+
+
+def _apart(shape: PodShape, world: Grid) -> bool:
+    """Whether where a pod goes depends on nothing but what is on that node."""
+    if not counted_alone(shape):
+        return False
+    return not shape.claims or not (any(c.claim for c in shape.claims) or world.devices.entangled(shape))
 
 
 def _repelled(items: Sequence[Item], template: Template, cluster: Grid) -> bool:
@@ -202,6 +231,7 @@ class _Counting:
         names = sorted({name for item in items for name, amount in item.shape.requests.items() if amount > 0})
         at = {name: index for index, name in enumerate(names)}
         self.fresh = [max(0, free.get(name, 0)) for name in names]
+        self.stock = template.stock()
         self.names = names
         fighters = [
             i
@@ -224,17 +254,18 @@ class _Counting:
                 [(at[name], amount) for name, amount in item.shape.requests.items() if amount > 0],
                 i in alone,
                 frozenset(enemies.get(i, ())),
+                item.shape.claims,
             )
             for i, item in enumerate(items)
         ]
         self.per_node = [
-            0 if fits_reason(item.shape, template) else needs.room(self.fresh, {})
+            0 if fits_reason(item.shape, template) else needs.room(self.fresh, {}, self.stock)
             for item, needs in zip(items, self.needs, strict=True)
         ]
 
     def pack(self, order: Order, fill: Fill) -> Estimate:
         """The reference's two phases, class by class."""
-        runs = Runs(self.fresh)
+        runs = Runs(self.fresh, self.stock)
         placed = [0] * len(self.items)
         grow = True
         for i in order:
@@ -320,12 +351,14 @@ class _Rows:
         self.made: list[int] = []
         self.rows: dict[int, dict[str, int]] = {}
         self._pointer = 0
+        self._after: Order = []
 
     def pack(self, order: Order) -> Estimate:
         placed = [0] * len(self.items)
         grow = True
-        for i in order:
+        for position, i in enumerate(order):
             item = self.items[i]
+            self._after = order[position + 1 :]
             done, grow = self._place(item, grow)
             placed[i] = done
         layouts: dict[tuple[tuple[str, int], ...], int] = {}
@@ -360,9 +393,42 @@ class _Rows:
 
     def _place(self, item: Item, grow: bool) -> tuple[int, bool]:
         """One class: what fits the nodes made so far, then fresh ones. Returns (placed, may grow)."""
+        if item.shape.claims:
+            if self.grid.devices.waits(item.shape):
+                return self._together(item, grow)
+            if self.grid.tied(item.shape):
+                return self._walk(item, False)[0], grow
+            if self.grid.devices.entangled(item.shape):
+                return self._walk(item, grow)
         if counted_alone(item.shape):
             return self._count_out(item, grow)
         return self._walk(item, grow)
+
+    def _together(self, item: Item, grow: bool) -> tuple[int, bool]:
+        """Pods that share a claim: on the node that holds the most of them, then where its devices reach."""
+        shape = item.shape
+        kin = [item, *kindred(shape, [self.items[i] for i in self._after])]
+        row, held = self._best(kin)
+        may_grow = grow and not 0 < self.limit <= len(self.made)
+        if held < sum(each.count for each in kin) and may_grow and item.count:
+            self._new_rows(1)
+            row, held = self._best(kin)
+        if row is None or not item.count:
+            return 0, grow
+        pods = min(item.count if counted_alone(shape) else 1, int(self.grid.capacity(shape)[row]))
+        self._put(shape, row, pods)
+        if pods == item.count:
+            return pods, grow
+        rest = Item(shape, item.count - pods)
+        done, still = self._walk(rest, grow and not self.grid.tied(shape))
+        return pods + done, still if not self.grid.tied(shape) else grow
+
+    def _best(self, kin: Sequence[Item]) -> tuple[int | None, int]:
+        """Of the nodes made so far the one that holds the most of these pods, and how many."""
+        if not self.made:
+            return None, 0
+        rows = np.array(self.made, dtype=np.int64)
+        return best_row(self.grid, self.grid.capacity(kin[0].shape)[rows], rows, kin)
 
     def _count_out(self, item: Item, grow: bool) -> tuple[int, bool]:
         """As `_walk`, for a shape whose pods do not look at one another: so many at a time."""

@@ -7,7 +7,7 @@ evaluation (spec 3.4): a search starts after the node where the previous one end
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 import numpy as np
@@ -17,6 +17,8 @@ from tidewright.kube.podshape import HOSTNAME, NodeTerm, NodeView, PodShape
 from tidewright.kube.predicates import conflict, counted_alone, untolerated
 from tidewright.kube.selectors import Requirement
 from tidewright.kube.taints import Taint
+from tidewright.provisioning.pack.classes import Item
+from tidewright.provisioning.pack.holdings import Common, Holdings, Reach
 
 Ints: TypeAlias = NDArray[np.int64]
 Mask: TypeAlias = NDArray[np.bool_]
@@ -32,6 +34,7 @@ class Grid:
         where: shape digest to (row to number of pods).
         shapes: every shape that has a pod here, by digest.
         pointer: row rank (position in name order) where the next search starts.
+        devices: who has which, and which claims have theirs.
     """
 
     def __init__(self) -> None:
@@ -41,12 +44,14 @@ class Grid:
         self.where: dict[str, dict[int, int]] = {}
         self.shapes: dict[str, PodShape] = {}
         self.pointer = 0
+        self.devices = Holdings()
         self._spare: list[int] = []
         self._own: set[str] = set()
         self._columns: dict[str, tuple[Ints, list[str]]] = {}
         self._kinds: tuple[Ints, list[tuple[tuple[Taint, ...], bool]]] | None = None
         self._order: Ints | None = None
         self._masks: dict[str, Mask] = {}
+        self._reached: list[tuple[int, ...]] | None = None
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -60,11 +65,13 @@ class Grid:
         other.where = dict(self.where)
         other.shapes = dict(self.shapes)
         other.pointer = self.pointer
+        other.devices = self.devices.fork()
         other._spare = list(self._spare)
         other._columns = self._columns
         other._kinds = self._kinds
         other._order = self._order
         other._masks = self._masks
+        other._reached = self._reached
         self._own = set()  # both sides now share every inner table
         return other
 
@@ -90,6 +97,7 @@ class Grid:
             self.views[row] = view
         for name in sorted({*before, *view.allocatable}):
             self._column_of(name)[row] += view.allocatable.get(name, 0) - before.get(name, 0)
+        self.devices.put_node(row, view.stock)
         self._forget_views()
         return row
 
@@ -99,6 +107,7 @@ class Grid:
         start = len(self.views)
         for row, view in enumerate(added, start):
             self.rows[view.name] = row
+            self.devices.put_node(row, view.stock)
         self.views += added
         names = {*self.free, *(name for view in added for name in view.allocatable)}
         for name in sorted(names):
@@ -122,8 +131,10 @@ class Grid:
                     taints=template.taints,
                     allocatable=template.allocatable,
                     unschedulable=template.unschedulable,
+                    stock=template.stock,
                 )
             )
+            self.devices.put_node(self.rows[name], template.stock)
         for name in template.allocatable:
             self._column_of(name, start)
         for name, column in self.free.items():
@@ -143,11 +154,12 @@ class Grid:
         for column in self.free.values():
             column[row] = 0
         self.views[row] = None
+        self.devices.put_node(row, None)
         self._spare.append(row)
         self._forget_views()
 
     def _forget_views(self) -> None:
-        self._columns, self._kinds, self._order, self._masks = {}, None, None, {}
+        self._columns, self._kinds, self._order, self._masks, self._reached = {}, None, None, {}, None
 
     def _column_of(self, resource: str, length: int | None = None) -> Ints:
         column = self.free.get(resource)
@@ -182,6 +194,8 @@ class Grid:
         for name, amount in shape.requests.items():
             if amount:
                 self._column_of(name)[row] -= amount * count
+        if shape.claims and count > 0:
+            self.devices.take(shape, row, count, self.reached())
 
     def put_all(self, shape: PodShape, pods: Mapping[int, int]) -> None:
         """As `put`, for many rows: so many pods on each."""
@@ -194,6 +208,8 @@ class Grid:
         for name, amount in shape.requests.items():
             if amount:
                 self._column_of(name)[rows] -= amount * counts
+        for row, count in pods.items() if shape.claims else ():
+            self.devices.take(shape, row, count, self.reached())
 
     def forget_shape(self, digest: str) -> None:
         """A shape means something else from now on; nothing of it may sit here."""
@@ -318,6 +334,37 @@ class Grid:
             self._masks[shape.digest] = found
         return found
 
+    def share(self, common: Common | None) -> None:
+        """From now on these are the devices that nodes have together."""
+        self.devices.common, self._reached = common, None
+
+    def reached(self) -> list[tuple[int, ...]]:
+        """Per row the numbers of the common devices that it reaches; empty where there are none."""
+        if self.devices.common is None:
+            return []
+        if self._reached is None:
+            reaches = self.devices.common.reaches
+            kinds = list(dict.fromkeys(reaches))
+            masks = np.array([self._from(reach) for reach in kinds]).T
+            known: dict[bytes, tuple[int, ...]] = {}
+            self._reached = []
+            for row in masks:
+                key = row.tobytes()
+                if key not in known:
+                    good = {reach for reach, here in zip(kinds, row.tolist(), strict=True) if here}
+                    known[key] = tuple(i for i, reach in enumerate(reaches) if reach in good)
+                self._reached.append(known[key])
+        return self._reached
+
+    def _from(self, reach: Reach) -> Mask:
+        """Rows that reach a device."""
+        if not reach.node:
+            return np.ones(len(self.views), dtype=np.bool_) if reach.everywhere else self._terms(reach.terms)
+        mask = np.zeros(len(self.views), dtype=np.bool_)
+        if reach.node in self.rows:
+            mask[self.rows[reach.node]] = True
+        return mask
+
     # --- What depends on the pods that are there ---
 
     def open(self, shape: PodShape) -> Mask:
@@ -365,7 +412,10 @@ class Grid:
             if inner:
                 found[list(inner)] = 0
         found[~mask] = 0
-        return np.maximum(found, 0, out=found)
+        np.maximum(found, 0, out=found)
+        if shape.claims:
+            self.devices.limit(shape, found, self.reached())
+        return found
 
     def spread_out(self, capacity: Ints, count: int) -> list[tuple[int, int]]:
         """Round robin of `count` pods over rows with this capacity: (row, pods), and move the pointer."""
@@ -399,12 +449,19 @@ class Grid:
             (int(r), int(n)) for r, n in zip(turned[chosen].tolist(), given[chosen].tolist(), strict=True)
         ]
 
-    def place(self, shape: PodShape, count: int) -> int:
-        """Place up to `count` pods of a shape; the number placed. Fork first if you may regret it."""
-        if shape.single:
-            count = min(count, 1)
+    def place(self, shape: PodShape, count: int, along: Sequence[Item] = ()) -> int:
+        """Place up to `count` pods of a shape; the number placed. Fork first if you may regret it.
+
+        `along` is what is going to be placed after it: of that, pods which share a claim with it find room
+        beside it, where there is any for all of them.
+        """
+        count = self.most(shape, count)
         if count <= 0:
             return 0
+        if self.devices.entangled(shape):
+            from tidewright.provisioning.pack.together import place_together
+
+            return place_together(self, shape, count, along)
         if not counted_alone(shape):
             from tidewright.provisioning.pack.topology import place_one_by_one
 
@@ -415,14 +472,27 @@ class Grid:
             placed += pods
         return placed
 
+    def most(self, shape: PodShape, count: int) -> int:
+        """Of so many pods those that its claims are for: of volumes for one pod at a time, of devices for a few."""
+        if shape.single:
+            count = min(count, 1)
+        return min(count, self.devices.seats(shape)) if shape.claims else count
+
+    def tied(self, shape: PodShape) -> str:
+        """Why no further node helps a shape; empty when one may."""
+        claim = self.devices.tied(shape)
+        return f"its resource claim {claim} gets its devices on another node" if claim else ""
+
     def place_at(self, shape: PodShape, count: int, nodes: Mapping[str, int]) -> int:
         """Place up to `count` pods on these nodes, at most so many on each; the number placed."""
         if not counted_alone(shape):
             return 0  # where one may go depends on where the others are
-        left = min(count, 1) if shape.single else count
+        left = self.most(shape, count)
         room = self.capacity(shape)
         placed = 0
         for name in sorted(nodes):
+            if placed and self.devices.ties(shape):
+                room = self.capacity(shape)
             row = self.rows.get(name)
             pods = 0 if row is None else min(left - placed, nodes[name], int(room[row]))
             if row is not None and pods > 0:
@@ -432,9 +502,9 @@ class Grid:
 
     def place_tightly(self, shape: PodShape, count: int) -> int:
         """As `place`, the nodes that take the fewest first, each filled: room that holds larger pods stays whole."""
-        if not counted_alone(shape):
+        if not counted_alone(shape) or self.devices.entangled(shape):
             return self.place(shape, count)
-        left = min(count, 1) if shape.single else count
+        left = self.most(shape, count)
         placed = 0
         room = self.capacity(shape)[self.order()]
         for rank in np.argsort(room, kind="stable").tolist():

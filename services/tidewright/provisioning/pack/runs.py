@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
+from tidewright.kube.deviceclaims import Claimed
+from tidewright.kube.devicestock import Stock, among
+
 Held: TypeAlias = dict[int, int]
 """Index of an item to the number of its pods on each node of a run."""
 
@@ -16,12 +19,17 @@ Held: TypeAlias = dict[int, int]
 class Run:
     """So many nodes in the same state, neighbours in the order in which they were made."""
 
-    __slots__ = ("free", "held", "nodes")
+    __slots__ = ("free", "held", "nodes", "stock")
 
-    def __init__(self, nodes: int, free: list[int], held: Held) -> None:
+    def __init__(self, nodes: int, free: list[int], held: Held, stock: Stock | None) -> None:
         self.nodes = nodes
         self.free = free
         self.held = held
+        self.stock = stock
+
+    def part(self, nodes: int) -> Run:
+        """So many of its nodes."""
+        return Run(nodes, list(self.free), dict(self.held), self.stock)
 
 
 class Needs:
@@ -31,19 +39,26 @@ class Needs:
         amounts: (index of the resource, amount per pod), amounts above 0.
         alone: at most one pod of it per node.
         enemies: items that it cannot share a node with.
+        claims: of devices, that each of its pods has for itself.
     """
 
-    __slots__ = ("alone", "amounts", "enemies", "index")
+    __slots__ = ("alone", "amounts", "claims", "enemies", "index")
 
     def __init__(
-        self, index: int, amounts: Sequence[tuple[int, int]], alone: bool, enemies: frozenset[int]
+        self,
+        index: int,
+        amounts: Sequence[tuple[int, int]],
+        alone: bool,
+        enemies: frozenset[int],
+        claims: tuple[Claimed, ...] = (),
     ) -> None:
         self.index = index
         self.amounts = tuple(amounts)
         self.alone = alone
         self.enemies = enemies
+        self.claims = claims
 
-    def room(self, free: Sequence[int], held: Mapping[int, int]) -> int:
+    def room(self, free: Sequence[int], held: Mapping[int, int], stock: Stock | None = None) -> int:
         """How many pods of it a node in this state takes."""
         if self.enemies and any(other in self.enemies for other in held):
             return 0
@@ -55,6 +70,10 @@ class Needs:
         room = max(room, 0)
         if self.alone:
             room = 0 if self.index in held else min(room, 1)
+        if self.claims and room:
+            own = (True,) * len(self.claims)
+            served = among(self.claims, own) if stock is None else stock.serve(self.claims, own)
+            room = min(room, served.room)
         return room
 
 
@@ -66,8 +85,9 @@ class Runs:
         pointer: position of the node where the next round robin search starts.
     """
 
-    def __init__(self, fresh: Sequence[int]) -> None:
+    def __init__(self, fresh: Sequence[int], stock: Stock | None = None) -> None:
         self.fresh = list(fresh)
+        self.stock = stock
         self.runs: list[Run] = []
         self.total = 0
         self.pointer = 0
@@ -79,7 +99,7 @@ class Runs:
         """Make `nodes` fresh nodes that hold `pods` of an item each (none: empty nodes)."""
         if nodes <= 0:
             return
-        run = Run(nodes, list(self.fresh), {})
+        run = Run(nodes, list(self.fresh), {}, self.stock)
         self.runs.append(run)
         self.total += nodes
         if pods:
@@ -91,7 +111,7 @@ class Runs:
         index = 0
         while index < len(self.runs) and left > 0:
             run = self.runs[index]
-            room = needs.room(run.free, run.held)
+            room = needs.room(run.free, run.held, run.stock)
             if room:
                 full = min(run.nodes, left // room)
                 if 0 < full < run.nodes:
@@ -109,13 +129,13 @@ class Runs:
 
     def round_robin(self, needs: Needs, count: int) -> int:
         """One pod per node and round, beginning at the pointer; the number placed."""
-        rooms = [needs.room(run.free, run.held) for run in self.runs]
+        rooms = [needs.room(run.free, run.held, run.stock) for run in self.runs]
         room = sum(run.nodes * r for run, r in zip(self.runs, rooms, strict=True))
         count = min(count, room)
         if count <= 0:
             return 0
         start = self._boundary(self.pointer % self.total)
-        rooms = [needs.room(run.free, run.held) for run in self.runs]
+        rooms = [needs.room(run.free, run.held, run.stock) for run in self.runs]
         rounds, rest = _whole_rounds(self.runs, rooms, count)
         cycle = [*range(start, len(self.runs)), *range(start)]
         pieces: dict[int, list[tuple[int, int]]] = {}
@@ -139,7 +159,7 @@ class Runs:
         for index, run in enumerate(self.runs):
             for nodes, pods in pieces.get(index, [(run.nodes, 0)]):
                 if nodes:
-                    part = Run(nodes, list(run.free), dict(run.held))
+                    part = run.part(nodes)
                     if pods:
                         _put(part, needs, pods)
                     made.append(part)
@@ -150,8 +170,8 @@ class Runs:
         run = self.runs[index]
         if nodes < run.nodes:
             self.runs[index : index + 1] = [
-                Run(nodes, list(run.free), dict(run.held)),
-                Run(run.nodes - nodes, list(run.free), dict(run.held)),
+                run.part(nodes),
+                run.part(run.nodes - nodes),
             ]
 
     def _boundary(self, position: int) -> int:
@@ -183,6 +203,9 @@ def _put(run: Run, needs: Needs, pods: int) -> None:
     for resource, amount in needs.amounts:
         run.free[resource] -= amount * pods
     run.held[needs.index] = run.held.get(needs.index, 0) + pods
+    if needs.claims and run.stock is not None:
+        served = run.stock.serve(needs.claims, (True,) * len(needs.claims))
+        run.stock = run.stock.less((number, pick) for _, number, pick in served.picks(pods))
 
 
 def _whole_rounds(runs: Sequence[Run], rooms: Sequence[int], count: int) -> tuple[int, int]:

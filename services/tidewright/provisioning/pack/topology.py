@@ -25,6 +25,7 @@ class Walk:
         self.grid = grid
         self.shape = shape
         self.room = grid.capacity(shape)
+        self._tied = grid.devices.ties(shape)
         self._spread = [_SpreadCount(grid, shape, constraint) for constraint in shape.spread]
         self._apart = [
             _domain_counts(grid, term.key, (shape.digest,))
@@ -55,6 +56,10 @@ class Walk:
         for name, amount in self.shape.requests.items():
             if amount > 0:
                 self.room[row] = min(self.room[row], self.grid.free[name][row] // amount)
+        if self._tied:
+            self.room = self.grid.capacity(self.shape)
+        elif self.shape.claims:
+            self.room[row] = min(self.room[row], self.grid.capacity(self.shape)[row])
         if conflict(self.shape, self.shape):
             self.room[row] = 0
         for ids, counts in self._apart:

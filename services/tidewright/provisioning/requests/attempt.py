@@ -19,6 +19,7 @@ from tidewright.kube.selectors import Requirement
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.classes import items as merged
 from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.pack.together import kindred
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.resolving import domain_of, pinned_digest
@@ -148,7 +149,7 @@ def atomic(asked: Asked, world: World) -> Attempt:
 def _ordered(asked: Asked, world: World, sets: Sequence[Item]) -> tuple[Grid, tuple[int, ...], Plan | None]:
     """What fits placed on a trial, and the plan for the rest; None when there is no rest."""
     trial = world.grid.fork()
-    here = place_sets(trial, sets)
+    here = place_sets(trial, sets, growing=True)
     rest = merged((item.shape, item.count - n) for item, n in zip(sets, here, strict=True) if n < item.count)
     if not rest:
         return trial, here, None
@@ -178,11 +179,25 @@ def with_grid(world: World, grid: Grid) -> World:
     )
 
 
-def place_sets(grid: Grid, sets: Sequence[Item]) -> tuple[int, ...]:
-    """Place each pod set best effort, the highest priority first; pods placed per set."""
+def place_sets(grid: Grid, sets: Sequence[Item], *, growing: bool = False) -> tuple[int, ...]:
+    """Place each pod set best effort, the highest priority first; pods placed per set.
+
+    `growing`: nodes may come for the rest, so pods that share a claim are all placed, or left to those.
+    """
     placed = [0] * len(sets)
-    for index in sorted(range(len(sets)), key=lambda i: (-sets[i].shape.priority, i)):
-        placed[index] = grid.place(sets[index].shape, sets[index].count)
+    apart: set[str] = set()
+    order = sorted(range(len(sets)), key=lambda i: (-sets[i].shape.priority, i))
+    for position, index in enumerate(order):
+        after = [sets[other] for other in order[position + 1 :]]
+        if sets[index].shape.digest in apart:
+            continue
+        if growing and grid.devices.waits(sets[index].shape):
+            kin = [sets[index], *kindred(sets[index].shape, after)]
+            trial = grid.fork()
+            if any(trial.place(i.shape, i.count, kin[n + 1 :]) < i.count for n, i in enumerate(kin)):
+                apart |= {item.shape.digest for item in kin}
+                continue
+        placed[index] = grid.place(sets[index].shape, sets[index].count, after)
     return tuple(placed)
 
 

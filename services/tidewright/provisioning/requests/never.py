@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from tidewright.kube.devicestock import Stock, among
 from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.pack.estimate import Template, fits_reason
 from tidewright.provisioning.pack.grid import Grid
@@ -44,8 +45,23 @@ def _some_node_could(shape: PodShape, grid: Grid) -> bool:
         bool(allowed[row])
         and view is not None
         and all(amount <= view.allocatable.get(name, 0) for name, amount in shape.requests.items())
+        and not _lacks_devices(shape, grid, row)
         for row, view in enumerate(grid.views)
     )
+
+
+def _lacks_devices(shape: PodShape, grid: Grid, row: int) -> bool:
+    """Whether a node would lack devices for one pod even if nobody had any."""
+    claims = [claim for claim in shape.claims if claim.wishes]
+    if not claims:
+        return False
+    places: list[tuple[Stock, Sequence[int]]] = []
+    if row in grid.devices.stocks:
+        own = grid.devices.stocks[row].full()
+        places.append((own, range(len(own.devices))))
+    if grid.devices.common is not None:
+        places.append((grid.devices.common.stock.full(), grid.reached()[row]))
+    return not among(claims, [True] * len(claims), *places).room
 
 
 def _nearest(shape: PodShape, templates: Mapping[str, Template]) -> str:

@@ -37,7 +37,7 @@ def shortfall(mode: Mode, asked: Asked, world: World) -> int:
 
 def _lacking(mode: Mode, asked: Asked, world: World, sets: Sequence[Item]) -> int:
     trial = world.grid.fork()
-    here = place_sets(trial, sets)
+    here = place_sets(trial, sets, growing=mode is not Mode.CHECK)
     rest = merged((item.shape, item.count - n) for item, n in zip(sets, here, strict=True) if n < item.count)
     total = sum(item.count for item in rest)
     if not rest or mode is Mode.CHECK:

@@ -76,7 +76,7 @@ def plan(
             continue
         good: list[int] = []
         for index, item in enumerate(items):
-            why = fits_reason(item.shape, group.template)
+            why = fits_reason(item.shape, group.template) or world.grid.tied(item.shape)
             if why:
                 item_reasons[f"{index}/{group.id}"] = why
             else:

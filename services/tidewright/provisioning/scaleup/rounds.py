@@ -62,8 +62,9 @@ def plan_all(
         rounds += 1
         _merge(total, step, left, waiting, items)
         enact(trial, step, shapes, rounds)
-        for item in [Item(shapes[d], n) for d, n in left.items() if n]:
-            here = trial.grid.place(item.shape, item.count)
+        rest = [Item(shapes[d], n) for d, n in left.items() if n]
+        for position, item in enumerate(rest):
+            here = trial.grid.place(item.shape, item.count, rest[position + 1 :])
             if here:
                 _count(total, left, items, item.shape.digest, here)
     total.result = SUCCESSFUL if total.targets else (first.result if first is not None else NOT_NEEDED)
