@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
 from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.requests import shortfall
+from tidewright.provisioning.requests.attempt import Asked
+from tidewright.provisioning.requestwork import backfill, turns
+from tidewright.provisioning.scaleup.plans import World
+from tidewright.provisioning.spec import Mode
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
@@ -135,6 +143,43 @@ def test_what_the_head_needs_of_a_quota_is_left_to_it() -> None:
     cluster.settle()
     assert not provisioned(cluster, "much")
     assert provisioned(cluster, "little")
+
+
+def test_all_quotas_that_the_head_waits_for_are_left_to_it() -> None:
+    cluster = Cluster({"head-deadline": "1s"})
+    cluster.add_node("n", cpu=64_000)
+    cluster.template("both", "3", "1Gi")
+    cluster.template("memory", "0", "1Gi")
+    cluster.template("neither", "0", "0")
+    for name, hard in (("a", {"requests.cpu": 6000}), ("b", {"requests.memory": 3 * 2**30})):
+        cluster.tell(p.ResourceQuotaObserved(at=cluster.now, namespace="ns", name=name, hard=hard))
+    cluster.request("head", CHECK, [("both", 4)])
+    cluster.advance(10)
+    cluster.request("some", CHECK, [("memory", 1)])
+    cluster.request("none", CHECK, [("neither", 1)])
+    cluster.settle()
+    assert not provisioned(cluster, "some")
+    assert provisioned(cluster, "none")
+
+
+def test_who_passes_costs_one_plan_for_the_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    planned: list[float] = []
+    whole = shortfall.shortfall
+
+    def counted(mode: Mode, asked: Asked, world: World) -> int:
+        planned.append(cluster.now)
+        return whole(mode, asked, world)
+
+    cluster = waiting(nodes=8, cpu=4000, pods=9)
+    monkeypatch.setattr(backfill, "shortfall", counted)
+    monkeypatch.setattr(backfill, "MOST_LOOKED_AT", 4)
+    monkeypatch.setattr(turns, "MOST_LOOKED_AT", 4)
+    for i in range(10):
+        cluster.request(f"r{i}", CHECK, [("one", 1)], {"BookingSeconds": "86400"})
+    cluster.settle()
+    # Three evaluations, each with the head as it is and with each that is to pass.
+    assert sorted(Counter(planned).values()) == [3, 5, 5]
+    assert all(provisioned(cluster, f"r{i}") for i in range(4))
 
 
 def test_without_a_deadline_everybody_passes() -> None:

@@ -2,7 +2,7 @@
 
 With a deadline for heads (`head-deadline`) nobody passes the first request that found no room until its
 deadline; from then on smaller ones may, as far as they take nothing that the head could use: neither
-room on nodes, nor what groups may still grow by, nor what a quota of its namespace still allows.
+room on nodes, nor what groups may still grow by, nor what any quota of its namespace still allows.
 """
 
 from __future__ import annotations
@@ -11,12 +11,16 @@ import msgspec
 
 from tidewright.provisioning import spec
 from tidewright.provisioning.pack.classes import Item
+from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.requests.attempt import Asked, Attempt
 from tidewright.provisioning.requests.shortfall import shortfall
 from tidewright.provisioning.requestwork.quota import exceeded, wants_of
 from tidewright.provisioning.requestwork.work import RequestWork
 from tidewright.provisioning.scaleup.plans import World
 from tidewright.provisioning.scaleup.rounds import enact
+
+MOST_LOOKED_AT = 100
+"""So many that are to pass are looked at in one evaluation, each with a plan for the head; the others in the next one."""
 
 
 def asked_of(work: RequestWork, key: str) -> Asked:
@@ -29,13 +33,22 @@ def asked_of(work: RequestWork, key: str) -> Asked:
 
 
 class Head:
-    """The first request that found no room, past its deadline: others may pass, and not delay it."""
+    """The first request that found no room, past its deadline: others may pass, and not delay it.
+
+    Whoever is to pass costs one plan for the head, in the world that it would leave: that world is the one that
+    the next one finds, so how far the head is from its room there is known already.
+
+    Attributes:
+        looked_at: so many that were to pass.
+    """
 
     def __init__(self, work: RequestWork, key: str) -> None:
         self.key = key
+        self.looked_at = 0
         self._work = work
         self._asked = asked_of(work, key)
-        self._quota = exceeded(work, key, self._asked.sets)
+        self._quotas = dict(exceeded(work, key, self._asked.sets))
+        self._short: tuple[Grid, int] | None = None
 
     def delayed_by(self, key: str, made: Attempt, before: World, after: World) -> bool:
         """Whether the head would be further from its room were this attempt carried out.
@@ -46,15 +59,35 @@ class Head:
             before: the world as it was.
             after: as the attempt left it; what its plan orders is added here.
         """
-        if self._quota and wants_of(self._work, key, self._quota):
+        self.looked_at += 1
+        if self._takes_quota(key):
             return True
-        if self._quota is None and exceeded(
-            self._work, self.key, self._asked.sets, beside=(key, asked_of(self._work, key).sets)
-        ):
-            return True
-        mode = self._work.modes[self.key]
-        there = shortfall(mode, self._asked, before)
+        there = self._shortfall(before)
+        left = after.grid
         if made.plan is not None and made.plan.targets:
-            after = msgspec.structs.replace(after, grid=after.grid.fork(), limits=after.limits.fork())
+            after = msgspec.structs.replace(after, grid=left.fork(), limits=after.limits.fork())
             enact(after, made.plan, {shape.digest: shape for shape in made.shapes})
-        return shortfall(mode, self._asked, after) > there
+        short = shortfall(self._work.modes[self.key], self._asked, after)
+        if short > there:
+            return True
+        self._short = left, short
+        return False
+
+    def _shortfall(self, world: World) -> int:
+        """How far the head is from its room as things are. A grid is the same one until somebody has passed."""
+        if self._short is None or self._short[0] is not world.grid:
+            self._short = world.grid, shortfall(self._work.modes[self.key], self._asked, world)
+        return self._short[1]
+
+    def _takes_quota(self, key: str) -> bool:
+        """Whether a request wants of a quota that the head exceeds, or has it exceed one that it does not yet."""
+        if key.split("/", 1)[0] != self.key.split("/", 1)[0]:
+            return False
+        work = self._work
+        if any(wants_of(work, key, quota) for quota in self._quotas.items()):
+            return True
+        beside = (key, asked_of(work, key).sets)
+        return any(
+            not {*resources} <= {*self._quotas.get(name, ())}
+            for name, resources in exceeded(work, self.key, self._asked.sets, beside=beside)
+        )

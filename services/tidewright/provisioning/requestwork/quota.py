@@ -7,7 +7,7 @@ means the pods that all of its scopes mean: what others will take does not count
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from tidewright.kube.quotascopes import in_scopes
 from tidewright.provisioning.pack.classes import Item
@@ -56,7 +56,7 @@ def _amounts(item: Item, cost: Cost) -> dict[str, int]:
 
 def over_quota(work: RequestWork, key: str, sets: tuple[Item, ...]) -> str:
     """[B10]: the ResourceQuota of the namespace that a request's pods would exceed; empty for none."""
-    found = exceeded(work, key, sets)
+    found = next(exceeded(work, key, sets), None)
     return f'exceeded quota: "{found[0].split("/", 1)[1]}", resources: {", ".join(found[1])}' if found else ""
 
 
@@ -80,17 +80,18 @@ def exceeded(
     sets: tuple[Item, ...],
     *,
     beside: tuple[str, tuple[Item, ...]] | None = None,
-) -> tuple[str, tuple[str, ...]] | None:
-    """The first quota, as `namespace/name`, that a request's pods would exceed, and in which resources.
+) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The quotas, as `namespace/name`, that a request's pods would exceed, by name, and in which resources.
 
     `beside` is another request and its pods, as if room were kept for them.
     """
     if beside is not None:
         claims, work.claims = work.claims, {pods: dict(amounts) for pods, amounts in work.claims.items()}
         claim(work, *beside)
-        found = exceeded(work, key, sets)
+        found = list(exceeded(work, key, sets))
         work.claims = claims
-        return found
+        yield from found
+        return
     namespace = key.split("/", 1)[0]
     names = [name for name in sorted(work.state.quotas) if name.split("/", 1)[0] == namespace]
     costs = work.costs_of(key) if names else ()
@@ -112,8 +113,7 @@ def exceeded(
             > limit
         )
         if short:
-            return name, tuple(short)
-    return None
+            yield name, tuple(short)
 
 
 def _asked_of(wanted: Mapping[str, int], quota_name: str) -> int:

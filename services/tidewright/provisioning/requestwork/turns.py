@@ -13,7 +13,7 @@ from tidewright.events.provisioning import AcceptRequest
 from tidewright.provisioning.orders import Orders
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests import lifecycle
-from tidewright.provisioning.requestwork.backfill import Head
+from tidewright.provisioning.requestwork.backfill import MOST_LOOKED_AT, Head
 from tidewright.provisioning.requestwork.intake import take_up
 from tidewright.provisioning.requestwork.trying import try_request
 from tidewright.provisioning.requestwork.work import RequestWork
@@ -73,6 +73,9 @@ def attempts(work: RequestWork, world: World, orders: Orders) -> list[Decision]:
     for candidate in queue:
         key = f"{candidate.namespace}/{candidate.name}"
         if key in positions:
+            if head is not None and head.looked_at >= MOST_LOOKED_AT:
+                work.dues.append(work.now + 0.01)
+                break
             found += try_request(work, key, candidate, verdicts[key], world, orders, positions[key], head)
         if head is None and _waits(work, key):
             if _blocks(work, key):
