@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from tidewright.kube import quantities
+from tidewright.kube.celfunctions import declaring
 
 _DOMAIN = re.compile(r"""\[\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)')\s*\]""")
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(-[0-9A-Za-z.-]+)?(?:\+.*)?")
@@ -98,18 +99,7 @@ def _environment() -> Any:
 
     integer, boolean, text = cel.Type.INT, cel.Type.BOOL, cel.Type.STRING
 
-    def declare(
-        name: str, returns: Any, parameters: list[Any], impl: Callable[..., Any], *, member: bool = True
-    ) -> Any:
-        overload = cel.Overload(
-            id=f"tidewright_device_{name}",
-            return_type=returns,
-            parameters=parameters,
-            is_member=member,
-            impl=impl,
-        )
-        return cel.FunctionDecl(name, [overload])
-
+    declare = declaring(cel, "device")
     functions = [
         declare("quantity", integer, [text], quantities.milli, member=False),
         declare("isQuantity", boolean, [text], _is(quantities.milli), member=False),

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import datetime as dt
 import re
-from collections.abc import Callable
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
 
 from tidewright.kube import quantities
+from tidewright.kube.celfunctions import declaring
 
 Object = dict[str, Any]
 
@@ -204,18 +204,7 @@ def _functions(cel: Any) -> list[Any]:
     dyn, boolean, text, integer = cel.Type.DYN, cel.Type.BOOL, cel.Type.STRING, cel.Type.INT
     anything = cel.Type.List(dyn)
 
-    def declare(
-        name: str, returns: Any, parameters: list[Any], impl: Callable[..., Any], *, member: bool = True
-    ) -> Any:
-        overload = cel.Overload(
-            id=f"tidewright_{name.replace('.', '_')}_{len(parameters)}",
-            return_type=returns,
-            parameters=parameters,
-            is_member=member,
-            impl=impl,
-        )
-        return cel.FunctionDecl(name, [overload])
-
+    declare = declaring(cel, "rule")
     return [
         declare("tidewright_time", cel.Type.TIMESTAMP, [dyn], _time),
         declare("tidewright_duration", cel.Type.DURATION, [dyn], _duration_of),
