@@ -21,7 +21,7 @@ from tidewright.kube.podshape import HOSTNAME, PODS, NodeView, PodShape
 from tidewright.kube.predicates import conflict, counted_alone, node_reason
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.grid import Grid, Ints, Mask
-from tidewright.provisioning.pack.runs import Needs, Runs
+from tidewright.provisioning.pack.runs import Claiming, Needs, Runs, needs_of
 from tidewright.provisioning.pack.together import best_row, kindred
 from tidewright.provisioning.pack.topology import Walk, next_row
 
@@ -249,7 +249,7 @@ class _Counting:
                         enemies.setdefault(a, set()).add(b)
                         enemies.setdefault(b, set()).add(a)
         self.needs = [
-            Needs(
+            needs_of(
                 i,
                 [(at[name], amount) for name, amount in item.shape.requests.items() if amount > 0],
                 i in alone,
@@ -320,6 +320,8 @@ class _Counting:
         for needs, count in zip(self.needs, placed, strict=True):
             if needs.alone:
                 best = max(best, count)
+            elif isinstance(needs, Claiming) and count:
+                best = max(best, -(-count // self.per_node[needs.index]))
         return best
 
     def alternatives(self, order: Order) -> list[tuple[Order, Fill]]:

@@ -39,27 +39,20 @@ class Needs:
         amounts: (index of the resource, amount per pod), amounts above 0.
         alone: at most one pod of it per node.
         enemies: items that it cannot share a node with.
-        claims: of devices, that each of its pods has for itself.
     """
 
-    __slots__ = ("alone", "amounts", "claims", "enemies", "index")
+    __slots__ = ("alone", "amounts", "enemies", "index")
 
     def __init__(
-        self,
-        index: int,
-        amounts: Sequence[tuple[int, int]],
-        alone: bool,
-        enemies: frozenset[int],
-        claims: tuple[Claimed, ...] = (),
+        self, index: int, amounts: Sequence[tuple[int, int]], alone: bool, enemies: frozenset[int]
     ) -> None:
         self.index = index
         self.amounts = tuple(amounts)
         self.alone = alone
         self.enemies = enemies
-        self.claims = claims
 
     def room(self, free: Sequence[int], held: Mapping[int, int], stock: Stock | None = None) -> int:
-        """How many pods of it a node in this state takes."""
+        """How many pods of it a node in this state takes; `stock` are its devices."""
         if self.enemies and any(other in self.enemies for other in held):
             return 0
         room = -1
@@ -70,11 +63,45 @@ class Needs:
         room = max(room, 0)
         if self.alone:
             room = 0 if self.index in held else min(room, 1)
-        if self.claims and room:
-            own = (True,) * len(self.claims)
-            served = among(self.claims, own) if stock is None else stock.serve(self.claims, own)
-            room = min(room, served.room)
         return room
+
+
+class Claiming(Needs):
+    """Needs with claims of devices, that each pod has for itself."""
+
+    __slots__ = ("claims", "own")
+
+    def __init__(
+        self,
+        index: int,
+        amounts: Sequence[tuple[int, int]],
+        alone: bool,
+        enemies: frozenset[int],
+        claims: tuple[Claimed, ...],
+    ) -> None:
+        super().__init__(index, amounts, alone, enemies)
+        self.claims = claims
+        self.own = (True,) * len(claims)
+
+    def room(self, free: Sequence[int], held: Mapping[int, int], stock: Stock | None = None) -> int:
+        room = super().room(free, held)
+        if not room:
+            return 0
+        served = among(self.claims, self.own) if stock is None else stock.serve(self.claims, self.own)
+        return min(room, served.room)
+
+
+def needs_of(
+    index: int,
+    amounts: Sequence[tuple[int, int]],
+    alone: bool,
+    enemies: frozenset[int],
+    claims: tuple[Claimed, ...],
+) -> Needs:
+    """Needs of the kind that an item's claims make them."""
+    if claims:
+        return Claiming(index, amounts, alone, enemies, claims)
+    return Needs(index, amounts, alone, enemies)
 
 
 class Runs:
@@ -203,8 +230,8 @@ def _put(run: Run, needs: Needs, pods: int) -> None:
     for resource, amount in needs.amounts:
         run.free[resource] -= amount * pods
     run.held[needs.index] = run.held.get(needs.index, 0) + pods
-    if needs.claims and run.stock is not None:
-        served = run.stock.serve(needs.claims, (True,) * len(needs.claims))
+    if run.stock is not None and isinstance(needs, Claiming):
+        served = run.stock.serve(needs.claims, needs.own)
         run.stock = run.stock.less((number, pick) for _, number, pick in served.picks(pods))
 
 
