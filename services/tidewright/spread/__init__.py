@@ -47,6 +47,7 @@ Control
 Shell
     hooks        the webhook configurations (pure)
     reviews      AdmissionReview and ConversionReview as values (pure)
+    observed     what the endpoint knows besides: owners, templates, configuration
     books        the ledgers as the endpoint keeps them: followed, appended under expectation
     admission    the HTTPS endpoint: what it answers
     serving      its life: ledgers read, trusted, serving, leaving

@@ -248,7 +248,7 @@ class Endpoint:
 
     async def _spread_for(self, pod: Pod, namespace: str) -> tuple[Spread | None, str]:
         """Which spread takes the pod, and which owner may not be read; waits for one that was not seen yet and may matter."""
-        plain, unread = self.books.reader(namespace), ""
+        plain, unread = self.books.observed.reader(namespace), ""
 
         def read(api_version: str, kind: str, name: str) -> JsonObject:
             nonlocal unread
@@ -263,7 +263,7 @@ class Endpoint:
             spreads = [b.spread for b in self.books.in_namespace(namespace) if b.spread is not None]
             self.books.changed.clear()
             try:
-                return spread_for(pod, spreads, self.books.whitelist, read, Profile.BETTER), unread
+                return spread_for(pod, spreads, self.books.observed.whitelist, read, Profile.BETTER), unread
             except Refused:
                 left = deadline - asyncio.get_running_loop().time()
                 if left <= 0:
@@ -282,7 +282,7 @@ class Endpoint:
             return
         loop = asyncio.get_running_loop()
         deadline = loop.time() + REPLICAS_WAIT_S
-        version = pod_version(pod.owner, pod.labels, self.books.versioned_kinds)
+        version = pod_version(pod.owner, pod.labels, self.books.observed.versioned_kinds)
         while (rules := book.ledger.rules) is not None and rules.replicas > -1:
             held = sum(book.ledger.counts.get(version, {}).values())
             if held < rules.replicas or loop.time() >= deadline:
@@ -296,8 +296,8 @@ class Endpoint:
         """Let the pod that replaces an evicted one find its place: that it is free is under way."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + EVICTED_WAIT_S
-        version = pod_version(pod.owner, pod.labels, self.books.versioned_kinds)
-        while ledgers.awaits_eviction(book.ledger, version, self.books.clock.now()):
+        version = pod_version(pod.owner, pod.labels, self.books.observed.versioned_kinds)
+        while ledgers.awaits_eviction(book.ledger, version, self.books.observed.clock.now()):
             if loop.time() >= deadline:
                 return
             book.arrived.clear()
@@ -306,10 +306,10 @@ class Endpoint:
                     await book.arrived.wait()
 
     async def _place(self, book: Book, obj: JsonObject, pod: Pod, review: Review) -> Placed:
-        kinds = self.books.versioned_kinds
+        kinds = self.books.observed.versioned_kinds
 
         def choose(current: Book) -> tuple[Placed, PodPlaced | None]:
-            request = Request(review.uid, self.books.clock.now())
+            request = Request(review.uid, self.books.observed.clock.now())
             placed = placing.created(current.ledger, current.spread, obj, request, kinds, pod)
             return placed, placed.entry
 
@@ -343,11 +343,11 @@ class Endpoint:
         book = None if pod.placement is None else self.books.find(namespace, pod.placement.name)
         if book is None or book.spread is None:
             return answer(review)
-        kinds = self.books.versioned_kinds
+        kinds = self.books.observed.versioned_kinds
         removable = obj
 
         def choose(current: Book) -> tuple[None, PodLeaving | None]:
-            request = Request(review.uid, self.books.clock.now())
+            request = Request(review.uid, self.books.observed.clock.now())
             entry = placing.removed(
                 current.ledger, current.spread, removable, request, kinds, evicted=evicted
             )
@@ -369,7 +369,7 @@ class Endpoint:
         deadline = loop.time() + EVICTED_WAIT_S
         try:
             while True:
-                pod = await self.books.pod(review.namespace, name)
+                pod = await self.books.observed.pod(review.namespace, name)
                 if pod is not None or not self.books.awaits(review.namespace, name) or loop.time() > deadline:
                     return pod
                 await asyncio.sleep(AGAIN_S)  # it was placed a moment ago, and the fact about it is under way
@@ -395,7 +395,7 @@ class Endpoint:
                 "metadata": {**(review.obj.get("metadata") or {}), "namespace": review.namespace},
             }
             target = await self._target(parse(obj), review.namespace)
-            around = validation.Surroundings(self.books.stated_whitelist, others, target)
+            around = validation.Surroundings(self.books.observed.stated_whitelist, others, target)
             found = validation.errors(
                 obj, around, review.old if review.operation == "UPDATE" else None, Profile.BETTER
             )
@@ -418,7 +418,7 @@ class Endpoint:
         known = None
         if spread.target is not None and any(subset.patch is not None for subset in spread.subsets):
             with contextlib.suppress(BadApiVersion, errors.LogError):
-                known = await self.books.template(namespace, spread.target)
+                known = await self.books.observed.template(namespace, spread.target)
 
         def read(api_version: str, kind: str, name: str) -> JsonObject:
             if known is None:

@@ -12,19 +12,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 import structlog
 
 from tidewright.events import registry
-from tidewright.events.base import Event, JsonObject
-from tidewright.events.config import ClockSet, ConfigSet
-from tidewright.events.facts import Owner, PodObserved, TemplateObserved, WorkloadGone, WorkloadObserved
-from tidewright.events.spread import EntriesAppended, KindRefused, LedgerEntry, PodLeaving, PodPlaced
-from tidewright.kube.customworkloads import BadApiVersion, BadWhitelist, Whitelist, group_version
-from tidewright.kube.kinds import TEMPLATE
+from tidewright.events.base import Event
+from tidewright.events.spread import EntriesAppended, LedgerEntry, PodLeaving, PodPlaced
+from tidewright.kube.customworkloads import BadApiVersion
 from tidewright.log import errors
 from tidewright.log.clock import Clock
 from tidewright.log.connection import Log, Message
@@ -32,16 +29,12 @@ from tidewright.log.envelope import Writer
 from tidewright.log.reader import Record
 from tidewright.log.subjects import unescape
 from tidewright.spread.decide import SERVICE
-from tidewright.spread.evolve import evolve
 from tidewright.spread.following import Followed
 from tidewright.spread.ledger import Ledger
-from tidewright.spread.matching import Forbidden, NotFound
+from tidewright.spread.observed import Observed, filters
 from tidewright.spread.placing import spread_on
-from tidewright.spread.spec import Spread, TargetRef
-from tidewright.spread.state import State
+from tidewright.spread.spec import Spread
 
-OWNER_KINDS = ("replicaset", "deployment", "statefulset", "job", "cloneset", "workload", "customworkload")
-REFUSED = "kindrefused"
 BATCH = 200
 """Choices appended together, as one message: it is stored in 0.3 ms, an atomic batch of any size in about
 15 ms, because the server keeps a batch in a store of its own until it is committed (measured)."""
@@ -122,34 +115,15 @@ class Books:
     def __init__(self, log: Log, writer: Writer, clock: Clock | None = None) -> None:
         self.log = log
         self.writer = writer
-        self.clock = clock or Clock()
-        self.state = State()
+        self.observed = Observed(log, clock)
         self.current = asyncio.Event()
         self.changed = asyncio.Event()
         self.conflicts = 0
         self._books: dict[Key, Book] = {}
         self._names: dict[str, list[str]] = {}
-        self._owners: dict[tuple[str, str, str, str], JsonObject] = {}
-        self._unreadable: dict[tuple[str, str], str] = {}
-        self._templates: dict[tuple[str, str, str, str], str] = {}
         self._late: deque[PodPlaced] = deque()
 
     # -- looking -------------------------------------------------------------------------------
-
-    @property
-    def whitelist(self) -> Whitelist:
-        """The custom workloads; the last ones that could be read."""
-        return self.state.whitelist
-
-    @property
-    def stated_whitelist(self) -> Whitelist | BadWhitelist:
-        """The custom workloads as they stand in the ConfigMap now, or why they cannot be read (V5)."""
-        fault = self.state.whitelist_fault
-        return BadWhitelist(fault) if fault else self.state.whitelist
-
-    @property
-    def versioned_kinds(self) -> frozenset[str]:
-        return frozenset(self.state.versioned_kinds)
 
     def find(self, namespace: str, name: str) -> Book | None:
         return self._books.get((namespace, name))
@@ -159,63 +133,9 @@ class Books:
         found = (self._books[namespace, name] for name in sorted(self._names.get(namespace, ())))
         return [book for book in found if book.spread is not None]
 
-    def reader(self, namespace: str) -> Callable[[str, str, str], JsonObject]:
-        """Owners of a namespace, as `matching` reads them."""
-
-        def read(api_version: str, kind: str, name: str) -> JsonObject:
-            found = self._owners.get((namespace, group_version(api_version)[0], kind, name))
-            if found is None and (refusal := self._unreadable.get((group_version(api_version)[0], kind))):
-                raise Forbidden(f"{kind} {namespace}/{name}: {refusal}")
-            if found is None:
-                raise NotFound(f"{kind} {namespace}/{name} has not been seen")
-            return found
-
-        return read
-
     def awaits(self, namespace: str, name: str) -> bool:
         """Whether a pod of this name was placed, and is not known to exist yet."""
         return any(name in book.ledger.placed for book in self.in_namespace(namespace))
-
-    async def pod(self, namespace: str, name: str) -> JsonObject | None:
-        """A pod as it was seen last, as far as its leaving takes it; None when it was not, or is gone.
-
-        Raises:
-            LogUnavailable: the log cannot be read.
-        """
-        record = await self.log.last(
-            self.log.subjects.fact(self.log.slot_of(namespace), "pod", namespace, name)
-        )
-        fact = registry.decode(record.body) if record is not None else None
-        if not isinstance(fact, PodObserved):
-            return None
-        metadata: JsonObject = {
-            "name": fact.name,
-            "namespace": fact.namespace,
-            "uid": fact.uid,
-            "labels": fact.labels,
-            "annotations": fact.annotations,
-            "ownerReferences": _references(fact.owners),
-        }
-        if fact.deleting_at is not None:
-            metadata["deletionTimestamp"] = fact.deleting_at
-        return {"metadata": metadata, "status": {"phase": fact.phase}}
-
-    async def template(self, namespace: str, target: TargetRef) -> TemplateObserved | None:
-        """The form of a workload's pod template now; None when there is none, or it is not known.
-
-        Raises:
-            BadApiVersion: of the target.
-            LogUnavailable: the log cannot be read.
-        """
-        key = (namespace, group_version(target.api_version)[0], target.kind, target.name)
-        digest = self._templates.get(key)
-        if digest is None:
-            return None
-        record = await self.log.last(
-            self.log.subjects.fact(self.log.slot_of(namespace), TEMPLATE, namespace, digest)
-        )
-        fact = registry.decode(record.body) if record is not None else None
-        return fact if isinstance(fact, TemplateObserved) else None
 
     # -- following -----------------------------------------------------------------------------
 
@@ -226,8 +146,7 @@ class Books:
         of one reader are slow on the server (decision record 3).
         """
         names = self.log.subjects
-        facts = [names.facts("*", kind) for kind in (*OWNER_KINDS, REFUSED)]
-        behind = {names.configs, names.ledgers("*", SERVICE), *facts}
+        behind = {names.ledgers("*", SERVICE), *filters(names)}
         async with asyncio.TaskGroup() as readers:
             for one in sorted(behind):
                 # Of a ledger every entry counts, of the others only what was said last.
@@ -254,21 +173,12 @@ class Books:
                     await asyncio.sleep(AWAY_S)
 
     def _take(self, record: Record) -> None:
-        """Fold one record; whether it is of interest is in its subject."""
-        cls, _, third = record.subject.split(".", 5)[2:5]
+        """Fold one record."""
         try:
-            if cls == "ledger" and third == SERVICE:
+            if record.subject.split(".", 3)[2] == "ledger":
                 self._book_of(record.subject).take(record)
-            elif cls == "fact" and third in OWNER_KINDS:
-                self._owner(record)
-            elif cls == "fact" and third == REFUSED:
-                self._refused(registry.decode(record.body))
-            elif cls == "config":
-                event = registry.decode(record.body)
-                if isinstance(event, ClockSet):
-                    self.clock.set(event)
-                elif isinstance(event, ConfigSet):
-                    evolve(self.state, event)
+            else:
+                self.observed.take(record.body)
         except (registry.NotAnEvent, BadApiVersion) as error:
             _log.error("a message cannot be read and is left out", seq=record.seq, error=str(error))
 
@@ -279,25 +189,6 @@ class Books:
             book = self._books[namespace, name] = Book(namespace, name)
             self._names.setdefault(namespace, []).append(name)
         return book
-
-    def _refused(self, event: object) -> None:
-        if isinstance(event, KindRefused):
-            self._unreadable[event.group, event.kind] = event.error
-
-    def _owner(self, record: Record) -> None:
-        event = registry.decode(record.body)
-        if not isinstance(event, WorkloadObserved | WorkloadGone):
-            return
-        key = (event.namespace, group_version(event.api_version)[0], event.kind, event.name)
-        if isinstance(event, WorkloadGone):
-            self._owners.pop(key, None)
-            self._templates.pop(key, None)
-            return
-        if event.template:
-            self._templates[key] = event.template
-        else:
-            self._templates.pop(key, None)
-        self._owners[key] = {"metadata": {"name": event.name, "ownerReferences": _references(event.owners)}}
 
     # -- appending -----------------------------------------------------------------------------
 
@@ -437,17 +328,3 @@ class Books:
                     break
                 self._late.popleft()
             await asyncio.sleep(0.5)
-
-
-def _references(owners: Iterable[Owner]) -> list[JsonObject]:
-    """Owner references under the API's names."""
-    return [
-        {
-            "apiVersion": o.api_version,
-            "kind": o.kind,
-            "name": o.name,
-            "uid": o.uid,
-            "controller": o.controller,
-        }
-        for o in owners
-    ]

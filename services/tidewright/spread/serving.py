@@ -69,7 +69,7 @@ async def _serve(endpoint: Endpoint, log: Log, process: Process) -> None:
         gc.freeze()  # the ledgers stay: no collection of garbage needs to look at them again
         await endpoint.start()
         announcement = hooks.announcement(options.address(endpoint.port), options.failure_policy)
-        announcer = Announcer(log, Writer(ENDPOINT), endpoint.books.clock, announcement)
+        announcer = Announcer(log, Writer(ENDPOINT), endpoint.books.observed.clock, announcement)
         trusting = asyncio.create_task(announcer.trust(endpoint.certificate.ca_pem))
         while not (trusting.done() or stop.done()):
             process.health.not_ready = announcer.problem

@@ -42,7 +42,9 @@ async def test_a_certificate_is_served_when_it_is_trusted_and_the_old_one_is_ret
     task = asyncio.create_task(answering(log, seen))
     async with replicas(nats, 1) as (replica,):
         announced = hooks.announcement(Address(url="https://127.0.0.1:9443"))
-        announcer = Announcer(replica.log, Writer("spread-admission"), replica.books.clock, announced)
+        announcer = Announcer(
+            replica.log, Writer("spread-admission"), replica.books.observed.clock, announced
+        )
         first = replica.endpoint.certificate.ca_pem
         await announcer.trust(first)
         await replica.endpoint.renew(announcer)
@@ -67,7 +69,9 @@ async def test_a_refusal_is_said_and_tried_again(
     task = asyncio.create_task(answering(log, seen, refuse=2))
     announced = hooks.announcement(Address(service="capacity/admission:8443"))
     async with replicas(nats, 1) as (replica,):
-        announcer = Announcer(replica.log, Writer("spread-admission"), replica.books.clock, announced)
+        announcer = Announcer(
+            replica.log, Writer("spread-admission"), replica.books.observed.clock, announced
+        )
         await announcer.trust(replica.endpoint.certificate.ca_pem)
     task.cancel()
     assert len(seen) == 3
