@@ -102,22 +102,50 @@ def asked(chance: Random) -> JsonObject:
 
 
 def slice_of(chance: Random, cluster: Cluster) -> None:
-    """A slice about a node, or about all of them; its pool may have other slices."""
+    """A slice about a node, about all of them, or one whose devices say it; its pool may have other slices."""
     name = f"s{chance.randrange(5)}"
     where: JsonObject = {"nodeName": chance.choice(NODES)} if chance.random() < 0.75 else {"allNodes": True}
+    places: list[JsonObject] = [{}] * 5
+    if chance.random() < 0.2:
+        where = {"perDeviceNodeSelection": True}
+        places = [
+            chance.choice(({"nodeName": "n0"}, {"nodeName": "n1"}, {"allNodes": True})) for _ in range(5)
+        ]
+    if chance.random() < 0.3:
+        where["sharedCounters"] = [{"name": "c", "counters": {"memory": {"value": "2"}}}]
     pool = {
         "name": chance.choice(("x", "y", name)),
         "generation": chance.randrange(1, 4),
         "resourceSliceCount": 1,
     }
-    devices = [device(f"{name}-{i}", chance.choice(("a100", "h100"))) for i in range(chance.randrange(5))]
+    devices = [
+        {**device(f"{name}-{i}", chance.choice(("a100", "h100"))), **places[i], **part_of(chance)}
+        for i in range(chance.randrange(5))
+    ]
     told(cluster, "ResourceSlice", name, spec={"driver": GPU, "pool": pool, "devices": devices, **where})
+
+
+def part_of(chance: Random) -> JsonObject:
+    """What makes a device part of another, or lets claims have parts of it."""
+    if chance.random() < 0.2:
+        return {"consumesCounters": [{"counterSet": "c", "counters": {"memory": {"value": "1"}}}]}
+    return {"allowMultipleAllocations": True} if chance.random() < 0.2 else {}
 
 
 def allocated(chance: Random, cluster: Cluster) -> None:
     taken = f"s{chance.randrange(5)}"
-    result = {"request": "g", "driver": GPU, "pool": taken, "device": f"{taken}-{chance.randrange(4)}"}
-    status = {"allocation": {"devices": {"results": [result]}}} if chance.random() < 0.7 else {}
+    result: JsonObject = {
+        "request": "g",
+        "driver": GPU,
+        "pool": taken,
+        "device": f"{taken}-{chance.randrange(4)}",
+    }
+    if chance.random() < 0.3:
+        result |= {"shareID": "1", "consumedCapacity": {"memory": "10Gi"}}
+    status: JsonObject = {}
+    if chance.random() < 0.7:
+        users = [{"uid": f"{i}"} for i in range(chance.choice((0, 1, 255, 256)))]
+        status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": users}
     told(
         cluster, "ResourceClaim", f"c{chance.randrange(3)}", "ns",
         spec={"devices": {"requests": [asked(chance)]}}, status=status,
