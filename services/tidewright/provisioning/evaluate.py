@@ -408,10 +408,10 @@ def _in_order(demands: Iterable[Demand]) -> list[Demand]:
 def _place(grid: Grid, demands: Mapping[str, Demand]) -> None:
     """Place what fits; the rest stays in demand."""
     order = _in_order(demands.values())
-    sharing = [Item(d.shape, d.count) for d in order if d.count and any(c.claim for c in d.shape.claims)]
-    for demand in order:
+    for position, demand in enumerate(order):
         if demand.count:
-            demand.count -= grid.place(demand.shape, demand.count, sharing)
+            along = _after(order, position) if demand.shape.claims else ()
+            demand.count -= grid.place(demand.shape, demand.count, along)
 
 
 def _place_booked(grid: Grid, demands: Mapping[str, Demand], places: Mapping[str, Mapping[str, int]]) -> None:
@@ -424,9 +424,15 @@ def _place_booked(grid: Grid, demands: Mapping[str, Demand], places: Mapping[str
     for demand in order:
         if demand.count and demand.shape.digest in places:
             demand.count -= grid.place_at(demand.shape, demand.count, places[demand.shape.digest])
-    for demand in order:
+    for position, demand in enumerate(order):
         if demand.count:
-            demand.count -= grid.place_tightly(demand.shape, demand.count)
+            along = _after(order, position) if demand.shape.claims else ()
+            demand.count -= grid.place_tightly(demand.shape, demand.count, along)
+
+
+def _after(order: Sequence[Demand], position: int) -> list[Item]:
+    """What is placed later, and has claims, too."""
+    return [Item(later.shape, later.count) for later in order[position + 1 :] if later.shape.claims]
 
 
 def _move(grid: Grid, demands: Mapping[str, Demand], digest: str, row: int, most: int) -> int:

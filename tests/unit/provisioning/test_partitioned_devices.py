@@ -219,10 +219,15 @@ def test_a_claim_that_is_not_understood_says_so(devices: JsonObject, why: str) -
     told(cluster, "ResourceClaimTemplate", "odd", "ns", spec={"spec": {"devices": devices}})
     digest = cluster.shape({"cpu": 100}, {"resourceClaims": by_template("odd")})
     cluster.pod("p", digest)
+    cluster.template("odd", "100m", resourceClaims=by_template("odd"))
+    cluster.request("r", CHECK, [("odd", 1)])
     cluster.settle()
     Evaluation(cluster.state, "")
     assert shape_of(cluster.state, index_of(cluster.state), digest).blocked == why
     assert grown(cluster) == {}
     assert [event.message for event in cluster.object_events("NotTriggerScaleUp")] == [
         f"pod didn't trigger scale-up: 1 {why}"
+    ]
+    assert [event.message for event in cluster.object_events("CapacityNotFound")] == [
+        f"its pods go nowhere as things are: {why}"
     ]

@@ -360,7 +360,7 @@ class _Rows:
         grow = True
         for position, i in enumerate(order):
             item = self.items[i]
-            self._after = order[position + 1 :]
+            self._after = order[position + 1 :] if item.shape.claims else []
             done, grow = self._place(item, grow)
             placed[i] = done
         layouts: dict[tuple[tuple[str, int], ...], int] = {}

@@ -500,10 +500,10 @@ class Grid:
                 placed += pods
         return placed
 
-    def place_tightly(self, shape: PodShape, count: int) -> int:
+    def place_tightly(self, shape: PodShape, count: int, along: Sequence[Item] = ()) -> int:
         """As `place`, the nodes that take the fewest first, each filled: room that holds larger pods stays whole."""
         if not counted_alone(shape) or self.devices.entangled(shape):
-            return self.place(shape, count)
+            return self.place(shape, count, along)
         left = self.most(shape, count)
         placed = 0
         room = self.capacity(shape)[self.order()]

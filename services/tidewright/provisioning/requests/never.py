@@ -20,6 +20,9 @@ def never_held(asked: Asked, world: World) -> list[str]:
     templates = {g.id: g.template for g in sorted(world.groups, key=lambda g: g.id) if g.template is not None}
     found: dict[str, None] = {}
     for item in asked.sets:
+        if item.shape.blocked:
+            found[f"its pods go nowhere as things are: {item.shape.blocked}"] = None
+            continue
         reasons = _refusals(item.shape, templates)
         if not reasons or _some_node_could(item.shape, world.grid):
             continue

@@ -64,7 +64,8 @@ def plan_all(
         enact(trial, step, shapes, rounds)
         rest = [Item(shapes[d], n) for d, n in left.items() if n]
         for position, item in enumerate(rest):
-            here = trial.grid.place(item.shape, item.count, rest[position + 1 :])
+            after = rest[position + 1 :] if item.shape.claims else ()
+            here = trial.grid.place(item.shape, item.count, after)
             if here:
                 _count(total, left, items, item.shape.digest, here)
     total.result = SUCCESSFUL if total.targets else (first.result if first is not None else NOT_NEEDED)
