@@ -122,10 +122,6 @@ class Inputs:
         return not isinstance(event, Outcome) or event.decision.startswith(f"{self.service}.")
 
 
-Route = tuple[Role, Slot | None]
-"""What a message is to a service, and its slot (None: every slot)."""
-
-
 class BySubject(dict[str, T]):
     """What there is to know about each subject, worked out once: most subjects come again and again.
 
@@ -144,17 +140,3 @@ class BySubject(dict[str, T]):
             self.clear()
         self[subject] = found
         return found
-
-
-def routes(inputs: Inputs, owned: Container[Slot]) -> BySubject[Route | None]:
-    """Where the messages of each subject go; None for what the service does not read.
-
-    `owned` are the slots that are restored or verified; recorded decisions are read, too.
-    """
-
-    def route(subject: str) -> Route | None:
-        if not inputs.reads(subject, owned, recorded=True):
-            return None
-        return inputs.role(subject), inputs.slot(subject)
-
-    return BySubject(route)

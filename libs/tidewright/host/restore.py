@@ -8,17 +8,13 @@ end is what nobody has decided yet, or has begun to record in parts (see `begun`
 
 from __future__ import annotations
 
-from collections import deque
-from typing import Generic, TypeAlias
+from typing import Generic
 
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event
 from tidewright.host.decider import State
-from tidewright.host.fold import Decided, Fold, cause_of
+from tidewright.host.fold import Decided, Fold, Waiting, cause_of, taken_off
 from tidewright.log.checkpoint import Checkpoint
-
-Waiting: TypeAlias = tuple[int, bytes, Event | registry.Unknown]
-"""An event that is not folded yet: its sequence, its body, and itself. A bare tuple: there is one per event."""
 
 
 class Restore(Generic[State]):
@@ -26,7 +22,7 @@ class Restore(Generic[State]):
 
     def __init__(self, fold: Fold[State]) -> None:
         self.fold = fold
-        self.waiting: deque[Waiting] = deque()
+        self.waiting: list[Waiting] = []
         self._recorded: dict[int, list[Decided]] = {}
 
     def event(self, seq: int, body: bytes, event: Event | registry.Unknown) -> None:
@@ -44,15 +40,8 @@ class Restore(Generic[State]):
         """Fold what the checkpoint covers; False when the digest says that other events were folded then."""
         if checkpoint.partial or checkpoint.position < self.fold.position:
             return True  # or older than the snapshot that the fold began with
-        waiting, recorded, replay, position = (
-            self.waiting,
-            self._recorded,
-            self.fold.replay,
-            checkpoint.position,
-        )
-        while waiting and waiting[0][0] <= position:
-            seq, body, event = waiting.popleft()
-            replay(seq, body, event, recorded.pop(seq, ()) if recorded else ())
+        recorded, position = self._recorded, checkpoint.position
+        self.fold.replay_run(taken_off(self.waiting, position), recorded)
         # Causes that retention has removed: their decisions count all the same, in their order.
         for cause in sorted(c for c in recorded if c <= position) if recorded else ():
             for decided in recorded.pop(cause):

@@ -13,14 +13,17 @@ from tidewright.events import registry
 from tidewright.events.base import Decision
 from tidewright.host.decider import State
 from tidewright.host.fold import Fold
-from tidewright.host.inputs import Inputs, Role, routes
+from tidewright.host.inputs import SPOKEN, BySubject, Inputs, Role
 from tidewright.host.restore import Restore
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.checkpoint import Checkpoint
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot
 
-_INPUT = Role.INPUT
+_INPUT, _CHECKPOINT = (
+    Role.INPUT,
+    Role.CHECKPOINT,
+)  # a look-up of an enumeration's member runs code, per record
 _NONE: Sequence[tuple[Slot, Checkpoint]] = ()
 
 
@@ -32,7 +35,15 @@ class SlotRestorer(Generic[State]):
         self.restores = {slot: Restore(fold) for slot, fold in folds.items()}
         for fold in folds.values():
             fold.digesting = False  # each checkpoint brings it, and nothing is compared here
-        self._routes = routes(inputs, self.restores)
+        self._routes = BySubject(self._route)
+
+    def _route(self, subject: str) -> tuple[Role, tuple[Restore[State], ...]] | None:
+        """What the messages of a subject are to the service, and whose; None when they are nothing to it."""
+        if not self.inputs.reads(subject, self.restores, recorded=True):
+            return None
+        slot = self.inputs.slot(subject)
+        whose = self.restores.values() if slot is None else (self.restores[slot],)
+        return self.inputs.role(subject), tuple(whose)
 
     @property
     def folds(self) -> dict[Slot, Fold[State]]:
@@ -48,22 +59,18 @@ class SlotRestorer(Generic[State]):
         route = self._routes[record.subject]
         if route is None:
             return _NONE
-        role, slot = route
-        if role is _INPUT and slot is not None:  # nearly all that there is
-            event = registry.decode(record.body)
-            if self.inputs.concerns(event):
-                self.restores[slot].event(record.seq, record.body, event)
-            return _NONE
-        slots = list(self.restores) if slot is None else [slot]
-        if role is Role.CHECKPOINT:
+        role, restores = route
+        if role is _CHECKPOINT:
             found = checkpoints.decode(record.body)
-            for name in slots:
-                self.restores[name].checkpoint(found)
-            return [(name, found) for name in slots]
+            for restore in restores:
+                restore.checkpoint(found)
+            return [(restore.fold.slot, found) for restore in restores]
         event = registry.decode(record.body)
-        for name in slots:
-            if role is Role.DECISION and isinstance(event, Decision):
-                self.restores[name].decision(record.body, event)
-            elif role is Role.INPUT and self.inputs.concerns(event):
-                self.restores[name].event(record.seq, record.body, event)
-        return []
+        if role is _INPUT:
+            if type(event) not in SPOKEN or self.inputs.concerns(event):
+                for restore in restores:
+                    restore.event(record.seq, record.body, event)
+        elif isinstance(event, Decision):
+            for restore in restores:
+                restore.decision(record.body, event)
+        return _NONE

@@ -7,9 +7,10 @@ altered decisions in their chain, another policy or version in the comparison it
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from sys import maxsize
 from typing import Any, Literal
 
 import msgspec
@@ -18,7 +19,7 @@ from tidewright.events import registry
 from tidewright.events.base import Decision, Event
 from tidewright.events.version import __version__
 from tidewright.host.decider import Decider
-from tidewright.host.fold import Decided, Fold, cause_of
+from tidewright.host.fold import Decided, Fold, Waiting, cause_of, taken_off
 from tidewright.host.inputs import SPOKEN, BySubject, Inputs, Role
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log import envelope
@@ -27,7 +28,10 @@ from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot
 from tidewright.log.subjects import Slot
 
-_INPUT, _CHECKPOINT = Role.INPUT, Role.CHECKPOINT  # a look-up of an enumeration's member runs code, per record
+_INPUT, _CHECKPOINT = (
+    Role.INPUT,
+    Role.CHECKPOINT,
+)  # a look-up of an enumeration's member runs code, per record
 Cause = Literal[
     "altered or missing fact",
     "altered decision",
@@ -104,12 +108,12 @@ class SlotVerifier:
         self._report = report
         self._software = software
         self._written_by = ""
-        self._end = end
+        self._end = maxsize if end is None else end
         self._service = decider.service
         self._slot = slot
         self.fold: Fold[Any] = Fold.resumed(decider, snapshot) if snapshot else Fold(decider, slot)
         self._from = snapshot.checkpoint_seq if snapshot else 0
-        self._waiting: deque[tuple[int, bytes, Event | registry.Unknown]] = deque()
+        self._waiting: list[Waiting] = []
         self._recorded: dict[int, list[_Recorded]] = {}
         self._chain = self.fold.chain
         self._last_cause = 0
@@ -121,10 +125,11 @@ class SlotVerifier:
 
     def input(self, seq: int, body: bytes, event: Event | registry.Unknown) -> None:
         """An event that the service folded."""
-        if seq > self.fold.position:
-            if self._end is not None and seq > self._end:
-                self._report.undecided += 1  # nothing will come that could be compared with it
-                return
+        if seq > self._end:
+            self._report.undecided += (
+                seq > self.fold.position
+            )  # nothing will come that could be compared with it
+        elif seq > self.fold.position:
             self._waiting.append((seq, body, event))
 
     def decision(self, record: Record, decision: Decision) -> None:
@@ -151,10 +156,13 @@ class SlotVerifier:
         recorded = self._recorded_chain(position)
         if checkpoint.chain != recorded:
             self._torn.append((self._last_cause, position))
-        waiting, before = self._waiting, len(self._waiting)
-        while waiting and waiting[0][0] <= position:
-            self._compare(*waiting.popleft())
-        self._report.events += before - len(waiting)
+        fold, due = self.fold, taken_off(self._waiting, position)
+        for cause, body, event in due:
+            before = fold.chain
+            decided = fold.step(cause, body, event)
+            if decided or cause in self._recorded:
+                self._compare(cause, before, decided, self._recorded.pop(cause, []))
+        self._report.events += len(due)
         self._compare_orphans(position)
         self.fold.position = max(self.fold.position, position)
         self._report.checkpoints += 1
@@ -209,15 +217,8 @@ class SlotVerifier:
         """No more records: what waits was not decided yet."""
         self._report.undecided += len(self._waiting)
 
-    def _compare(self, seq: int, body: bytes, event: Event | registry.Unknown) -> None:
-        fold = self.fold
-        before = fold.chain
-        decided = fold.step(seq, body, event)
-        recorded = self._recorded.pop(seq, None)
-        if recorded is None:
-            if not decided:
-                return
-            recorded = []
+    def _compare(self, seq: int, before: str, decided: list[Decided], recorded: list[_Recorded]) -> None:
+        """What is decided about an event with what is recorded; `before` it, the chain was this."""
         self._report.decisions += len(recorded)
         same = len(decided) == len(recorded) and all(
             mine.body == theirs.decided.body for mine, theirs in zip(decided, recorded, strict=True)
@@ -227,7 +228,7 @@ class SlotVerifier:
         self._explain_difference(seq, decided, recorded)
         # State follows the log from here on, so that one difference is not reported a thousand times:
         # the chain is the recorded one; state keeps what was recomputed, which is what a reader wants named.
-        fold.chain = recorded[-1].digest if recorded else before
+        self.fold.chain = recorded[-1].digest if recorded else before
 
     def _explain_difference(self, seq: int, decided: list[Decided], recorded: list[_Recorded]) -> None:
         torn = any(low <= seq <= high for low, high in self._torn)
@@ -363,14 +364,9 @@ class Verification:
         readings = self._readings[record.subject]
         if not readings:
             return
-        _, role, _ = readings[0]
         try:
-            if role is _CHECKPOINT:  # to everyone who reads it
-                checkpoint = checkpoints.decode(record.body)
-                written_by = record.headers.get(envelope.VERSION, "")
-                for _, _, slots in readings:
-                    for verifier in slots:
-                        verifier.checkpoint(record.seq, checkpoint, written_by)
+            if readings[0][1] is _CHECKPOINT:  # to everyone who reads it
+                self._checkpoint(record, readings)
                 return
             event = registry.decode(record.body)
         except ValueError as error:
@@ -385,6 +381,13 @@ class Verification:
             elif isinstance(event, Decision):
                 for verifier in slots:
                     verifier.decision(record, event)
+
+    def _checkpoint(self, record: Record, readings: tuple[Reading, ...]) -> None:
+        checkpoint = checkpoints.decode(record.body)
+        written_by = record.headers.get(envelope.VERSION, "")
+        for _, _, slots in readings:
+            for verifier in slots:
+                verifier.checkpoint(record.seq, checkpoint, written_by)
 
     def finish(self) -> None:
         """The log ends here."""

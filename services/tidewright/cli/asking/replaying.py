@@ -14,7 +14,7 @@ from tidewright.events import registry
 from tidewright.events.base import Decision, Event
 from tidewright.events.config import ConfigSet
 from tidewright.host.decider import Decider
-from tidewright.host.fold import Decided, Fold
+from tidewright.host.fold import Decided, Fold, Waiting
 from tidewright.host.inputs import Inputs
 from tidewright.host.restoring import SlotRestorer
 from tidewright.log.reader import Record
@@ -55,6 +55,11 @@ class Deciding(Fold[Any]):
     def _configure(self) -> None:
         for name, data in self.config.items():
             self.state = self.decider.evolve(self.state, ConfigSet(at=self.at, name=name, data=data))
+
+    def replay_run(self, run: Sequence[Waiting], recorded: dict[int, list[Decided]]) -> None:
+        """Each event is decided about, too."""
+        for seq, body, event in run:
+            self.replay(seq, body, event, recorded.pop(seq, ()))
 
     def replay(
         self, seq: int, body: bytes, event: Event | registry.Unknown, recorded: Sequence[Decided]
