@@ -34,7 +34,7 @@ from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requestwork import bookings, expiry, growth, promises, turns
 from tidewright.provisioning.requestwork.intake import prepare
-from tidewright.provisioning.requestwork.work import RequestWork
+from tidewright.provisioning.requestwork.work import STALENESS_S, RequestWork
 from tidewright.provisioning.resolving import shape_of
 from tidewright.provisioning.scaleup.plans import MAX_NODES_TOTAL, SUCCESSFUL, Plan, World
 from tidewright.provisioning.scaleup.rounds import enact, plan_all
@@ -45,8 +45,6 @@ from tidewright.provisioning.state import Load, Pod, State
 from tidewright.provisioning.upkeep import idle_decisions, upkeep
 from tidewright.provisioning.view import View, look
 
-STALENESS_S = 10.0
-"""While something waits that no fact announces (a backoff's end, a boot), this bounds the wait."""
 EVENTS_PER_PLAN = 50
 AGAIN_S = 300.0
 """How long after it was told something that lasts is told again."""

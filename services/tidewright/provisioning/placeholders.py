@@ -3,12 +3,16 @@
 For every pod for which room is kept on a node that is there, a placeholder is bound to that node. It
 goes as soon as a consumer waits or has found a node, and when the booking is over. Nodes that come for a
 request carry them before they are ready: the scheduler does not look at them any sooner.
+
+A booking may stand where pods still run that it does not heed: expendable ones, which the scheduler preempts
+for its consumers, and placeholders that are going. A node refuses what is bound to it and does not fit beside
+them, so a placeholder waits until they are gone (`Room`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -17,12 +21,67 @@ from tidewright.events.decisions import CreateObject, DeleteObject
 from tidewright.kube.podshape import PODS, PodShape
 from tidewright.kube.volumes import ATTACHABLE
 from tidewright.provisioning.index import Index
+from tidewright.provisioning.indexing import holds_room
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.grid import Grid
-from tidewright.provisioning.resolving import shape_of
+from tidewright.provisioning.resolving import seat_of, shape_of
 from tidewright.provisioning.sentences import because
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import PLACEHOLDER, Held, State
+
+REFUSED_S = 60.0
+"""For so long a node that refused a placeholder of a request is not tried again for it."""
+
+
+class Room:
+    """What nodes have free beside all that runs on them, whatever placement thinks of it.
+
+    Attributes:
+        waiting: request to the nodes on which its placeholders wait for others to go.
+    """
+
+    def __init__(self, state: State, index: Index) -> None:
+        self.waiting: dict[str, set[str]] = {}
+        self._state = state
+        self._index = index
+        self._free: dict[str, dict[str, int]] = {}
+        self._refused = {
+            (held.request, held.node) for held in state.held.values() if held.refused_at is not None
+        }
+        self._unseen: dict[str, list[str]] = {}
+        for name, held in state.held.items():
+            if name not in state.pods and held.refused_at is None and not held.leaving:
+                self._unseen.setdefault(held.node, []).append(held.shape)
+
+    def take(self, request: str, node: str, shape: PodShape) -> bool:
+        """Take the room of one placeholder on a node; False when it has to wait."""
+        asked = {name: n for name, n in shape.requests.items() if n and not name.startswith(ATTACHABLE)}
+        free = self._free_on(node, asked)
+        if (request, node) in self._refused or any(free[name] < n for name, n in asked.items()):
+            self.waiting.setdefault(request, set()).add(node)
+            return False
+        for name, n in asked.items():
+            free[name] -= n
+        return True
+
+    def _free_on(self, node: str, names: Iterable[str]) -> dict[str, int]:
+        free = self._free.setdefault(node, {})
+        lacking = [name for name in names if name not in free]
+        if not lacking:
+            return free
+        state, index = self._state, self._index
+        row = index.grid.rows[node]
+        overlooked = [
+            seat_of(state, index, pod.shape)
+            for pod in map(state.pods.__getitem__, index.on_node.get(node, ()))
+            if not holds_room(state, index, pod.shape)
+        ]
+        overlooked += [shape_of(state, index, digest) for digest in self._unseen.get(node, ())]
+        for name in lacking:
+            column = index.grid.free.get(name)
+            there = int(column[row]) if column is not None else 0
+            free[name] = there - sum(shape.requests.get(name, 0) for shape in overlooked)
+        return free
 
 
 class Standing(NamedTuple):
@@ -46,14 +105,20 @@ def standing(state: State, wanted: Mapping[str, Sequence[Item]]) -> Standing:
     surplus = []
     for name in sorted(state.held):
         held = state.held[name]
-        if held.leaving:
+        if held.leaving or (held.request in wanted and _rests(held, state.now)):
             continue
         place = (held.request, held.shape)
-        if held.node in state.nodes and counts[place] < enough[place]:
+        stays = held.node in state.nodes and held.refused_at is None
+        if stays and counts[place] < enough[place]:
             counts[place] += 1
         else:
             surplus.append(name)
     return Standing(dict(counts), tuple(surplus))
+
+
+def _rests(held: Held, now: float) -> bool:
+    """Its node has refused it just now: it stays as a sign of that."""
+    return held.refused_at is not None and now < held.refused_at + REFUSED_S
 
 
 def arrange(state: State, index: Index, grid: Grid, found: Standing) -> None:
@@ -62,7 +127,7 @@ def arrange(state: State, index: Index, grid: Grid, found: Standing) -> None:
         row, pod = grid.rows.get(held.node), state.pods.get(name)
         if row is None:
             continue
-        goes = held.leaving or name in found.surplus
+        goes = held.leaving or held.refused_at is not None or name in found.surplus
         if goes and pod is not None:
             grid.put(shape_of(state, index, pod.shape), row, -1)
         elif not goes and pod is None:
@@ -95,6 +160,7 @@ def creations(
     real: Grid,
     trial: Grid,
     starting: Mapping[int, str],
+    room: Room,
 ) -> Iterator[Decision]:
     """Placeholders for what none holds, on the nodes where this evaluation has placed it.
 
@@ -107,6 +173,7 @@ def creations(
         real: nodes and what runs on them.
         trial: the same with what this evaluation has placed.
         starting: rows of nodes on their way to those that are there and have not started.
+        room: what is free on nodes beside all that runs there.
     """
     free: dict[str, dict[str, int]] = {}
     for key, items in missing.items():
@@ -119,7 +186,7 @@ def creations(
                 free[digest] = placed(real, trial, item.shape, starting)
             nodes = free[digest]
             for number in range(min(item.count, settings.placeholder_limit - many)):
-                node = next(iter(nodes), None)
+                node = _with_room(nodes, room, key, item.shape)
                 if node is None:
                     break
                 nodes[node] -= 1
@@ -128,6 +195,15 @@ def creations(
                 many += 1
                 uid = state.requests[key].uid
                 yield _creation(settings, now, key, uid, item.shape, node, number)
+
+
+def _with_room(nodes: dict[str, int], room: Room, request: str, shape: PodShape) -> str | None:
+    """The first of these nodes that takes a placeholder now; those before it that do not are left out."""
+    for node in list(nodes):
+        if room.take(request, node, shape):
+            return node
+        del nodes[node]
+    return None
 
 
 def _by_shape(items: Sequence[Item]) -> list[Item]:
@@ -154,7 +230,7 @@ def by_node(state: State, found: Standing) -> dict[str, list[str]]:
     """Node to the shapes that the placeholders on it stand for."""
     nodes: dict[str, list[str]] = {}
     for name, held in sorted(state.held.items()):
-        if not held.leaving and name not in found.surplus:
+        if not held.leaving and held.refused_at is None and name not in found.surplus:
             nodes.setdefault(held.node, []).append(held.shape)
     return nodes
 

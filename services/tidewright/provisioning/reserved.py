@@ -62,7 +62,7 @@ def _wanted(work: RequestWork, made: Iterable[Decision], bare: Mapping[str, set[
 def _holding(work: RequestWork, made: Iterable[Decision]) -> Iterator[Held]:
     """The placeholders that hold room after this evaluation."""
     for name, held in work.state.held.items():
-        if not held.leaving and name not in work.standing.surplus:
+        if not held.leaving and held.refused_at is None and name not in work.standing.surplus:
             yield held
     for decision in made:
         found = placeholders.read(decision) if isinstance(decision, CreateObject) else None
@@ -71,7 +71,7 @@ def _holding(work: RequestWork, made: Iterable[Decision]) -> Iterator[Held]:
 
 
 def unheld(work: RequestWork, real: Grid, trial: Grid) -> dict[str, set[str]]:
-    """Request to nodes that are there with room kept for it that no placeholder can hold.
+    """Request to nodes that are there with room kept for it that no placeholder holds: it cannot, or it waits.
 
     Args:
         work: the requests, with what room is kept for them.
@@ -80,7 +80,7 @@ def unheld(work: RequestWork, real: Grid, trial: Grid) -> dict[str, set[str]]:
     """
     if not work.settings.hold:
         return {}
-    found: dict[str, set[str]] = {}
+    found = {key: set(nodes) for key, nodes in work.unheld.items()}
     left: dict[str, dict[str, int]] = {}
     for key, items in work.kept.items():
         for item in items:

@@ -233,12 +233,14 @@ class Held(msgspec.Struct):
 
     Attributes:
         leaving: its deletion was decided.
+        refused_at: when its node was seen not to take it, for want of room as a rule.
     """
 
     request: str
     shape: str
     node: str
     leaving: bool = False
+    refused_at: float | None = None
 
 
 class Mark(msgspec.Struct, frozen=True):

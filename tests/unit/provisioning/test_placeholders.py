@@ -18,6 +18,7 @@ from tidewright.provisioning.indexing import index_of
 from tidewright.provisioning.requestwork.bookings import room_kept
 from tidewright.provisioning.requestwork.work import RequestWork
 from tidewright.provisioning.spec import CONSUME
+from tidewright.provisioning.state import RESERVED
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
@@ -142,6 +143,56 @@ def test_nothing_is_made_where_it_is_not_wanted(setting: dict[str, Any]) -> None
     assert not cluster.of(CreateObject)
     assert cluster.conditions("r")["Provisioned"].status == "True"
     assert not cluster.of(p.PlanScaleUp)
+
+
+def test_a_placeholder_waits_until_the_pods_that_its_consumer_would_preempt_are_gone() -> None:
+    cluster = hold(1)
+    low = cluster.shape({"cpu": 2000}, priority=-20)
+    cluster.pod("low", low, node="n0")
+    cluster.request("r", CHECK, [("three", 1)])
+    cluster.settle()
+    assert cluster.conditions("r")["Provisioned"].status == "True"  # expendable pods hold no room
+    cluster.advance(60)
+    assert holding(cluster) == []
+    assert "ns/r until" in cluster.state.nodes["n0"].annotations[RESERVED]
+    cluster.tell(f.PodGone(at=cluster.now, namespace="ns", name="low"))
+    cluster.advance(15)
+    assert holding(cluster) == ["n0"]
+    assert "ns/r until" in cluster.state.nodes["n0"].annotations[RESERVED]
+
+
+def test_a_placeholder_waits_until_the_one_before_it_is_gone() -> None:
+    cluster = hold(1)
+    cluster.request("r", CHECK, [("three", 1)])
+    cluster.settle()
+    (name,) = cluster.state.held
+    cluster.silent = True  # from now on placeholders go when the test says so
+    cluster.delete_request("r")
+    cluster.request("s", CHECK, [("three", 1)])
+    cluster.advance(5)
+    assert len(cluster.of(DeleteObject)) == 1
+    assert len(cluster.of(CreateObject)) == 1
+    cluster.tell(f.PodGone(at=cluster.now, namespace="system", name=name.split("/")[1]))
+    cluster.advance(15)
+    assert len(cluster.of(CreateObject)) == 2
+
+
+def test_a_placeholder_that_its_node_refuses_is_made_again_after_a_while() -> None:
+    cluster = hold(1)
+    cluster.request("r", CHECK, [("three", 1)])
+    cluster.settle()
+    ((name, held),) = cluster.state.held.items()
+    refused = f.PodObserved(
+        at=cluster.now, namespace="system", name=name.split("/")[1], shape=cluster.state.pods[name].shape,
+        phase="Failed", reason="OutOfcpu", node=held.node,
+    )  # fmt: skip
+    cluster.tell(refused)
+    cluster.advance(30)
+    assert len(cluster.of(CreateObject)) == 1
+    cluster.advance(60)
+    assert [d.target.name for d in cluster.of(DeleteObject)] == [refused.name]
+    assert holding(cluster) == ["n0"]
+    assert name not in cluster.state.held
 
 
 def starts(cluster: Cluster, name: str) -> None:

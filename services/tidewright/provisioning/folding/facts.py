@@ -68,6 +68,10 @@ def _pod(state: State, event: f.PodObserved) -> None:
         remove_pod(state, index, key, old)
     if event.phase in ("Succeeded", "Failed"):
         state.said.pop(key, None)
+        held = state.held.get(key)
+        if held is not None and held.refused_at is None:
+            held.refused_at = state.now
+            wake(state)
         if old is not None:
             _left(state, old)
             forget_shape(state, old.shape)

@@ -15,7 +15,7 @@ from tidewright.provisioning.pack.classes import Demand, Item
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.requests.booking import bookable, booking
 from tidewright.provisioning.requestwork.quota import claim_booked
-from tidewright.provisioning.requestwork.work import RequestWork
+from tidewright.provisioning.requestwork.work import STALENESS_S, RequestWork
 from tidewright.provisioning.resolving import shape_of
 from tidewright.provisioning.sentences import because
 from tidewright.provisioning.settling import nominated
@@ -112,9 +112,13 @@ def hold_room(work: RequestWork, real: Grid, trial: Grid, starting: Mapping[int,
     found = list(placeholders.removals(work.state, work.standing, work.now))
     if work.holds():
         missing = {key: placeholders.without(items, key, work.standing) for key, items in work.uncome.items()}
+        room = placeholders.Room(work.state, work.index)
         found += placeholders.creations(
-            work.state, work.settings, work.now, missing, work.standing, real, trial, starting
+            work.state, work.settings, work.now, missing, work.standing, real, trial, starting, room
         )
+        work.unheld = room.waiting
+        if room.waiting:
+            work.dues.append(work.now + STALENESS_S)
     return found
 
 

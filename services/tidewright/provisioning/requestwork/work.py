@@ -28,6 +28,8 @@ from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.spec import Mode, Parameters
 from tidewright.provisioning.state import Cost, Request, State
 
+STALENESS_S = 10.0
+"""While something waits that no fact announces (a backoff's end, a boot), this bounds the wait."""
 QUEUE_POSITION = "queue-position"
 """Detail of a request that waits: how many are tried before it. [B6]"""
 
@@ -54,6 +56,7 @@ class RequestWork:
         kept: what room is kept for, by request.
         uncome: of that, what is for pods that do not exist yet.
         standing: the placeholders that stand for it.
+        unheld: nodes on which its placeholders wait for other pods to go, by request.
         binding: what is decided is carried out.
         unanswered: groups with an order that the cloud has not answered.
     """
@@ -79,6 +82,7 @@ class RequestWork:
         self.kept: dict[str, tuple[Item, ...]] = {}
         self.uncome: dict[str, tuple[Item, ...]] = {}
         self.standing = placeholders.Standing({}, ())
+        self.unheld: dict[str, set[str]] = {}
         self.binding = binding
         self.unanswered = {
             step.group
