@@ -34,7 +34,7 @@ from tidewright.actuator.plan import Job, Plan, Rank, rank
 from tidewright.actuator.verdict import Again, Refused, Result
 from tidewright.cloud.providers import provider_of
 from tidewright.events import registry
-from tidewright.events.base import Outcome
+from tidewright.events.base import Decision, Event, Outcome
 from tidewright.events.config import ClockSet
 from tidewright.events.decisions import Effect
 from tidewright.host.fenced import RENEW_S, Fenced, InFlight, Part, attempts
@@ -264,23 +264,19 @@ class Actuator:
                 async for attempt in attempts():
                     with attempt:
                         records = await reader.fetch(500, timeout_s=5.0)
-                if records and time.monotonic() - self._clock_read_at > CLOCK_CHECK_S:
+                if not records:
+                    continue
+                found = [(record, _decoded(record)) for record in records]
+                # Whoever decided for a later time than ours knew of a setting that we do not know yet.
+                latest = max((event.at for _, event in found if isinstance(event, Decision)), default=0.0)
+                unread_s = time.monotonic() - self._clock_read_at
+                if unread_s > CLOCK_CHECK_S or latest > self._clock.now():
                     await self._read_clock()
-                for record in records:
-                    self._take(record)
-                if records:
-                    self._wake.set()
+                for record, event in found:
+                    self._take(record, event)
+                self._wake.set()
 
-    def _take(self, record: Record) -> None:
-        try:
-            event = registry.decode(record.body)
-        except registry.NotAnEvent as error:
-            _log.error(
-                "a decision that cannot be read is left alone",
-                seq=record.seq, subject=record.subject, error=str(error),
-            )  # fmt: skip
-            self._ledger.passed(record.seq)
-            return
+    def _take(self, record: Record, event: Event | registry.Unknown | None) -> None:
         if not isinstance(event, Effect):
             if isinstance(event, registry.Unknown):
                 _log.warning("a decision of a newer version is left alone", seq=record.seq, type=event.type)
@@ -468,3 +464,15 @@ class Actuator:
             self._health.not_ready = self._log.disconnected or self._in_flight.problem
             self._metrics.open.set(self._ledger.open)
             await asyncio.sleep(0.5)
+
+
+def _decoded(record: Record) -> Event | registry.Unknown | None:
+    """What a record says; None when it cannot be read."""
+    try:
+        return registry.decode(record.body)
+    except registry.NotAnEvent as error:
+        _log.error(
+            "a decision that cannot be read is left alone",
+            seq=record.seq, subject=record.subject, error=str(error),
+        )  # fmt: skip
+        return None
