@@ -102,7 +102,8 @@ class TemplateNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     Attributes:
         capacity: when empty, the same as `allocatable`.
         taints: `{key, value, effect}`.
-        devices: those that its drivers offer, as in a ResourceSlice: `{driver, name, attributes, capacity}`.
+        devices: those that its drivers offer, as in a ResourceSlice: `{driver, name, attributes, capacity}`;
+            counters of theirs are an entry of their own, `{driver, sharedCounters}`; `pool` where a driver has several.
         pods: static pods that every such node runs, as scheduling looks at them (`metadata`, `spec`).
     """
 

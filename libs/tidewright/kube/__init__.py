@@ -11,7 +11,10 @@ Pure:
     projection/, shapes
                  object bytes to facts
     podshape     a pod's shape and a node's view; podspecs reads shapes from pod specs
-    predicates   whether shape and node go together; taints, volumes, devices and deviceselectors have parts of it
+    predicates   whether shape and node go together; taints and volumes have parts of it
+    deviceclaims, devices, deviceselectors       what claims ask of devices, and which devices will do
+    devicestock, deviceallocation                what a node has of them, and how they are handed out
+    celfunctions functions that Kubernetes adds to CEL
     quotascopes  which pods a ResourceQuota means
     templates    whether a patch of a template makes a pod
     customworkloads     kinds of a whitelist, replicas at a path

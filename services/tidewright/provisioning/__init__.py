@@ -7,7 +7,7 @@ fold, folding/  what each event changes in it
 forgetting      what nobody refers to any longer
 evaluate        one evaluation of the whole cluster; followup: what follows without one
 view            the cluster as an evaluation sees it
-claims          volumes and devices that pods claim; settling: the index put right after they changed
+claims          volumes and devices that pods claim; offers: devices that there are; settling: the index put right after they changed
 upkeep          what became of orders: finished, late, failed; orders: decisions as they go to the log
 spec            a ProvisioningRequest read, validated and frozen; classes and their names
 requestwork/    requests within one evaluation: taken up, expired, booked, tried

@@ -6,6 +6,7 @@ terms depend on where their earlier pods went are placed pod by pod, and only th
 
 classes     which pods are decided as one
 grid        nodes as columns of free amounts: the cluster as it is, forked for each trial
+holdings    who has which devices on it; together: pods that have some together
 topology    one shape pod by pod, under affinity and spread
 runs        equal new nodes as runs: fill round robin or first fit, add
 estimate    how many nodes of a template hold these shapes
