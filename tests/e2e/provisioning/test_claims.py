@@ -61,7 +61,13 @@ async def test_a_request_for_devices_grows_the_group_that_has_them_and_counts_th
         world.kube, "POST", f"{DEVICES}/namespaces/{world.namespace}/resourceclaimtemplates",
         {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaimTemplate", "metadata": {"name": "one"}, "spec": claim},
     )  # fmt: skip
+    await send(
+        world.kube, "POST", f"{DEVICES}/namespaces/{world.namespace}/resourceclaims",
+        {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": {"name": "shared"}, **claim},
+    )  # fmt: skip
     await world.start()
+    shared = [{"name": "gpu", "resourceClaimName": "shared"}]
+    await world.pod_template("sharer", cpu="100m", resourceClaims=shared)
     await world.pod_template(cpu="100m", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "one"}])
     await world.ask("train", ("worker", 6))
     await world.request("train", true("Provisioned", "CapacityIsProvisioned"))
@@ -70,7 +76,7 @@ async def test_a_request_for_devices_grows_the_group_that_has_them_and_counts_th
     for node in await world.nodes(2):  # ready, and still without devices
         await offers(world, driver, node, 4)
     await world.request("train", true("CapacityReady"))
-    await world.ask("two", ("worker", 2), cls=CHECK)
+    await world.ask("two", ("worker", 1), ("sharer", 3), cls=CHECK)  # a device each: the claim takes one
     await world.request("two", true("Provisioned", "CapacityIsFound"))
     await world.ask("more", ("worker", 1), cls=CHECK)
     await world.request("more", false("Provisioned", "CapacityIsNotFound"))
