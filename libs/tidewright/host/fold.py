@@ -10,7 +10,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Generic, TypeAlias, cast
+from typing import Generic, TypeAlias
 
 import msgspec
 
@@ -158,7 +158,7 @@ class Fold(Generic[State]):
             # Nearly all that a replay folds, and all that is to be done about it: a call less for each of them.
             if event.at > self.at:
                 self.at = event.at
-            self.state = evolve(self.state, cast("Event", event))
+            self.state = evolve(self.state, event)  # type: ignore[arg-type]  # what is Unknown is not plain
         if run:
             self.position, self.folded = run[-1][0], folded + len(run)
 
@@ -185,7 +185,9 @@ class Fold(Generic[State]):
             self.digest = rolled(self.digest, seq, body)
         if event.at > self.at:
             self.at = event.at
-        return None if type(event) in _NOT_PLAIN and not self._fires(event) else cast("Event", event)
+        if type(event) in _NOT_PLAIN and not self._fires(event):
+            return None
+        return event  # type: ignore[return-value]  # what is Unknown does not fire
 
     def _fires(self, event: Event | registry.Unknown) -> bool:
         """Whether it is a timer that is set: one that was replaced or cancelled may have fired all the same."""

@@ -86,6 +86,10 @@ class _Headless(msgspec.Struct, frozen=True, array_like=True, tag="record"):
         return {}
 
 
+_Frame = Record | _Headless | _Snapshot | _Trailer
+_SELDOM = frozenset((_Snapshot, _Trailer))
+"""Types of frames that are no records."""
+
 _encoder = msgspec.msgpack.Encoder()
 _frames = msgspec.msgpack.Decoder(Record | _Snapshot | _Trailer)
 _headless = msgspec.msgpack.Decoder(_Headless | _Snapshot | _Trailer)
@@ -176,9 +180,7 @@ class ExportFile:
         """
         return cast("Iterator[Record]", dropwhile(_is_snapshot, self._decoded(_frames.decode)))
 
-    def _decoded(
-        self, decode: Callable[[memoryview], Record | _Headless | _Snapshot | _Trailer]
-    ) -> Iterator[Record | _Headless | _Snapshot]:
+    def _decoded(self, decode: Callable[[memoryview], _Frame]) -> Iterator[_Frame]:
         """All frames between the manifest and the trailer: snapshots first, then records."""
         digest, count, size_at = blake2b(digest_size=16), 0, _SIZE.unpack_from
         read = False  # the very first frame, the manifest, is read already
@@ -200,7 +202,9 @@ class ExportFile:
                         raise BadExport(
                             f"{self.path} was altered: the frame after record {count} does not decode ({error})"
                         ) from error
-                    if isinstance(frame, _Trailer):
+                    if type(frame) not in _SELDOM:
+                        count += 1
+                    elif isinstance(frame, _Trailer):
                         digest.update(view[:start])
                         whole = end == size and next(ahead, None) is None
                         if not whole or frame.records != count or frame.digest != digest.digest():
@@ -208,8 +212,6 @@ class ExportFile:
                                 f"{self.path} was altered: it does not match the digest at its end"
                             )
                         return
-                    if not isinstance(frame, _Snapshot):
-                        count += 1
                     elif count:
                         raise BadExport(f"{self.path} was altered: it has a snapshot behind record {count}")
                     yield frame

@@ -64,9 +64,8 @@ class AutoscalerDecider:
         """The reference's Prometheus series, of every object of the state (4.2)."""
         return exposition.samples(state)
 
-    def evolve(self, state: State, event: Event) -> State:
-        """Fold one event, and evaluate the objects that it concerns."""
-        return fold.evolve(state, event)
+    evolve = staticmethod(fold.evolve)
+    """Fold one event, and evaluate the objects that it concerns. As it is, for it is called for every event."""
 
     def decide(self, state: State, event: Event) -> Iterable[Decision]:
         """Say what the event that was just folded asks for."""

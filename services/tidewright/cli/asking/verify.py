@@ -52,14 +52,15 @@ async def verified(source: Source, services: tuple[Service, ...]) -> Verified:
         )
         verifiers.append(Verifier(decider, inputs, report, snapshots, known, software_of(decider)))
     verification = Verification(verifiers)
-    take, count = verification.take, 0
+    take, told = verification.take, first
     with progress("verifying", last - first + 1) as advance, seldom_collecting():
         async for record in source.records():
-            if record.seq <= last:
+            seq = record.seq
+            if seq <= last:
                 take(record)
-            count += 1
-            if count % EVERY_N == 0:
-                advance(EVERY_N)
+            if seq >= told + EVERY_N:
+                advance(seq - told)
+                told = seq
     verification.finish()
     return Verified(report, tuple(v.inputs.service for v in verifiers if v.checkpoints))
 
