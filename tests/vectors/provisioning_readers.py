@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from tests.vectors import kueue, reference
 from tests.vectors import provisioning_world as w
 from tests.vectors.provisioning_requests import condition_differences
 from tests.vectors.provisioning_world import NOW, Found, wanted
 from tests.vectors.suite import Case, differences
-from tidewright.provisioning import helped, kueue, spec
+from tidewright.events import facts as f
+from tidewright.events.base import JsonObject
+from tidewright.events.config import ConfigSet
+from tidewright.kube.podspecs import of_template
+from tidewright.provisioning import spec
+from tidewright.provisioning.fold import evolve
+from tidewright.provisioning.indexing import index_of
+from tidewright.provisioning.pending import EVENTS_PER_PLAN, pending
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.booking import booking
+from tidewright.provisioning.state import State
 
 
 def crd(case: Case) -> Found:
@@ -36,8 +45,9 @@ def expand(case: Case) -> Found:
         resources = {k: template[k] for k in ("limits", "requests") if k in template}
         if resources:
             container["resources"] = resources
+        counted = of_template({"spec": {"containers": [container]}}, "")  # ours: one shape for all of them
         for j in range(pod_set["count"]):
-            pod = spec.virtual_pod(
+            pod = reference.virtual_pod(
                 request=request["name"],
                 namespace=request["namespace"],
                 uid="uid",
@@ -48,6 +58,7 @@ def expand(case: Case) -> Found:
                 template={"spec": {"containers": [container]}},
             )
             made = pod.spec["containers"][0]
+            assert of_template({"spec": pod.spec}, "").requests == counted.requests
             pods.append(
                 {
                     "name": pod.name,
@@ -85,25 +96,47 @@ def book(case: Case) -> Found:
     return differences(plain, actual) + condition_differences(expected, stored)
 
 
+def state_with(pods: Sequence[w.Entry], config: JsonObject, now: float) -> State:
+    """A state that has heard of these pods: unschedulable ones, as facts tell them."""
+    state = State()
+    evolve(state, ConfigSet(at=NOW, name="provisioning", data=config))
+    for pod in pods:
+        shape = w.shape(pod)
+        evolve(state, f.ShapeObserved(at=NOW, digest=shape.digest, requests=shape.requests))
+        evolve(
+            state,
+            f.PodObserved(
+                at=now,
+                namespace=pod.get("namespace", "default"),
+                name=pod["name"],
+                shape=shape.digest,
+                phase="Pending",
+                annotations=dict(pod.get("annotations", {})),
+                created_at=NOW - pod.get("age", 0),
+                unschedulable_since=now,
+            ),
+        )
+    return state
+
+
 def filter_consumers(case: Case) -> Found:
-    pods = [w.pending(p) for p in case["pods"]]
-    limit = case.get("options", {}).get("event_limit", 50)
-    kept, events = helped.without_consumers(pods, limit)
+    state = state_with(case["pods"], {}, NOW)
+    limit = case.get("options", {}).get("event_limit", EVENTS_PER_PLAN)
+    found = pending(state, index_of(state), NOW, event_limit=limit)
     actual = {
-        "kept": [p.name for p in kept],
-        "forced": helped.forced(pods),
-        "events": len(events),
-        "event_message": events[0][1] if events else "",
+        "kept": [key.split("/", 1)[1] for key, _ in found.pods],
+        "forced": any(pod.consumes for pod in state.pods.values()),
+        "events": len(found.told),
+        "event_message": found.told[0].message if found.told else "",
     }
     return differences(wanted(case), actual)
 
 
 def young_pods(case: Case) -> Found:
-    pods = [w.pending(p) for p in case["pods"]]
-    general, now = case["options"]["new_pod_scale_up_delay"], NOW + case["at"]
-    kept = [
-        p.name for p in pods if helped.old_enough(p.created_at, helped.delay_s(p.annotations, general), now)
-    ]
+    now = NOW + case["at"]
+    delay = f"{case['options']['new_pod_scale_up_delay']}s"
+    state = state_with(case["pods"], {"new-pod-scale-up-delay": delay}, now)
+    kept = [key.split("/", 1)[1] for key, _ in pending(state, index_of(state), now).pods]
     return differences(wanted(case), {"kept": kept})
 
 

@@ -10,11 +10,12 @@ from typing import Any
 
 from tests.vectors import provisioning_world as w
 from tests.vectors.provisioning_world import NOW, Entry, Found, wanted
+from tests.vectors.reference import FastClass, equivalence, fast_class
 from tests.vectors.suite import Case, differences
 from tidewright.kube.podshape import PodShape
 from tidewright.provisioning import expander, saga, sentences
 from tidewright.provisioning.groups import balance, similar
-from tidewright.provisioning.pack.classes import Item, equivalence, items
+from tidewright.provisioning.pack.classes import Item, items
 from tidewright.provisioning.pack.estimate import (
     Template,
     cluster_limit,
@@ -22,7 +23,6 @@ from tidewright.provisioning.pack.estimate import (
     group_limit,
     node_limit,
 )
-from tidewright.provisioning.pack.fastpath import FastClass, fast_class
 from tidewright.provisioning.scaleup.options import plan
 from tidewright.provisioning.scaleup.plans import SUCCESSFUL, Plan
 from tidewright.provisioning.scaleup.sharing import to_minimum

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tests.vectors.reference import Pending
 from tests.vectors.suite import Case
 from tidewright.kube.podshape import HOSTNAME, NodeView, PodShape
 from tidewright.kube.podspecs import of_fields
@@ -17,7 +18,7 @@ from tidewright.provisioning.groups import (
     choose_template,
 )
 from tidewright.provisioning.limits import Limits, NodeAmounts, quotas_of
-from tidewright.provisioning.pack.classes import Item, Pending
+from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.requests.attempt import Asked
 from tidewright.provisioning.requests.conditions import Condition

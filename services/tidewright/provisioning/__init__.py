@@ -21,10 +21,10 @@ limits          cluster limits and quotas
 expander        which of several options
 scaleup/        from pods to one plan: options, sharing, rounds
 saga            a plan's increases carried out, and taken back
-helped          which pending pods may cause an increase
+helped          rules by which pending pods cause one or not
 idle            empty nodes that nobody needs any more
 placeholders    pods that hold booked room, in the profile hold
-kueue           what Kueue makes of a request's conditions
+pending         which pending pods may cause an increase now
 exposition      series on /metrics
 parts           names of the parts of an evaluation, for who measures them
 unneeded        why nodes stay, as the reference's metric counts them

@@ -30,7 +30,7 @@ from tidewright.events.provisioning import (
 from tidewright.events.timers import TimerFired
 from tidewright.provisioning import exposition, fold, parts, statusmap
 from tidewright.provisioning.evaluate import Evaluation
-from tidewright.provisioning.followup import answered, cancelled, respecified
+from tidewright.provisioning.followup import answered, cancelled, not_taken_back, respecified
 from tidewright.provisioning.indexing import index_of
 from tidewright.provisioning.orders import STATUS_MAP
 from tidewright.provisioning.state import State
@@ -106,7 +106,7 @@ class ProvisioningDecider:
                     made = Evaluation(state, seed=f"{event.at:.6f}", part=self.part).run()
                 return _addressed(state, made)
             case Applied() | Rejected() | Failed() | Superseded():
-                found = answered(state, index, event.decision)
+                found = [*answered(state, index, event.decision), *not_taken_back(state, event.message)]
             case NodeGroupGone():
                 found = answered(state, index, "")
             case ProvisioningRequestObserved() if state.touched:

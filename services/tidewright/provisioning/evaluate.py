@@ -8,15 +8,14 @@ when the evaluation is over.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
 from tidewright.events.base import Because, Decision
-from tidewright.events.decisions import CancelTimer, RecordObjectEvent, SetTimer
+from tidewright.events.decisions import CancelTimer, SetTimer
 from tidewright.events.provisioning import BackOffGroup, CloseScaleUp, DeclineScaleUp
-from tidewright.provisioning import helped, parts, placeholders, reserved, statusmap
+from tidewright.provisioning import parts, placeholders, reserved, statusmap
 from tidewright.provisioning.claims import has_claims
 from tidewright.provisioning.fold import CONFIGURATION_IGNORED, EVALUATE, signature
 from tidewright.provisioning.index import Index
@@ -31,7 +30,7 @@ from tidewright.provisioning.orders import (
 )
 from tidewright.provisioning.pack.classes import Demand, Item
 from tidewright.provisioning.pack.grid import Grid
-from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.pending import EVENTS_PER_PLAN, pending
 from tidewright.provisioning.requestwork import bookings, expiry, growth, promises, turns
 from tidewright.provisioning.requestwork.intake import prepare
 from tidewright.provisioning.requestwork.work import STALENESS_S, RequestWork
@@ -45,10 +44,8 @@ from tidewright.provisioning.state import Load, Pod, State
 from tidewright.provisioning.upkeep import idle_decisions, upkeep
 from tidewright.provisioning.view import View, look
 
-EVENTS_PER_PLAN = 50
 AGAIN_S = 300.0
 """How long after it was told something that lasts is told again."""
-MISSING = "ProvisioningRequestMissing"
 
 
 class Evaluation:
@@ -82,8 +79,10 @@ class Evaluation:
         closings = [d for d in late.decisions if isinstance(d, CloseScaleUp)]
         self._leave_alone(d for d in late.decisions if isinstance(d, BackOffGroup))
         self._warn()
-        waiting, young = self._waiting()
-        self.dues += young
+        found = pending(self.state, self.index, self.now)
+        self.decisions += found.told
+        self.dues += found.dues
+        waiting = found.pods
         work = RequestWork(self.state, self.index, self.now, settings, binding=self.binding)
         self.decisions += promises.nodes_settled(work, closings)
         self.decisions += expiry.refresh(work)
@@ -157,63 +156,6 @@ class Evaluation:
         again = at is None or at + AGAIN_S <= self.now
         if again or self.state.said.get(reason) != message[:MAX_MESSAGE]:
             self.decisions.append(status_event(self.now, reason, message, event_type))
-
-    # --- Pending pods ---
-
-    def _waiting(self) -> tuple[list[tuple[str, Pod]], list[float]]:
-        """Pods that may cause an increase, and when those too young will be old enough."""
-        settings, state = self.index.settings, self.state
-        placed = nominated(state, self.index)
-        found: list[tuple[str, Pod]] = []
-        dues: list[float] = []
-        events = 0
-        for key in self.index.waiting:
-            pod = state.pods[key]
-            if key in placed:
-                continue
-            shape = shape_of(state, self.index, pod.shape)
-            if pod.daemon or helped.expendable(shape.priority, settings.expendable_cutoff):
-                continue
-            if pod.consumes:
-                trouble = self._trouble(pod.consumes)
-                ordinary_at = self._ordinary_at(pod, trouble)
-                if ordinary_at > self.now:
-                    reason = MISSING if trouble and settings.hold else "NotTriggerScaleUp"
-                    if state.said.get(key) != reason and events < EVENTS_PER_PLAN:
-                        events += 1
-                        self.decisions.append(self._consumer_event(key, pod, reason, trouble))
-                    if trouble and ordinary_at < math.inf:
-                        dues.append(ordinary_at)
-                    continue
-            wait = helped.delay_s(pod.annotations or {}, settings.new_pod_delay_s)
-            if wait and not helped.old_enough(pod.created_at, wait, self.now):
-                dues.append(pod.created_at + wait + 0.001)
-                continue
-            found.append((key, pod))
-        return found, dues
-
-    def _trouble(self, request: str) -> str:
-        """[B4]: what is wrong with the request of a consumer; empty when it may still come to something."""
-        found = self.state.requests.get(request)
-        if found is None:
-            return "does not exist"
-        if cond.is_true(found.conditions, cond.FAILED):
-            return "has failed"
-        if cond.is_true(found.conditions, cond.BOOKING_EXPIRED):
-            return "keeps no room any more"
-        return ""
-
-    def _ordinary_at(self, pod: Pod, trouble: str) -> float:
-        """[B4]: when a consumer whose request came to nothing is treated as any other pod."""
-        after = self.index.settings.consumer_orphan_s
-        return pod.created_at + after if after and trouble else math.inf
-
-    def _consumer_event(self, key: str, pod: Pod, reason: str, trouble: str) -> RecordObjectEvent:
-        namespace, name = pod.consumes.split("/", 1)
-        if reason == MISSING:
-            message = helped.orphan_message(namespace, name, trouble)
-            return pod_event(self.now, key, pod.uid, reason, message, "Warning")
-        return pod_event(self.now, key, pod.uid, reason, helped.consumer_message(namespace, name))
 
     # --- Room ---
 

@@ -11,7 +11,8 @@ from tidewright.events.base import Because, Decision
 from tidewright.events.decisions import RecordObjectEvent
 from tidewright.events.provisioning import BookCapacity, DecreaseNodeGroup, ReleaseCapacity
 from tidewright.provisioning import saga
-from tidewright.provisioning.clusterstate import OTHER, OUT_OF_RESOURCES
+from tidewright.provisioning.clusterstate import OTHER, OUT_OF_RESOURCES, revert_failed_message
+from tidewright.provisioning.folding.common import NOT_DECREASED
 from tidewright.provisioning.index import Index
 from tidewright.provisioning.indexing import index_of
 from tidewright.provisioning.orders import (
@@ -32,7 +33,7 @@ from tidewright.provisioning.state import Request, State
 from tidewright.provisioning.upkeep import back_off
 from tidewright.provisioning.view import View, look
 
-__all__ = ["answered", "cancelled", "pod_event", "respecified"]
+__all__ = ["answered", "cancelled", "not_taken_back", "pod_event", "respecified"]
 
 
 def answered(state: State, index: Index, decision: str) -> list[Decision]:
@@ -53,6 +54,16 @@ def answered(state: State, index: Index, decision: str) -> list[Decision]:
         if execution.over:
             found += _over(state, index, execution)
     return found
+
+
+def not_taken_back(state: State, error: str) -> list[Decision]:
+    """Tell of a group whose order could not be taken back; the cloud says what it comes to. Spec 3.9."""
+    return [
+        status_event(state.now, "FailedToRevertScaleUp", revert_failed_message(name, error), "Warning")
+        for name in (
+            one.removeprefix(NOT_DECREASED) for one in state.touched if one.startswith(NOT_DECREASED)
+        )
+    ]
 
 
 def _refused(state: State, index: Index, step: saga.Step) -> list[Decision]:

@@ -1,12 +1,10 @@
-"""Which pending pods may cause an increase. Spec 3.3, steps 1, 4, 5 and 7, and 2.3 about consumers."""
+"""Rules by which pending pods cause an increase or not. Spec 3.3 and 2.3."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 
 from tidewright.provisioning.durations import DurationError, parse_duration_s
-from tidewright.provisioning.pack.classes import Pending
-from tidewright.provisioning.spec import consumed_request, consumes
 
 DAEMONSET_POD = "cluster-autoscaler.kubernetes.io/daemonset-pod"
 SCALE_UP_DELAY = "cluster-autoscaler.kubernetes.io/pod-scale-up-delay"
@@ -48,21 +46,3 @@ def consumer_message(namespace: str, request: str) -> str:
 def orphan_message(namespace: str, request: str, what: str) -> str:
     """[B4]: the message of the warning on a consumer whose request is missing or has ended."""
     return f"{consumer_message(namespace, request)}, which {what}"
-
-
-def without_consumers(
-    pods: Sequence[Pending], event_limit: int = 50
-) -> tuple[list[Pending], list[tuple[Pending, str]]]:
-    """Pods that are nobody's consumers, and the object events for those that are (at most so many)."""
-    kept = [pod for pod in pods if not consumes(pod.annotations)]
-    events = [
-        (pod, consumer_message(pod.namespace, consumed_request(pod.annotations)))
-        for pod in pods
-        if consumes(pod.annotations)
-    ]
-    return kept, events[:event_limit]
-
-
-def forced(pods: Iterable[Pending]) -> bool:
-    """Whether a pod with a consume annotation is in the list: then no short cut is taken (spec 2.6)."""
-    return any(consumes(pod.annotations) for pod in pods)

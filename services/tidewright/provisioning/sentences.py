@@ -87,9 +87,3 @@ def sentence(reason: Because) -> str:
             pass
     shown = ", ".join(f"{key}={value}" for key, value in reason.values.items())
     return f"{reason.rule}({shown})"
-
-
-def paragraph(reasons: Iterable[Because]) -> str:
-    """A decision's reasons as one sentence."""
-    parts = [sentence(reason) for reason in reasons]
-    return "; ".join(parts) + "." if parts else ""

@@ -266,28 +266,6 @@ def preset(class_parameters: Mapping[str, str], own: Mapping[str, str]) -> dict[
     return {**class_parameters, **own}
 
 
-def name_prefix(request: str) -> str:
-    """What the names of a request's virtual pods begin with; spec 1.5."""
-    dashed = f"{request}-"
-    # A generated name ends in five random characters, and pods' names have at most 253.
-    return dashed if len(dashed) <= MAX_NAME - 5 else request
-
-
-class VirtualPod(msgspec.Struct, frozen=True, kw_only=True):
-    """One virtual pod, spelled out. Decisions count them instead; this is for looking at them."""
-
-    name: str
-    generate_name: str
-    namespace: str
-    uid: str
-    annotations: dict[str, str]
-    labels: dict[str, str]
-    owner_name: str
-    owner_uid: str
-    created_at: float
-    spec: dict[str, Any]
-
-
 def consumed_request(annotations: Mapping[str, str]) -> str:
     """The request that a pod consumes (in its own namespace), by either spelling; empty for none."""
     return annotations.get(CONSUME) or annotations.get(CONSUME_DEPRECATED) or ""
@@ -296,57 +274,6 @@ def consumed_request(annotations: Mapping[str, str]) -> str:
 def consumes(annotations: Mapping[str, str]) -> bool:
     """Whether a pod carries a consume annotation at all, even an empty one."""
     return CONSUME in annotations or CONSUME_DEPRECATED in annotations
-
-
-def virtual_pod(
-    *,
-    request: str,
-    namespace: str,
-    uid: str,
-    class_name: str,
-    created_at: float,
-    pod_set: int,
-    index: int,
-    template: Mapping[str, Any],
-) -> VirtualPod:
-    """Pod `index` of pod set `pod_set` (both from 0), as spec 1.5 expands it."""
-    prefix = name_prefix(request)
-    name = f"{prefix}{pod_set}-{index}"
-    metadata = template.get("metadata") or {}
-    return VirtualPod(
-        name=name,
-        generate_name=prefix,
-        namespace=namespace,
-        uid=f"{namespace}/{name}",
-        annotations={
-            **(metadata.get("annotations") or {}),
-            CONSUME: request,
-            CLASS_NAME: class_name,
-        },
-        labels=dict(metadata.get("labels") or {}),
-        owner_name=request,
-        owner_uid=uid,
-        created_at=created_at,
-        spec=_with_defaulted_requests(template.get("spec") or {}),
-    )
-
-
-def _with_defaulted_requests(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """A limit without a request becomes the request, per container."""
-    found = dict(spec)
-    for field in ("containers", "initContainers"):
-        if not spec.get(field):
-            continue
-        found[field] = []
-        for container in spec[field]:
-            resources = container.get("resources") or {}
-            limits = resources.get("limits") or {}
-            requests = {**limits, **(resources.get("requests") or {})}
-            merged = {**container}
-            if requests:
-                merged["resources"] = {**resources, "requests": requests}
-            found[field].append(merged)
-    return found
 
 
 def missing_templates_message(referenced: int, missing: list[str]) -> str:

@@ -17,7 +17,7 @@ from tidewright.provisioning.helped import of_daemon_set
 from tidewright.provisioning.limits import Learnt
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.saga import Execution
-from tidewright.provisioning.spec import consumed_request
+from tidewright.provisioning.spec import consumed_request, consumes
 
 MIRROR = "kubernetes.io/config.mirror"
 PLACEHOLDER = "tidewright.dev/placeholder"
@@ -325,7 +325,6 @@ def pod_of(fact: Any) -> Pod:
         for name, value in fact.annotations.items()
         if name.startswith(("autoscaling.x-k8s.io/", "cluster-autoscaler.kubernetes.io/"))
     }
-    request = consumed_request(annotations)
     pending = not fact.node and fact.deleting_at is None and fact.phase == "Pending"
     return Pod(
         shape=fact.shape,
@@ -334,7 +333,7 @@ def pod_of(fact: Any) -> Pod:
         untried_at=fact.at if pending and fact.unschedulable_since is None else 0.0,
         nominated=fact.nominated if pending else "",
         daemon=of_daemon_set(kind, annotations) or kind == "Node" or MIRROR in fact.annotations,
-        consumes=f"{fact.namespace}/{request}" if request else "",
+        consumes=f"{fact.namespace}/{consumed_request(annotations)}" if consumes(annotations) else "",
         created_at=fact.created_at or fact.at,
         uid=fact.uid,
         annotations=annotations or None,

@@ -15,6 +15,7 @@ from tidewright.events import registry
 from tidewright.events.decisions import DeleteObject, RecordObjectEvent, SetStatus
 from tidewright.events.facts import PodObserved
 from tidewright.provisioning.decide import DECIDER
+from tidewright.provisioning.spec import CONSUME
 from tidewright.provisioning.state import State
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
@@ -582,3 +583,25 @@ def test_a_node_that_its_last_pod_leaves_goes_without_any_other_event(finished: 
         cluster.tell(f.PodGone(at=cluster.now, namespace="ns", name="p"))
     cluster.advance(70)
     assert cluster.groups["workers"].target == 0
+
+
+def test_an_order_that_could_not_be_taken_back_is_told() -> None:
+    cluster = Cluster({"max-node-provision-time": "1m"}, boots=False)
+    cluster.add_group("g")
+    cluster.pod("p", cluster.shape({"cpu": 3000}))
+    cluster.settle()
+    cluster.silent = True
+    cluster.advance(120)
+    [decrease] = cluster.of(p.DecreaseNodeGroup)
+    cluster.tell(o.Failed(at=cluster.now, decision=decrease.id, reason="Unavailable", message="no answer"))
+    [told] = cluster.object_events("FailedToRevertScaleUp")
+    assert told.message == "Failed to decrease target size for group g after scale-up timeout: no answer"
+
+
+def test_a_consumer_of_a_request_without_a_name_causes_no_increase() -> None:
+    cluster = Cluster()
+    cluster.add_group("g")
+    cluster.pod("p", cluster.shape({"cpu": 3000}), annotations={CONSUME: ""})
+    cluster.settle()
+    assert not cluster.of(p.IncreaseNodeGroup)
+    assert len(cluster.object_events("NotTriggerScaleUp")) == 1

@@ -8,6 +8,8 @@ from tidewright.provisioning import saga
 from tidewright.provisioning.state import State
 
 EVALUATE = "evaluate"
+NOT_DECREASED = "decrease/"
+"""In `State.touched`, before the name of a group of which an order could not be taken back."""
 CONFIGURATION_IGNORED = "ConfigurationIgnored"
 REQUEST_KIND = "ProvisioningRequest"
 STANDING = frozenset(

@@ -9,6 +9,7 @@ from tidewright.events import outcomes as o
 from tidewright.events.base import Event
 from tidewright.provisioning import counts, saga
 from tidewright.provisioning.folding.common import (
+    NOT_DECREASED,
     not_ordered,
     shrink_open,
     wake,
@@ -57,6 +58,8 @@ def _outcome(state: State, event: o.Applied | o.Rejected | o.Failed | o.Supersed
     if kind == "increase":
         _increase_answered(state, event, name, applied)
     else:
+        if kind == "decrease" and isinstance(event, o.Rejected | o.Failed):
+            state.touched = (f"{NOT_DECREASED}{name}",)
         group = state.groups.get(name)
         if group is not None and kind == "delete" and not applied:  # nothing goes but what the cloud says
             group.deleting = {one: at for one, at in group.deleting.items() if one in group.going}

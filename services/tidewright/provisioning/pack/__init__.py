@@ -10,5 +10,4 @@ holdings    who has which devices on it; together: pods that have some together
 topology    one shape pod by pod, under affinity and spread
 runs        equal new nodes as runs: fill round robin or first fit, add
 estimate    how many nodes of a template hold these shapes
-fastpath    which class the reference would pack without simulation
 """

@@ -123,43 +123,12 @@ def taking_turns(candidates: Iterable[Candidate], served: Mapping[str, int]) -> 
     return found
 
 
-def take_turns(
-    candidates: Sequence[Candidate], *, batch: bool, batch_size: int, timebox_s: float
-) -> list[Candidate]:
-    """The requests of one evaluation under the reference's limits.
-
-    With batches of more than one: check requests up to the size and the time box, else one atomic
-    request. Without: one request. At least one is always taken.
-    """
-    ordered = in_order(candidates)
-    checks = [c for c in ordered if c.mode is Mode.CHECK]
-    if batch and batch_size > 1 and checks:
-        most = min(batch_size, max(1, int(timebox_s * REQUESTS_PER_SECOND)))
-        return checks[:most]
-    return ordered[:1]
-
-
 def within_timebox(candidates: Sequence[Candidate], *, batch_size: int, timebox_s: float) -> list[Candidate]:
     """The requests of one evaluation of ours: all that are due, in order, up to the time box."""
     most = max(1, int(timebox_s * REQUESTS_PER_SECOND))
     if batch_size > 1:
         most = min(most, batch_size)
     return in_order(candidates)[:most]
-
-
-def handled_kinds(ordinary: bool, requests: bool, mode: str, loops: int) -> list[str]:
-    """Which kind each of the reference's loops serves when it alternates (spec 2.5).
-
-    Ours serves both in one evaluation; this tells what a client that counts loops would see.
-    """
-    found: list[str] = []
-    for _ in range(loops):
-        if ordinary and requests:
-            found.append(mode)
-        else:
-            found.append("requests" if requests else "ordinary")
-        mode = "ordinary" if mode == "requests" else "requests"
-    return found
 
 
 def combined(results: Sequence[tuple[str, str]]) -> tuple[str, str]:

@@ -1,7 +1,4 @@
-"""What Kueue makes of a request: the contract of spec 1.6 from the other side.
-
-Used to tell a user what the owner of a request will do next, and by tests that play Kueue.
-"""
+"""What Kueue makes of a request: the contract of spec 1.6 from the other side, for tests that play Kueue."""
 
 from __future__ import annotations
 
