@@ -29,7 +29,9 @@ class Owned(Protocol):
     def owners(self) -> tuple[str, ...]: ...
 
 
-@lru_cache(maxsize=65536)  # the pods of one ReplicaSet share what comes of it, and this is asked for every pod
+@lru_cache(
+    maxsize=65536
+)  # the pods of one ReplicaSet share what comes of it, and this is asked for every pod
 def of_owners(owners: tuple[Owner, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The effective names of a pod's owners, and the references that a walk from it follows."""
     return tuple([effective_owner(owner.kind, owner.name) for owner in owners]), references(owners)

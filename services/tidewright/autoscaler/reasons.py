@@ -28,6 +28,7 @@ SCALING_BLOCKED = "ScalingBlocked"
 FAILURES = frozenset((PODS_NOT_READY, METRIC_UNAVAILABLE, TARGET_NOT_FOUND, SCALING_BLOCKED))
 """Reasons of passes that could compute nothing: what is said of one is said again when it comes back."""
 
+_DISABLED, _NO_CHANGE = Override.DISABLED, Hold.NO_CHANGE  # asked for in every pass
 _CONVERGED = {
     Converge.DOWN: "ConvergedDown",
     Converge.UP: "ConvergedUp",
@@ -82,11 +83,11 @@ def hold_reason(found: Pass) -> str:
     failure = found.failure
     if failure is not None:
         return PODS_NOT_READY if failure.error_class in _POD_FAILURES else METRIC_UNAVAILABLE
-    if found.override is Override.DISABLED:
+    if found.override is _DISABLED:
         return TARGET_AT_ZERO
     if found.stale and found.limited is not None and found.limited.replicas < found.current:
         return STALE_METRIC
-    if found.verdict is not None and found.verdict.hold is not Hold.NO_CHANGE:
+    if found.verdict is not None and found.verdict.hold is not _NO_CHANGE:
         return str(found.verdict.hold.value)
     limited = found.limited
     if limited is not None and limited.limited:

@@ -15,6 +15,8 @@ from tidewright.autoscaler.lifecycle import Gate
 from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.spec import Rules
 
+_DISABLED = Override.DISABLED  # asked for in every pass
+
 
 def before(rules: Rules, gate: Gate) -> list[Setting]:
     """Conditions up to the reading of the scale; only the first two when the gate is closed."""
@@ -30,9 +32,9 @@ def before(rules: Rules, gate: Gate) -> list[Setting]:
 def computed(rules: Rules, policy: Policy, found: Pass, *, was_stale: bool = False) -> list[Setting]:
     """Conditions of the computation."""
     settings = [
-        c.CONVERGENCE[calculation.converge]
+        setting
         for calculation in found.calculations
-        if calculation.converge in c.CONVERGENCE
+        if (setting := c.CONVERGENCE.get(calculation.converge)) is not None
     ]
     failure = found.failure
     if failure is not None:
@@ -53,7 +55,7 @@ def computed(rules: Rules, policy: Policy, found: Pass, *, was_stale: bool = Fal
         settings.append(c.freshness(found.stale, policy.stale_after_s))
     if found.verdict is not None:
         settings.extend(c.backoff(found.verdict))
-    if found.override is Override.DISABLED:
+    if found.override is _DISABLED:
         settings.append(c.DISABLED)
     return settings
 
