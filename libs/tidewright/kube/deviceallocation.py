@@ -10,6 +10,7 @@ keeps. So it is found how many pods of one kind a node can serve, and what each 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache, partial
 from typing import Final, NamedTuple
@@ -18,7 +19,9 @@ from tidewright.kube.deviceclaims import MOST_DEVICES, Ask, Claimed
 
 MOST_PODS: Final = 1024
 """Pods on one node that are followed: more than a kubelet runs."""
-MOST_TRIES: Final = 20_000
+MOST_TOGETHER: Final = 200
+"""Devices of one pod."""
+MOST_TRIES: Final = 5_000
 """Devices that are tried for one pod; the scheduler, too, gives up after some time."""
 TAKEN, PART, WATCHED = 0, 1, 2
 """How a pod gets a device: alone, a part of it, or beside whoever has it."""
@@ -80,7 +83,7 @@ class HandedOut(NamedTuple):
     Attributes:
         pods: picks of each.
         endless: any number of pods more gets what it asks for, without taking anything.
-        gave_up: there were too many ways to try all of them.
+        gave_up: there were too many ways, or too many devices of one pod, to try all of them.
     """
 
     pods: tuple[tuple[Pick, ...], ...]
@@ -106,7 +109,7 @@ def bonds_of(claims: Sequence[Claimed]) -> Iterator[tuple[int, int]]:
     return ((c, b) for c, claim in enumerate(claims) for b, _ in enumerate(claim.bonds))
 
 
-@lru_cache(maxsize=8192)
+@lru_cache(maxsize=1024)
 def handed_out(problem: Problem) -> HandedOut:
     """What pods get of these devices until one cannot be served."""
     search = _Search(problem)
@@ -136,6 +139,10 @@ class _Search:
         self.number = {(c, w, a): i for i, (c, w, a, _) in enumerate(choices_of(problem.claims))}
         self.bond = {cb: i for i, cb in enumerate(bonds_of(problem.claims))}
         self.distinct = [problem.claims[c].bonds[b].distinct for c, b in self.bond]
+        self.takers = [
+            [i for i, entry in enumerate(problem.entries) if entry.takes >> number & 1]
+            for number in self.number.values()
+        ]
         self.picks: list[Pick] = []
         self.bound: list[list[int]] = []
         self.tries = 0
@@ -159,10 +166,10 @@ class _Search:
         for a, ask in enumerate(wishes[w].choices):
             choice = _Choice(position, c, w, a, self.number[c, w, a])
             if ask.whole:
-                every = [i for i, e in enumerate(self.problem.entries) if e.takes >> choice.number & 1]
+                every = self.takers[choice.number]
                 if self._all(choice, [i for i in every if self._gives(choice, i, self.opening[i])]):
                     return True
-            elif self._some(choice, ask.count, 0):
+            elif self._first(choice, ask.count):
                 return True
         return False
 
@@ -173,21 +180,34 @@ class _Search:
     def _others(self, choice: _Choice, wanted: Sequence[int]) -> bool:
         return self._all(choice, wanted) if wanted else self._wish(choice.position, choice.wish + 1)
 
-    def _some(self, choice: _Choice, count: int, start: int) -> bool:
+    def _first(self, choice: _Choice, count: int) -> bool:
+        """So many devices, of those that may be picked as things are: the first ones that will do."""
+        able = [i for i in self.takers[choice.number] if self._may(choice, i)]
+        if len(able) < count or self._too_alike(choice, able, count):
+            return False
+        return self._some(choice, able, count, 0)
+
+    def _some(self, choice: _Choice, able: Sequence[int], count: int, start: int) -> bool:
         if not count:
             return self._wish(choice.position, choice.wish + 1)
         failed: set[tuple[object, ...]] = set()
-        for i in range(start, len(self.problem.entries)):
-            entry = self.problem.entries[i]
-            if not entry.takes >> choice.number & 1:
-                continue
+        for at in range(start, len(able) - count + 1):
+            i = able[at]
             seen = tuple(pick.claim for pick in self.picks if pick.entry == i)
-            now = (entry, self.free[i], self.used[i], self.room[i], seen)
+            now = (self.problem.entries[i], self.free[i], self.used[i], self.room[i], seen)
             if now in failed:
                 continue  # one like it has been tried
-            if self._try(choice, i, partial(self._some, choice, count - 1, i + 1)):
+            if self._try(choice, i, partial(self._some, choice, able, count - 1, at + 1)):
                 return True
             failed.add(now)
+        return False
+
+    def _too_alike(self, choice: _Choice, able: Sequence[int], count: int) -> bool:
+        """Whether a bond keeps any so many of these devices from being picked."""
+        for bond in self._bonds(choice):
+            values = Counter(self.problem.entries[i].values[bond] for i in able)
+            if (len(values) if self.distinct[bond] else max(values.values())) < count:
+                return True
         return False
 
     def _has(self, claim: int, i: int) -> bool:
@@ -201,6 +221,8 @@ class _Search:
 
     def _try(self, choice: _Choice, i: int, then: Callable[[], bool]) -> bool:
         """Whether the rest can be met when this device is picked; if not, nothing has changed."""
+        if len(self.picks) >= MOST_TOGETHER:
+            self.tries = MOST_TRIES
         if self.tries >= MOST_TRIES or not self._may(choice, i):
             return False
         self.tries += 1

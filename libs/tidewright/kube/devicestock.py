@@ -8,6 +8,7 @@ among(...)        the same of a node's own stock and what it can reach of one th
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from tidewright.kube.deviceallocation import (
@@ -27,7 +28,7 @@ from tidewright.kube.devices import Device, bears, capacities, consumed, takes, 
 Counter = tuple[str, str, str, str]
 """Driver, pool, counter set, counter."""
 
-_REMEMBERED = 64
+_REMEMBERED = 16
 """Kinds of pods for which a stock remembers what it can serve."""
 
 
@@ -185,7 +186,13 @@ def among(claims: Sequence[Claimed], own: Sequence[bool], *stocks: tuple[Stock, 
         )
         at.append((which, number))
     out = handed_out(Problem(tuple(map(_bare, claims)), tuple(own), tuple(entries), tuple(left)))
-    return Served(out, tuple(at))
+    return Served(out, _same(tuple(at)))
+
+
+@lru_cache(maxsize=1024)
+def _same(at: tuple[tuple[int, int], ...]) -> tuple[tuple[int, int], ...]:
+    """One of equals: thousands of nodes have the same."""
+    return at
 
 
 def _bare(claim: Claimed) -> Claimed:

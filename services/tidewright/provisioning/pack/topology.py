@@ -53,13 +53,12 @@ class Walk:
     def take(self, row: int) -> None:
         """One pod goes to this row."""
         self.grid.put(self.shape, row)
+        self.room[row] -= 1
         for name, amount in self.shape.requests.items():
             if amount > 0:
                 self.room[row] = min(self.room[row], self.grid.free[name][row] // amount)
         if self._tied:
             self.room = self.grid.capacity(self.shape)
-        elif self.shape.claims:
-            self.room[row] = min(self.room[row], self.grid.capacity(self.shape)[row])
         if conflict(self.shape, self.shape):
             self.room[row] = 0
         for ids, counts in self._apart:
