@@ -7,6 +7,7 @@ from datetime import datetime
 
 import yaml
 
+from tests.vectors import workflow_labels
 from tests.vectors.shard_configs import Answer, Group, defaults, manager_of, workers_of
 from tests.vectors.suite import Case
 from tidewright.sharding import durations, keyspace
@@ -14,7 +15,6 @@ from tidewright.shardmanager import (
     config,
     confighash,
     configread,
-    labels,
     metricnames,
     pods,
     resize,
@@ -143,22 +143,22 @@ def _labels(given: Case, _: Answer, case: Case) -> Answer:
         now = datetime.fromisoformat(given["now"])
         return {"delete_collection_selector": one.collects(given["retention_hours"], now)}
     if "parent_labels" in given:
-        return {"child_request_labels": labels.child_labels(given["parent_labels"])}
+        return {"child_request_labels": workflow_labels.child_labels(given["parent_labels"])}
     if "system_labels" in given:
-        merged = labels.prepared_labels(given["system_labels"], given["user_labels"])
+        merged = workflow_labels.prepared_labels(given["system_labels"], given["user_labels"])
         answer: Answer = {"labels": merged}
         for count in range(1, 33):
             workers = workers_of(manager_of(case, {"type": "Hash", "shard-count": count}))
             answer[f"owner_indexes_with_hash_{count}"] = worker.owners(workers, merged)
         return answer
     try:
-        made = labels.workflow_labels(
+        made = workflow_labels.workflow_labels(
             *(
-                labels.Identity(**i) if i is not None else None
+                workflow_labels.Identity(**i) if i is not None else None
                 for i in (given["workflow_id"], given["execution_id"])
             )
         )
-    except labels.NoIdentity as error:
+    except workflow_labels.NoIdentity as error:
         return {"error": str(error)}
     return {"name": made.name, "generateName": made.generate_name, "labels": made.labels}
 

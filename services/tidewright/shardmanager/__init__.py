@@ -9,5 +9,5 @@ native               shardset, specreader, mapping: the spec; sets, members, tim
 its pods             setpods, podsof, podplan (in place), gates and gateplan (gate mode), setworkers, inject, claims, rollout
 its size             autosize, setscale (StatefulSets), ourservices (our own Deployments)
 what is told         setstatus, signals, exposition, metricnames, tell, lines, explaining, preview, resize
-labels               labels, labeller; labelhook and labelling: the admission endpoint
+labels               labeller; labelhook and labelling: the admission endpoint
 """

@@ -52,6 +52,6 @@ def identity(environment: Mapping[str, str], hostname: str, entropy: bytes) -> s
     return f"{hostname}_{suffix}"
 
 
-def native_identity(pod_name: str, pod_uid: str) -> str:
-    """Ours: with the incarnation, because a pod's name comes back and its uid does not (R1)."""
-    return f"{pod_name}_{pod_uid}"
+def native_identity(name: str, incarnation: str) -> str:
+    """Ours: with the incarnation (of a pod its uid), because a name comes back and an incarnation does not (R1)."""
+    return f"{name}_{incarnation}"

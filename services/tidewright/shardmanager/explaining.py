@@ -41,6 +41,8 @@ from tidewright.shardmanager.shardset import Driver
 from tidewright.shardmanager.state import State
 from tidewright.shardmanager.tell import sentence
 
+LEASES_NAMED = 3
+"""Leases of workers that a sentence names."""
 _RULES = {
     "ShardMissing": "There was no pod for shard {shard}.",
     "ShardFailed": "Pod {pod} had ended.",
@@ -293,8 +295,12 @@ def _fleet(fleet: Fleet) -> list[str]:
     ]
     if fleet.refused:
         said.append(f"Its configuration is not acted upon: {fleet.refused}.")
-    if fleet.lock is not None and (why := fleet.lock.why_not()):
-        said.append(f"Nothing is written: {why}.")
+    if fleet.lock is not None:
+        leases = fleet.lock.election.worker_leases(config.shard.pod_count)
+        more = f" and {len(leases) - LEASES_NAMED} more" if len(leases) > LEASES_NAMED else ""
+        said.append(f"Its shards elect by the leases {', '.join(leases[:LEASES_NAMED])}{more}.")
+        if why := fleet.lock.why_not():
+            said.append(f"Nothing is written: {why}.")
     if fleet.rival:
         said.append(f"Nothing is written: another manager with another configuration made pod {fleet.rival}.")
     return said

@@ -26,7 +26,7 @@ from tidewright.shardmanager.pods import (
     ContainerMissing,
     find_container,
 )
-from tidewright.shardmanager.scan import Fidelity, Pass, SeenPod, Stage, is_stale
+from tidewright.shardmanager.scan import Fidelity, Pass, SeenPod, Stage, is_stale, other_generation
 from tidewright.shardmanager.strategy import shard_args
 
 DECISION = "tidewright.dev/decision"
@@ -220,8 +220,8 @@ class Fleet(msgspec.Struct, kw_only=True):
             return False
         if before is not None and before.uid in ("", after.uid):
             return False
-        mine = after.labels.get(APP_LABEL) == self.config.pod_application and after.seen.made_by_a_manager
-        if not mine or after.annotations[CONFIG_HASH] in accepted_hashes(self.config.shard):
+        mine = after.labels.get(APP_LABEL) == self.config.pod_application
+        if not mine or not other_generation(self.config, [after.seen]):
             return False
         news = not self.rival
         self.rival, self.rival_at = after.name, now

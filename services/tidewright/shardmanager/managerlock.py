@@ -22,7 +22,7 @@ from tidewright.events.base import Because, ObjectRef, Outcome
 from tidewright.events.decisions import HoldLease, PatchObject
 from tidewright.events.outcomes import Applied, Rejected
 from tidewright.kube.times import rfc3339_micro
-from tidewright.shardmanager.election import HOLDER, LOCK_KIND, Election
+from tidewright.shardmanager.election import HOLDER, LOCK_KIND, Election, native_identity
 
 LEASE_API = "coordination.k8s.io/v1"
 HELD = "LeaseHeld"
@@ -142,4 +142,4 @@ def lock_for(election: Election, fleet: str, at: float) -> Lock | None:
     if not election.enabled or not election.name:
         return None
     digest = blake2b(f"{fleet} {at!r}".encode(), digest_size=5).hexdigest()
-    return Lock(election=election, holder=f"{HOLDER}_{digest}")
+    return Lock(election=election, holder=native_identity(HOLDER, digest))

@@ -11,7 +11,7 @@ one holds up no other.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import StrEnum
 from typing import Literal
 
@@ -255,14 +255,19 @@ def annotations_wanted(config: ManagerConfig, template_version: str) -> dict[str
     return wanted(template_version, accepted_hashes(config.shard)[0])
 
 
-def other_generation(config: ManagerConfig, pods: Sequence[SeenPod], template_version: str) -> str:
-    """Why a second manager stays passive, empty when it need not: the fleet is of another configuration."""
+def other_generation(
+    config: ManagerConfig, pods: Iterable[SeenPod], template_version: str | None = None
+) -> str:
+    """Why a second manager stays passive, empty when it need not: the fleet is of another configuration.
+
+    Pods of other versions of the template say nothing of that; None: whatever their template was.
+    """
     hashes = accepted_hashes(config.shard)
     others = [
         pod
         for pod in pods
         if pod.made_by_a_manager
-        and pod.annotations[TEMPLATE_VERSION] == template_version
+        and template_version in (None, pod.annotations[TEMPLATE_VERSION])
         and pod.annotations[CONFIG_HASH] not in hashes
     ]
     return "a second manager with another configuration generation stays passive" if others else ""

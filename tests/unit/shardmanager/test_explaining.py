@@ -79,6 +79,21 @@ def test_a_fleet_of_the_propeller_manager_is_told() -> None:
     assert "2 shards (Hash)" in EXPLAINER.standing(cluster.state, asked, cluster.now)[0]
 
 
+def test_a_fleet_that_elects_names_the_leases_of_its_shards() -> None:
+    cluster = Cluster("kozmo")
+    lock = {"lease-duration": "15s", "lock-config-map": {"namespace": "kozmo", "name": "manager"}}
+    election = {"propeller": {"leader-election": {"enabled": True, **lock}}}
+    cluster.configure(
+        {"namespace": "kozmo", "config": {"manager": {"shard": {"shard-count": 5}}, **election}}
+    )
+    cluster.template()
+    cluster.run()
+    asked = Reference("podtemplate", "kozmo", "kozmopropeller-template")
+    said = EXPLAINER.standing(cluster.state, asked, cluster.now)
+    leases = ", ".join(f"kozmo/propeller-leader-{index}" for index in range(3))
+    assert f"Its shards elect by the leases {leases} and 2 more." in said
+
+
 def test_what_is_not_known_gives_no_sentence_and_no_error() -> None:
     cluster = started("a")
     nowhere = Reference("shardset", "ns", "ghost")

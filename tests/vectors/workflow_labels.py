@@ -1,4 +1,4 @@
-"""Labels of a workflow object, as they are made and inherited (section 2.1)."""
+"""Labels of a workflow object, as those who make it make and inherit them (section 2.1): clients, not the manager."""
 
 from __future__ import annotations
 
