@@ -13,7 +13,8 @@ from tidewright.events import facts as f
 from tidewright.kube.podshape import NodeView, PodShape
 from tidewright.kube.podspecs import of_fields
 from tidewright.provisioning.pack.classes import Item, items
-from tidewright.provisioning.pack.estimate import Template, estimate
+from tidewright.provisioning.pack.estimate import estimate
+from tidewright.provisioning.pack.templates import Template
 
 BASELINE = "pod by pod, first fit decreasing"
 

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from tidewright.kube.podshape import HOSTNAME, NodeView, PodShape
 from tidewright.kube.podspecs import of_fields
 from tidewright.provisioning.pack.classes import Item
-from tidewright.provisioning.pack.estimate import Estimate, Template, estimate
+from tidewright.provisioning.pack.estimate import estimate
+from tidewright.provisioning.pack.templates import Estimate, Template
 
 CPU, MEMORY, PODS = 1000, 4000, 8
 RESOURCES = ("cpu", "memory", "pods")

@@ -9,9 +9,11 @@ from hypothesis import strategies as st
 
 from tidewright.kube.podshape import NodeView, PodShape
 from tidewright.kube.podspecs import of_fields
-from tidewright.provisioning.pack import estimate as packing
 from tidewright.provisioning.pack.classes import Item
+from tidewright.provisioning.pack.estimate import reference_order
 from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.pack.rows import Rows
+from tidewright.provisioning.pack.templates import Estimate, Template
 
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"
@@ -62,22 +64,22 @@ def test_counting_is_placing_one_by_one(
 ) -> None:
     items = list({shape.digest: Item(shape, count) for shape, count in found}.values())
     view = NodeView(name="template", labels={ZONE: "z"}, allocatable={"cpu": 1000, "memory": 6, "pods": 5})
-    template = packing.Template(view=view)
+    template = Template(view=view)
     cluster = Grid()
     rows = cluster.add_copies(view, ["n0", "n1"])
     for shape, pods in there:
         cluster.put(shape, rows[0], pods)
-    order = packing.reference_order(items, template)
+    order = reference_order(items, template)
 
-    class OneByOne(packing._Rows):
+    class OneByOne(Rows):
         def _place(self, item: Item, grow: bool) -> tuple[int, bool]:
             return self._walk(item, grow)
 
-    counted = packing._Rows(items, template, limit, cluster).pack(order)
+    counted = Rows(items, template, limit, cluster).pack(order)
     walked = OneByOne(items, template, limit, cluster).pack(order)
     assert (counted.nodes, counted.placed) == (walked.nodes, walked.placed)
     assert sorted(layouts(counted)) == sorted(layouts(walked))
 
 
-def layouts(made: packing.Estimate) -> list[tuple[int, list[tuple[str, int]]]]:
+def layouts(made: Estimate) -> list[tuple[int, list[tuple[str, int]]]]:
     return [(layout.nodes, sorted(layout.pods.items())) for layout in made.layouts]

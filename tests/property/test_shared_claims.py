@@ -13,8 +13,9 @@ from tidewright.kube.devices import device
 from tidewright.kube.devicestock import Stock
 from tidewright.kube.podshape import PODS, NodeView, PodShape
 from tidewright.provisioning.pack.classes import Item
-from tidewright.provisioning.pack.estimate import Template, estimate
+from tidewright.provisioning.pack.estimate import estimate
 from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.pack.templates import Template
 from tidewright.provisioning.requests.attempt import place_sets
 
 

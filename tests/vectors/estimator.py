@@ -9,7 +9,8 @@ from tests.vectors.suite import Case, Result, Suite, Verdict
 from tidewright.kube.podshape import HOSTNAME, NodeView, PodShape
 from tidewright.kube.podspecs import of_fields
 from tidewright.provisioning.pack.classes import Item
-from tidewright.provisioning.pack.estimate import Estimate, Template, estimate
+from tidewright.provisioning.pack.estimate import estimate
+from tidewright.provisioning.pack.templates import Estimate, Template
 
 MIB = 1024 * 1024
 GPU = "nvidia.com/gpu"

@@ -16,13 +16,8 @@ from tidewright.kube.podshape import PodShape
 from tidewright.provisioning import expander, saga, sentences
 from tidewright.provisioning.groups import balance, similar
 from tidewright.provisioning.pack.classes import Item, items
-from tidewright.provisioning.pack.estimate import (
-    Template,
-    cluster_limit,
-    estimate,
-    group_limit,
-    node_limit,
-)
+from tidewright.provisioning.pack.estimate import cluster_limit, estimate, group_limit, node_limit
+from tidewright.provisioning.pack.templates import Template
 from tidewright.provisioning.scaleup.options import plan
 from tidewright.provisioning.scaleup.plans import SUCCESSFUL, Plan
 from tidewright.provisioning.scaleup.sharing import to_minimum

@@ -28,7 +28,7 @@ from tidewright.provisioning.backoff import backed_off
 from tidewright.provisioning.groups import cannot_grow
 from tidewright.provisioning.indexing import index_of
 from tidewright.provisioning.opposites import smaller_pods
-from tidewright.provisioning.pack.estimate import fits_reason
+from tidewright.provisioning.pack.templates import fits_reason
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requestwork.work import parameters_in_force
 from tidewright.provisioning.resolving import shape_of

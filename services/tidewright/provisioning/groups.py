@@ -16,7 +16,7 @@ from tidewright.kube.predicates import node_reason
 from tidewright.kube.taints import Taint
 from tidewright.provisioning.limits import Limits
 from tidewright.provisioning.pack.classes import Item
-from tidewright.provisioning.pack.estimate import Template
+from tidewright.provisioning.pack.templates import Template
 from tidewright.provisioning.settings import MachineType, Settings
 
 NOT_READY = "not ready for scale-up"

@@ -8,7 +8,7 @@ import msgspec
 
 from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.indexing import index_of
-from tidewright.provisioning.pack.estimate import Template, fits_reason
+from tidewright.provisioning.pack.templates import Template, fits_reason
 from tidewright.provisioning.requests.never import amount_text
 from tidewright.provisioning.resolving import shape_of
 from tidewright.provisioning.state import State

@@ -13,75 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
-import msgspec
-import numpy as np
-
-from tidewright.kube.devicestock import Stock, among, lacking
-from tidewright.kube.podshape import HOSTNAME, PODS, NodeView, PodShape
-from tidewright.kube.predicates import conflict, counted_alone, node_reason
+from tidewright.kube.podshape import HOSTNAME, PodShape
+from tidewright.kube.predicates import conflict, counted_alone
 from tidewright.provisioning.pack.classes import Item
-from tidewright.provisioning.pack.grid import Grid, Ints, Mask
+from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.pack.rows import Rows
 from tidewright.provisioning.pack.runs import Claiming, Needs, Runs, needs_of
-from tidewright.provisioning.pack.together import best_row, kindred
-from tidewright.provisioning.pack.topology import Walk, next_row
+from tidewright.provisioning.pack.templates import Estimate, Layout, Template, fits_reason
 
-TOO_MANY_WAYS = "there are too many ways to hand out devices for its claims to try all of them"
 UNLIMITED = 0
 DENIED = -1
 
 Order: TypeAlias = list[int]
-
-
-class Layout(msgspec.Struct, frozen=True):
-    """So many nodes that hold these pods each: shape digest to number."""
-
-    nodes: int
-    pods: dict[str, int]
-
-
-class Estimate(msgspec.Struct, frozen=True):
-    """Attributes:
-    nodes: new nodes with at least one pod.
-    placed: pods placed per item, in the order given.
-    layouts: what the nodes hold.
-    """
-
-    nodes: int
-    placed: tuple[int, ...]
-    layouts: tuple[Layout, ...] = ()
-
-    @property
-    def pods(self) -> int:
-        return sum(self.placed)
-
-
-class Template(msgspec.Struct, frozen=True, kw_only=True):
-    """What the next node of a group looks like.
-
-    Attributes:
-        view: labels, taints, allocatable; the host name label is given to each copy.
-        residents: pods that every such node carries (DaemonSet and static pods), with their number.
-    """
-
-    view: NodeView
-    residents: tuple[Item, ...] = ()
-
-    def free(self) -> dict[str, int]:
-        """Allocatable less what the residents take."""
-        left = dict(self.view.allocatable)
-        for item in self.residents:
-            for name, amount in item.shape.requests.items():
-                left[name] = left.get(name, 0) - amount * item.count
-        return left
-
-    def stock(self) -> Stock | None:
-        """Its devices less what the residents take; None where it has none."""
-        left = self.view.stock
-        for item in self.residents:
-            if left is not None and item.shape.claims:
-                served = left.serve(item.shape.claims, (True,) * len(item.shape.claims))
-                left = left.less((number, pick) for _, number, pick in served.picks(item.count))
-        return left
 
 
 def node_limit(*limits: int) -> int:
@@ -101,32 +44,6 @@ def cluster_limit(max_nodes_total: int, current: int) -> int:
 def group_limit(rooms: Sequence[int]) -> int:
     """Nodes that a group and its similar ones still take; each room is max - target."""
     return sum(max(0, room) for room in rooms) or DENIED
-
-
-def fits_reason(shape: PodShape, template: Template) -> str:
-    """Why one pod of the shape does not fit on a fresh node; empty when it does."""
-    reason = node_reason(shape, template.view)
-    if reason:
-        return reason
-    for item in template.residents:
-        if conflict(shape, item.shape):
-            return "conflicts with a pod that every node of the group carries"
-    free = template.free()
-    for name, amount in sorted(shape.requests.items()):
-        if amount > free.get(name, 0):
-            return "Too many pods" if name == PODS else f"Insufficient {name}"
-    return _lacks_devices(shape, template) if shape.claims else ""
-
-
-def _lacks_devices(shape: PodShape, template: Template) -> str:
-    """What a fresh node lacks of the devices that a pod claims; empty when it lacks none."""
-    claims = tuple(claim for claim in shape.claims if claim.wishes)
-    stocks = [stock for stock in (template.stock(), template.view.around) if stock is not None]
-    places = [(stock, range(len(stock.devices))) for stock in stocks]
-    served = among(claims, (True,) * len(claims), *places)
-    if served.room:
-        return ""
-    return TOO_MANY_WAYS if served.out.gave_up else lacking(claims, *stocks)
 
 
 def reference_order(items: Sequence[Item], template: Template) -> Order:
@@ -166,7 +83,7 @@ def estimate(
     order = reference_order(items, template)
     related = any(not _apart(item.shape, world) for item in items) or _repelled(items, template, world)
     if related:
-        return _Rows(items, template, limit, world).pack(order)
+        return Rows(items, template, limit, world).pack(order)
     packer = _Counting(items, template, limit)
     best = packer.pack(order, Runs.round_robin)
     bound = packer.lower_bound(best.placed)
@@ -340,199 +257,3 @@ class _Counting:
             by_room = sorted(order, key=lambda i: (-self.per_node[i], rank[i]))
             orders.append(by_room)
         return [(o, fill) for o in orders for fill in (Runs.first_fit, Runs.round_robin)]
-
-
-class _Rows:
-    """The estimate on single nodes, for shapes whose terms look at domains or at other nodes."""
-
-    def __init__(self, items: Sequence[Item], template: Template, limit: int, cluster: Grid) -> None:
-        self.items = items
-        self.template = template
-        self.limit = limit
-        self.grid = cluster.fork()
-        self.made: list[int] = []
-        self.rows: dict[int, dict[str, int]] = {}
-        self._pointer = 0
-        self._after: Order = []
-
-    def pack(self, order: Order) -> Estimate:
-        placed = [0] * len(self.items)
-        grow = True
-        for position, i in enumerate(order):
-            item = self.items[i]
-            self._after = order[position + 1 :] if item.shape.claims else []
-            done, grow = self._place(item, grow)
-            placed[i] = done
-        layouts: dict[tuple[tuple[str, int], ...], int] = {}
-        for row in self.made:
-            held = self.rows.get(row)
-            if held:
-                key = tuple(sorted(held.items()))
-                layouts[key] = layouts.get(key, 0) + 1
-        return Estimate(
-            sum(layouts.values()), tuple(placed), tuple(Layout(n, dict(key)) for key, n in layouts.items())
-        )
-
-    def _take(self, walk: Walk, row: int, shape: PodShape) -> None:
-        walk.take(row)
-        held = self.rows.setdefault(row, {})
-        held[shape.digest] = held.get(shape.digest, 0) + 1
-
-    def _new_rows(self, count: int) -> list[int]:
-        begin = len(self.made)
-        names = [f"template-{begin + i}-{self.template.view.name}" for i in range(count)]
-        rows = self.grid.add_copies(self.template.view, names)
-        for row in rows:
-            for item in self.template.residents:
-                self.grid.put(item.shape, row, item.count)
-        self.made += rows
-        return rows
-
-    def _only_new(self, mask: Mask) -> Mask:
-        chosen = np.zeros(len(mask), dtype=np.bool_)
-        chosen[self.made] = True
-        return mask & chosen
-
-    def _place(self, item: Item, grow: bool) -> tuple[int, bool]:
-        """One class: what fits the nodes made so far, then fresh ones. Returns (placed, may grow)."""
-        if item.shape.claims:
-            if self.grid.devices.waits(item.shape):
-                return self._together(item, grow)
-            if self.grid.tied(item.shape):
-                return self._walk(item, False)[0], grow
-            if self.grid.devices.entangled(item.shape):
-                return self._walk(item, grow)
-        if counted_alone(item.shape):
-            return self._count_out(item, grow)
-        return self._walk(item, grow)
-
-    def _together(self, item: Item, grow: bool) -> tuple[int, bool]:
-        """Pods that share a claim: on the node that holds the most of them, then where its devices reach."""
-        shape = item.shape
-        kin = [item, *kindred(shape, [self.items[i] for i in self._after])]
-        row, held = self._best(kin)
-        may_grow = grow and not 0 < self.limit <= len(self.made)
-        if held < sum(each.count for each in kin) and may_grow and item.count:
-            self._new_rows(1)
-            row, held = self._best(kin)
-        if row is None or not item.count:
-            return 0, grow
-        pods = min(item.count if counted_alone(shape) else 1, int(self.grid.capacity(shape)[row]))
-        self._put(shape, row, pods)
-        if pods == item.count:
-            return pods, grow
-        rest = Item(shape, item.count - pods)
-        done, still = self._walk(rest, grow and not self.grid.tied(shape))
-        return pods + done, still if not self.grid.tied(shape) else grow
-
-    def _best(self, kin: Sequence[Item]) -> tuple[int | None, int]:
-        """Of the nodes made so far the one that holds the most of these pods, and how many."""
-        if not self.made:
-            return None, 0
-        rows = np.array(self.made, dtype=np.int64)
-        return best_row(self.grid, self.grid.capacity(kin[0].shape)[rows], rows, kin)
-
-    def _count_out(self, item: Item, grow: bool) -> tuple[int, bool]:
-        """As `_walk`, for a shape whose pods do not look at one another: so many at a time."""
-        shape, rest = item.shape, item.count
-        if self.made and rest:
-            room = self.grid.capacity(shape)[self.made]
-            for position, pods in self._round_robin(room, rest):
-                self._put(shape, self.made[position], pods)
-                rest -= pods
-        while rest and grow:
-            if self.made and not self.rows.get(self.made[-1]):
-                break
-            if 0 < self.limit <= len(self.made):
-                return item.count - rest, False
-            row = self._new_rows(1)[0]
-            per_node = int(self.grid.capacity(shape)[row])
-            if not per_node:
-                break
-            more = -(-rest // per_node) - 1
-            if self.limit > 0:
-                more = min(more, self.limit - len(self.made))
-            for each in (row, *self._new_rows(more)):
-                pods = min(rest, per_node)
-                self._put(shape, each, pods)
-                rest -= pods
-        return item.count - rest, grow
-
-    def _round_robin(self, room: Ints, count: int) -> list[tuple[int, int]]:
-        """(position among the nodes made, pods) for one pod per node and round, from the pointer on."""
-        start = self._pointer % len(room)
-        turned = np.minimum(np.concatenate([room[start:], room[:start]]), count)
-        count = min(count, int(turned.sum()))
-        if count <= 0:
-            return []
-        rounds = int(np.searchsorted(np.cumsum(_taking(turned)), count, side="right"))
-        given = np.minimum(turned, rounds)
-        rest = count - int(given.sum())
-        last = int(np.flatnonzero(turned >= rounds)[-1])
-        if rest:
-            more = np.flatnonzero(turned > rounds)[:rest]
-            given[more] += 1
-            last = int(more[-1])
-        self._pointer = (start + last + 1) % len(room)
-        chosen = np.flatnonzero(given)
-        return [((start + int(i)) % len(room), int(given[i])) for i in chosen.tolist()]
-
-    def _put(self, shape: PodShape, row: int, pods: int) -> None:
-        self.grid.put(shape, row, pods)
-        held = self.rows.setdefault(row, {})
-        held[shape.digest] = held.get(shape.digest, 0) + pods
-
-    def _walk(self, item: Item, grow: bool) -> tuple[int, bool]:
-        shape, rest = item.shape, item.count
-        walk = Walk(self.grid, shape)
-        while rest and self.made:
-            row = self._next(self._only_new(walk.allowed()))
-            if row is None:
-                break
-            self._take(walk, row, shape)
-            rest -= 1
-        if not rest or not grow:
-            return item.count - rest, grow
-        rescue = any(c.key == HOSTNAME for c in shape.spread)
-        while rest:
-            if self.made:
-                last = self.made[-1]
-                allowed = walk.allowed()
-                if allowed[last]:
-                    self._take(walk, last, shape)
-                    rest -= 1
-                    continue
-                if rescue and walk.without_spread()[last]:
-                    row = next_row(self.grid, self.grid.order(), allowed[self.grid.order()])
-                    if row is not None:
-                        self._take(walk, row, shape)
-                        rest -= 1
-                        continue
-                if not self.rows.get(last):
-                    break
-            if 0 < self.limit <= len(self.made):
-                return item.count - rest, False
-            row = self._new_rows(1)[0]
-            walk = Walk(self.grid, shape)
-            if not walk.allowed()[row]:
-                break
-            self._take(walk, row, shape)
-            rest -= 1
-        return item.count - rest, grow
-
-    def _next(self, mask: Mask) -> int | None:
-        good = [row for row in self.made if mask[row]] if mask.any() else []
-        if not good:
-            return None
-        later = [row for row in good if row >= self.made[0] + self._pointer]
-        row = later[0] if later else good[0]
-        self._pointer = (row - self.made[0] + 1) % len(self.made)
-        return row
-
-
-def _taking(room: Ints) -> Ints:
-    """Per round how many nodes take a pod in it."""
-    most = int(room.max(initial=0))
-    counts = np.bincount(np.minimum(room, most), minlength=most + 1)
-    found: Ints = np.cumsum(counts[::-1])[::-1][1:].astype(np.int64)
-    return found

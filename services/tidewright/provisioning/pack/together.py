@@ -13,7 +13,8 @@ import numpy as np
 from tidewright.kube.podshape import PodShape
 from tidewright.kube.predicates import conflict, counted_alone
 from tidewright.provisioning.pack.classes import Item
-from tidewright.provisioning.pack.grid import Grid, Ints
+from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.pack.nodes import Ints
 from tidewright.provisioning.pack.topology import place_one_by_one
 
 

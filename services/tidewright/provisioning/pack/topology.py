@@ -12,7 +12,8 @@ import numpy as np
 
 from tidewright.kube.podshape import HOSTNAME, PodShape, Spread
 from tidewright.kube.predicates import conflict
-from tidewright.provisioning.pack.grid import Grid, Ints, Mask
+from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.pack.nodes import Ints, Mask
 
 
 class Walk:

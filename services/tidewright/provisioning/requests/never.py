@@ -9,8 +9,8 @@ import msgspec
 
 from tidewright.kube.devicestock import Stock, among
 from tidewright.kube.podshape import PodShape
-from tidewright.provisioning.pack.estimate import Template, fits_reason
 from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.pack.templates import Template, fits_reason
 from tidewright.provisioning.requests.attempt import Asked
 from tidewright.provisioning.scaleup.plans import World
 

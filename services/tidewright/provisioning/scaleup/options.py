@@ -13,14 +13,8 @@ from typing import TypeAlias
 from tidewright.provisioning import expander as exp
 from tidewright.provisioning.groups import Group, cannot_grow
 from tidewright.provisioning.pack.classes import Item
-from tidewright.provisioning.pack.estimate import (
-    Estimate,
-    cluster_limit,
-    estimate,
-    fits_reason,
-    group_limit,
-    node_limit,
-)
+from tidewright.provisioning.pack.estimate import cluster_limit, estimate, group_limit, node_limit
+from tidewright.provisioning.pack.templates import Estimate, fits_reason
 from tidewright.provisioning.scaleup.plans import (
     ALL_OR_NOTHING,
     FILTERED_OUT,

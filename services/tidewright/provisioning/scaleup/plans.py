@@ -11,8 +11,8 @@ import msgspec
 from tidewright.provisioning import expander as exp
 from tidewright.provisioning.groups import Group
 from tidewright.provisioning.limits import Limits
-from tidewright.provisioning.pack.estimate import Layout
 from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.pack.templates import Layout
 from tidewright.provisioning.settings import Settings
 
 ALL_OR_NOTHING = "not all pods would fit and scale-up is using all-or-nothing strategy"

@@ -13,14 +13,8 @@ from tidewright.provisioning import expander as exp
 from tidewright.provisioning.groups import Group, alike, balance, sibling, similar
 from tidewright.provisioning.limits import Limits
 from tidewright.provisioning.pack.classes import Item
-from tidewright.provisioning.pack.estimate import (
-    DENIED,
-    Estimate,
-    Layout,
-    cluster_limit,
-    estimate,
-    fits_reason,
-)
+from tidewright.provisioning.pack.estimate import DENIED, cluster_limit, estimate
+from tidewright.provisioning.pack.templates import Estimate, Layout, fits_reason
 from tidewright.provisioning.scaleup.plans import (
     ALL_OR_NOTHING,
     ERROR,

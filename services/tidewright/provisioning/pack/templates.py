@@ -1,0 +1,93 @@
+"""The next node of a group: what it has, what is on it already, and whether a pod fits there.
+
+`Estimate` and `Layout` say how many of such nodes are made, and what each will hold.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidewright.kube.devicestock import Stock, among, lacking
+from tidewright.kube.podshape import PODS, NodeView, PodShape
+from tidewright.kube.predicates import conflict, node_reason
+from tidewright.provisioning.pack.classes import Item
+
+TOO_MANY_WAYS = "there are too many ways to hand out devices for its claims to try all of them"
+
+
+class Layout(msgspec.Struct, frozen=True):
+    """So many nodes that hold these pods each: shape digest to number."""
+
+    nodes: int
+    pods: dict[str, int]
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """Attributes:
+    nodes: new nodes with at least one pod.
+    placed: pods placed per item, in the order given.
+    layouts: what the nodes hold.
+    """
+
+    nodes: int
+    placed: tuple[int, ...]
+    layouts: tuple[Layout, ...] = ()
+
+    @property
+    def pods(self) -> int:
+        return sum(self.placed)
+
+
+class Template(msgspec.Struct, frozen=True, kw_only=True):
+    """What the next node of a group looks like.
+
+    Attributes:
+        view: labels, taints, allocatable; the host name label is given to each copy.
+        residents: pods that every such node carries (DaemonSet and static pods), with their number.
+    """
+
+    view: NodeView
+    residents: tuple[Item, ...] = ()
+
+    def free(self) -> dict[str, int]:
+        """Allocatable less what the residents take."""
+        left = dict(self.view.allocatable)
+        for item in self.residents:
+            for name, amount in item.shape.requests.items():
+                left[name] = left.get(name, 0) - amount * item.count
+        return left
+
+    def stock(self) -> Stock | None:
+        """Its devices less what the residents take; None where it has none."""
+        left = self.view.stock
+        for item in self.residents:
+            if left is not None and item.shape.claims:
+                served = left.serve(item.shape.claims, (True,) * len(item.shape.claims))
+                left = left.less((number, pick) for _, number, pick in served.picks(item.count))
+        return left
+
+
+def fits_reason(shape: PodShape, template: Template) -> str:
+    """Why one pod of the shape does not fit on a fresh node; empty when it does."""
+    reason = node_reason(shape, template.view)
+    if reason:
+        return reason
+    for item in template.residents:
+        if conflict(shape, item.shape):
+            return "conflicts with a pod that every node of the group carries"
+    free = template.free()
+    for name, amount in sorted(shape.requests.items()):
+        if amount > free.get(name, 0):
+            return "Too many pods" if name == PODS else f"Insufficient {name}"
+    return _lacks_devices(shape, template) if shape.claims else ""
+
+
+def _lacks_devices(shape: PodShape, template: Template) -> str:
+    """What a fresh node lacks of the devices that a pod claims; empty when it lacks none."""
+    claims = tuple(claim for claim in shape.claims if claim.wishes)
+    stocks = [stock for stock in (template.stock(), template.view.around) if stock is not None]
+    places = [(stock, range(len(stock.devices))) for stock in stocks]
+    served = among(claims, (True,) * len(claims), *places)
+    if served.room:
+        return ""
+    return TOO_MANY_WAYS if served.out.gave_up else lacking(claims, *stocks)
