@@ -24,7 +24,7 @@ from tidewright.events import registry
 from tidewright.events.base import Decision, Event
 from tidewright.host.decider import Decider
 from tidewright.host.fold import Decided, Fold
-from tidewright.host.inputs import Inputs, Role
+from tidewright.host.inputs import BySubject, Inputs, Role
 from tidewright.host.restore import Restore
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.direct import TooMany
@@ -116,6 +116,7 @@ async def restored(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
     """
     restore = Restore(await _begun(source, asked, up_to))
     restore.fold.digesting = False  # of a namespace alone they would be of nothing
+    roles = _roles(asked)
     begun = restore.fold.position
     patterns = await source.narrowed(asked.patterns(), begun)
     with progress(f"restoring {asked.service.name} as of sequence {up_to}", up_to - begun) as advance:
@@ -125,18 +126,25 @@ async def restored(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
                 if record.seq >= told + TOLD_EVERY:
                     advance(record.seq - told)
                     told = record.seq
-                if _folded(restore, asked, record, up_to):
+                if _folded(restore, asked, roles[record.subject], record, up_to):
                     return restore.fold
     for seq, body, event in restore.waiting:
         restore.fold.replay(seq, body, event, [])
     return restore.fold
 
 
-def _folded(restore: Restore[Any], asked: Asked, record: Record, up_to: int) -> bool:
+def _roles(asked: Asked) -> BySubject[Role | None]:
+    """What the messages of each subject are to the service in its slot; None for what it does not read."""
+    inputs, owned = asked.inputs, frozenset((asked.slot,))
+    return BySubject(
+        lambda subject: inputs.role(subject) if inputs.reads(subject, owned, recorded=True) else None
+    )
+
+
+def _folded(restore: Restore[Any], asked: Asked, role: Role | None, record: Record, up_to: int) -> bool:
     """Take one record; True when everything up to the sequence is folded."""
-    if not asked.inputs.reads(record.subject, frozenset((asked.slot,)), recorded=True):
+    if role is None:
         return False
-    role = asked.inputs.role(record.subject)
     if role is Role.CHECKPOINT:
         checkpoint = checkpoints.decode(record.body)
         if checkpoint.position >= up_to:
@@ -193,16 +201,14 @@ def bare(decision: Decision) -> Decision:
 
 async def glimpsed(source: Source, asked: Asked, up_to: int) -> Seen | None:
     """A fold of the last word on each subject of the namespace; None when these are too many to ask for."""
-    fold, owned = Fold(asked.decider, asked.slot), frozenset((asked.slot,))
+    fold, roles = Fold(asked.decider, asked.slot), _roles(asked)
     try:
         records = await source.last(asked.patterns(), up_to)
     except TooMany:
         return None
     for record in records:
-        if not asked.inputs.reads(record.subject, owned, recorded=True):
-            continue
-        role = asked.inputs.role(record.subject)
-        if role is Role.CHECKPOINT:
+        role = roles[record.subject]
+        if role is None or role is Role.CHECKPOINT:
             continue
         event = _decoded(record)
         if role is Role.DECISION and isinstance(event, Decision):
