@@ -16,6 +16,8 @@ from tidewright.events.outcomes import Applied
 from tidewright.events.provisioning import PodTemplateGone, PodTemplateObserved
 from tidewright.events.shards import RecordPass
 from tidewright.events.timers import TimerFired
+from tidewright.shardmanager import resize
+from tidewright.shardmanager.config import ShardConfig, ShardType
 from tidewright.shardmanager.fleet import Fleet, KnownPod, Template, known
 from tidewright.shardmanager.fleetconfig import NAME, FleetConfig, read_fleets
 from tidewright.shardmanager.managerlock import lock_for
@@ -220,11 +222,12 @@ def _configure(state: State, event: ConfigSet) -> None:
             # What ran stays as it was: a bad edit must not take the fleet down.
             old.warnings, old.unreported = [read.refused], True
             continue
+        resized = _resized(old.config.shard, read.config.shard)
         changed = (old.config, old.manager_pod, old.refused) != (read.config, read.manager_pod, "")
         changed = _elect(state, old, read, event.at) or changed
         old.config, old.manager_pod, old.refused = read.config, read.manager_pod, ""
         old.rival = old.rival if not changed else ""
-        old.warnings = list(read.warnings)
+        old.warnings = [*read.warnings, *resized]
         old.metrics_prefix = read.metrics_prefix
         old.local = old.local or old.template_key in state.templates
         if changed:
@@ -235,6 +238,14 @@ def _configure(state: State, event: ConfigSet) -> None:
     for key in state.fleets.keys() - fleets.keys():
         _return_lock(state, state.fleets[key])
     state.fleets = fleets
+
+
+def _resized(before: ShardConfig, after: ShardConfig) -> list[str]:
+    """What a change of the number of hash shards does, for whoever has made it."""
+    hashed = before.type is after.type is ShardType.HASH
+    if not hashed or 0 in (before.pod_count, after.pod_count) or before.pod_count == after.pod_count:
+        return []
+    return [resize.warning(before.pod_count, after.pod_count)]
 
 
 def _fleets(state: State, namespace: str) -> list[Fleet]:

@@ -1,6 +1,6 @@
 """What a change of the number of contiguous shards does, before it is done.
 
-effects    compat: keys that change their shard, and the ones that two pods own meanwhile (1.8)
+effects    compat: keys that change their shard, and the ones that two pods own meanwhile (1.8); warning: in words
 gates      gate mode: which old shards must be gone before a new one may open (3.5)
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tidewright.sharding.keyspace import shard_ranges
+from tidewright.sharding.keyspace import COMPAT_SLOTS, shard_ranges
 
 
 class ResizeEffects(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,6 +56,19 @@ def effects(slots: int, before: int, after: int) -> ResizeEffects:
         deleted_in_first_pass=before if before != after else 0,
         minimal_moves=minimal_moves(slots, before, after),
     )
+
+
+def warning(before: int, after: int) -> str:
+    """What a fleet's users have to know of a new number of hash shards: the original moves more than it must (1.8)."""
+    found = effects(COMPAT_SLOTS, before, after)
+    said = (
+        f"from {before} to {after} shards all {found.deleted_in_first_pass} pods are replaced and {len(found.changing)} "
+        f"of {COMPAT_SLOTS} shard keys change their shard, where {found.minimal_moves} would do"
+    )
+    if not found.doubly_owned:
+        return said
+    keys = f"{found.doubly_owned[0]} to {found.doubly_owned[-1]}"
+    return f"{said}; shard keys {keys} have two pods until the old ones are gone"
 
 
 def owners(slots: int, count: int) -> list[int]:

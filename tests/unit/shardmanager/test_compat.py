@@ -120,6 +120,16 @@ def test_a_changed_count_replaces_the_fleet_and_removes_the_surplus(running: Clu
     assert sorted(running.pods) == pods(5)
 
 
+def test_a_changed_count_says_what_it_moves(running: Cluster) -> None:
+    running.configure(fleet(4))
+    running.run()
+    [told] = last_pass(running).because
+    assert told.values["message"] == (
+        "from 3 to 4 shards all 3 pods are replaced and 17 of 32 shard keys change their shard, where 8 would do; "
+        "shard keys 24 to 31 have two pods until the old ones are gone"
+    )
+
+
 def test_a_fleet_made_by_the_original_is_adopted_without_a_write_with_either_hash() -> None:
     for base in (64, LEGACY_BASE):
         cluster = Cluster(KOZMO)
