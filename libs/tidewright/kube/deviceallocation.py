@@ -60,12 +60,14 @@ class Problem(NamedTuple):
         claims: of the first pod, in its order.
         own: which of them every further pod has again; the others are shared with the first.
         counters: what is left of each.
+        most: pods that are followed.
     """
 
     claims: tuple[Claimed, ...]
     own: tuple[bool, ...]
     entries: tuple[Entry, ...]
     counters: tuple[int, ...]
+    most: int = MOST_PODS
 
 
 class Pick(NamedTuple):
@@ -116,7 +118,7 @@ def handed_out(problem: Problem) -> HandedOut:
     found: list[tuple[Pick, ...]] = []
     everything = tuple(range(len(problem.claims)))
     again = tuple(c for c, own in enumerate(problem.own) if own)
-    while len(found) < MOST_PODS:
+    while len(found) < problem.most:
         turn = again if found else everything
         picks = search.serve(turn)
         if picks is None:
@@ -182,8 +184,12 @@ class _Search:
 
     def _first(self, choice: _Choice, count: int) -> bool:
         """So many devices, of those that may be picked as things are: the first ones that will do."""
-        able = [i for i in self.takers[choice.number] if self._may(choice, i)]
-        if len(able) < count or self._too_alike(choice, able, count):
+        able = self.takers[choice.number]
+        if not self._ask(choice).watching:
+            able = [i for i in able if self.free[i]]
+        if count > 1:
+            able = [i for i in able if self._may(choice, i)]
+        if len(able) < count or (count > 1 and self._too_alike(choice, able, count)):
             return False
         return self._some(choice, able, count, 0)
 

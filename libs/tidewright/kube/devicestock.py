@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from tidewright.kube.deviceallocation import (
+    MOST_PODS,
     PART,
     TAKEN,
     Entry,
@@ -123,13 +124,19 @@ class Stock:
         return Stock(self.devices, self.counters, taken, parts)
 
 
-def among(claims: Sequence[Claimed], own: Sequence[bool], *stocks: tuple[Stock, Sequence[int]]) -> Served:
+def among(
+    claims: Sequence[Claimed],
+    own: Sequence[bool],
+    *stocks: tuple[Stock, Sequence[int]],
+    most: int = MOST_PODS,
+) -> Served:
     """How many pods with these claims can be served from some of the devices of several stocks together.
 
     Args:
         claims: of the first pod.
         own: which of them each further pod has for itself.
         stocks: each with the numbers of the devices that can be reached.
+        most: pods that are of interest.
     """
     choices = [ask for *_, ask in choices_of(claims)]
     bonds = [claims[c].bonds[b] for c, b in bonds_of(claims)]
@@ -185,7 +192,7 @@ def among(claims: Sequence[Claimed], own: Sequence[bool], *stocks: tuple[Stock, 
             )
         )
         at.append((which, number))
-    out = handed_out(Problem(tuple(map(_bare, claims)), tuple(own), tuple(entries), tuple(left)))
+    out = handed_out(Problem(tuple(map(_bare, claims)), tuple(own), tuple(entries), tuple(left), most))
     return Served(out, _same(tuple(at)))
 
 

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tidewright.kube.deviceallocation import Pick
+from tidewright.kube.deviceallocation import MOST_PODS, Pick
 from tidewright.kube.deviceclaims import Claimed
 from tidewright.kube.devicestock import Served, Stock, among
 from tidewright.kube.podshape import NodeTerm, PodShape
@@ -142,30 +142,31 @@ class Holdings:
                 room[:] = 0
                 room[pin.row] = here
             elif pin.devices:
-                far = [i for i, devices in enumerate(reached) if not set(pin.devices) <= set(devices)]
-                room[far] = 0
+                near = {devices: set(pin.devices) <= {*devices} for devices in set(reached)}
+                room[[i for i, devices in enumerate(reached) if not near[devices]]] = 0
         asked = self.open(shape)
         if not asked.claims:
             return
         joint = self._joint(asked)
+        most = min(MOST_PODS, int(room.max(initial=0)))
         known: dict[tuple[int, tuple[int, ...]], int] = {}
         for row in np.flatnonzero(room > 0).tolist():
             key = (id(self.stocks.get(row)), reached[row] if joint else ())
             many = known.get(key)
             if many is None:
-                many = known[key] = self._served(asked, row, reached if joint else ()).room
+                many = known[key] = self._served(asked, row, reached if joint else (), most).room
             if many < room[row]:
                 room[row] = many
 
-    def _served(self, asked: Open, row: int, reached: Sequence[tuple[int, ...]]) -> Served:
+    def _served(self, asked: Open, row: int, reached: Sequence[tuple[int, ...]], most: int) -> Served:
         stock = self.stocks.get(row)
         if self.common is None or not reached:
             return among(asked.claims, asked.own) if stock is None else stock.serve(asked.claims, asked.own)
         shared = (self.common.stock, reached[row])
         # Devices of the node first: what others reach as well is left to them.
         if stock is None:
-            return among(asked.claims, asked.own, (_NONE, ()), shared)
-        return among(asked.claims, asked.own, (stock, range(len(stock.devices))), shared)
+            return among(asked.claims, asked.own, (_NONE, ()), shared, most=most)
+        return among(asked.claims, asked.own, (stock, range(len(stock.devices))), shared, most=most)
 
     def take(self, shape: PodShape, row: int, count: int, reached: Sequence[tuple[int, ...]]) -> None:
         """Pods of a shape are on a row: they have what is there for them, and what is lacking they do without."""
@@ -175,7 +176,7 @@ class Holdings:
         asked = self.open(shape)
         if not asked.claims:
             return
-        served = self._served(asked, row, reached if self._joint(asked) else ())
+        served = self._served(asked, row, reached if self._joint(asked) else (), min(count, MOST_PODS))
         picks = list(served.picks(min(count, len(served.out.pods))))
         local = [(number, pick) for which, number, pick in picks if not which]
         far = [(number, pick) for which, number, pick in picks if which]
