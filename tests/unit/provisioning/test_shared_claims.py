@@ -229,6 +229,19 @@ def test_a_group_grows_for_pods_that_share_a_device_which_its_nodes_reach() -> N
     assert grown(cluster) == {"g": 3}
 
 
+def test_an_atomic_request_uses_the_room_of_all_nodes_that_reach_a_claims_device() -> None:
+    cluster = Cluster()
+    device_class(cluster)
+    cluster.add_node("n0")
+    cluster.add_group("g", maximum=20)
+    network(cluster, "a", allNodes=True)
+    claim(cluster)
+    cluster.template("sharer", "3", **by_name("mine"))
+    cluster.request("three", ATOMIC, [("sharer", 3)])
+    cluster.settle()
+    assert grown(cluster) == {"g": 2}
+
+
 def test_claims_of_a_pod_that_meet_on_no_node_keep_it_waiting() -> None:
     cluster = with_devices(nodes=2, devices=1)
     for name in ("mine", "yours"):

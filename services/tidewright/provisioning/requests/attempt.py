@@ -182,7 +182,7 @@ def with_grid(world: World, grid: Grid) -> World:
 def place_sets(grid: Grid, sets: Sequence[Item], *, growing: bool = False) -> tuple[int, ...]:
     """Place each pod set best effort, the highest priority first; pods placed per set.
 
-    `growing`: nodes may come for the rest, so pods that share a claim are all placed, or left to those.
+    `growing`: nodes may come for the rest, so pods that a claim ties to one node are all placed, or left to those.
     """
     placed = [0] * len(sets)
     apart: set[str] = set()
@@ -194,7 +194,8 @@ def place_sets(grid: Grid, sets: Sequence[Item], *, growing: bool = False) -> tu
         if growing and grid.devices.waits(sets[index].shape):
             kin = [sets[index], *kindred(sets[index].shape, after)]
             trial = grid.fork()
-            if any(trial.place(i.shape, i.count, kin[n + 1 :]) < i.count for n, i in enumerate(kin)):
+            left = sum(i.count - trial.place(i.shape, i.count, kin[n + 1 :]) for n, i in enumerate(kin))
+            if left and any(trial.tied(item.shape) for item in kin):
                 apart |= {item.shape.digest for item in kin}
                 continue
         placed[index] = grid.place(sets[index].shape, sets[index].count, after)
