@@ -64,12 +64,22 @@ class Device(msgspec.Struct, frozen=True):
 
 
 def device(driver: str, pool: str, found: Mapping[str, Any]) -> Device:
-    """A device of a ResourceSlice.
+    """A device of a ResourceSlice, or of a template.
 
     Raises:
-        ValueError: a counter that is no quantity.
+        ValueError: it cannot be read: it has no name, or an amount that is no quantity.
     """
+    try:
+        return _device(driver, pool, found)
+    except (AttributeError, KeyError, TypeError) as error:
+        raise ValueError(f"device {found.get('name')!r} of {driver} cannot be read: {error!r}") from error
+
+
+def _device(driver: str, pool: str, found: Mapping[str, Any]) -> Device:
     kept = {name: found[name] for name in _SEEN if found.get(name)}
+    for capacity in (found.get("capacity") or {}).values():
+        _given_out(capacity, None)
+        _given_out(capacity, 0)
     return Device(
         driver,
         pool,
@@ -187,10 +197,11 @@ def consumed(one: Device, wanted: tuple[tuple[str, int], ...]) -> tuple[int, ...
 
 
 def _given_out(capacity: Mapping[str, Any], wanted: int | None) -> int | None:
+    total = quantities.milli(capacity["value"])
     policy = capacity.get("requestPolicy") or {}
     default = quantities.milli(policy["default"]) if policy.get("default") is not None else None
     if wanted is None:
-        wanted = quantities.milli(capacity["value"]) if default is None else default
+        wanted = total if default is None else default
         if default is not None:
             return wanted
     sizes = policy.get("validRange") or {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import TypeAlias
 
 import msgspec
@@ -94,7 +95,8 @@ class Offers:
             pool = (one.get("driver", ""), one.get("pool", ""))
             if COUNTERS in one:
                 counters |= _counters_of(pool, one)
-            else:
+                continue
+            with suppress(ValueError):  # what cannot be read is not there
                 found.append(device(*pool, one))
         return Stock(sorted(found, key=lambda one: one.key[:2]), counters) if found else None
 
@@ -295,10 +297,14 @@ class Offers:
 
 
 def _devices(pool: Pool, found: JsonObject) -> Iterator[tuple[Reach, Device]]:
-    """The devices of a slice, each with where it can be used."""
+    """The devices of a slice that can be read, each with where it can be used."""
     whole = _reach(found, "nodeSelectorTerms")
     for one in found.get("devices") or ():
-        yield (_reach(one, "nodeSelector") if found.get("perDevice") else whole), device(*pool, one)
+        try:
+            read = device(*pool, one)
+        except ValueError:
+            continue
+        yield (_reach(one, "nodeSelector") if found.get("perDevice") else whole), read
 
 
 def _reach(found: JsonObject, selector: str) -> Reach:
@@ -311,11 +317,14 @@ def _reach(found: JsonObject, selector: str) -> Reach:
 
 
 def _counters_of(pool: Pool, found: JsonObject) -> dict[CounterName, int]:
-    return {
-        (*pool, one["name"], name): quantities.milli(counter["value"])
-        for one in found.get(COUNTERS) or ()
-        for name, counter in (one.get("counters") or {}).items()
-    }
+    try:
+        return {
+            (*pool, one["name"], name): quantities.milli(counter["value"])
+            for one in found.get(COUNTERS) or ()
+            for name, counter in (one.get("counters") or {}).items()
+        }
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return {}  # who consumes them is not handed out
 
 
 def _told(one: Device) -> JsonObject:

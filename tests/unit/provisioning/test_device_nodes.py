@@ -76,3 +76,29 @@ def test_nodes_without_their_gpus_are_on_their_way() -> None:
     cluster.advance(20)
     assert [d.size for d in cluster.of(p.IncreaseNodeGroup)] == [1]
     assert [d.result for d in cluster.of(p.CloseScaleUp)] == ["Finished"]
+
+
+def test_devices_of_a_template_that_cannot_be_read_are_not_there() -> None:
+    cluster = Cluster()
+    device_class(cluster)
+    cluster.add_group("gpus", maximum=20)
+    group = cluster.groups["gpus"]
+    odd = (
+        {"driver": GPU},
+        {"driver": GPU, "name": "a", "capacity": {"memory": {"value": "much"}}},
+        {
+            "driver": GPU,
+            "name": "b",
+            "capacity": {"memory": {"value": "1", "requestPolicy": {"default": "?"}}},
+        },
+        {"driver": GPU, "name": "c", "consumesCounters": [{"counterSet": "s", "counters": {"x": {}}}]},
+        {"driver": GPU, "sharedCounters": [{"counters": {"x": {"value": "1"}}}]},
+    )
+    group.template = msgspec.structs.replace(group.template, devices=(*odd, {"driver": GPU, **device("d")}))
+    cluster.observe_group("gpus")
+    claim_template(cluster, "one", exactly())
+    shape = cluster.shape({"cpu": 100}, {"resourceClaims": by_template("one")})
+    for i in range(2):
+        cluster.pod(f"p{i}", shape)
+    cluster.settle()
+    assert [d.size for d in cluster.of(p.IncreaseNodeGroup)] == [2]
