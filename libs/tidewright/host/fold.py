@@ -150,9 +150,9 @@ class Fold(Generic[State]):
 
     def replay_run(self, run: Sequence[Waiting], recorded: dict[int, list[Decided]]) -> None:
         """Fold a run of events as `replay` does, with their decisions, which are taken out of `recorded`."""
-        evolve, folded = self.decider.evolve, self.folded
+        evolve, folded, digesting = self.decider.evolve, self.folded, self.digesting
         for seq, body, event in run:
-            if self.digesting or seq in recorded or type(event) in _NOT_PLAIN:
+            if digesting or seq in recorded or type(event) in _NOT_PLAIN:
                 self.replay(seq, body, event, recorded.pop(seq, ()))
                 continue
             # Nearly all that a replay folds, and all that is to be done about it: a call less for each of them.

@@ -26,8 +26,8 @@ FORMAT = "tidewright-export-1"
 LEVEL = 3
 _PREFIX = 4
 _SIZE = struct.Struct(">I")
-_CHUNK = 1 << 18
-"""Bytes decompressed at once: few enough to be read, digested and decoded while the processor's cache has them."""
+_CHUNK = 1 << 16
+"""Bytes decompressed at once: few enough to stay in the cache, and in memory that is used again and again."""
 
 
 class BadExport(LogError):
