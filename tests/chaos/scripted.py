@@ -130,7 +130,9 @@ class Played:
 
     Attributes:
         decisions: by service, slot and target, the decisions in their order, without what names a place
-            on the log (id, and the digest of the one before).
+            on the log (id, and the digest of the one before). Timers of two services that are due at the
+            same moment fire in any order, and what one of them leads to may be read by the other: of what
+            is decided in one moment each type is in its order.
     """
 
     decisions: dict[str, list[dict[str, Any]]]
@@ -191,7 +193,9 @@ def _canonical(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
         for place in ("id", "prev"):
             body.pop(place, None)
         found[f"{service} slot {slot} {name}"].append(body)
-    return dict(found)
+    return {
+        about: sorted(bodies, key=lambda body: (body["at"], body["type"])) for about, bodies in found.items()
+    }
 
 
 async def _start(supervisor: Supervisor, folder: Path) -> str:
