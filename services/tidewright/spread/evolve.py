@@ -26,6 +26,7 @@ from tidewright.events.facts import (
     NodeObserved,
     PodGone,
     PodObserved,
+    ShapeGone,
     ShapeObserved,
     WorkloadGone,
     WorkloadObserved,
@@ -119,6 +120,10 @@ def _shape(state: State, fact: ShapeObserved) -> None:
     state.shapes[fact.digest] = kept
 
 
+def _shape_gone(state: State, fact: ShapeGone) -> None:
+    state.shapes.pop(fact.digest, None)
+
+
 def _config(state: State, event: ConfigSet) -> None:
     whitelist = state.settings.whitelist
     if event.name == "spread":
@@ -169,6 +174,7 @@ _FOLDS: dict[type[Event], Callable[[State, Any], None]] = {
     NodeObserved: _node,
     NodeGone: _node_gone,
     ShapeObserved: _shape,
+    ShapeGone: _shape_gone,
     ConfigSet: _config,
     TimerFired: _timer,
     PodPlaced: entry_appended,

@@ -29,7 +29,7 @@ from tidewright.events.decisions import (
     SetStatus,
     SetTimer,
 )
-from tidewright.events.facts import NodeObserved, PodGone, PodObserved
+from tidewright.events.facts import NodeObserved, PodGone, PodObserved, ShapeGone, ShapeObserved
 from tidewright.events.outcomes import Rejected
 from tidewright.events.spread import (
     ChangeLedger,
@@ -356,6 +356,13 @@ def test_a_pod_whose_annotation_was_taken_off_is_adopted_anew_where_it_runs() ->
     spread = fold.state.spreads[KEY]
     assert spread.pods["web-0"].subset == "b"
     assert spread.ledger.counts == {HASH: {"b": 1}}
+
+
+def test_shapes_are_kept_for_as_long_as_pods_have_them() -> None:
+    fold = Fold(ShapeObserved(at=0, digest="s", scheduling={"nodeSelector": {"zone": "b"}, "volumes": []}))
+    assert fold.state.shapes == {"s": {"nodeSelector": {"zone": "b"}}}
+    fold.see(ShapeGone(at=0, digest="s"))
+    assert fold.state.shapes == {}
 
 
 @pytest.mark.parametrize("clean_up", [False, True])
