@@ -456,7 +456,7 @@ async def test_an_actuator_without_the_bus_does_not_have_the_last_word(
             monkeypatch.setattr(log, name, waiting)
         async with bench.acting():
             await second.decide(scale(5, 3, decision="one"))
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while not kube.calls:  # noqa: ASYNC110  # it tries, and is refused
                     await asyncio.sleep(0.01)
             cut.set()
@@ -465,7 +465,7 @@ async def test_an_actuator_without_the_bus_does_not_have_the_last_word(
                 await second.decide(scale(3, 5, decision="two"))
                 await second.outcomes(1)
                 kube.faults.clear()
-                async with asyncio.timeout(10):
+                async with asyncio.timeout(30):
                     await asked.wait()
                 healed.set()
                 await second.decide(scale(4, 3, decision="three"))

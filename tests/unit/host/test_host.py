@@ -59,18 +59,18 @@ async def hosting(
         yield host
     finally:
         stop.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await task
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = 15) -> None:
+async def until(condition: Callable[[], bool], timeout_s: float = 30) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():  # noqa: ASYNC110  # what is awaited here tells nobody
             await asyncio.sleep(0.01)
 
 
 async def until_recorded(log: Log, namespace: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while namespace not in await holds(log):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 

@@ -125,7 +125,7 @@ async def test_some_snapshots_stay_so_that_a_state_of_long_ago_is_found(log: Log
 
 async def latest_after(log: Log, slot: Slot, position: int) -> Snapshot:
     """The slot's latest snapshot, once it lies behind a position."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             found = await store_of(log).latest("counting", slot, 1)
             if found is not None and found.position > position:

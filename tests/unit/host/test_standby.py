@@ -32,7 +32,7 @@ async def replica(log: Log) -> AsyncIterator[Host[State]]:
         yield host
     finally:
         stop.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await running
 
 
@@ -44,7 +44,7 @@ async def test_the_standby_follows_and_decides_on_when_the_owner_stops(log: Log)
         await until(lambda: not standby.owned and standby.warm == {ALL})
         assert standby.health.not_ready == ""
         await log.commit([pod(log, "shop", i) for i in range(6)])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(await decisions(log)) < 4:  # noqa: ASYNC110  # the owner decides
                 await asyncio.sleep(0.02)
         assert (await log.last(log.subjects.checkpoint(ALL, "counting"))) is not None
@@ -54,7 +54,7 @@ async def test_the_standby_follows_and_decides_on_when_the_owner_stops(log: Log)
         await until(lambda: bool(standby.owned))
         assert standby.owned[ALL].fold.state.pods == {"shop": 6}
         await log.commit([pod(log, "shop", i) for i in range(6, 12)])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(await decisions(log)) < 8:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
         found = await decisions(log)

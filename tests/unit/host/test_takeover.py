@@ -156,7 +156,7 @@ async def test_a_store_that_does_not_answer_does_not_hold_up_the_handover(log: L
     await expect_holds(log, 50)
     assert not stored.storing.is_set()
     stop.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         await membership.left.wait()
     assert stored.storing.is_set()
     assert not running.done()
@@ -225,7 +225,7 @@ async def test_a_slot_is_read_on_from_where_its_restoring_has_read_to(log: Log) 
     assert arrival.last[idle][0].position == 0
     await arrival.close()
     async with until_killed(second):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while len(await decisions(log)) < 22:  # noqa: ASYNC110  # the second replica writes them
                 await asyncio.sleep(0.02)
     ids = [d.id for d in await decisions(log)]
@@ -257,7 +257,7 @@ async def test_a_slot_goes_on_deciding_after_its_owner_is_gone(log: Log, partiti
         async with until_killed(host):
             await log.commit([pod(log, "shop", 3 * life + i) for i in range(3)])
             await until_recorded(log, "shop")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while len(await decisions(log)) < 2 * (life + 1):  # noqa: ASYNC110  # others write it
                     await asyncio.sleep(0.02)
     ids = [d.id for d in await decisions(log)]

@@ -53,7 +53,7 @@ async def forge(log: Log, victim: str) -> int:
     due = timers.rfc3339(time.time() - 1)
     schedule = log.subjects.schedule(Slot("1"), "autoscaler", "x")
     await log.commit([Message(schedule, b"{}", {timers.SCHEDULE: f"@at {due}", timers.TARGET: victim})])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while (found := await log.last(victim)) == before or found is None:  # noqa: ASYNC110  # nothing to await
             await asyncio.sleep(0.01)  # the server tells nobody
     return found.seq

@@ -61,7 +61,7 @@ async def test_nothing_is_appended_beside_a_torn_batch_until_the_server_has_stor
             await server.stop()
             server = EmbeddedServer(tmp_path, port=int(log.url.rsplit(":", 1)[1]))
             await server.start()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while not log.client.is_connected:  # noqa: ASYNC110  # the client tells nobody
                     await asyncio.sleep(0.01)
             await log.settled()
@@ -98,7 +98,7 @@ async def test_an_unanswered_batch_of_which_a_schedule_has_fired_is_whole(
                 patch.setattr(log, "_request", unanswered)
                 with pytest.raises(errors.LogUnavailable):
                     await log.commit(timed)
-            async with asyncio.timeout(10), log.reader([fired], after=0) as reader:
+            async with asyncio.timeout(30), log.reader([fired], after=0) as reader:
                 while not await reader.fetch(1, timeout_s=5.0):
                     pass
             await log.settled()

@@ -211,7 +211,7 @@ async def deciding(log: Log) -> AsyncIterator[Host[State]]:
         yield host
     finally:
         stop.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             await task
 
 

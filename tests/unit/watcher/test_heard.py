@@ -153,7 +153,7 @@ async def test_spreads_that_another_process_hears_of_leave_it_the_custom_workloa
         )  # fmt: skip
         watching = asyncio.create_task(service.run(options))
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while not (await claimed("slotlabels") and await claimed("metric")):  # noqa: ASYNC110  # the log tells nobody
                     await asyncio.sleep(0.02)
             assert not await claimed("custom")

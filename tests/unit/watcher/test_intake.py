@@ -192,7 +192,7 @@ async def test_a_watcher_that_does_not_sample_sends_the_push_elsewhere(
     async with serving(cluster, nats, tmp_path) as first:
         await asked_for(cluster, tail)
         async with serving(cluster, nats, tmp_path) as second:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(30):
                 while (await push(second, json=SAMPLE))[0] == 503:  # noqa: ASYNC110  # until it has claimed
                     await asyncio.sleep(0.01)
             # The first finds out by its next commit.

@@ -44,7 +44,7 @@ class Said:
         self._arrived.set()
 
     async def until(self, wanted: Callable[[WorkloadObserved], bool]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while not any(wanted(fact) for fact in self.facts):
                 self._arrived.clear()
                 await self._arrived.wait()
@@ -104,7 +104,7 @@ async def test_a_scale_that_cannot_be_read_for_now_is_asked_for_again(
         cluster.answers[PATH] = refusal(503, "ServiceUnavailable", "later")
         made.follow(frozenset((ARENA,)))
         await made.observe(ARENA, "subject", PLACE, FACT)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while PATH not in cluster.requests:  # noqa: ASYNC110  # what is awaited here tells nobody
                 await asyncio.sleep(0.01)
         assert said.facts == []

@@ -58,7 +58,7 @@ class Tail:
 
     async def until(self, wanted: Callable[[Event], bool]) -> Event:
         """Read on until an event satisfies the condition."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             while True:
                 for record in await self.reader.fetch(1, timeout_s=5):
                     event = registry.decode(record.body)
@@ -413,11 +413,11 @@ async def test_last_words_are_said_again_before_the_log_forgets_them(
     cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
 ) -> None:
     await cluster.put(PODS, "shop", "a")
-    async with watching(cluster, nats, tmp_path, kinds=("pod",), max_age_s=1.5):
+    async with watching(cluster, nats, tmp_path, kinds=("pod",), max_age_s=4.5):
         first = await tail.until(is_pod("a"))
         again = await tail.until(is_pod("a", refresh=True))
         shape = await tail.until(lambda e: isinstance(e, ShapeObserved) and e.refresh)
-    assert 0.5 <= again.at - first.at < 1.5
+    assert 1.5 <= again.at - first.at < 4.5
     assert shape.at >= first.at
 
 
