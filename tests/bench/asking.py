@@ -32,6 +32,7 @@ from tidewright.log.subjects import SLOT_HASH
 VERIFY_TARGET, REPLAY_TARGET, MEMORY_TARGET, ANSWER_TARGET_MS = 40_000.0, 80_000.0, 400.0, 300.0
 ONE_IN_TWENTY, ONE_IN_TWO = 0.05, 0.5
 RUNS = 7
+ROUNDS = 3
 
 _CHILD = """
 import asyncio, resource, sys, time
@@ -100,6 +101,14 @@ def in_child(what: str, path: Path) -> tuple[float, float]:
     return events / used, peak
 
 
+def least_disturbed(*jobs: tuple[str, Path]) -> list[tuple[float, float]]:
+    """As `in_child`, for each job the best of some rounds: others on the machine only ever make it slower."""
+    rounds = [[in_child(what, path) for what, path in jobs] for _ in range(ROUNDS)]
+    return [
+        (max(rate for rate, _ in runs), max(peak for _, peak in runs)) for runs in zip(*rounds, strict=True)
+    ]
+
+
 def from_a_file(size: Size) -> list[Figure]:
     """Verify and replay from an export."""
     count = 500_000 if size == "full" else 60_000
@@ -107,10 +116,9 @@ def from_a_file(size: Size) -> list[Figure]:
         path, busy = Path(folder) / "calm.twlog", Path(folder) / "busy.twlog"
         write(path, MadeUp(count, ONE_IN_TWENTY), count)
         write(busy, MadeUp(count // 5, ONE_IN_TWO), count // 5)
-        read, _ = in_child("read", path)
-        calm, calm_peak = in_child("verify", path)
-        replay, replay_peak = in_child("replay", path)
-        decided, _ = in_child("verify", busy)
+        (read, _), (calm, calm_peak), (replay, replay_peak), (decided, _) = least_disturbed(
+            ("read", path), ("verify", path), ("replay", path), ("verify", busy)
+        )
     beside = "reading the file alone"
     return [
         figure(

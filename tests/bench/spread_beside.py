@@ -302,15 +302,16 @@ async def _measured(
 def _figures(
     taken_s: Sequence[float], echo_s: Sequence[float], cpu: float, beside_cpu: float, late_s: float
 ) -> list[Figure]:
+    # Without targets: those are of an endpoint by itself, here everything else has its turns on the same cores.
     better: Better = "lower"
-    shares = {"p50": (0.5, 3.0), "p90": (0.9, None), "p99": (0.99, 15.0), "p99.9": (0.999, None)}
+    shares = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999}
     return [
         *(
             figure(
-                f"spread_beside/{name} at {RATE} pods/s", at(taken_s, share), "ms", better, target,
+                f"spread_beside/{name} at {RATE} pods/s", at(taken_s, share), "ms", better,
                 baseline="bare aiohttp over TLS, same payload", baseline_value=at(echo_s, share),
             )
-            for name, (share, target) in shares.items()
+            for name, share in shares.items()
         ),
         figure("spread_beside/processor time of a pod, admission", cpu * 1e3, "ms", better),
         figure("spread_beside/processor time of a pod, watcher and decider", beside_cpu * 1e3, "ms", better),
