@@ -19,7 +19,7 @@ Partition = Literal["slots", "cluster"]
 """`slots`: one state per slot. `cluster`: one state for everything, in slot `all`."""
 
 
-SPOKEN = frozenset(kind for kind in registry.ALL if issubclass(kind, Decision | Outcome))
+_SPOKEN = frozenset(kind for kind in registry.ALL if issubclass(kind, Decision | Outcome))
 """Types of events that say whose they are."""
 
 
@@ -29,6 +29,10 @@ class Role(Enum):
     INPUT = "input"
     DECISION = "decision"
     CHECKPOINT = "checkpoint"
+
+
+INPUT, CHECKPOINT = Role.INPUT, Role.CHECKPOINT
+"""For those who ask per record: looking up a member of an enumeration runs code."""
 
 
 @dataclass(frozen=True)
@@ -115,7 +119,7 @@ class Inputs:
         Its own decisions come by on its ledgers, after they were folded.
         """
         kind = type(event)
-        if kind not in SPOKEN:  # a fact, most often
+        if kind not in _SPOKEN:  # a fact, most often
             return True
         if isinstance(event, Decision):
             return not event.id.startswith(f"{self.service}.")

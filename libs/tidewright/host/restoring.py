@@ -13,17 +13,13 @@ from tidewright.events import registry
 from tidewright.events.base import Decision
 from tidewright.host.decider import State
 from tidewright.host.fold import Fold
-from tidewright.host.inputs import SPOKEN, BySubject, Inputs, Role
+from tidewright.host.inputs import CHECKPOINT, INPUT, BySubject, Inputs, Role
 from tidewright.host.restore import Restore
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.checkpoint import Checkpoint
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot
 
-_INPUT, _CHECKPOINT = (
-    Role.INPUT,
-    Role.CHECKPOINT,
-)  # a look-up of an enumeration's member runs code, per record
 _NONE: Sequence[tuple[Slot, Checkpoint]] = ()
 
 
@@ -60,14 +56,14 @@ class SlotRestorer(Generic[State]):
         if route is None:
             return _NONE
         role, restores = route
-        if role is _CHECKPOINT:
+        if role is CHECKPOINT:
             found = checkpoints.decode(record.body)
             for restore in restores:
                 restore.checkpoint(found)
             return [(restore.fold.slot, found) for restore in restores]
         event = registry.decode(record.body)
-        if role is _INPUT:
-            if type(event) not in SPOKEN or self.inputs.concerns(event):
+        if role is INPUT:
+            if self.inputs.concerns(event):
                 for restore in restores:
                     restore.event(record.seq, record.body, event)
         elif isinstance(event, Decision):

@@ -20,7 +20,7 @@ from tidewright.events.base import Decision, Event
 from tidewright.events.version import __version__
 from tidewright.host.decider import Decider
 from tidewright.host.fold import Decided, Fold, Waiting, cause_of, taken_off
-from tidewright.host.inputs import SPOKEN, BySubject, Inputs, Role
+from tidewright.host.inputs import CHECKPOINT, INPUT, BySubject, Inputs, Role
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log import envelope
 from tidewright.log.checkpoint import Checkpoint, digest_of
@@ -28,10 +28,6 @@ from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot
 from tidewright.log.subjects import Slot
 
-_INPUT, _CHECKPOINT = (
-    Role.INPUT,
-    Role.CHECKPOINT,
-)  # a look-up of an enumeration's member runs code, per record
 Cause = Literal[
     "altered or missing fact",
     "altered decision",
@@ -365,7 +361,7 @@ class Verification:
         if not readings:
             return
         try:
-            if readings[0][1] is _CHECKPOINT:  # to everyone who reads it
+            if readings[0][1] is CHECKPOINT:  # to everyone who reads it
                 self._checkpoint(record, readings)
                 return
             event = registry.decode(record.body)
@@ -374,8 +370,8 @@ class Verification:
                 service.undecodable(record, error, slots)
             return
         for service, role, slots in readings:
-            if role is _INPUT:
-                if type(event) not in SPOKEN or service.inputs.concerns(event):
+            if role is INPUT:
+                if service.inputs.concerns(event):
                     for verifier in slots:
                         verifier.input(record.seq, record.body, event)
             elif isinstance(event, Decision):
