@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from tidewright.events.base import Fact, JsonObject
 
 
@@ -32,3 +34,30 @@ class ConfigSet(Fact, frozen=True, kw_only=True, tag="config.config-set.v1"):
 
     name: str
     data: JsonObject = {}
+
+
+Mode = Literal["enforce", "dry-run", "shadow"]
+"""How far a service goes: `enforce` acts. `dry-run` decides and says on the object what it would do, and does
+nothing else. `shadow` decides, and nothing at all is written to the cluster."""
+
+
+class ModesSet(Fact, frozen=True, kw_only=True, tag="config.modes-set.v1"):
+    """Which services act, and where. Written by the watcher when it changes, from its flags or from its ConfigMap.
+
+    Whole each time: the last one holds. A log without one means `enforce` for everything. Objects say more
+    about themselves by an annotation; `tidewright.events.acting` answers from all of it which mode holds.
+
+    Attributes:
+        mode: of every service that `services` does not name.
+        services: service to its mode.
+        selector: the label selector of namespaces as it was given; empty: everywhere. Objects of other
+            namespaces are left alone, as in shadow. What is in no namespace is not held back by it.
+        namespaces: the namespaces whose labels it selects, sorted.
+        regardless: services that act although an incumbent is seen at their work.
+    """
+
+    mode: Mode = "enforce"
+    services: dict[str, Mode] = {}
+    selector: str = ""
+    namespaces: tuple[str, ...] = ()
+    regardless: tuple[str, ...] = ()

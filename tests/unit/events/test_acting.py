@@ -1,0 +1,104 @@
+"""Which mode holds: the most careful of service, namespace and object."""
+
+from __future__ import annotations
+
+import pytest
+
+from tidewright.events import acting
+from tidewright.events.acting import ENFORCED, Acting
+from tidewright.events.base import Because, ObjectRef
+from tidewright.events.config import Mode, ModesSet
+from tidewright.events.decisions import ScaleWorkload
+
+WEB = ObjectRef(api_version="apps/v1", kind="Deployment", namespace="shop", name="web")
+
+
+def after(**fields: object) -> Acting:
+    found = Acting()
+    found.heard(ModesSet(at=1.0, **fields))  # type: ignore[arg-type]  # the fields of the test
+    return found
+
+
+def scale(replicas: int, **fields: object) -> ScaleWorkload:
+    return ScaleWorkload(at=2.0, target=WEB, replicas=replicas, from_replicas=2, **fields)  # type: ignore[arg-type]
+
+
+def test_a_log_without_modes_is_enforced() -> None:
+    found = Acting()
+    assert found.held("autoscaler", "shop", {"app": "web"}) == ENFORCED
+    assert not found.heard(ModesSet(at=1.0))  # and one that says so changes nothing
+    assert found.held("autoscaler").acts
+
+
+@pytest.mark.parametrize(
+    ("service", "annotation", "mode", "reports"),
+    [
+        ("enforce", None, "enforce", True),
+        ("enforce", "enforce", "enforce", True),
+        ("enforce", "dry-run", "dry-run", True),
+        ("enforce", "shadow", "shadow", False),
+        ("enforce", "Shadow ", "shadow", False),  # what cannot be read holds back
+        ("shadow", "enforce", "shadow", False),  # an object sets nothing loose
+        ("shadow", "dry-run", "shadow", False),
+        ("dry-run", "enforce", "dry-run", False),
+        ("dry-run", "dry-run", "dry-run", False),
+    ],
+)
+def test_an_object_may_be_more_careful_than_its_service_and_never_less(
+    service: Mode, annotation: str | None, mode: Mode, reports: bool
+) -> None:
+    annotations = {} if annotation is None else {acting.MODE: annotation}
+    held = after(services={"autoscaler": service}).held("autoscaler", "shop", annotations)
+    assert (held.mode, held.reports, held.acts) == (mode, reports, mode == "enforce")
+    assert bool(held.why) is not held.acts
+
+
+def test_a_service_that_is_named_differs_from_the_others() -> None:
+    found = after(mode="shadow", services={"spread": "enforce"})
+    assert found.of_service("spread").acts
+    assert found.of_service("autoscaler").why == "autoscaler is in shadow"
+
+
+def test_other_namespaces_than_the_selected_ones_are_left_alone() -> None:
+    found = after(selector="team=a", namespaces=("shop",))
+    assert found.held("autoscaler", "shop").acts
+    assert found.held("provisioning").acts  # what is in no namespace
+    held = found.held("autoscaler", "bank")
+    assert held.mode == "shadow" and held.why == "namespace bank is not among those of team=a"
+
+
+def test_only_a_change_is_heard() -> None:
+    found = after(mode="shadow")
+    assert not found.heard(ModesSet(at=9.0, mode="shadow"))
+    assert not found.heard(ModesSet(at=9.0, refresh=True))
+    assert found.heard(ModesSet(at=9.0))
+    assert found.of_service("spread").acts
+
+
+def test_what_would_be_done_is_said_once_per_change() -> None:
+    found = after(mode="shadow")
+    first = scale(5, id="autoscaler.1.7.0", because=(Because(rule="Above", values={"value_milli": 7}),))
+    assert found.unsaid(first)
+    found.say(first)
+    assert not found.unsaid(scale(5, id="autoscaler.1.9.0"))
+    assert found.unsaid(scale(6))
+    found.forget(["Deployment/shop/web"])
+    assert found.unsaid(first)
+    found.say(first)
+    found.heard(ModesSet(at=9.0))
+    assert found.unsaid(first)
+
+
+def test_what_was_said_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acting, "SAID", 3)
+    found = after(mode="shadow")
+    for n in range(5):
+        found.say(
+            ScaleWorkload(
+                at=2.0,
+                target=ObjectRef(api_version="v1", kind="D", name=f"d{n}"),
+                replicas=1,
+                from_replicas=1,
+            )
+        )
+    assert list(found.said) == [f"ScaleWorkload D//d{n}" for n in (2, 3, 4)]
