@@ -64,7 +64,8 @@ def test_other_namespaces_than_the_selected_ones_are_left_alone() -> None:
     assert found.held("autoscaler", "shop").acts
     assert found.held("provisioning").acts  # what is in no namespace
     held = found.held("autoscaler", "bank")
-    assert held.mode == "shadow" and held.why == "namespace bank is not among those of team=a"
+    assert held.mode == "shadow"
+    assert held.why == "namespace bank is not among those of team=a"
 
 
 def test_only_a_change_is_heard() -> None:
