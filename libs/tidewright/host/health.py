@@ -55,9 +55,10 @@ class Metrics:
         self.last_event = Gauge(
             "tidewright_last_event_timestamp_seconds", "Log time of the last event folded.", registry=r
         )
-        self.forged = Counter(
-            "tidewright_forged_schedules_total",
-            "Messages dropped because a schedule published them elsewhere.",
+        self.unbelieved = Counter(
+            "tidewright_unbelieved_messages_total",
+            "Messages on the log that are not believed, by cause.",
+            ["cause"],
             registry=r,
         )
         self.errors = Counter("tidewright_errors_total", "Errors, by reason.", ["reason"], registry=r)

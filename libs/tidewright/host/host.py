@@ -285,9 +285,6 @@ class Host(Generic[State]):
         metrics = self.health.metrics
         metrics.folded.inc(count)
         metrics.lag.set(reader.pending or 0)
-        if reader.forged:
-            metrics.forged.inc(reader.forged)
-            reader.forged = 0
         if self.owned:
             metrics.last_event.set(max(o.fold.at for o in self.owned.values()))
         halted = [f"slot {o.slot}: {o.halted}" for o in self.owned.values() if o.halted]

@@ -62,7 +62,7 @@ async def connect(options: LogOptions, process: Process) -> Log:
     said = ""
     while True:
         try:
-            return await Log.connect(
+            log = await Log.connect(
                 options.url, options.cluster, credentials=options.credentials, name=process.options.service
             )
         except errors.LogUnavailable as error:
@@ -73,6 +73,9 @@ async def connect(options: LogOptions, process: Process) -> Log:
                 logger.warning("waiting for the log", error=str(error), patience_s=PATIENCE_S)
             said = str(error)
             await pause(process, PAUSE_S)
+        else:
+            log.doubts.metric = process.health.metrics.unbelieved
+            return log
 
 
 async def find_stream(log: Log, process: Process) -> None:

@@ -9,6 +9,9 @@ connection  `Log`: connect, make or check the stream, append atomically, look up
 room        refuse before the store is full
 pace        how a writer of batches leaves the stream to the others
 torn        batches that the server stored in part
+belief      which messages are believed, whoever reads them
+doubts      what was not believed: counted, and told once
+lookups     single messages, asked of the stream's leader: those that are believed
 reader      read records in stream order from a position, without acknowledgements
 direct      many messages in one answer, from the subject index
 lastwords   the last message of subjects as of an earlier sequence, from the subject index

@@ -7,12 +7,11 @@ than its types, atomic batches, and expectations per message. They are thin, and
 from __future__ import annotations
 
 import asyncio
-import base64
 import contextlib
 import re
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -28,6 +27,9 @@ from nats.aio.client import Client
 from tidewright.log import errors, reader, subjects
 from tidewright.log.cancellation import heeded
 from tidewright.log.credentials import checked
+from tidewright.log.direct import StoredHeaders
+from tidewright.log.doubts import Doubts
+from tidewright.log.lookups import Lookups
 from tidewright.log.room import Room
 from tidewright.log.subjects import Slot, Subjects
 from tidewright.log.torn import Torn
@@ -104,7 +106,9 @@ class Log:
         self.max_age_s = 0.0
         self.timeout_s = timeout_s
         self.patience_s = patience_s
-        self._torn = Torn(self.last, self.at, self.bounds)
+        self.doubts = Doubts()
+        self.lookups = Lookups(self)
+        self._torn = Torn(self._last_stored, self._stored_at, self.bounds)
         self._room = Room(lambda: self._api("INFO", {}))
         self._denied: dict[str, float] = {}
         """Subjects, in lower case, that the server refused to take from us, and when (monotonic)."""
@@ -144,7 +148,7 @@ class Log:
         options: dict[str, Any] = {"user": user, "password": password} if user else {}
         if credentials is not None:
             options["user_credentials"] = checked(credentials)
-        client = Client()
+        client = StoredHeaders()
         try:
             await client.connect(
                 url,
@@ -331,7 +335,35 @@ class Log:
                 f"the store of nats-server at {_shown(self.url)} is full ({full}): enlarge it or shorten max_age; nothing was dropped"
             )
         await self.settled()
+        try:
+            return await self._appended(messages)
+        except errors.Conflict:
+            behind = await self._behind_forged(messages)
+            if behind is None:
+                raise
+            return await self._appended(behind)
+
+    async def _appended(self, messages: Sequence[Message]) -> Committed:
         return await (self._append(messages[0]) if len(messages) == 1 else self._batch(messages))
+
+    async def _behind_forged(self, messages: Sequence[Message]) -> list[Message] | None:
+        """The same messages, to be appended behind those on their subjects that nobody believes.
+
+        The server counts these when it compares sequences, whoever reads does not: else one forged
+        message on a checkpoint's subject would stop its owner for good. None when an expectation was
+        wrong by what is believed, too, or when nothing is forged.
+        """
+        found: list[Message] = []
+        for message in messages:
+            if message.expect_last is not None:
+                stored = await self._last_stored(message.subject)
+                if (seq := stored.seq if stored else 0) != message.expect_last:
+                    last = await self.last(message.subject)
+                    if (last.seq if last else 0) != message.expect_last:
+                        return None
+                    message = replace(message, expect_last=seq)
+            found.append(message)
+        return found if found != list(messages) else None
 
     async def settled(self) -> None:
         """Return when an append whose answer was lost is on the log as a whole, or not at all.
@@ -391,39 +423,26 @@ class Log:
     # -- looking up ------------------------------------------------------------------------------
 
     async def last(self, subject: str) -> reader.Record | None:
-        """The last message of a subject, asked of the stream's leader."""
-        return await self._get({"last_by_subj": subject})
+        """The last message of a subject that is believed, asked of the stream's leader.
+
+        Raises:
+            Unbelieved: it lies behind too many that are not.
+        """
+        return await self.lookups.last(subject)
 
     async def at(self, seq: int) -> reader.Record | None:
-        """The message at a sequence; None when it is gone (a fired schedule, retention)."""
-        return await self._get({"seq": seq})
+        """The message at a sequence; None when it is gone (a fired schedule, retention) or not believed."""
+        return await self.lookups.at(seq)
 
     async def first_of(self, subject: str, seq: int) -> reader.Record | None:
-        """The first message at or after a sequence whose subject matches a filter."""
-        return await self._get({"seq": seq, "next_by_subj": subject})
+        """The first message at or after a sequence whose subject matches a filter, of those that are believed."""
+        return await self.lookups.first(subject, seq)
 
-    async def _get(self, query: dict[str, Any]) -> reader.Record | None:
-        return await self.message(self.stream, query)
+    async def _last_stored(self, subject: str) -> reader.Record | None:
+        return await self.lookups.stored({"last_by_subj": subject})
 
-    async def message(self, stream: str, query: Mapping[str, Any]) -> reader.Record | None:
-        """One message of any stream, asked of its leader; None when there is none.
-
-        A stream that is not there, other than the log's own, has none. `query` is one of `{"seq": n}`, `{"last_by_subj": subject}`, `{"seq": n, "next_by_subj": filter}`.
-        """
-        answer = await self._api(f"STREAM.MSG.GET.{stream}", query)
-        if "error" in answer:
-            code = answer["error"].get("err_code")
-            if code == _NO_MESSAGE or (code == _NOT_FOUND and stream != self.stream):
-                return None
-            raise self._error(answer["error"], f"stream {stream}")
-        message = answer["message"]
-        raw = base64.b64decode(message["hdrs"]) if "hdrs" in message else b""
-        return reader.Record(
-            seq=int(message["seq"]),
-            subject=message["subject"],
-            body=base64.b64decode(message.get("data", "")),
-            headers=reader.parse_headers(raw),
-        )
+    async def _stored_at(self, seq: int) -> reader.Record | None:
+        return await self.lookups.stored({"seq": seq})
 
     async def last_per_subject(self, filters: Sequence[str]) -> AsyncIterator[reader.Record]:
         """The last message of every subject that matches, in stream order."""
@@ -448,6 +467,16 @@ class Log:
         return "" if self.client.is_connected else f"nats-server at {_shown(self.url)} is not reached"
 
     # -- protocol --------------------------------------------------------------------------------
+
+    async def asked(self, verb: str, query: Mapping[str, Any], stream: str = "") -> dict[str, Any] | None:
+        """The answer to a look-up; None when there is no such message, or no such `stream` (not the log's own)."""
+        answer = await self._api(verb, query)
+        if "error" not in answer:
+            return answer
+        code = answer["error"].get("err_code")
+        if code == _NO_MESSAGE or (code == _NOT_FOUND and stream not in ("", self.stream)):
+            return None
+        raise self._error(answer["error"], verb)
 
     async def api(self, verb: str, body: Mapping[str, Any]) -> dict[str, Any]:
         """One request of the JetStream API, its error raised as one of ours."""

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import nats.errors
+from nats.aio.client import Client
 
-from tidewright.log import errors
+from tidewright.log import belief, errors
 from tidewright.log.cancellation import heeded
-from tidewright.log.envelope import SCHEDULER
 from tidewright.log.reader import Record
 
 if TYPE_CHECKING:
@@ -41,6 +41,24 @@ class TooMany(errors.LogError):
     reason = "TooMany"
 
 
+class StoredHeaders(Client):
+    """A client that keeps a stored header apart from the server's own of the same name.
+
+    The server adds its headers behind those of the message, and of two of one name the client keeps the
+    last. A message that somebody had put back from such an answer would look like any other.
+    """
+
+    @staticmethod
+    def _parse_header_lines(raw: bytes) -> dict[str, str]:
+        headers: dict[str, str] = Client._parse_header_lines(raw)  # noqa: SLF001  # there is no other place
+        if raw.count(_MARK) > 1:
+            headers[belief.TWICE] = "yes"
+        return headers
+
+
+_MARK = b"Nats-Sequence:"
+
+
 class _Answer:
     """The messages of one answer, as they come."""
 
@@ -55,7 +73,9 @@ class _Answer:
             if not self.ended.done():
                 self.ended.set_result(headers)
             return
-        kept = {key: value for key, value in headers.items() if key not in _ADDED}
+        twice = belief.TWICE in headers
+        kept = {k: v for k, v in headers.items() if k not in _ADDED or (twice and k in belief.PUT_BACK)}
+        kept.pop(belief.TWICE, None)
         self.records.append(
             Record(int(headers["Nats-Sequence"]), headers["Nats-Subject"], message.data, kept)
         )
@@ -97,9 +117,3 @@ async def ask(log: Log, query: Mapping[str, Any]) -> tuple[list[Record], int]:
     raise errors.LogUnavailable(
         f"stream {log.stream} does not answer: {headers.get('Description', headers['Status'])}"
     )
-
-
-def is_forged(log: Log, record: Record) -> bool:
-    """Whether a schedule published this where it had no business."""
-    scheduler = record.headers.get(SCHEDULER)
-    return scheduler is not None and log.subjects.forged(record.subject, scheduler)

@@ -7,6 +7,7 @@ LogError
 |- StoreFull        the server's store limit refuses the append; nothing was dropped
 |- WrongStream      there is no stream, or it was made with other slots
 |  `- OtherCluster  it belongs to another cluster, maybe one of the same name
+|- Unbelieved       too many messages that are not believed hide the one that is asked for
 `- AppendRefused    the server refuses the append for another reason: a defect of ours
 """
 
@@ -53,6 +54,12 @@ class OtherCluster(WrongStream):
     """The stream is that of another cluster; waiting does not change that."""
 
     reason = "OtherCluster"
+
+
+class Unbelieved(LogError):
+    """What is asked for lies behind more messages that are not believed than are looked at."""
+
+    reason = "Unbelieved"
 
 
 class AppendRefused(LogError):

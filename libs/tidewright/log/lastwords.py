@@ -23,7 +23,7 @@ async def last_words(
 ) -> list[Record]:
     """The last message at or before sequence `up_to` (0: at all) of every subject that matches, in stream order.
 
-    What a schedule published where it has no business is no word: the one before it is. With `known`, the
+    What is not believed is no word: the one before it is. With `known`, the
     same filters are asked for once, and "at all" is as of then.
 
     Raises:
@@ -50,7 +50,7 @@ async def _asked(log: Log, filters: Sequence[str], up_to: int, known: Known | No
     for record in present:
         if up_to and record.seq > up_to:
             later.append(record.subject)
-        elif not direct.is_forged(log, record):
+        elif await log.lookups.believed(record):
             found.append(record)
         elif record.seq > 1:
             found += await _earlier(log, [record.subject], record.seq - 1)
@@ -60,7 +60,7 @@ async def _asked(log: Log, filters: Sequence[str], up_to: int, known: Known | No
 async def _earlier(log: Log, subjects: Sequence[str], up_to: int) -> list[Record]:
     found: list[Record] = []
     for record in await _matching(log, {"multi_last": list(subjects), "up_to_seq": up_to}):
-        if not direct.is_forged(log, record):
+        if await log.lookups.believed(record):
             found.append(record)
         elif record.seq > 1:
             found += await _earlier(log, [record.subject], record.seq - 1)

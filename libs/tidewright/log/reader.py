@@ -21,9 +21,8 @@ import structlog
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
-from tidewright.log import errors
+from tidewright.log import belief, errors
 from tidewright.log.cancellation import heeded
-from tidewright.log.envelope import SCHEDULER
 
 if TYPE_CHECKING:
     from tidewright.log.connection import Log
@@ -99,7 +98,9 @@ class Reader:
         self.pending: int | None = None
         """Matching records that the server has not delivered yet; None before the first answer."""
         self.forged = 0
-        """Messages dropped because a schedule published them where it had no business."""
+        """Messages dropped because they are not believed."""
+        self._hidden: list[tuple[str, int]] = []
+        """With `last_only`: subjects of which the last message is not believed, and its sequence."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -120,6 +121,8 @@ class Reader:
         deadline = time.monotonic() + timeout_s
         while not self._arrived:
             await self._keep_asking()
+            if await self._look_behind():
+                break
             left = deadline - time.monotonic()
             if left <= 0:
                 return []
@@ -135,7 +138,7 @@ class Reader:
             arrived.clear()
         else:
             records = [arrived.popleft() for _ in range(limit)]
-        self.position = records[-1].seq
+        self.position = max(self.position, records[-1].seq)
         if self._credit <= self._window // 2:
             # These records are the caller's now: what fails here must not take them along.
             with contextlib.suppress(errors.LogUnavailable):
@@ -145,9 +148,19 @@ class Reader:
     async def until_current(self, limit: int = 500) -> AsyncIterator[Record]:
         """Every record up to those that are there when the last of them is read."""
         await self._keep_asking()
-        while self._arrived or self.pending != 0:
+        while self._arrived or self._hidden or self.pending != 0:
             for record in await self.fetch(limit, timeout_s=HEARTBEAT_S):
                 yield record
+
+    async def _look_behind(self) -> bool:
+        """Take the last believed message of subjects whose last one is not; whether there was one."""
+        while self._hidden and not self._arrived:
+            subject, seq = self._hidden[-1]
+            found = await self._log.lookups.before(subject, seq, self._stream)
+            self._hidden.pop()
+            if found is not None:
+                self._arrived.append(found)
+        return bool(self._arrived)
 
     async def close(self) -> None:
         """Give the consumer up."""
@@ -238,10 +251,13 @@ class Reader:
         self._credit -= 1
         self.pending = pending
         self.received = seq
-        scheduler = headers.get(SCHEDULER)
-        if scheduler is not None and self._log.subjects.forged(message.subject, scheduler):
+        cause = belief.refused(self._log.subjects, message.subject, headers)
+        if cause is not None:
             self.forged += 1
-            logger.warning("forged schedule dropped", seq=seq, subject=message.subject, schedule=scheduler)
+            self._log.doubts.tell(cause, self._stream, seq, message.subject)
+            if self._last_only:
+                self._hidden.append((message.subject, seq))
+                self._wake.set()
             return
         self._arrived.append(Record(seq, message.subject, message.data, headers))
         self._wake.set()

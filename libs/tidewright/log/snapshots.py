@@ -226,13 +226,13 @@ class Snapshots:
         store = bucket(self._log.stream, service)
         stream, key = f"OBJ_{store}", urlsafe_b64encode(name.encode()).decode()
         for _ in range(READ_AGAIN):
-            found = await self._log.message(stream, {"last_by_subj": f"$O.{store}.M.{key}"})
+            found = await self._log.lookups.last(f"$O.{store}.M.{key}", stream)
             if found is None or (meta := msgspec.json.decode(found.body, type=_Meta)).deleted:
                 return None
             parts: list[bytes] = []
             seq, chunks = 1, f"$O.{store}.C.{meta.nuid}"
             while len(parts) < meta.chunks:
-                chunk = await self._log.message(stream, {"seq": seq, "next_by_subj": chunks})
+                chunk = await self._log.lookups.first(chunks, seq, stream)
                 if chunk is None:
                     break  # replaced meanwhile, or lost
                 parts.append(chunk.body)

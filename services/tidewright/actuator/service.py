@@ -112,6 +112,8 @@ async def run(options: Options, process: Process | None = None) -> None:
             options.nats_url, options.cluster, credentials=options.nats_credentials, name=SERVICE
         ) as log,
     ):
+        if process is not None:
+            log.doubts.metric = process.health.metrics.unbelieved
         await _find_stream(log, await cluster_id(kube, patience_s=START_S))
         applier = Applier(kube, Discovery(kube))
         actuator = Actuator(options, log, applier, process.health if process else None, cloud)

@@ -130,6 +130,8 @@ async def run(options: Options, process: Process | None = None) -> None:
             name=SERVICE,
             patience_s=START_S,
         ) as log:
+            if process is not None:
+                log.doubts.metric = process.health.metrics.unbelieved
             await log.ensure(
                 options.slots, cluster_id=identity, replicas=options.replicas, max_age_s=options.max_age_s
             )

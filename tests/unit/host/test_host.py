@@ -304,7 +304,7 @@ async def _listed(log: Log, member: str) -> bool:
     """Whether the bucket has an entry of a member."""
     bucket = f"{log.stream}_members"
     try:
-        found = await log.message(f"KV_{bucket}", {"last_by_subj": f"$KV.{bucket}.counting.{member}"})
+        found = await log.lookups.stored({"last_by_subj": f"$KV.{bucket}.counting.{member}"}, f"KV_{bucket}")
     except errors.LogUnavailable:
         return False
     return found is not None and bool(found.body)

@@ -49,12 +49,13 @@ async def test_the_first_message_from_a_sequence_on(log: Log) -> None:
 
 async def forge(log: Log, victim: str) -> int:
     """Have a schedule store a message where it has no business; returns its sequence."""
-    before = await log.last(victim)
+    query = {"last_by_subj": victim}
+    before = await log.lookups.stored(query)
     due = timers.rfc3339(time.time() - 1)
     schedule = log.subjects.schedule(Slot("1"), "autoscaler", "x")
     await log.commit([Message(schedule, b"{}", {timers.SCHEDULE: f"@at {due}", timers.TARGET: victim})])
     async with asyncio.timeout(30):
-        while (found := await log.last(victim)) == before or found is None:  # noqa: ASYNC110  # nothing to await
+        while (found := await log.lookups.stored(query)) == before or found is None:  # noqa: ASYNC110  # nothing to await
             await asyncio.sleep(0.01)  # the server tells nobody
     return found.seq
 

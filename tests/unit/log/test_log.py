@@ -148,7 +148,7 @@ async def test_a_forged_schedule_is_dropped(log: Log) -> None:
     )
     await log.commit([forged])
     async with asyncio.timeout(30):
-        while await log.last(victim) is None:  # noqa: ASYNC110  # it really was stored there
+        while await log.lookups.stored({"last_by_subj": victim}) is None:  # noqa: ASYNC110  # it really was stored there
             await asyncio.sleep(0.01)  # the server tells nobody
     async with log.reader([names.outcomes("*")]) as reader:
         assert await reader.fetch(timeout_s=0.3) == []
