@@ -31,7 +31,7 @@ import uvloop
 from tests.bench.figures import Bench, Figure, Size, figure
 from tests.e2e.conftest import tidewright
 from tests.e2e.pipeline.test_pipeline import DEPLOYMENT, LABELS, autoscaler
-from tidewright.cli import crds
+from tidewright.cli.crds.installing import install
 from tidewright.cli.supervisor import Program, Supervisor
 from tidewright.events import registry
 from tidewright.events.decisions import ScaleWorkload
@@ -107,7 +107,7 @@ class Embedded:
 
 async def prepare(kube: Kube, namespaces: Sequence[str]) -> None:
     """A Deployment with its autoscaler per namespace."""
-    await crds.install(kube)
+    await install(kube)
     spec: dict[str, Any] = {
         "algorithm": "absolute", "minReplicas": 2, "maxReplicas": 4, "scaleUpLimitFactor": "300", "scaleDownLimitFactor": "90",
         "upscaleForbiddenWindowSeconds": 1, "downscaleForbiddenWindowSeconds": 1,

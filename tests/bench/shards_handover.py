@@ -19,7 +19,7 @@ import msgspec
 
 from tests.bench.figures import Bench, Figure, Size, figure
 from tests.e2e.conftest import Cluster, Services, free_port, running
-from tidewright.cli import crds
+from tidewright.cli.crds.installing import manifests
 from tidewright.host.process import configure_logs
 from tidewright.kube.client import Kube
 from tidewright.log.server import EmbeddedServer
@@ -136,7 +136,7 @@ async def pipeline(folder: Path) -> AsyncIterator[Kube]:
         services = Services(Cluster(kubeconfig, f"http://127.0.0.1:{side}", embedded=True), server.url)
         try:
             async with await Kube.connect(kubeconfig) as kube:
-                for manifest in crds.manifests():
+                for manifest in manifests():
                     with contextlib.suppress(Exception):  # those that the cluster brings itself
                         await post(kube, "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", manifest)
                 namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}

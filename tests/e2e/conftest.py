@@ -26,7 +26,7 @@ import msgspec
 import pytest
 import yaml
 
-from tidewright.cli import crds
+from tidewright.cli.crds.installing import Outcome, install
 from tidewright.cli.supervisor import Program, Supervisor
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
@@ -154,37 +154,21 @@ async def kube(cluster: Cluster) -> AsyncIterator[Kube]:
 
 @pytest.fixture(scope="session")
 def installed(cluster: Cluster) -> Iterator[list[str]]:
-    """Our CRDs, by name; those that were not there before are removed at the end."""
-    kubectl = [str(Path(sys.executable).parent / "kubectl"), "--kubeconfig", str(cluster.kubeconfig)]
-
-    def run(*arguments: str, body: str | None = None) -> str:
-        answer = subprocess.run(
-            [*kubectl, *arguments], input=body, capture_output=True, text=True, timeout=60, check=False
-        )
-        assert answer.returncode == 0, answer.stderr
-        return answer.stdout
-
-    before = set(run("get", "crd", "-o", "name").split())
-    names = [str(manifest["metadata"]["name"]) for manifest in crds.manifests()]
-    run(
-        "apply", "--server-side", "--force-conflicts", "--field-manager=tidewright", "-f", "-",
-        body=yaml.safe_dump_all(crds.manifests()),
-    )  # fmt: skip
-    run("wait", "--for=condition=Established", "--timeout=30s", *(f"crd/{name}" for name in names))
-    deadline = time.monotonic() + READY_WITHIN_S
-    for name in names:  # established is not yet served: the API server's handlers follow
-        while time.monotonic() < deadline:
-            listed = subprocess.run(
-                [*kubectl, "get", name, "-A"], capture_output=True, text=True, timeout=60, check=False
-            )
-            if listed.returncode == 0:
-                break
-            time.sleep(0.1)
-        assert listed.returncode == 0, listed.stderr
-    yield names
-    made = [name for name in names if not any(line.endswith(f"/{name}") for line in before)]
+    """Our CRDs, by name; those that were absent are made, and removed at the end. Others' are left as they are."""
+    outcomes = asyncio.run(_install(cluster.kubeconfig))
+    assert not any(outcome.unmet for outcome in outcomes), [outcome.line() for outcome in outcomes]
+    yield [outcome.name for outcome in outcomes]
+    made = [outcome.name for outcome in outcomes if outcome.action == "created"]
     if made and not cluster.embedded:
-        run("delete", "crd", "--timeout=50s", *made)
+        kubectl = [str(Path(sys.executable).parent / "kubectl"), "--kubeconfig", str(cluster.kubeconfig)]
+        removal = [*kubectl, "delete", "crd", "--timeout=50s", *made]
+        answer = subprocess.run(removal, capture_output=True, text=True, timeout=60, check=False)
+        assert answer.returncode == 0, answer.stderr
+
+
+async def _install(kubeconfig: Path) -> list[Outcome]:
+    async with await Kube.connect(kubeconfig) as kube:
+        return await install(kube, "missing")
 
 
 @pytest.fixture

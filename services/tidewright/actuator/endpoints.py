@@ -25,6 +25,7 @@ from tidewright.actuator.verdict import Again, Done, Refused, Result
 from tidewright.events.base import JsonObject
 from tidewright.events.endpoints import EndpointEffect, ForgetEndpoint, TrustEndpoint
 from tidewright.kube.errors import KubeError
+from tidewright.kube.ownership import is_ours
 
 LOOKS = 8
 """How often a write that lost a race is made again, within one attempt: replicas start together."""
@@ -131,6 +132,17 @@ def _conversion_client(found: JsonObject) -> JsonObject:
     return _client(((found.get("spec") or {}).get("conversion") or {}).get("webhook"))
 
 
+def _converts(found: JsonObject, conversion: JsonObject) -> bool:
+    """Whether a CRD is converted by the very endpoint that asks: versions before `is_ours` set that up."""
+    ours = _client(conversion.get("webhook"))
+    return bool(ours) and _address(_conversion_client(found)) == _address(ours)
+
+
+def _address(client: JsonObject) -> tuple[Any, ...]:
+    service = client.get("service") or {}
+    return client.get("url"), service.get("namespace"), service.get("name"), service.get("path")
+
+
 def _url_of(client: JsonObject) -> str:
     return str(client.get("url") or "")
 
@@ -219,6 +231,8 @@ class Endpoints:
             found = await self._found(path)
             if found is None:
                 return False  # it is installed by whoever installs the CRDs, or not wanted
+            if not (is_ours(found) or _converts(found, conversion)):
+                return False  # a vendor's conversion, and the versions that a vendor serves, are the vendor's
             at_home = _url_of(_conversion_client(found)) == _url_of(_client(conversion.get("webhook")))
             present = () if alone and at_home else (str(_conversion_client(found).get("caBundle") or ""),)
             bundle = joined(present, add, without, datetime.now(UTC))

@@ -162,10 +162,12 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
-        "crds", "tidewright.cli.crds:crds", OTHER, "Install the CustomResourceDefinitions in a cluster.",
+        "crds", "tidewright.cli.crds.command:crds", OTHER,
+        "Install the CustomResourceDefinitions that a cluster lacks; those of others are left.",
         (
             ("tidewright crds --kubeconfig ~/.kube/config", "before `tidewright run`; `up` does it itself"),
-            ("tidewright crds --in-cluster", "from a Job"),
+            ("tidewright crds --in-cluster --crds missing", "from a Job; nothing that is there is changed"),
+            ("tidewright crds --report", "which ones an earlier version overwrote, and how to repair that"),
         ),
     ),
     Command(

@@ -18,7 +18,8 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from tidewright.cli import crds
+from tidewright.cli.crds.choosing import Policy
+from tidewright.cli.crds.installing import Outcome, install
 from tidewright.cli.datafolder import DataFolder
 from tidewright.cli.errors import BadInput, translated
 from tidewright.cli.services import BY_NAME, EVERY, Role, Service
@@ -63,6 +64,8 @@ class StackOptions:
             log's present and now.
         sim: further arguments of `tidewright sim up`.
         watcher: further arguments of `tidewright run watcher`.
+        crds: what may be done with CustomResourceDefinitions; None: `ours` in the embedded cluster, `missing` in
+            another one, where others may run a newer version on those that Tidewright created.
         admission_url: under which the API server reaches spread's admission on this machine, which
             listens on its port; with a cluster that is not ours, admission is left out without it.
         node_groups: the simulated cloud's file; None: the default groups in the embedded cluster, and
@@ -89,6 +92,7 @@ class StackOptions:
     clock_wall: float | None = None
     sim: Sequence[str] = ()
     watcher: Sequence[str] = ()
+    crds: Policy | None = None
     admission_url: str = ""
     node_groups: Path | None = None
     cloud: str = ""
@@ -138,6 +142,11 @@ class StackOptions:
         return tuple(n for n in self.services if reachable or BY_NAME[n].role is not Role.ENDPOINT)
 
     @property
+    def crds_policy(self) -> Policy:
+        """What may be done with CustomResourceDefinitions."""
+        return self.crds or ("ours" if self.embedded_cluster else "missing")
+
+    @property
     def programs_log_level(self) -> str:
         """Of the programs: at least `info`, at which they say that they have started; what is shown is less."""
         return "debug" if self.log_level == "debug" else "info"
@@ -156,7 +165,7 @@ class Stack:
         self.supervisor = Supervisor(sink, stop_within_s=options.stop_within_s)
         self.nats_url = options.nats or ""
         self.kubeconfig = options.kubeconfig
-        self.crds: list[str] = []
+        self.crds: list[Outcome] = []
         self.clock = Clock()
         self._slots = options.slots or DEFAULT_SLOTS
         self._new_clock = False
@@ -252,7 +261,7 @@ class Stack:
             await kube.request("GET", "/version", timeout_s=10.0)
             # First the log, which refuses another cluster: then nothing was written to this one.
             await log.ensure(self._slots, cluster_id=await cluster_id(kube))
-            self.crds = await crds.install(kube)
+            self.crds = await install(kube, options.crds_policy)
 
     async def _start_nats(self) -> str:
         store = self.folder.path / "nats"

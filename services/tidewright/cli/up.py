@@ -13,6 +13,7 @@ from cyclopts import Group, Parameter
 
 from tidewright.cli import datafolder
 from tidewright.cli.console import Printer
+from tidewright.cli.crds.choosing import POLICY_HELP, Policy
 from tidewright.cli.errors import INTERRUPTED, BadInput
 from tidewright.cli.metricsflags import SourceFlags
 from tidewright.cli.options import PORT, THE_CLUSTER, THE_LOG, ClusterOptions, Level, LogFormat
@@ -63,6 +64,13 @@ def up(
     cloud: Annotated[
         str, Parameter(help="NAME=ADDRESS of a cloud that is there, instead.", group=THE_CLUSTER)
     ] = "",
+    crds: Annotated[
+        Policy | None,
+        Parameter(
+            help=f"{POLICY_HELP} By default ours in the embedded cluster, missing in another one.",
+            group=THE_CLUSTER,
+        ),
+    ] = None,
     admission_url: Annotated[
         str,
         Parameter(
@@ -85,7 +93,7 @@ def up(
         data=data or datafolder.default(), fresh=fresh, nats=nats, nats_credentials=nats_credentials,
         nats_port=nats_port, sync_always=sync_always, cluster=cluster, slots=slots,
         **(at or ClusterOptions()).of_a_service(),
-        api_port=api_port, speed=speed, services=_named(services), log_level=log_level, admission_url=admission_url,
+        api_port=api_port, speed=speed, services=_named(services), log_level=log_level, admission_url=admission_url, crds=crds,
         node_groups=node_groups.resolve() if node_groups else None, cloud=cloud,
         sim=("--nodes", str(nodes)), watcher=(sources or SourceFlags()).arguments(),
     )  # fmt: skip
@@ -162,6 +170,7 @@ def _welcome(stack: Stack) -> str:
         ]
     else:
         lines.append(f"  cluster  {options.kubeconfig or 'in-cluster'} {options.context or ''}".rstrip())
+    lines += _definitions(stack)
     if push_port := _port_of(stack, "watcher"):
         lines.append(f"  metrics  push samples with POST http://127.0.0.1:{push_port}/v1/metrics")
     lines += _asking(stack)
@@ -171,6 +180,14 @@ def _welcome(stack: Stack) -> str:
         )
     lines.append("Ctrl-C ends it; the next start continues from there, --fresh starts anew.")
     return "\n".join(lines)
+
+
+def _definitions(stack: Stack) -> list[str]:
+    """What was done with CustomResourceDefinitions, where it is worth a line: not of ours that were as they are."""
+    told = [outcome.line() for outcome in stack.crds if outcome.action != "kept" or outcome.unmet]
+    if stack.options.embedded_cluster:
+        told = [outcome.line() for outcome in stack.crds if outcome.unmet or outcome.action == "left"]
+    return [f"  {'crds' if n == 0 else '':<8} {line}" for n, line in enumerate(told)]
 
 
 def _asking(stack: Stack) -> list[str]:

@@ -16,6 +16,7 @@ from tidewright.events.endpoints import ForgetEndpoint, TrustEndpoint
 from tidewright.host import certificates
 from tidewright.host.announce import Address
 from tidewright.kube.errors import KubeError
+from tidewright.kube.ownership import CRD_VERSION
 from tidewright.spread import hooks
 
 NOW = datetime.now(UTC)
@@ -88,7 +89,8 @@ def crd() -> JsonObject:
         {"name": "v1alpha1", "served": True, "storage": True},
         {"name": "v1beta1", "served": False, "storage": False},
     ]
-    return {"kind": "CustomResourceDefinition", "metadata": {}, "spec": {"versions": versions}}
+    metadata = {"annotations": {CRD_VERSION: "1"}}
+    return {"kind": "CustomResourceDefinition", "metadata": metadata, "spec": {"versions": versions}}
 
 
 async def test_replicas_are_joined_and_each_leaves_alone() -> None:
@@ -107,6 +109,24 @@ async def test_replicas_are_joined_and_each_leaves_alone() -> None:
     assert list(server.objects) == [CRD]
     assert [v["served"] for v in server.objects[CRD]["spec"]["versions"]] == [True, False]
     assert server.objects[CRD]["spec"]["conversion"] == {"strategy": "None"}
+
+
+async def test_the_definition_of_a_vendor_is_left_and_one_that_we_convert_already_is_kept_up() -> None:
+    vendors = crd() | {"metadata": {}}
+    server = Server(**{CRD: vendors})
+    applier = Endpoints(server.ask)
+    await applier.attempt(trust(ONE.ca_pem))
+    assert server.trusted() == [ONE.ca_pem]
+    assert server.objects[CRD] is vendors
+    await applier.attempt(forget(ONE.ca_pem, last=True))
+    assert server.objects == {CRD: vendors}
+    # As a version left it that knew no annotation: its conversion is this endpoint's own.
+    before = crd() | {"metadata": {}}
+    before["spec"]["conversion"] = ANNOUNCED.conversions[hooks.DEFINITION]
+    server = Server(**{CRD: before})
+    await Endpoints(server.ask).attempt(trust(ONE.ca_pem))
+    client = server.objects[CRD]["spec"]["conversion"]["webhook"]["clientConfig"]
+    assert bundle_of(client["caBundle"], NOW) == [ONE.ca_pem]
 
 
 async def test_behind_a_service_the_configurations_outlive_the_last_replica() -> None:
