@@ -18,6 +18,12 @@ service     a decider as a service
 fenced      messages under a checkpoint that one process can advance: for the services at the edge
 software    which software decided: a version, and a digest of its code
 certificates  certificates of endpoints, made and kept in memory
+certificatefiles  a certificate in files, rotated without a restart
+misconfigured  the error of a process that is told what cannot be
+tokens      bearer tokens of callers, read again when their file changes
+bodies      bodies of requests, bounded so that slow senders keep nobody out
+connections  connections to a port, bounded in number and time
+once        a thing that strangers cause, said once
 announce    an endpoint makes itself known to the API server, by a decision
 health      probes and metrics over HTTP
 exposition  series that a decider tells of its states

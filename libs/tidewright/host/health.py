@@ -1,7 +1,8 @@
 """Probes and metrics over HTTP.
 
 Ready: the bus is connected and the fold has caught up; a standby is ready too. Live: the loop
-turned within its budget; ticks count, so quiet is not dead.
+turned within its budget; ticks count, so quiet is not dead. Metrics tell what runs here and how
+much: they are for this machine's own callers, and for those that bring a token.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ from prometheus_client.aiohttp import make_aiohttp_handler
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 
 from tidewright.events.version import __version__
+from tidewright.host.connections import LINGERING_S, Bounds, Site
+from tidewright.host.tokens import Tokens, challenge, is_loopback
+from tidewright.log.redaction import redacted
 
 LOOP_BUDGET_S = 30.0
 STARTUP_S = 120.0
@@ -76,8 +80,11 @@ class Health:
     """What a service answers besides, by path, all methods; may be filled while it runs."""
     more_metrics: Callable[[], Awaitable[str]] | None = None
     """Further series in the text form, for `/metrics`."""
+    metrics_tokens: Tokens | None = None
+    """What callers of `/metrics` have to bring; without them, only callers on this machine are answered."""
     _ticked: float = field(default_factory=lambda: time.monotonic() + STARTUP_S)
     _runner: web.AppRunner | None = None
+    _bounds: Bounds = field(default_factory=Bounds)
 
     def __post_init__(self) -> None:
         self.metrics = Metrics(self.service)
@@ -94,7 +101,7 @@ class Health:
 
     def application(self) -> web.Application:
         """`/livez`, `/readyz`, `/metrics`."""
-        app = web.Application()
+        app = web.Application(middlewares=[self._bounds.middleware])
         app.router.add_get("/livez", self._live)
         app.router.add_get("/readyz", self._ready)
         app.router.add_get("/metrics", self._metrics)
@@ -103,10 +110,9 @@ class Health:
 
     async def start(self, host: str, port: int) -> None:
         """Serve; port 0 takes a free one, which `port` then names."""
-        self._runner = web.AppRunner(self.application(), access_log=None)
+        self._runner = web.AppRunner(self.application(), access_log=None, lingering_time=LINGERING_S)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port)
-        await site.start()
+        await Site(self._runner, host, port, self._bounds).start()
         self.port = self._runner.addresses[0][1]
 
     async def stop(self) -> None:
@@ -115,6 +121,11 @@ class Health:
             await self._runner.cleanup()
 
     async def _metrics(self, request: web.Request) -> web.StreamResponse:
+        if self.metrics_tokens is None and not is_loopback(request.remote):
+            problem = "/metrics answers callers on this machine alone: start with --metrics-token-file FILE"
+            return web.Response(status=403, text=f"{problem}\n")
+        if self.metrics_tokens is not None and self.metrics_tokens.of(request) is None:
+            return challenge("/metrics")
         if self.more_metrics is None:
             return await self._registry(request)
         own = generate_latest(self.metrics.registry).decode()
@@ -124,7 +135,9 @@ class Health:
     async def _other(self, request: web.Request) -> web.StreamResponse:
         handler = self.routes.get(request.path)
         if handler is None and self.not_ready:
-            return web.Response(status=503, text=f"{self.not_ready}\n", headers={"Retry-After": "1"})
+            return web.Response(
+                status=503, text=f"{redacted(self.not_ready)}\n", headers={"Retry-After": "1"}
+            )
         if handler is None:
             return web.Response(status=404, text=f"{self.service} has no {request.path}\n")
         return await handler(request)
@@ -136,7 +149,7 @@ class Health:
 
     async def _ready(self, _: web.Request) -> web.Response:
         return (
-            web.Response(status=503, text=f"{self.not_ready}\n")
+            web.Response(status=503, text=f"{redacted(self.not_ready)}\n")
             if self.not_ready
             else web.Response(text="ok\n")
         )

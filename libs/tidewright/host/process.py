@@ -12,13 +12,17 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import structlog
 import uvloop
 
 from tidewright.host.health import Health
+from tidewright.host.misconfigured import Misconfigured
 from tidewright.host.stderr import STDERR
+from tidewright.host.tokens import BadTokens, Tokens
 from tidewright.log import errors
+from tidewright.log.redaction import redact_line
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_UNAVAILABLE = 0, 1, 2, 69
 
@@ -30,6 +34,8 @@ class ProcessOptions:
     Attributes:
         health_port: port of the probes; 0 takes a free one and logs it.
         log_format: `json`, or `console` for people.
+        metrics_token_file: holds the tokens that callers of `/metrics` have to bring; None: only callers on
+            this machine are answered.
     """
 
     service: str
@@ -37,6 +43,7 @@ class ProcessOptions:
     log_format: str = "json"
     health_host: str = "127.0.0.1"
     health_port: int = 0
+    metrics_token_file: Path | None = None
 
 
 @dataclass
@@ -61,6 +68,7 @@ def configure_logs(level: str, log_format: str, **bound: str) -> None:
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.processors.format_exc_info,
+            redact_line,
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
@@ -84,7 +92,14 @@ async def _run(options: ProcessOptions, main: Callable[[Process], Awaitable[None
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, process.stop.set)
     try:
+        if options.metrics_token_file is not None:
+            process.health.metrics_tokens = Tokens(options.metrics_token_file)
         await process.health.start(options.health_host, options.health_port)
+    except BadTokens as error:
+        logger.error(
+            "cannot start", reason="BadTokens", error=str(error), do="name another --metrics-token-file"
+        )
+        return EXIT_USAGE
     except OSError as error:
         logger.error(
             "the port of the probes is taken", host=options.health_host, port=options.health_port, error=str(error),
@@ -105,7 +120,7 @@ async def _run(options: ProcessOptions, main: Callable[[Process], Awaitable[None
 def _failed(logger: structlog.stdlib.BoundLogger, error: Exception) -> int:
     """Say why a service ends, and return its exit code. A part that runs beside others ends them in a group."""
     causes = list(_causes(error))
-    cause = next((one for one in causes if isinstance(one, errors.LogError)), causes[0])
+    cause = next((one for one in causes if isinstance(one, errors.LogError | Misconfigured)), causes[0])
     match cause:
         case errors.LogForbidden() | errors.WrongStream():
             logger.error("cannot start", reason=cause.reason, error=str(cause))
@@ -113,6 +128,9 @@ def _failed(logger: structlog.stdlib.BoundLogger, error: Exception) -> int:
         case errors.LogUnavailable():
             logger.error("cannot go on", reason=cause.reason, error=str(cause))
             return EXIT_UNAVAILABLE
+        case Misconfigured():
+            logger.error("cannot start", reason="Misconfigured", error=str(cause))
+            return EXIT_USAGE
         case _:
             logger.error("failed", error=f"{type(cause).__name__}: {cause}", exc_info=error)
             return EXIT_FAILED

@@ -20,5 +20,6 @@ snapshots   folds in an object-store bucket: how a restart is fast
 checkpoint  a service's position in a slot, its epoch and its digests
 timers      wake-ups as scheduled messages of the server
 clock       wall time to log time and back
+redaction   secrets out of texts
 export      the log, or a part of it, as one file
 """

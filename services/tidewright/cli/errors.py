@@ -44,11 +44,14 @@ def translated() -> Iterator[None]:
     Raises:
         CommandError: with the message of the original, which is its cause.
     """
+    from tidewright.host.misconfigured import Misconfigured
     from tidewright.kube.errors import KubeError
     from tidewright.log.errors import LogError, LogForbidden, LogUnavailable, WrongStream
 
     try:
         yield
+    except Misconfigured as error:
+        raise BadInput(str(error)) from error
     except (LogUnavailable, LogForbidden) as error:
         raise Unavailable(str(error)) from error
     except WrongStream as error:

@@ -15,6 +15,7 @@ from cyclopts.config import Env
 from tidewright.cli.commands import COMMANDS, OTHER
 from tidewright.cli.errors import BAD_USAGE, INTERRUPTED, CommandError
 from tidewright.events.version import __version__
+from tidewright.log.redaction import redacted
 
 
 def application() -> App:
@@ -45,10 +46,10 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except CycloptsError as error:
         chain = " ".join(("tidewright", *(error.command_chain or ())))
         said = _unknown(error) if isinstance(error, UnknownCommandError) else str(error).rstrip(".")
-        print(f"error: {said}; see `{chain} --help`", file=sys.stderr)
+        print(redacted(f"error: {said}; see `{chain} --help`"), file=sys.stderr)
         return BAD_USAGE
     except CommandError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(redacted(f"error: {error}"), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,8 +10,10 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 from tidewright.cli.errors import BadInput
-from tidewright.cli.options import named_object
+from tidewright.cli.options import ANY_PORT, named_object
 
+PUSH_TOKEN = "TIDEWRIGHT_PUSH_TOKEN"  # noqa: S105 - the name of a variable
+"""Environment: tokens for pushes. There is no such option: everybody on a machine sees arguments."""
 METRICS = Group("Metrics, recommenders and configuration", sort_key=5)
 
 
@@ -43,7 +46,13 @@ class MetricsFlags:
     """Pushed metrics, and TLS towards recommenders whose objects say nothing else.
 
     Attributes:
-        push_token_file: File with the token that `POST /v1/metrics` has to bring; none by default.
+        push_token_file: File with the tokens that `POST /v1/metrics` has to bring, one a line; a line may name
+            the namespaces that its token is good for. Or `TIDEWRIGHT_PUSH_TOKEN` in the environment.
+        push_host: Address of a port of its own for pushes; beyond this machine it needs a token.
+        push_port: That port, 0 for a free one; without it pushes come to the port of the probes.
+        push_certificate_file: Certificate to serve --push-port with, PEM; read again when it changes.
+        push_key_file: Its key, PEM.
+        push_shared_metrics: Metrics that belong to no namespace: pushed without one, they are for all.
         recommender_cluster: Name of the cluster that recommenders are told; `K8S_CLUSTER_NAME` by default.
         tls_ca_file: Certificates that are trusted, PEM.
         tls_cert_file: Our certificate, PEM; needs --tls-key-file.
@@ -53,6 +62,11 @@ class MetricsFlags:
     """
 
     push_token_file: Path | None = None
+    push_host: str = "127.0.0.1"
+    push_port: Annotated[int | None, Parameter(validator=ANY_PORT)] = None
+    push_certificate_file: Path | None = None
+    push_key_file: Path | None = None
+    push_shared_metrics: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = ()
     recommender_cluster: str = ""
     tls_ca_file: str = ""
     tls_cert_file: str = ""
@@ -64,8 +78,9 @@ class MetricsFlags:
         """As the watcher's options.
 
         Raises:
-            BadInput: a certificate without its key, or the other way round.
+            BadInput: a certificate without its key, or the other way round, or for no port.
         """
+        from tidewright.watcher.pushport import PushOptions
         from tidewright.watcher.tls import Tls
 
         if bool(self.tls_cert_file) != bool(self.tls_key_file):
@@ -78,8 +93,18 @@ class MetricsFlags:
             server_name=self.tls_server_name,
             insecure_skip_verify=self.tls_insecure_skip_verify,
         )
-        return {
-            "recommender_tls": tls,
-            "cluster_name": self.recommender_cluster,
-            "push_token_file": self.push_token_file,
-        }
+        if bool(self.push_certificate_file) != bool(self.push_key_file):
+            missing = "--push-key-file" if self.push_certificate_file else "--push-certificate-file"
+            raise BadInput(f"{missing}: a certificate and its key are given together")
+        if self.push_certificate_file is not None and self.push_port is None:
+            raise BadInput("--push-certificate-file: give --push-port too, probes are served without TLS")
+        push = PushOptions(
+            token_file=self.push_token_file,
+            token=os.environ.get(PUSH_TOKEN, ""),
+            host=self.push_host,
+            port=self.push_port,
+            certificate_file=self.push_certificate_file,
+            key_file=self.push_key_file,
+            shared_metrics=self.push_shared_metrics,
+        )
+        return {"recommender_tls": tls, "cluster_name": self.recommender_cluster, "push": push}

@@ -94,12 +94,14 @@ class ProcessFlags:
         log_format: Lines for people or JSON; auto: for people on a terminal.
         health_host: Address on which probes and metrics are served.
         health_port: Their port; 0 takes a free one, and the log says which.
+        metrics_token_file: Tokens that callers of /metrics bring, one a line; without it only this machine is answered.
     """
 
     log_level: Level = "info"
     log_format: LogFormat = "auto"
     health_host: str = "127.0.0.1"
     health_port: Annotated[int, Parameter(validator=ANY_PORT)] = 0
+    metrics_token_file: Path | None = None
 
 
 def named_object(type_: object, text: str | None) -> None:

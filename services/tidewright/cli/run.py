@@ -81,6 +81,7 @@ def execute(service: str, flags: ProcessFlags, main: Callable[[Process], Awaitab
         log_format=log_format,
         health_host=flags.health_host,
         health_port=flags.health_port,
+        metrics_token_file=flags.metrics_token_file,
     )
     code = run_process(options, guarded)
     return failure[0].exit_code if failure else code

@@ -4,14 +4,17 @@
     Content-Type: application/x-protobuf  Prometheus remote-write 1.0 or 2.0, Content-Encoding: snappy
 
 It answers when the facts are on the log: 200 (JSON) or 204 (remote-write). 400, 408, 413 and 415 name
-what is wrong; 401 without the token, where one is asked for; 429 and 503 (another watcher samples at
-the moment, or none yet) say when to try again. What is wrong with one sample keeps no other out.
+what is wrong; 401 without a token that holds, where one is asked for, and 403 where nobody may push or
+a token is good for other namespaces; 429 and 503 (another watcher samples at the moment, or none yet)
+say when to try again. What is wrong with one sample keeps no other out.
+
+Only who may push is read from, and only a body that is there as a whole counts among those that wait
+for the log: who sends slowly keeps nobody out.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 from collections.abc import Mapping
 from typing import Final
 
@@ -20,8 +23,11 @@ import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter
 
+from tidewright.host.bodies import BadBody, Bodies
+from tidewright.host.once import Once
+from tidewright.host.tokens import EVERYTHING, Token, Tokens, challenge
 from tidewright.watcher import pushed, remotewrite
-from tidewright.watcher.pushed import BadPush, Sample
+from tidewright.watcher.pushed import BadPush, Refusals, Sample
 from tidewright.watcher.sampler import NotSampling, Sampler
 
 PATH: Final = "/v1/metrics"
@@ -29,9 +35,9 @@ MAX_BODY_BYTES: Final = 4 * 2**20
 AT_ONCE: Final = 16
 """Pushes that wait for the log together; further ones are asked to come again."""
 BODY_S: Final = 10.0
-"""A body that takes longer would keep others out."""
-SAID: Final = 5
-"""Refused samples that an answer names."""
+"""From the first byte of a body to its last."""
+DECODED_HERE_BYTES: Final = 2**16
+"""What is longer is decoded beside the loop, which goes on meanwhile."""
 
 _log = structlog.get_logger(__name__)
 
@@ -40,16 +46,37 @@ class Intake:
     """The endpoint."""
 
     def __init__(
-        self, sampler: Sampler, *, token: str = "", registry: CollectorRegistry | None = None
+        self,
+        sampler: Sampler,
+        *,
+        tokens: Tokens | None = None,
+        closed: str = "",
+        registry: CollectorRegistry | None = None,
     ) -> None:
-        """`token` is what `Authorization: Bearer` has to bring; empty for none."""
+        """Take pushes for a sampler.
+
+        Args:
+            sampler: what they are for.
+            tokens: what `Authorization: Bearer` has to bring; None: nothing.
+            closed: why nobody may push here; empty where somebody may.
+            registry: gets the counters.
+        """
         self._sampler = sampler
-        self._token = token
+        self._tokens = tokens
+        self._closed = closed
         self._waiting = 0
+        self._bodies = Bodies(max_bytes=MAX_BODY_BYTES, within_s=BODY_S, registry=registry)
+        self._once = Once()
         self._samples = Counter(
             "tidewright_pushed_samples_total",
             "Samples that were pushed: used, unused (nobody asks for them), old, refused.",
             ["result"],
+            registry=registry,
+        )
+        self._refusals = Counter(
+            "tidewright_pushed_samples_refused_total",
+            "Samples that were refused, and pushes that were as a whole, by why.",
+            ["why"],
             registry=registry,
         )
         self._pushes = Counter(
@@ -61,30 +88,56 @@ class Intake:
         try:
             response = await self._answer(request)
         except BadPush as error:
-            response = _refused(error.status, [error])
+            self._refusals.labels(error.why).inc()
+            refusals = Refusals()
+            refusals.add(error)
+            response = _refused(refusals)
+        except BadBody as error:
+            later = {"Retry-After": "1"} if error.status == 503 else {}
+            response = _said(error.status, f"body {error}", **later)
+            response.force_close()
         self._pushes.labels(str(response.status)).inc()
-        if response.status in (400, 413, 415):
-            _log.warning("push refused", status=response.status, remote=request.remote, error=response.text)
+        if response.status in (400, 401, 403, 408, 413, 415) and (
+            times := self._once.due(response.status, request.remote)
+        ):
+            _log.warning(
+                "push refused",
+                status=response.status,
+                remote=request.remote,
+                error=response.text,
+                times=times,
+            )
         return response
+
+    def _caller(self, request: web.Request) -> Token | web.Response:
+        """What the caller of a request may push, or why it may not."""
+        if self._closed:
+            return _said(403, self._closed)
+        if "Origin" in request.headers:  # a page in somebody's browser, which reaches loopback
+            return _said(403, "Origin: pushes come from programs, not from pages in a browser")
+        if self._tokens is None:
+            return EVERYTHING
+        return self._tokens.of(request) or challenge(PATH)
 
     async def _answer(self, request: web.Request) -> web.Response:
         if request.method != "POST":
             return _said(405, f"{request.method} is not answered here; POST samples", Allow="POST")
-        if self._token and not hmac.compare_digest(
-            request.headers.get("Authorization", "").encode(), f"Bearer {self._token}".encode()
-        ):
-            return _said(401, "Authorization: a bearer token is needed", **{"WWW-Authenticate": "Bearer"})
+        token = self._caller(request)
+        if isinstance(token, web.Response):
+            token.force_close()
+            return token
+        remote = _remote_write(request)
+        body = await self._bodies.read(request)
+        if not body:
+            raise BadPush("body", "is empty: push at least one sample")
         if self._waiting >= AT_ONCE:
             return _said(429, f"{AT_ONCE} pushes wait for the log already", **{"Retry-After": "1"})
         self._waiting += 1
         try:
-            remote = _remote_write(request)
-            body = await _body(request)
+            samples = await _decoded(body, remote)
             if remote:
-                samples = self._in_log_time(remotewrite.decode(body, remote))
-            else:
-                samples = pushed.decode_json(body)
-            taken = await self._sampler.push(samples)
+                samples = self._in_log_time(samples)
+            taken = await self._sampler.push(samples, token)
         except NotSampling as error:
             later = _said(503, str(error), **{"Retry-After": "5"})
             later.force_close()  # so that the next attempt may reach the watcher that samples
@@ -99,9 +152,11 @@ class Intake:
         }
         for result, count in counts.items():
             self._samples.labels(result).inc(count)
+        for why, count in taken.refused.by_why.items():
+            self._refusals.labels(why).inc(count)
         written = _written(len(samples) - len(taken.refused)) if remote == remotewrite.SECOND else {}
         if taken.refused:
-            return _refused(max(error.status for error in taken.refused), taken.refused, written)
+            return _refused(taken.refused, written)
         if remote:
             return web.Response(status=204, headers=written)
         return web.json_response(counts)
@@ -160,35 +215,26 @@ def _parameter(request: web.Request, name: str) -> str:
     return ""
 
 
-async def _body(request: web.Request) -> bytes:
-    """The body, as long as it is not too long.
+async def _decoded(body: bytes, remote: str) -> list[Sample]:
+    """The samples of a body; `remote` is the remote-write message that it holds.
 
     Raises:
-        BadPush: it is, or there is none.
+        BadPush: it cannot be read.
     """
-    if (request.content_length or 0) > MAX_BODY_BYTES:
-        raise BadPush("body", f"is {request.content_length} bytes, at most {MAX_BODY_BYTES}", status=413)
-    body = bytearray()
-    try:
-        async with asyncio.timeout(BODY_S):
-            async for chunk in request.content.iter_any():
-                body += chunk
-                if len(body) > MAX_BODY_BYTES:
-                    raise BadPush("body", f"is more than {MAX_BODY_BYTES} bytes", status=413)
-    except TimeoutError as error:
-        raise BadPush("body", f"was not there after {BODY_S:g} s", status=408) from error
-    if not body:
-        raise BadPush("body", "is empty: push at least one sample")
-    return bytes(body)
+    if not remote:
+        return pushed.decode_json(body)  # in C, which is quick
+    if len(body) <= DECODED_HERE_BYTES:
+        return remotewrite.decode(body, remote)
+    return await asyncio.to_thread(remotewrite.decode, body, remote)
 
 
-def _refused(status: int, errors: list[BadPush], headers: Mapping[str, str] | None = None) -> web.Response:
-    more = f"; and {len(errors) - SAID} more" if len(errors) > SAID else ""
+def _refused(errors: Refusals, headers: Mapping[str, str] | None = None) -> web.Response:
+    more = f"; and {len(errors) - len(errors.first)} more" if len(errors) > len(errors.first) else ""
     content = {
-        "error": "; ".join(str(error) for error in errors[:SAID]) + more,
-        "fields": [error.field for error in errors[:SAID]],
+        "error": "; ".join(str(error) for error in errors.first) + more,
+        "fields": [error.field for error in errors.first],
     }
-    return web.json_response(content, status=status, headers=headers)
+    return web.json_response(content, status=errors.status, headers=headers)
 
 
 def _said(status: int, text: str, **headers: str) -> web.Response:

@@ -1,8 +1,9 @@
 """Samples that are pushed to us: their JSON form, and which metric queries they answer. Pure.
 
-A pushed series answers every External query of its metric whose selector its labels satisfy; in its
-own namespace, or in every namespace when it names none. A query's value is the sum of its live
-series, as an answer of the External Metrics API would be. One with a label `pod` answers Resource
+A pushed series answers every External query of its metric whose selector its labels satisfy, in its
+own namespace: external metrics are namespaced, and one without a namespace would move the objects of
+everybody. It is refused, unless its metric is one that was said to be shared by all. A query's value
+is the sum of its live series, as an answer of the External Metrics API would be. One with a label `pod` answers Resource
 queries of its namespace, too: the series of a pod are summed, and stand for that pod. A series lives
 for `LIFETIME_S` after its last push, of a pod for `POD_LIFETIME_S`; while a query has one, it is not
 polled.
@@ -10,13 +11,16 @@ polled.
 
 from __future__ import annotations
 
+import hashlib
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import msgspec
 
 from tidewright.events.facts import MetricSampled
+from tidewright.host.tokens import EVERYTHING, Token
 from tidewright.kube import quantities
 from tidewright.kube.metricquery import MetricQuery, NotAQuery
 from tidewright.kube.selectors import LabelSelector, SelectorError
@@ -35,6 +39,16 @@ MAX_SAMPLES: Final = 20_000
 """Per push."""
 MAX_SERIES: Final = 10_000
 """Live, per query."""
+MAX_LIVE: Final = 100_000
+"""Live, of all queries together."""
+MAX_LABELS: Final = 64
+"""Of one series."""
+MAX_TEXT: Final = 1024
+"""Characters of a metric's name, and of a label's name or value."""
+SAID: Final = 5
+"""Refused samples that an answer names."""
+SHOWN: Final = 120
+"""Characters of a series that a message shows."""
 FINITE: Final = "push a finite number"
 
 
@@ -43,19 +57,40 @@ class BadPush(ValueError):
 
     Attributes:
         field: which member is wrong, as a path; `status` is the HTTP status that says so.
+        why: one word, for counters.
     """
 
-    def __init__(self, field: str, problem: str, *, status: int = 400) -> None:
+    def __init__(self, field: str, problem: str, *, status: int = 400, why: str = "unreadable") -> None:
         super().__init__(f"{field} {problem}")
         self.field = field
         self.status = status
+        self.why = why
+
+
+class Refusals:
+    """What is wrong with samples of one push: all counted, the first few kept in words."""
+
+    def __init__(self) -> None:
+        self.by_why: Counter[str] = Counter()
+        self.first: list[BadPush] = []
+        self.status = 0
+
+    def add(self, error: BadPush) -> None:
+        """One more."""
+        self.by_why[error.why] += 1
+        self.status = max(self.status, error.status)
+        if len(self.first) < SAID:
+            self.first.append(error)
+
+    def __len__(self) -> int:
+        return self.by_why.total()
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One value of one series, in units.
 
     Attributes:
-        namespace: whose objects may use it; empty for all.
+        namespace: whose objects may use it; empty for all, where its metric is shared.
         timestamp: when it was measured, seconds since the epoch; None for now.
         ended: the series has no value any more.
     """
@@ -104,22 +139,24 @@ class Taken(msgspec.Struct, frozen=True):
     Attributes:
         facts: one per query that it answers, `at` 0.
         used: samples that answer a query; `unused`: that nobody asks for; `old`: that came too late.
-        refused: what is wrong with samples that somebody asks for, one each.
+        refused: what is wrong with samples that somebody asks for.
     """
 
     facts: list[MetricSampled]
     used: int
     unused: int
     old: int
-    refused: list[BadPush]
+    refused: Refusals
 
 
 class Pushed:
     """The live series of every wanted query."""
 
-    def __init__(self) -> None:
-        self._wanted: dict[str, dict[Query, LabelSelector]] = {}
-        self._live: dict[Query, dict[str, _Live]] = {}
+    def __init__(self, shared: Collection[str] = ()) -> None:
+        """`shared` are metrics that belong to no namespace: pushed without one, they are for all."""
+        self.shared = frozenset(shared)
+        self._wanted: dict[str, dict[str, dict[Query, LabelSelector]]] = {}  # by metric and namespace
+        self._live: dict[Query, dict[bytes, _Live]] = {}
         self._by_pod: set[Query] = set()
 
     def want(self, query: Query) -> None:
@@ -127,24 +164,33 @@ class Pushed:
         try:
             parsed = MetricQuery.parse(query.name)
             selector = LabelSelector.parse(parsed.selector)
-            self._wanted.setdefault(parsed.metric, {})[query] = selector
-            if parsed.source == "resource":
-                self._by_pod.add(query)
         except (NotAQuery, SelectorError):
             return
+        self._wanted.setdefault(parsed.metric, {}).setdefault(query.namespace, {})[query] = selector
+        if parsed.source == "resource":
+            self._by_pod.add(query)
 
     def forget(self, query: Query) -> None:
         """Nobody asks it any more."""
         self._live.pop(query, None)
         self._by_pod.discard(query)
-        for queries in self._wanted.values():
-            queries.pop(query, None)
+        try:
+            metric = MetricQuery.parse(query.name).metric
+        except NotAQuery:
+            return
+        spaces = self._wanted.get(metric, {})
+        queries = spaces.get(query.namespace, {})
+        queries.pop(query, None)
+        if not queries:
+            spaces.pop(query.namespace, None)
+        if not spaces:
+            self._wanted.pop(metric, None)
 
     def lives(self, query: Query, now: float) -> bool:
         """Whether a query is answered by pushes, and therefore not polled."""
         return bool(self._series(query, now))
 
-    def _series(self, query: Query, now: float) -> dict[str, _Live]:
+    def _series(self, query: Query, now: float) -> dict[bytes, _Live]:
         found = self._live.get(query)
         if found is None:
             return {}
@@ -158,39 +204,51 @@ class Pushed:
     def _lifetime_s(self, query: Query) -> float:
         return POD_LIFETIME_S if query in self._by_pod else LIFETIME_S
 
-    def take(self, samples: Sequence[Sample], now: float) -> Taken:
+    def take(self, samples: Sequence[Sample], now: float, token: Token = EVERYTHING) -> Taken:
         """Take a push; what is wrong with a sample does not keep the others out.
 
         Args:
             samples: what was pushed, stamps in log time.
             now: log time, seconds.
+            token: that the push brought; it may be good for some namespaces only.
 
         Raises:
             BadPush: there are too many.
         """
         if len(samples) > MAX_SAMPLES:
-            raise BadPush("samples", f"are {len(samples)}, at most {MAX_SAMPLES} in one push", status=413)
+            raise BadPush(
+                "samples", f"are {len(samples)}, at most {MAX_SAMPLES} in one push", status=413, why="samples"
+            )
         changed: dict[Query, None] = {}
         used = unused = old = 0
-        refused: list[BadPush] = []
+        refused = Refusals()
+        room = MAX_LIVE - sum(map(len, self._live.values()))
+        if room < len(samples):
+            room = self._room(now)
         for n, sample in enumerate(samples):
-            queries = self._answered(sample)
+            where = f"samples[{n}]"
+            try:
+                queries = self._answered(where, sample, token)
+                if queries:
+                    _check(where, sample, now)
+            except BadPush as error:
+                refused.add(error)
+                continue
             if not queries:
                 unused += 1
                 continue
-            error = _stamp_error(f"samples[{n}]", sample, now)
-            if error is not None:
-                refused.append(error)
-                continue
             if not sample.ended and not math.isfinite(sample.value):
-                refused.append(
-                    BadPush(f"samples[{n}].value", f"of {sample.metric} is {sample.value}: {FINITE}")
+                refused.add(
+                    BadPush(f"{where}.value", f"of {sample.metric} is {sample.value}: {FINITE}", why="value")
                 )
-            taken = False
+            taken, key = False, _key(sample)
             for query in queries:
-                if self._is_full(query, sample):
-                    refused.append(_full(n, query))
-                elif self._put(query, sample, now):
+                known = self._live.get(query, {})
+                new = key not in known
+                if new and (len(known) >= MAX_SERIES or room <= 0) and not sample.ended:
+                    refused.add(_full(where, query if len(known) >= MAX_SERIES else None))
+                elif self._put(query, sample, key, now):
+                    room -= new and not sample.ended
                     taken = True
                     changed[query] = None
             used += taken
@@ -198,26 +256,48 @@ class Pushed:
         facts = [fact for query in changed if (fact := self._fact(query, now)) is not None]
         return Taken(facts, used, unused, old, refused)
 
-    def _answered(self, sample: Sample) -> list[Query]:
-        wanted = self._wanted.get(sample.metric, {})
+    def _room(self, now: float) -> int:
+        """For how many more series there is room once those that are over are forgotten."""
+        for query in list(self._live):
+            self._series(query, now)
+        return MAX_LIVE - sum(map(len, self._live.values()))
+
+    def _answered(self, where: str, sample: Sample, token: Token) -> list[Query]:
+        """The queries that a sample answers.
+
+        Raises:
+            BadPush: somebody asks for its metric, but it may not answer.
+        """
+        spaces = self._wanted.get(sample.metric)
+        if not spaces:
+            return []
+        for_all = not sample.namespace and sample.metric in self.shared
+        if not sample.namespace and not for_all:
+            raise BadPush(
+                f"{where}.namespace",
+                f"of {_shown(sample)} is missing: it would answer for every namespace. Push it with its "
+                "namespace, or start the watcher with --push-shared-metrics if it belongs to none",
+                why="namespace",
+            )
+        found = spaces.values() if for_all else [spaces.get(sample.namespace, {})]
+        if any(found) and not token.allows(sample.namespace):
+            good_for = ", ".join(sorted(token.namespaces or ()))
+            raise BadPush(
+                f"{where}.namespace",
+                f"of {_shown(sample)} is {sample.namespace or 'none'}; this token is good for {good_for}",
+                status=403,
+                why="token",
+            )
         return [
             query
-            for query, selector in wanted.items()
+            for queries in found
+            for query, selector in queries.items()
             if selector.matches(sample.labels)
-            and (
-                sample.namespace in ("", query.namespace)
-                if query not in self._by_pod
-                else sample.namespace == query.namespace and bool(sample.labels.get(POD))
-            )
+            and (query not in self._by_pod or (bool(sample.namespace) and bool(sample.labels.get(POD))))
         ]
 
-    def _is_full(self, query: Query, sample: Sample) -> bool:
-        series = self._live.get(query, {})
-        return len(series) >= MAX_SERIES and _key(sample) not in series
-
-    def _put(self, query: Query, sample: Sample, now: float) -> bool:
+    def _put(self, query: Query, sample: Sample, key: bytes, now: float) -> bool:
         series = self._live.setdefault(query, {})
-        key = _key(sample)
         stamp = now if sample.timestamp is None else sample.timestamp
         known = series.get(key)
         if stamp <= now - self._lifetime_s(query) or (known is not None and stamp < known.sampled_at):
@@ -229,7 +309,9 @@ class Pushed:
                 quantities.milli(repr(sample.value)), stamp, now, pod=sample.labels.get(POD, "")
             )
         else:
-            series[key] = _Live(0, stamp, now, f"the value pushed for {{{key}}} is {sample.value}: {FINITE}")
+            series[key] = _Live(
+                0, stamp, now, f"the value pushed for {_shown(sample)} is {sample.value}: {FINITE}"
+            )
         return True
 
     def _fact(self, query: Query, now: float) -> MetricSampled | None:
@@ -237,43 +319,85 @@ class Pushed:
         live = self._series(query, now)
         if not live:
             return None
-        keys = sorted(live)
-        for key in keys:
-            if live[key].error:
-                return failure(query, live[key].error, "garbage", 0.0)
+        for one in live.values():
+            if one.error:
+                return failure(query, one.error, "garbage", 0.0)
         pods: dict[str, int] = {}
         if query in self._by_pod:
-            for key in keys:
-                pods[live[key].pod] = pods.get(live[key].pod, 0) + live[key].milli
+            for one in live.values():
+                pods[one.pod] = pods.get(one.pod, 0) + one.milli
         return MetricSampled(
             at=0.0,
             namespace=query.namespace,
             name=query.name,
-            series_milli=() if pods else tuple(live[key].milli for key in keys),
+            series_milli=() if pods else tuple(one.milli for one in live.values()),
             pods_milli=pods,
             # A sum is as fresh as its oldest part.
             sampled_at=min(one.sampled_at for one in live.values()),
         )
 
 
-def _key(sample: Sample) -> str:
-    return ",".join(f"{name}={sample.labels[name]}" for name in sorted(sample.labels))
+def _key(sample: Sample) -> bytes:
+    """Which series it is, in as many bytes for long labels as for short ones."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sorted(sample.labels):
+        for text in (name, sample.labels[name]):
+            data = text.encode("utf-8", "surrogatepass")
+            digest.update(len(data).to_bytes(4, "big") + data)
+    return digest.digest()
 
 
-def _stamp_error(where: str, sample: Sample, now: float) -> BadPush | None:
+def _shown(sample: Sample) -> str:
+    """A series for a message: its metric and labels, as long as they are short."""
+    text, size = [], 0
+    for name in sorted(sample.labels)[:MAX_LABELS]:
+        text.append(f"{name[:SHOWN]}={sample.labels[name][:SHOWN]}")
+        size += len(text[-1])
+        if size > SHOWN:
+            break
+    labels = ",".join(text)
+    short = labels if len(labels) <= SHOWN else f"{labels[:SHOWN]}..."
+    return f"{sample.metric[:SHOWN]}{{{short}}}"
+
+
+def _check(where: str, sample: Sample, now: float) -> None:
+    """Refuse a stamp or labels that cannot be.
+
+    Raises:
+        BadPush: naming them.
+    """
     stamp = sample.timestamp
-    if stamp is None or (math.isfinite(stamp) and stamp <= now + AHEAD_S):
-        return None
-    return BadPush(
-        f"{where}.timestamp",
-        f"of {sample.metric} is {stamp:.15g} s, ahead of this clock ({now:.0f}) by more than {AHEAD_S:g} s",
-    )
+    if stamp is not None and not (math.isfinite(stamp) and stamp <= now + AHEAD_S):
+        raise BadPush(
+            f"{where}.timestamp",
+            f"of {sample.metric} is {stamp:.15g} s, ahead of this clock ({now:.0f}) by more than {AHEAD_S:g} s",
+            why="stamp",
+        )
+    if len(sample.labels) > MAX_LABELS:
+        raise BadPush(
+            f"{where}.labels",
+            f"of {_shown(sample)} are {len(sample.labels)}, at most {MAX_LABELS} of one series",
+            status=413,
+            why="labels",
+        )
+    for name, value in sample.labels.items():
+        if len(name) > MAX_TEXT or len(value) > MAX_TEXT:
+            raise BadPush(
+                f"{where}.labels[{name[:SHOWN]}]",
+                f"of {sample.metric[:SHOWN]} has {max(len(name), len(value))} characters, at most {MAX_TEXT}",
+                status=413,
+                why="labels",
+            )
 
 
-def _full(n: int, query: Query) -> BadPush:
+def _full(where: str, query: Query | None) -> BadPush:
+    """Too many series of a query, or of all together."""
+    what = f"{MAX_LIVE} series of all queries together"
+    if query is not None:
+        what = f"{MAX_SERIES} series of {query.name} in namespace {query.namespace}"
     return BadPush(
-        f"samples[{n}].labels",
-        f"make more than {MAX_SERIES} series of {query.name} in namespace {query.namespace}: "
-        "aggregate them before they are pushed",
+        f"{where}.labels",
+        f"make more than {what}: aggregate them before they are pushed",
         status=413,
+        why="series",
     )

@@ -9,7 +9,7 @@ anew is asked for at once; what is pushed to us is not asked for.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import quote
@@ -20,6 +20,7 @@ import structlog
 from tidewright.events import registry
 from tidewright.events.facts import DatadogMonitorGone, ObjectFact, WorkloadGone, WorkloadObserved
 from tidewright.host.fenced import RENEW_S
+from tidewright.host.tokens import EVERYTHING, Token
 from tidewright.kube.client import Kube
 from tidewright.kube.discovery import Discovery
 from tidewright.kube.errors import KubeError
@@ -81,10 +82,11 @@ class Sampler:
         clock: Clock,
         *,
         interval_s: float = INTERVAL_S,
+        shared_metrics: Collection[str] = (),
     ) -> None:
-        """`interval_s` is in log seconds."""
+        """`interval_s` is in log seconds; `shared_metrics` belong to no namespace, see `Pushed`."""
         self.wanted = Wanted()
-        self.pushed = Pushed()
+        self.pushed = Pushed(shared_metrics)
         self.clock = clock
         self.samples = 0
         self.failures = 0
@@ -126,8 +128,8 @@ class Sampler:
             self._fresh.update(new)
             self._new.set()
 
-    async def push(self, samples: Iterable[Sample]) -> Taken:
-        """Take samples that were pushed; returns when what they say is on the log.
+    async def push(self, samples: Iterable[Sample], token: Token = EVERYTHING) -> Taken:
+        """Take samples that were pushed with a token; returns when what they say is on the log.
 
         Raises:
             NotSampling: another process does, or too much waits for the log.
@@ -137,7 +139,7 @@ class Sampler:
             raise NotSampling("another watcher samples metrics at the moment, or this one is only starting")
         if self._answers.qsize() > PUSHED_WAITING:
             raise NotSampling("too many samples wait for the log")
-        taken = self.pushed.take(list(samples), self._stamp.now())
+        taken = self.pushed.take(list(samples), self._stamp.now(), token)
         loop = asyncio.get_running_loop()
         waiting: list[asyncio.Future[None]] = []
         for fact in taken.facts:

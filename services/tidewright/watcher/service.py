@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,6 @@ from tidewright.kube.client import Kube
 from tidewright.kube.clusterid import cluster_id
 from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP
 from tidewright.kube.discovery import Discovery
-from tidewright.kube.errors import KubeError
 from tidewright.kube.kinds import BY_NAME, KINDS, WatchedKind
 from tidewright.log.clock import Clock
 from tidewright.log.connection import DEFAULT_SLOTS, Log
@@ -31,11 +31,11 @@ from tidewright.watcher.configuration import CONFIG, Configuration, set_clock
 from tidewright.watcher.custom import CUSTOM, CustomWorkloads
 from tidewright.watcher.follow import Follower
 from tidewright.watcher.heard import Heard
-from tidewright.watcher.intake import PATH, Intake
 from tidewright.watcher.labelscan import KIND as SLOT_LABELS
 from tidewright.watcher.labelscan import LabelScanner
 from tidewright.watcher.nodegroups import INTERVAL_S as CLOUD_INTERVAL_S
 from tidewright.watcher.nodegroups import NODE_GROUP, NodeGroups
+from tidewright.watcher.pushport import NO_PUSH_OPTIONS, PushOptions, PushPort
 from tidewright.watcher.recommenders import Recommenders
 from tidewright.watcher.sampler import INTERVAL_S, METRIC, Sampler, Sources
 from tidewright.watcher.serviceload import KIND as SERVICE_LOAD
@@ -76,7 +76,7 @@ class Options:
         streaming_lists: take initial lists as watch events where the server can.
         recommender_tls: towards recommenders whose objects say nothing else.
         cluster_name: what recommenders are told as the cluster's name; empty for `K8S_CLUSTER_NAME`.
-        push_token_file: holds the token that pushes of metrics have to bring; None for none.
+        push: who may push metrics, and where.
         cloud: `NAME=ADDRESS` of the cloud whose node groups are polled; empty for none.
         cloud_interval_s: log time between two polls while nothing is under way.
     """
@@ -103,7 +103,7 @@ class Options:
     streaming_lists: bool = False
     recommender_tls: Tls = NO_TLS
     cluster_name: str = ""
-    push_token_file: Path | None = None
+    push: PushOptions = NO_PUSH_OPTIONS
     cloud: str = ""
     cloud_interval_s: float = CLOUD_INTERVAL_S
 
@@ -115,6 +115,7 @@ async def run(options: Options, process: Process | None = None) -> None:
         LogError: the log cannot be used; see its classes.
         KubeError: the cluster's configuration cannot be used, or it does not answer within `START_S`.
         ValueError: no such cloud.
+        Misconfigured: tokens or certificate of pushes cannot be used.
     """
     # Retries are logged where they happen, with what they mean.
     stamina.instrumentation.set_on_retry_hooks([])
@@ -137,29 +138,13 @@ async def run(options: Options, process: Process | None = None) -> None:
             )
             watcher = Watcher(options, log, Sources(kube=kube, external=external, resource=resource), process)
             try:
-                await watcher.run(process)
+                async with watcher.pushes.served() if watcher.pushes else nullcontext():
+                    await watcher.run(process)
             finally:
                 await watcher.recommenders.close()
     finally:
         for client in {kube, external, resource}:
             await client.close()
-
-
-def _token(file: Path | None) -> str:
-    """The token in a file.
-
-    Raises:
-        KubeError: it cannot be read, or is empty; reason `Configuration`.
-    """
-    if file is None:
-        return ""
-    try:
-        token = file.read_text(encoding="utf-8").strip()
-    except OSError as error:
-        raise KubeError(0, "Configuration", f"push token file {file}: {error}") from error
-    if not token:
-        raise KubeError(0, "Configuration", f"push token file {file}: it is empty")
-    return token
 
 
 class Watcher:
@@ -193,6 +178,7 @@ class Watcher:
             self.stamp,
             self.clock,
             interval_s=options.metrics_interval_s,
+            shared_metrics=options.push.shared_metrics,
         )
         self.custom = CustomWorkloads(
             sources.kube,
@@ -212,9 +198,7 @@ class Watcher:
             tls=options.recommender_tls,
             registry=registry,
         )
-        if process is not None:
-            intake = Intake(self.sampler, token=_token(options.push_token_file), registry=registry)
-            process.health.routes[PATH] = intake.handle
+        self.pushes = PushPort(options.push, self.sampler, process, registry) if process else None
         self.node_groups = (
             NodeGroups(
                 provider_of(options.cloud),

@@ -3,29 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import pytest
+from prometheus_client import CollectorRegistry
 
+from tests.unit.watcher.certificates import certificate
 from tests.unit.watcher.cluster import Cluster
 from tests.unit.watcher.remotewrite import compressed, request, series
 from tests.unit.watcher.test_service import WPAS, Tail, cluster, wpa_spec
 from tidewright.events.base import Event
 from tidewright.events.facts import MetricSampled, WatermarkPodAutoscalerObserved
+from tidewright.host import certificatefiles
 from tidewright.host.health import Health
+from tidewright.host.misconfigured import Misconfigured
 from tidewright.host.process import Process, ProcessOptions
 from tidewright.log.connection import Log
 from tidewright.log.server import EmbeddedServer
 from tidewright.watcher import service
-from tidewright.watcher.intake import MAX_BODY_BYTES
+from tidewright.watcher.intake import AT_ONCE, MAX_BODY_BYTES
+from tidewright.watcher.pushport import PushOptions, PushPort
+from tidewright.watcher.sampler import Sampler
 from tidewright.watcher.service import Options
 
 __all__ = ["cluster"]
 
+TOKEN = "a-token-that-nobody-guesses"
 KINDS = ("watermarkpodautoscaler",)
 SAMPLE = {"metric": "requests", "namespace": "shop", "labels": {"app": "web"}, "value": 2.5}
 
@@ -40,11 +49,11 @@ async def tail(log: Log) -> AsyncIterator[Tail]:
 
 @asynccontextmanager
 async def serving(
-    cluster: Cluster, nats: EmbeddedServer, folder: Path, **options: Any
+    cluster: Cluster, nats: EmbeddedServer, folder: Path, *, health_host: str = "127.0.0.1", **options: Any
 ) -> AsyncIterator[aiohttp.ClientSession]:
     """A watcher with its HTTP port, and a client of it."""
-    process = Process(ProcessOptions("watcher"), Health("watcher"))
-    await process.health.start("127.0.0.1", 0)
+    process = Process(ProcessOptions("watcher", health_host=health_host), Health("watcher"))
+    await process.health.start(health_host, 0)
     given = Options(
         nats_url=nats.url,
         cluster="test",
@@ -63,6 +72,10 @@ async def serving(
         async with asyncio.timeout(30):
             await asyncio.gather(task, return_exceptions=True)
         await process.health.stop()
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
 
 
 async def push(session: aiohttp.ClientSession, **request: Any) -> tuple[int, dict[str, Any]]:
@@ -177,13 +190,112 @@ async def test_bad_pushes_are_refused_naming_what_is_wrong(
 async def test_where_a_token_is_asked_for_a_push_has_to_bring_it(
     cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
 ) -> None:
-    token = tmp_path / "token"
-    token.write_text("secret\n")
-    async with serving(cluster, nats, tmp_path, push_token_file=token) as session:
+    file = tmp_path / "tokens"
+    file.write_text(f"# rotated monthly\n{TOKEN}\n{TOKEN[::-1]} other,more\n")
+    async with serving(cluster, nats, tmp_path, push=PushOptions(token_file=file)) as session:
         await asked_for(cluster, tail)
         assert (await push(session, json=SAMPLE))[0] == 401
-        assert (await push(session, json=SAMPLE, headers={"Authorization": "Bearer wrong"}))[0] == 401
-        assert (await push(session, json=SAMPLE, headers={"Authorization": "Bearer secret"}))[0] == 200
+        assert (await push(session, json=SAMPLE, headers=bearer("wrong")))[0] == 401
+        status, said = await push(session, json=SAMPLE, headers=bearer(TOKEN[::-1]))
+        assert (status, "this token is good for more, other" in said["error"]) == (403, True)
+        assert (await push(session, json=SAMPLE, headers=bearer(TOKEN)))[0] == 200
+        # Another one takes its place, without a restart.
+        file.write_text("a-token-that-was-made-later\n")
+        assert (await push(session, json=SAMPLE, headers=bearer(TOKEN)))[0] == 401
+        assert (await push(session, json=SAMPLE, headers=bearer("a-token-that-was-made-later")))[0] == 200
+        file.unlink()
+        assert (await push(session, json=SAMPLE, headers=bearer("a-token-that-was-made-later")))[0] == 401
+
+
+async def test_beyond_this_machine_nobody_pushes_without_a_token(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    async with serving(cluster, nats, tmp_path, health_host="0.0.0.0") as session:  # noqa: S104 - the case
+        await asked_for(cluster, tail)
+        status, said = await push(session, json=SAMPLE)
+        assert (status, "--push-token-file" in said["error"]) == (403, True)
+    process, anyone = Process(ProcessOptions("watcher"), Health("watcher")), "0.0.0.0"  # noqa: S104
+    with pytest.raises(
+        Misconfigured, match=r"--push-host 0.0.0.0: nobody may push to 0.0.0.0 without a token"
+    ):
+        PushPort(PushOptions(host=anyone, port=0), cast("Sampler", None), process, CollectorRegistry())
+
+
+async def test_a_page_in_a_browser_may_not_push_although_it_reaches_loopback(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    async with serving(cluster, nats, tmp_path) as session:
+        await asked_for(cluster, tail)
+        assert (await push(session, json=SAMPLE, headers={"Origin": "http://evil.example"}))[0] == 403
+
+
+async def test_slow_bodies_keep_nobody_out(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
+) -> None:
+    async with serving(cluster, nats, tmp_path) as session:
+        await asked_for(cluster, tail)
+        url = session._base_url
+        assert url is not None
+        head = (
+            b"POST /v1/metrics HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+            b"Content-Length: 100\r\n\r\n["
+        )
+        slow = [await asyncio.open_connection(url.host, url.port) for _ in range(3 * AT_ONCE)]
+        try:
+            for _, writer in slow:
+                writer.write(head)
+                await writer.drain()
+            # All of them are being read by the time another connection is.
+            for _ in range(5):
+                assert (await push(session, json=SAMPLE))[0] == 200
+        finally:
+            for _, writer in slow:
+                writer.close()
+
+
+async def test_pushes_come_over_tls_and_its_certificate_is_rotated(
+    cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(certificatefiles, "CHECK_S", 0.01)
+    (tmp_path / "tokens").write_text(TOKEN)
+    crt, key = tmp_path / "tls.crt", tmp_path / "tls.key"
+    certificate(tmp_path, "first", host="localhost")
+    certificate(tmp_path, "second", host="localhost")
+
+    def issue(name: str) -> None:
+        key.write_bytes((tmp_path / f"{name}.key").read_bytes())
+        crt.write_bytes((tmp_path / f"{name}.crt").read_bytes())
+
+    issue("first")
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+    options = PushOptions(token_file=tmp_path / "tokens", port=port, certificate_file=crt, key_file=key)
+    url = f"https://localhost:{options.port}/v1/metrics"
+
+    async def pushed(trusted: str) -> int:
+        context = ssl.create_default_context(cafile=str(tmp_path / f"{trusted}.crt"))
+        async with (
+            aiohttp.ClientSession() as fresh,
+            fresh.post(url, json=SAMPLE, headers=bearer(TOKEN), ssl=context) as answer,
+        ):
+            return answer.status
+
+    async with serving(cluster, nats, tmp_path, push=options) as session:
+        await asked_for(cluster, tail)
+        assert (await push(session, json=SAMPLE))[0] in (404, 503)  # not at the port of the probes
+        assert await pushed("first") == 200
+        key.write_bytes(b"half a rotation")
+        await asyncio.sleep(0.05)
+        assert await pushed("first") == 200
+        issue("second")
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    assert await pushed("second") == 200
+                    break
+                except aiohttp.ClientConnectorCertificateError:
+                    await asyncio.sleep(0.01)
 
 
 async def test_a_watcher_that_does_not_sample_sends_the_push_elsewhere(
@@ -202,7 +314,7 @@ async def test_a_watcher_that_does_not_sample_sends_the_push_elsewhere(
                 assert answer.headers["Connection"] == "close"
 
 
-@pytest.mark.parametrize("content", ["", None])
+@pytest.mark.parametrize("content", ["", None, "short", "a b c"])
 async def test_a_token_file_without_a_token_is_refused_at_the_start(
     content: str | None, cluster: Cluster, nats: EmbeddedServer, tmp_path: Path
 ) -> None:
@@ -214,8 +326,8 @@ async def test_a_token_file_without_a_token_is_refused_at_the_start(
         cluster="test",
         slots=8,
         kubeconfig=cluster.kubeconfig(tmp_path),
-        push_token_file=file,
+        push=PushOptions(token_file=file),
     )
     process = Process(ProcessOptions("watcher"), Health("watcher"))
-    with pytest.raises(Exception, match="push token file"):
+    with pytest.raises(Misconfigured, match="token file"):
         await service.run(options, process)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.watcher.remotewrite import compressed, request, series
+from tidewright.host.tokens import Token
 from tidewright.watcher import pushed, remotewrite
 from tidewright.watcher.pushed import LIFETIME_S, POD_LIFETIME_S, BadPush, Pushed, Sample
 from tidewright.watcher.remotewrite import MAX_DECODED_BYTES, STALE
@@ -41,11 +42,57 @@ def test_a_pushed_sample_answers_the_queries_of_its_namespace_that_select_it(tab
     (fact,) = taken.facts
     assert (fact.namespace, fact.name, fact.series_milli) == ("shop", QUERY.name, (1500,))
     assert fact.sampled_at == NOW - 3
-    assert (taken.used, taken.unused, taken.old, taken.refused) == (1, 0, 0, [])
+    assert (taken.used, taken.unused, taken.old, len(taken.refused)) == (1, 0, 0, 0)
 
 
-def test_a_sample_without_a_namespace_is_for_all(table: Pushed) -> None:
+def test_a_sample_without_a_namespace_moves_nobody(table: Pushed) -> None:
+    taken = table.take([sample(namespace=""), sample(metric="unknown", namespace="")], NOW)
+    assert (taken.facts, taken.used, taken.unused, dict(taken.refused.by_why)) == ([], 0, 1, {"namespace": 1})
+    (error,) = taken.refused.first
+    assert (error.field, error.status) == ("samples[0].namespace", 400)
+    assert "requests{app=web}" in str(error)
+    assert not table.lives(QUERY, NOW)
+
+
+def test_a_sample_without_a_namespace_is_for_all_where_its_metric_was_said_to_be_shared() -> None:
+    table = Pushed({"requests"})
+    table.want(QUERY)
+    table.want(ELSEWHERE)
     assert {fact.namespace for fact in table.take([sample(namespace="")], NOW).facts} == {"shop", "other"}
+    bound = Token(b"", frozenset({"shop"}))
+    assert table.take([sample(namespace="")], NOW, bound).refused.by_why == {"token": 1}
+
+
+def test_a_token_for_one_namespace_moves_no_other(table: Pushed) -> None:
+    bound = Token(b"", frozenset({"shop"}))
+    taken = table.take([sample(), sample(namespace="other")], NOW, bound)
+    assert [fact.namespace for fact in taken.facts] == ["shop"]
+    (error,) = taken.refused.first
+    assert (error.field, error.status, error.why) == ("samples[1].namespace", 403, "token")
+
+
+def test_labels_are_bounded_in_number_and_length(table: Pushed) -> None:
+    many = {"app": "web", **{f"l{n}": "x" for n in range(pushed.MAX_LABELS)}}
+    long = {"app": "web", "l": "x" * (pushed.MAX_TEXT + 1)}
+    taken = table.take([sample(labels=many), sample(labels=long)], NOW)
+    assert (taken.facts, taken.refused.by_why, taken.refused.status) == ([], {"labels": 2}, 413)
+    assert all(len(str(error)) < 500 for error in taken.refused.first)
+
+
+def test_series_are_bounded_over_all_queries_and_those_that_are_over_make_room(
+    table: Pushed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pushed, "MAX_LIVE", 3)
+    some = [sample(labels={"app": "web", "n": str(n)}) for n in range(2)]
+    more = [sample(labels={"app": "web", "n": str(n)}, namespace="other") for n in range(2)]
+    taken = table.take(some + more, NOW)
+    assert ([len(fact.series_milli) for fact in taken.facts], taken.refused.by_why) == ([2, 1], {"series": 1})
+    assert len(table.take(more, NOW + LIFETIME_S).refused) == 0
+
+
+def test_refusals_are_counted_and_a_few_kept(table: Pushed) -> None:
+    taken = table.take([sample(namespace="")] * 1000, NOW)
+    assert (len(taken.refused), len(taken.refused.first)) == (1000, pushed.SAID)
 
 
 @pytest.mark.parametrize("other", [{"metric": "x"}, {"labels": {"app": "db"}}, {"namespace": "third"}])
@@ -79,11 +126,10 @@ def test_series_of_pods_answer_a_resource_query_pod_by_pod(table: Pushed) -> Non
             used("a", 0.5, labels={"container": "proxy"}),
             used("b", 0.1, timestamp=NOW - 2),
             used("", 9.0),  # of no pod
-            used("a", 9.0, namespace=""),  # of no namespace
         ],
         NOW,
     )
-    assert (taken.used, taken.unused) == (3, 2)
+    assert (taken.used, taken.unused) == (3, 1)
     (fact,) = taken.facts
     assert (fact.name, fact.pods_milli, fact.series_milli) == (cpu.name, {"a": 750, "b": 100}, ())
     assert fact.sampled_at == NOW - 2
@@ -110,7 +156,7 @@ def test_a_sample_older_than_the_last_changes_nothing(table: Pushed) -> None:
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_a_value_that_is_no_number_fails_the_query_and_is_refused(table: Pushed, value: float) -> None:
     taken = table.take([sample(value), sample(7, namespace="other")], NOW)
-    assert [error.field for error in taken.refused] == ["samples[0].value"]
+    assert [error.field for error in taken.refused.first] == ["samples[0].value"]
     by_space = {fact.namespace: fact for fact in taken.facts}
     assert (by_space["shop"].error_class, by_space["shop"].series_milli) == ("garbage", ())
     assert by_space["other"].series_milli == (7000,)
@@ -120,7 +166,7 @@ def test_a_value_that_is_no_number_fails_the_query_and_is_refused(table: Pushed,
 def test_a_stamp_ahead_of_the_clock_is_refused_and_changes_nothing(table: Pushed) -> None:
     taken = table.take([sample(timestamp=NOW + 3600)], NOW)
     assert taken.facts == []
-    assert "samples[0].timestamp of requests is" in str(taken.refused[0])
+    assert "samples[0].timestamp of requests is" in str(taken.refused.first[0])
 
 
 def test_too_many_series_are_refused(table: Pushed, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +174,7 @@ def test_too_many_series_are_refused(table: Pushed, monkeypatch: pytest.MonkeyPa
     many = [sample(1, labels={"app": "web", "pod": str(n)}) for n in range(3)]
     taken = table.take(many, NOW)
     assert taken.facts[0].series_milli == (1000, 1000)
-    assert (taken.refused[0].status, taken.refused[0].field) == (413, "samples[2].labels")
+    assert (taken.refused.first[0].status, taken.refused.first[0].field) == (413, "samples[2].labels")
 
 
 @pytest.mark.parametrize(
@@ -224,6 +270,28 @@ def test_any_bytes_are_samples_or_a_refusal(body: bytes, message: str) -> None:
             assert refusal.field  # noqa: PT017  # either is right
         else:
             assert all(s.metric for s in samples)
+
+
+@pytest.mark.parametrize("message", [remotewrite.FIRST, remotewrite.SECOND])
+def test_a_small_block_of_millions_of_empty_parts_is_given_up(
+    message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remotewrite, "MAX_PARTS", 10_000)
+    metadata = compressed(b"\x1a\x00" * (2**20))
+    series_ = compressed(b"\x0a\x00" * (2**20) if message == remotewrite.FIRST else b"\x2a\x00" * (2**20))
+    assert len(metadata) < 2**18
+    for body in (metadata, series_):
+        with pytest.raises(BadPush) as refused:
+            remotewrite.decode(body, message)
+        assert (refused.value.status, refused.value.why) == (413, "samples")
+
+
+def test_a_series_of_too_many_labels_is_refused_before_they_are_read() -> None:
+    labels = {"__name__": "m", **{f"l{n}": "x" for n in range(pushed.MAX_LABELS)}}
+    with pytest.raises(BadPush, match=r"timeseries\[0\].labels are more than 64"):
+        remotewrite.decode(compressed(series(labels, (1.0, 1))))
+    with pytest.raises(BadPush, match=r"timeseries\[0\].labels are more than 64"):
+        remotewrite.decode(compressed(request((labels, 1.0, 1))), remotewrite.SECOND)
 
 
 def test_a_block_that_would_grow_too_large_is_not_unpacked() -> None:

@@ -19,6 +19,9 @@ NAMESPACE = "tidewright"
 IMAGE, NATS_IMAGE = "tidewright", "nats"
 NATS_TAG = "2.15-alpine"
 PASSWORDS = "nats-passwords"
+TOKENS = "tokens"
+"""Secret with what callers have to bring: `metrics` for the metrics of all, `push` for samples."""
+TOKENS_AT = "/run/tidewright/tokens"
 REPLICAS = 2
 """Of each service: one works, or they share the slots, and the rest stand by."""
 SERVERS = 3
@@ -98,10 +101,11 @@ def command(service: Service, cluster: str) -> list[str]:
     """Arguments of the image for a service."""
     found = ["run", service.name, "--cluster", cluster]
     found += ["--health-host", "0.0.0.0", "--health-port", str(PROBES)]  # noqa: S104 - within a pod
+    found += ["--metrics-token-file", f"{TOKENS_AT}/metrics"]
     match service.role:
         case Role.WATCHER:
             found += ["--in-cluster", "--replicas", str(SERVERS), "--max-age", str(MAX_AGE_S)]
-            found += ["--config-map", f"{NAMESPACE}/tidewright"]
+            found += ["--config-map", f"{NAMESPACE}/tidewright", "--push-token-file", f"{TOKENS_AT}/push"]
         case Role.ACTUATOR:
             found += ["--in-cluster"]
         case Role.DECIDER:
@@ -135,12 +139,21 @@ def workload(service: Service, cluster: str) -> list[Manifest]:
         "securityContext": {
             "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
         },
+        "volumeMounts": [{"name": "tokens", "mountPath": TOKENS_AT, "readOnly": True}],
     }  # fmt: skip
+    tokens = ["metrics", *(["push"] if service.role is Role.WATCHER else [])]
     spec = {
         "serviceAccountName": service.name,
         "automountServiceAccountToken": bool(rbac.rules(service)),
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
+        # Mounted as a folder: a single file of it (`subPath`) would stay as it was when the Secret changes.
+        "volumes": [
+            {
+                "name": "tokens",
+                "secret": {"secretName": TOKENS, "items": [{"key": k, "path": k} for k in tokens]},
+            }
+        ],
     }
     deployment = {
         "apiVersion": "apps/v1",
