@@ -210,11 +210,11 @@ async def test_where_a_token_is_asked_for_a_push_has_to_bring_it(
 async def test_beyond_this_machine_nobody_pushes_without_a_token(
     cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
 ) -> None:
-    async with serving(cluster, nats, tmp_path, health_host="0.0.0.0") as session:  # noqa: S104 - the case
+    async with serving(cluster, nats, tmp_path, health_host="0.0.0.0") as session:
         await asked_for(cluster, tail)
         status, said = await push(session, json=SAMPLE)
         assert (status, "--push-token-file" in said["error"]) == (403, True)
-    process, anyone = Process(ProcessOptions("watcher"), Health("watcher")), "0.0.0.0"  # noqa: S104
+    process, anyone = Process(ProcessOptions("watcher"), Health("watcher")), "0.0.0.0"
     with pytest.raises(
         Misconfigured, match=r"--push-host 0.0.0.0: nobody may push to 0.0.0.0 without a token"
     ):
