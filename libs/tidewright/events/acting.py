@@ -8,23 +8,39 @@ what the operator of the cluster holds back (decision record 0030).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from hashlib import blake2b
+from typing import Any
 
 import msgspec
 
-from tidewright.events.base import Decision, Event, ObjectRef
+from tidewright.events.base import Because, Decision, Event, ObjectRef, Scalar
 from tidewright.events.config import Mode, ModesSet
+from tidewright.events.decisions import (
+    CancelTimer,
+    Effect,
+    HoldReplicas,
+    RecordObjectEvent,
+    SetStatus,
+    SetTimer,
+)
+from tidewright.events.provisioning import ReportClusterStatus
 
 MODE = "tidewright.dev/mode"
 """Annotation of an object that its service decides about: `shadow`, `dry-run` or `enforce`."""
 MODES = "modes"
 """The part of the configuration that a `ModesSet` is, in its subject."""
+HELD_BACK = "HeldBack"
+"""The rule that ends the reasons of what is not done."""
 RANKS: dict[str, int] = {"enforce": 0, "dry-run": 1, "shadow": 2}
-SAID = 20_000
-"""Decisions kept by `Acting.said`; beyond, the oldest are forgotten, and may be said once more."""
-_PASSING = frozenset({"at", "id", "prev", "because", "type", "plan", "attempt", "retry_at"})
-"""Fields that differ between two decisions which say the same."""
+_PASSING = frozenset({"id", "prev", "because", "type", "plan", "attempt", "retry_at"})
+"""Fields of decisions that differ between two of them which say the same."""
+_COUNTED = frozenset({"at", "revision"})
+"""Likewise, and of what lies within them."""
+_REPORTS = (SetStatus, RecordObjectEvent, ReportClusterStatus)
+_ALWAYS = (SetTimer, CancelTimer, HoldReplicas)
+NOT_DONE = frozenset(("DryRun", "Shadow"))
+"""Reasons of outcomes that say that the outside was left as it was."""
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -74,18 +90,15 @@ class Acting(msgspec.Struct, omit_defaults=True):
 
     Attributes:
         modes: the last `ModesSet`; None before any, which means that everything acts.
-        said: what was decided and not done, by what it is about, so that it is said once.
     """
 
     modes: ModesSet | None = None
-    said: dict[str, str] = {}
 
     def heard(self, event: Event) -> bool:
         """Fold an event; True when it may have changed an answer."""
         if not isinstance(event, ModesSet) or event.refresh or not _differ(self.modes, event):
             return False
         self.modes = event
-        self.said.clear()  # whoever looks again says where things stand
         return True
 
     def of_service(self, service: str) -> Held:
@@ -111,24 +124,6 @@ class Acting(msgspec.Struct, omit_defaults=True):
             found = careful(found, of_annotation(annotations))
         return found
 
-    def unsaid(self, decision: Decision) -> bool:
-        """Whether what would be done is other than what was last said about the same thing."""
-        return self.said.get(about(decision)) != digest(decision)
-
-    def say(self, decision: Decision) -> None:
-        """Remember what was said and not done; folded from the decision itself."""
-        key = about(decision)
-        self.said.pop(key, None)
-        self.said[key] = digest(decision)
-        while len(self.said) > SAID:
-            del self.said[next(iter(self.said))]
-
-    def forget(self, prefixes: Iterable[str]) -> None:
-        """What was said about objects that are gone, or begin anew; each as `about` writes it without the type."""
-        gone = tuple(prefixes)
-        for key in [key for key in self.said if key.partition(" ")[2] in gone]:
-            del self.said[key]
-
 
 def _differ(before: ModesSet | None, after: ModesSet) -> bool:
     return (before is None and after != ModesSet(at=after.at)) or (
@@ -136,17 +131,46 @@ def _differ(before: ModesSet | None, after: ModesSet) -> bool:
     )
 
 
+def recorded(decision: Decision, held: Held, always: tuple[type[Decision], ...] = ()) -> Decision | None:
+    """A decision as it is recorded while `held` holds for its object; None for one that is not.
+
+    `always` are types that nothing comes of outside the service's own state, and that it needs there: they
+    are as they are, like timers and what is not to be done. A status, or an object event, is no decision
+    of its own: it tells of others, which are on the log.
+    """
+    if held.acts or isinstance(decision, (*_ALWAYS, *always)):
+        return decision
+    if isinstance(decision, _REPORTS):
+        return decision if held.reports else None
+    why = Because(rule=HELD_BACK, values={"mode": held.mode, "why": held.why})
+    more = {"dry_run": True} if held.mode == "dry-run" and isinstance(decision, Effect) else {}
+    return msgspec.structs.replace(decision, shadow=True, because=(*decision.because, why), **more)
+
+
+def held_back(values: Mapping[str, Scalar]) -> str:
+    """The rule `HeldBack`, for people."""
+    mode = str(values.get("mode", "")).replace("-", " ")
+    return f"Nothing of it is done ({mode}): {values.get('why', '')}."
+
+
 def about(decision: Decision) -> str:
     """What a decision is about: its type and object."""
     target = getattr(decision, "target", None)
     if isinstance(target, ObjectRef):
-        place = f"{target.kind}/{target.namespace}/{target.name}"
-    else:
-        place = str(getattr(decision, "request", ""))
-    return f"{type(decision).__name__} {place}"
+        return f"{type(decision).__name__} {target.kind}/{target.namespace}/{target.name}"
+    fields = (str(getattr(decision, name, "")) for name in ("namespace", "name", "request"))
+    return f"{type(decision).__name__} {'/'.join(fields)}"
 
 
-def digest(decision: Decision) -> str:
-    """What a decision says, without when and for the how manieth time."""
-    said = {k: v for k, v in msgspec.to_builtins(decision).items() if k not in _PASSING}
-    return blake2b(msgspec.json.encode(said, order="deterministic"), digest_size=12).hexdigest()
+def digest(decision: Decision, before: str = "") -> str:
+    """What a decision says, and what those `before` it said, without when and for the how manieth time."""
+    whole = msgspec.to_builtins(decision)
+    lasting = _lasting({k: v for k, v in whole.items() if k not in _PASSING})
+    said = msgspec.json.encode(lasting, order="deterministic")
+    return blake2b(before.encode() + said, digest_size=12).hexdigest()
+
+
+def _lasting(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {k: _lasting(v) for k, v in value.items() if k not in _COUNTED}
+    return [_lasting(one) for one in value] if isinstance(value, list | tuple) else value

@@ -69,11 +69,14 @@ class Decision(Event, frozen=True, kw_only=True):
         because: the rules that led here, in the order of their application.
         prev: digest of the previous decision of the same service and slot, so that an altered
             decision breaks the chain.
+        shadow: what would have been decided: recorded, and nothing else comes of it, because the mode in
+            force does not let the service act. The last of `because` says why.
     """
 
     id: str = ""
     because: tuple[Because, ...] = ()
     prev: str = ""
+    shadow: bool = False
 
 
 class Outcome(Event, frozen=True, kw_only=True):

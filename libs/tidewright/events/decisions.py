@@ -14,13 +14,12 @@ class Effect(Decision, frozen=True, kw_only=True):
 
     Attributes:
         target: the object that is written.
-        dry_run: recorded but not applied; its outcome is `Applied` with reason `DryRun`.
-        shadow: likewise, because the mode in force is `shadow`; the reason is `Shadow`.
+        dry_run: recorded but not applied; its outcome is `Applied` with reason `DryRun`. One that is decided in
+            shadow ends likewise, with reason `Shadow`.
     """
 
     target: ObjectRef
     dry_run: bool = False
-    shadow: bool = False
 
 
 class ScaleWorkload(Effect, frozen=True, kw_only=True, tag="decision.scale-workload.v1"):

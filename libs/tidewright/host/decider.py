@@ -23,9 +23,11 @@ class Decider(Protocol[State]):
         state_type: the msgspec Struct of the state; it encodes to JSON as it is.
         kinds: the kinds of facts it reads, as subject tokens (`pod`, `deployment`, `metric`).
 
-    Two more where they are needed: `ledgers`, True for one that reads its own ledgers; `renews`, types of
+    Three more where they are needed: `ledgers`, True for one that reads its own ledgers; `renews`, types of
     facts that are put to `decide` also when they only say again what was said (`refresh`), because
-    the decider then says something again, which the log's retention would forget.
+    the decider then says something again, which the log's retention would forget; `simulates`, types of
+    decisions that it folds in shadow too, because it follows what would have come of them. All others are
+    recorded when they change (`tidewright.events.acting`), and its state is as if nobody had decided them.
     """
 
     @property

@@ -8,14 +8,15 @@ order and one place that knows it.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from operator import itemgetter
 from typing import Generic, TypeAlias
 
 import msgspec
 
-from tidewright.events import registry
+from tidewright.events import acting, registry
 from tidewright.events.base import Decision, Event
+from tidewright.events.config import ModesSet
 from tidewright.events.decisions import CancelTimer, SetTimer
 from tidewright.events.timers import TimerFired, TimerStepped
 from tidewright.events.version import __version__
@@ -26,6 +27,10 @@ from tidewright.log.subjects import Slot
 
 _NOT_PLAIN = frozenset((registry.Unknown, TimerStepped, TimerFired))
 """Types of events of which not all, or none, are for the decider."""
+_NOTED = _NOT_PLAIN | {ModesSet}
+"""Those, and what the fold itself heeds."""
+SAID = 100_000
+"""Things about which it is remembered what would be done; beyond, the oldest may be said once more."""
 
 
 Waiting: TypeAlias = tuple[int, bytes, Event | registry.Unknown]
@@ -76,6 +81,8 @@ class Fold(Generic[State]):
         digest: rolling digest over (sequence, body) of these.
         chain: digest of the last decision.
         timers: key to due time of the timers that are set.
+        said: what was decided in shadow and is not folded, by what it is about: its cause, and a digest. It
+            is said once; a change of the modes has it said anew.
         digesting: keep the rolling digest. Who takes it from checkpoints instead may leave it out.
     """
 
@@ -89,8 +96,10 @@ class Fold(Generic[State]):
         self.digest = b""
         self.chain = ""
         self.timers: dict[str, float] = {}
+        self.said: dict[str, tuple[int, str]] = {}
         self.digesting = True
         self._renews: frozenset[type[Event]] = getattr(decider, "renews", frozenset())
+        self._simulates: frozenset[type[Event]] = getattr(decider, "simulates", frozenset())
 
     @classmethod
     def resumed(cls, decider: Decider[State], snapshot: Snapshot) -> Fold[State]:
@@ -107,6 +116,7 @@ class Fold(Generic[State]):
         fold.digest = bytes.fromhex(snapshot.digest)
         fold.chain = snapshot.chain
         fold.timers = dict(snapshot.timers)
+        fold.said = dict(snapshot.said)
         return fold
 
     def snapshot(self, *, checkpoint_seq: int, position: int) -> Snapshot:
@@ -121,6 +131,7 @@ class Fold(Generic[State]):
             chain=self.chain,
             at=self.at,
             timers=dict(self.timers),
+            said=dict(self.said),
             state_version=self.decider.state_version,
             version=__version__,
             state=msgspec.Raw(msgspec.json.encode(self.state)),
@@ -135,7 +146,7 @@ class Fold(Generic[State]):
         if not self.decides(taken):
             return []
         decided: list[Decided] = []
-        for decision in self.decider.decide(self.state, taken):
+        for decision in self._unsaid(self.decider.decide(self.state, taken)):
             identity = decision_id(self.decider.service, self.slot, seq, len(decided))
             registry.stamped(decision, decision_id=identity, prev=self.chain)
             stored = registry.encode(decision)
@@ -152,7 +163,7 @@ class Fold(Generic[State]):
         """Fold a run of events as `replay` does, with their decisions, which are taken out of `recorded`."""
         evolve, folded, digesting = self.decider.evolve, self.folded, self.digesting
         for seq, body, event in run:
-            if digesting or seq in recorded or type(event) in _NOT_PLAIN:
+            if digesting or seq in recorded or type(event) in _NOTED:
                 self.replay(seq, body, event, recorded.pop(seq, ()))
                 continue
             # Nearly all that a replay folds, and all that is to be done about it: a call less for each of them.
@@ -185,8 +196,11 @@ class Fold(Generic[State]):
             self.digest = rolled(self.digest, seq, body)
         if event.at > self.at:
             self.at = event.at
-        if type(event) in _NOT_PLAIN and not self._fires(event):
-            return None
+        if type(event) in _NOTED:
+            if isinstance(event, ModesSet):
+                self.said.clear()
+            elif not self._fires(event):
+                return None
         return event  # type: ignore[return-value]  # what is Unknown does not fire
 
     def _fires(self, event: Event | registry.Unknown) -> bool:
@@ -197,8 +211,38 @@ class Fold(Generic[State]):
         return True
 
     def _follow(self, decision: Decision) -> None:
+        if decision.shadow and type(decision) not in self._simulates:
+            self._say(decision)
+            return
+        if self.said:
+            self.said.pop(acting.about(decision), None)
         if isinstance(decision, SetTimer):
             self.timers[decision.key] = decision.due
         elif isinstance(decision, CancelTimer):
             self.timers.pop(decision.key, None)
         self.state = self.decider.evolve(self.state, decision)
+
+    def _unsaid(self, found: Iterable[Decision]) -> Iterable[Decision]:
+        """What was decided, without what would be done and was said before: of one thing all, or nothing."""
+        found = tuple(found)
+        about = {
+            n: acting.about(decision)
+            for n, decision in enumerate(found)
+            if decision.shadow and type(decision) not in self._simulates
+        }
+        if not about:
+            return found
+        digests: dict[str, str] = {}
+        for n, key in about.items():
+            digests[key] = acting.digest(found[n], digests.get(key, ""))
+        known = {key for key, digest in digests.items() if self.said.get(key, (0, ""))[1] == digest}
+        return [decision for n, decision in enumerate(found) if about.get(n) not in known]
+
+    def _say(self, decision: Decision) -> None:
+        """Remember what would be done, together with what else the same event gave about the same thing."""
+        cause, _ = cause_of(decision.id)
+        key = acting.about(decision)
+        before = self.said.pop(key, (-1, ""))
+        self.said[key] = cause, acting.digest(decision, before[1] if before[0] == cause else "")
+        while len(self.said) > SAID:
+            del self.said[next(iter(self.said))]

@@ -88,7 +88,7 @@ def planned(
     target = getattr(decision, "target", None)
     if isinstance(target, ObjectRef):
         stored = message(target.kind.lower(), target.namespace, target.name)
-        if isinstance(decision, ChangeLedger | ChangeAssignment):
+        if isinstance(decision, ChangeLedger | ChangeAssignment) and not decision.shadow:
             subject = subjects.ledger(slot, service, target.namespace, target.name)
             return Planned(stored, entry=Message(subject, decided.body, headers(ENTRY)))
         return Planned(stored)

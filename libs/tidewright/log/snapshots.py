@@ -60,6 +60,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
         checkpoint_seq: sequence of the checkpoint that was committed at this very state.
         position, folded, digest, chain, at: as in that checkpoint.
         timers: key to due time (log time, seconds).
+        said: what was decided in shadow, and is no part of the state: see `tidewright.host.fold`.
         state_version: of the decider's state.
         version: of the software that wrote it.
         state: the decider's state, JSON.
@@ -77,6 +78,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     state_version: int
     version: str
     state: msgspec.Raw
+    said: dict[str, tuple[int, str]] = {}
 
 
 class _Meta(msgspec.Struct):

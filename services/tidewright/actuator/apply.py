@@ -346,6 +346,6 @@ class Applier:
 
 def without_writing(effect: Effect, *, shadow: bool) -> Done | None:
     """The result of an effect that is recorded only; None when it is to be applied."""
-    if shadow or effect.shadow:
-        return Done(reason=verdict.SHADOW)
-    return Done(reason=verdict.DRY_RUN) if effect.dry_run else None
+    if effect.dry_run and not shadow:
+        return Done(reason=verdict.DRY_RUN)
+    return Done(reason=verdict.SHADOW) if shadow or effect.shadow else None

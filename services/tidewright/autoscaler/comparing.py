@@ -13,9 +13,10 @@ from enum import Enum
 
 import msgspec
 
-from tidewright.autoscaler.fold import KIND, NOT_WRITTEN
+from tidewright.autoscaler.fold import KIND
 from tidewright.autoscaler.sentences import clock, sentences
 from tidewright.autoscaler.spec import InvalidSpec, compiled, target_key
+from tidewright.events.acting import NOT_DONE
 from tidewright.events.base import Because, Event
 from tidewright.events.decisions import HoldReplicas, ScaleWorkload
 from tidewright.events.facts import (
@@ -129,7 +130,7 @@ class Comparing:
             case HoldReplicas() if event.target.kind == KIND:
                 found = self._of(event.target.namespace, event.target.name)
                 found.holds.append((event.at, event.reason, event.because))
-            case Applied() if event.reason not in NOT_WRITTEN and event.decision in self._decided:
+            case Applied() if event.reason not in NOT_DONE and event.decision in self._decided:
                 self._written(*self._decided[event.decision])
             case _:
                 return

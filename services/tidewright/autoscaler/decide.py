@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidewright.autoscaler import exposition, fold
+from tidewright.autoscaler import exposition, fold, holding
 from tidewright.autoscaler.conditions import Change
 from tidewright.autoscaler.messages import COMPONENT, Message
 from tidewright.autoscaler.plan import Plan
@@ -18,6 +18,7 @@ from tidewright.autoscaler.reasons import because
 from tidewright.autoscaler.spec import Rules
 from tidewright.autoscaler.state import State
 from tidewright.autoscaler.status import render
+from tidewright.events import acting
 from tidewright.events.base import Because, Decision, Event, ObjectRef
 from tidewright.events.decisions import (
     CancelTimer,
@@ -54,6 +55,9 @@ class AutoscalerDecider:
         )
     )
 
+    simulates = frozenset((ScaleWorkload,))
+    """In shadow the windows run as if its scales had been made."""
+
     def initial(self) -> State:
         """The empty state of a slot."""
         return State()
@@ -72,7 +76,7 @@ class AutoscalerDecider:
         plans = state.plans
         if not plans:
             return ()
-        return [decision for plan in plans for decision in _decisions(state, plan, event.at)]
+        return [decision for plan in plans for decision in _recorded(state, plan, event.at)]
 
 
 DECIDER = AutoscalerDecider()
@@ -82,6 +86,14 @@ AUTOSCALER = DECIDER
 def reference(namespace: str, name: str, uid: str = "") -> ObjectRef:
     """An object of ours."""
     return ObjectRef(api_version=API_VERSION, kind=fold.KIND, namespace=namespace, name=name, uid=uid)
+
+
+def _recorded(state: State, plan: Plan, at: float) -> Iterable[Decision]:
+    """The decisions of a plan, as they are recorded where the object is held back."""
+    held = holding.held(state, plan.namespace, plan.found)
+    for decision in _decisions(state, plan, at):
+        if (found := acting.recorded(decision, held)) is not None:
+            yield found
 
 
 def _decisions(state: State, plan: Plan, at: float) -> Iterable[Decision]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tidewright.autoscaler import opposites
+from tidewright.autoscaler import holding, opposites
 from tidewright.autoscaler.evaluate import evaluate
 from tidewright.autoscaler.fold import KIND
 from tidewright.autoscaler.lifecycle import gate
@@ -225,7 +225,12 @@ def _standing(state: State, space: str, found: Autoscaler, now: float) -> list[s
         told.append(HELD.get(reason, f"Nothing happens: {reason}."))
     if reason == TARGET_AT_ZERO:
         return told
-    if rules.dry_run:
+    held = holding.held(state, space, found)
+    if not held.acts:
+        told.append(
+            f"Nothing is written ({held.mode}): {held.why}; windows count from what was only decided."
+        )
+    elif rules.dry_run:
         told.append("It is a dry run: nothing is written, and windows count from what was only decided.")
     return told + next_stop(found, state.now, stale=reason == STALE_METRIC)
 

@@ -12,8 +12,10 @@ from collections.abc import Callable
 from sys import intern
 from typing import Any
 
+import msgspec
+
 from tidewright.autoscaler import conditions as c
-from tidewright.autoscaler import lifecycle, messages, passes
+from tidewright.autoscaler import holding, lifecycle, messages, passes
 from tidewright.autoscaler.conditions import Change
 from tidewright.autoscaler.index import NamespaceIndex, in_order
 from tidewright.autoscaler.lifecycle import Monitor
@@ -24,8 +26,9 @@ from tidewright.autoscaler.readiness import Pod, skips_owner_check
 from tidewright.autoscaler.spec import InvalidSpec, Rules, compiled, missing_defaults, target_key
 from tidewright.autoscaler.state import Autoscaler, Namespace, Ordered, PodGroup, State, Workload, bind
 from tidewright.autoscaler.status import read
+from tidewright.events.acting import MODE, NOT_DONE, of_annotation
 from tidewright.events.base import Because, Event
-from tidewright.events.config import ConfigSet
+from tidewright.events.config import ConfigSet, ModesSet
 from tidewright.events.decisions import (
     CancelTimer,
     HoldReplicas,
@@ -53,8 +56,6 @@ CONFIG = "autoscaler"
 KIND = "WatermarkPodAutoscaler"
 FINALIZER = "finalizer.watermarkpodautoscaler.datadoghq.com"
 TIMER = "wpa/"
-NOT_WRITTEN = frozenset(("DryRun", "Shadow"))
-"""Reasons of outcomes that say that the outside was left as it was."""
 
 
 def evolve(state: State, event: Event) -> State:
@@ -283,6 +284,11 @@ def _object(state: State, event: WatermarkPodAutoscalerObserved) -> None:
         found = Autoscaler(name=event.name, uid=event.uid, kept=read(event.status))
         found.shown = None
         namespace.objects[event.name] = found
+        found.mode = event.annotations.get(MODE, "")
+    was_held, mode = holding.held(state, event.namespace, found), found.mode
+    found.mode = event.annotations.get(MODE, "")
+    if not was_held.acts:
+        found.real = read(event.status)
     before = (found.rules, found.problem, found.lifecycle, found.skip_owner_check, found.deleting)
     found.created_at = event.created_at or 0.0
     found.finalizers = event.finalizers if event.deleting_at is not None else ()
@@ -290,10 +296,12 @@ def _object(state: State, event: WatermarkPodAutoscalerObserved) -> None:
     found.lifecycle = event.annotations.get(lifecycle.ANNOTATION)
     found.skip_owner_check = skips_owner_check(event.annotations)
     found.labels = event.labels
-    if not event.generation or event.generation != found.generation or found.rules is None:
+    changed = not event.generation or event.generation != found.generation
+    if changed or found.rules is None or mode != found.mode:
         _read_spec(found, event, strict=state.in_force.strict)
         found.generation = event.generation
     if before == (found.rules, found.problem, found.lifecycle, found.skip_owner_check, found.deleting):
+        holding.changed(state, event.namespace, found, was_held)
         return
     rivals = _rivals(index, before[0], found.rules)
     bind(namespace, index, found)
@@ -302,7 +310,10 @@ def _object(state: State, event: WatermarkPodAutoscalerObserved) -> None:
     else:
         if state.in_force.strict and found.missing:
             _write_defaults(state, event.namespace, found)
-        passes.run(state, event.namespace, found)
+        if was_held == holding.held(state, event.namespace, found):
+            passes.run(state, event.namespace, found)
+        else:
+            holding.changed(state, event.namespace, found, was_held)
     _rivals_look(state, event.namespace, rivals - {found.name})
 
 
@@ -312,6 +323,8 @@ def _read_spec(found: Autoscaler, event: WatermarkPodAutoscalerObserved, *, stri
     except InvalidSpec as error:
         found.rules, found.problem, found.missing = None, str(error), {}
         return
+    if of_annotation(event.annotations).mode == "dry-run":
+        rules = msgspec.structs.replace(rules, dry_run=True)
     if rules != found.rules:
         found.rules = rules
         found.fresh = ()
@@ -397,8 +410,8 @@ def _ordered(state: State, event: ScaleWorkload) -> None:
     if found is None:
         return
     found.hold = ""
-    if event.dry_run:
-        return
+    if event.dry_run and (not event.shadow or found.rules is None or found.rules.dry_run):
+        return  # the pass has remembered what follows; in shadow that follows the outcome
     steps = [step.values for step in event.because if step.rule == "ScaleDecided"]
     reason = steps[-1].get("reason", "") if steps else ""
     found.ordered = Ordered(event.id, event.at, event.replicas, event.from_replicas, str(reason))
@@ -478,7 +491,7 @@ def _scaled(
     if isinstance(event, Applied):
         setting = c.scaled(ordered.replicas)
         plan.messages = (messages.scaling(ordered.replicas, ordered.reason, strict=policy.strict),)
-        if event.reason in NOT_WRITTEN:
+        if event.reason in NOT_DONE:
             plan.messages = ()
         else:
             namespace, _ = state.namespace(namespace_name)
@@ -505,6 +518,7 @@ def _scaled(
 
 HANDLERS: dict[type[Event], Callable[[State, Any], None]] = {
     ConfigSet: _config,
+    ModesSet: holding.modes_set,
     MetricSampled: _metric,
     RecommendationReceived: _recommendation,
     PodObserved: _pod,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from tidewright.autoscaler.state import Autoscaler
+from tidewright.events.acting import HELD_BACK, held_back
 from tidewright.events.base import Because, Scalar
 
 Values = Mapping[str, Scalar]
@@ -184,6 +185,7 @@ TELLERS: dict[str, Callable[[Values], str]] = {
     "TargetTaken": lambda v: f"{v['target']} is scaled by {v['owner']}, which is older.",
     "ScalingBlocked": lambda v: f"Lifecycle control holds everything: {v.get('message', v['monitor'])}.",
     "FinalizerReleased": lambda v: f"The object is being deleted: the finalizer {v['finalizer']} is removed.",
+    HELD_BACK: held_back,
     "DefaultsWritten": lambda v: f"Defaults are written into the spec: {', '.join(v)}.",
 }
 

@@ -18,6 +18,7 @@ from tidewright.autoscaler.policy import DEFAULT, Policy
 from tidewright.autoscaler.readiness import Pod
 from tidewright.autoscaler.spec import Rules
 from tidewright.autoscaler.status import Kept
+from tidewright.events.acting import Acting
 from tidewright.events.facts import MetricSampled, RecommendationReceived
 
 
@@ -60,6 +61,8 @@ class Autoscaler(msgspec.Struct, kw_only=True, omit_defaults=True):
         added: replicas that its scales have added so far; `removed` likewise.
         labels: those of the object; the policy says which of them `labels_info` carries.
         awaits_pods: the last pass failed, or gave up, for want of ready pods.
+        mode: the mode that its annotation asks for; empty without one.
+        real: while it is held back, what `kept` would be had nothing been thought; None for nothing.
     """
 
     name: str
@@ -88,6 +91,8 @@ class Autoscaler(msgspec.Struct, kw_only=True, omit_defaults=True):
     added: int = 0
     removed: int = 0
     labels: dict[str, str] = {}
+    mode: str = ""
+    real: Kept | None = None
 
 
 class Workload(msgspec.Struct, omit_defaults=True):
@@ -140,12 +145,14 @@ class State(msgspec.Struct, kw_only=True, dict=True, omit_defaults=True):
         now: the greatest log time so far, seconds.
         policy: the last configuration seen; None before any. See `in_force`.
         awaited: decision id to `namespace/name` of the object that waits for its outcome.
+        acting: the modes in force.
     """
 
     now: float = 0.0
     policy: Policy | None = None
     namespaces: dict[str, Namespace] = {}
     awaited: dict[str, str] = {}
+    acting: Acting = msgspec.field(default_factory=Acting)
 
     @cached_property
     def refreshing(self) -> bool:

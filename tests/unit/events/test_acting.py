@@ -8,7 +8,8 @@ from tidewright.events import acting
 from tidewright.events.acting import ENFORCED, Acting
 from tidewright.events.base import Because, ObjectRef
 from tidewright.events.config import Mode, ModesSet
-from tidewright.events.decisions import ScaleWorkload
+from tidewright.events.decisions import ScaleWorkload, SetStatus, SetTimer
+from tidewright.events.shards import AssignmentEntry, ChangeAssignment
 
 WEB = ObjectRef(api_version="apps/v1", kind="Deployment", namespace="shop", name="web")
 
@@ -76,30 +77,40 @@ def test_only_a_change_is_heard() -> None:
     assert found.of_service("spread").acts
 
 
-def test_what_would_be_done_is_said_once_per_change() -> None:
-    found = after(mode="shadow")
+def test_what_would_be_done_is_marked_with_why_it_is_not() -> None:
+    held = after(mode="shadow").held("autoscaler", "shop")
+    found = acting.recorded(scale(5, because=(Because(rule="Above"),)), held)
+    assert found is not None
+    assert found.shadow
+    assert [step.rule for step in found.because] == ["Above", acting.HELD_BACK]
+    assert (
+        acting.held_back(found.because[-1].values)
+        == "Nothing of it is done (shadow): autoscaler is in shadow."
+    )
+    assert acting.recorded(scale(5), ENFORCED) == scale(5)
+
+
+def test_what_only_tells_of_decisions_is_not_told_in_shadow_and_is_in_the_dry_run_of_an_object() -> None:
+    status = SetStatus(at=2.0, target=WEB, status={})
+    timer = SetTimer(at=2.0, key="k", due=3.0)
+    shadow = after(mode="shadow").held("autoscaler", "shop")
+    dry = Acting().held("autoscaler", "shop", {acting.MODE: "dry-run"})
+    assert acting.recorded(status, shadow) is None
+    assert acting.recorded(status, dry) == status
+    assert acting.recorded(timer, shadow) == timer
+    assert acting.recorded(scale(5), shadow, always=(ScaleWorkload,)) == scale(5)
+    found = acting.recorded(scale(5), dry)
+    assert isinstance(found, ScaleWorkload)
+    assert (found.dry_run, found.shadow) == (True, True)
+
+
+def test_two_decisions_say_the_same_whatever_led_to_them() -> None:
     first = scale(5, id="autoscaler.1.7.0", because=(Because(rule="Above", values={"value_milli": 7}),))
-    assert found.unsaid(first)
-    found.say(first)
-    assert not found.unsaid(scale(5, id="autoscaler.1.9.0"))
-    assert found.unsaid(scale(6))
-    found.forget(["Deployment/shop/web"])
-    assert found.unsaid(first)
-    found.say(first)
-    found.heard(ModesSet(at=9.0))
-    assert found.unsaid(first)
-
-
-def test_what_was_said_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(acting, "SAID", 3)
-    found = after(mode="shadow")
-    for n in range(5):
-        found.say(
-            ScaleWorkload(
-                at=2.0,
-                target=ObjectRef(api_version="v1", kind="D", name=f"d{n}"),
-                replicas=1,
-                from_replicas=1,
-            )
-        )
-    assert list(found.said) == [f"ScaleWorkload D//d{n}" for n in (2, 3, 4)]
+    assert acting.digest(first) == acting.digest(scale(5, id="autoscaler.1.9.0", prev="x"))
+    assert acting.digest(first) != acting.digest(scale(6))
+    assert acting.about(first) == "ScaleWorkload Deployment/shop/web"
+    entry = AssignmentEntry(kind="join", revision=3, at=7.0, member="a")
+    again = AssignmentEntry(kind="join", revision=4, at=9.0, member="a")
+    one, other = (ChangeAssignment(at=1.0, target=WEB, entry=e) for e in (entry, again))
+    assert acting.digest(one) == acting.digest(other)
+    assert acting.digest(one, "before") != acting.digest(one)
