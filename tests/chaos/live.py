@@ -118,7 +118,7 @@ async def run(
     began, begins, phases = time.monotonic(), time.time() + lead_s, Phases()
     asked = folder / "requests.jsonl"
     options = StackOptions(
-        data=folder, fresh=True, cluster=CLUSTER, services=RUNNING, slots=SLOTS,
+        data=folder / "data", fresh=True, cluster=CLUSTER, services=RUNNING, slots=SLOTS,
         speed=scenario.speed, log_start=scenario.start, clock_wall=begins,
         sim=(
             "--nodes", str(nodes_for(scenario.workloads)), "--node-cpu", "64", "--no-node-leases", "--request-log", str(asked),
@@ -303,7 +303,7 @@ async def _until(
 
 async def _load(stack: Linked, scenario: Scenario, load: float) -> None:
     """One load for everybody from now on, also after a kill of the cluster."""
-    scenario.constant(stack.folder.path, load)
+    scenario.constant(stack.folder.path.parent, load)
     pushed = [{**scenario.series(n), "value": load} for n in range(scenario.workloads)]
     async with (
         aiohttp.ClientSession() as session,
@@ -324,7 +324,7 @@ async def _reached(stack: Linked, wrong: Callable[[dict[str, Any]], list[str]]) 
             if patience.ended(many):
                 raise TimeoutError(
                     f"{len(found)} objects are not where they have to be, the first: {'; '.join(found[:5])}; "
-                    f"the services' words are in {stack.folder.path}/services.log"
+                    f"the services' words are in {stack.folder.path.parent}/services.log"
                 )
             await asyncio.sleep(pause_s)
             began = time.monotonic()

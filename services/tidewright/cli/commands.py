@@ -118,7 +118,7 @@ COMMANDS: tuple[Command, ...] = (
         "Fold the log again and compare every decision byte for byte.",
         (
             ("tidewright verify --cluster prod", "a running log"),
-            ("tidewright verify --data ~/.local/share/tidewright/demo", "the one that the demo left, while nothing runs"),
+            ("tidewright verify --data FOLDER", "the one that `up` or `demo` kept there, whether they run or not"),
             ("tidewright verify --log march.twlog", "an exported one, without NATS and without a cluster"),
         ),
     ),

@@ -1,5 +1,6 @@
 """The folder of one `tidewright up`: the log's store, the embedded cluster, and what to find again.
 
+.tidewright   the mark: only a folder that has it is ever cleared (`tidewright.cli.foldermark`)
 lock          held while a supervisor runs on the folder
 ports.json    ports of the last run, so that a kubeconfig stays good over a restart
 kubeconfig    of the embedded cluster
@@ -10,15 +11,20 @@ cluster/      the embedded cluster's objects
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import random
 import shutil
 import socket
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
+from tidewright.cli import foldermark
 from tidewright.cli.errors import BadInput, Unavailable
+from tidewright.cli.foldermark import MARK, MadeBy, Whose
 
 PARTS = ("nats", "cluster", "ports.json", "kubeconfig")
 """What is ours in the folder, and what `--fresh` takes away."""
@@ -34,6 +40,18 @@ def default() -> Path:
     return platformdirs.user_data_path("tidewright", appauthor=False)
 
 
+def of_demos() -> Path:
+    """Where the demo's data lies unless `--data` says otherwise: each checkout, or installation, has its own."""
+    root = Path(__file__).resolve().parents[3]
+    home = root if (root / "pyproject.toml").exists() else Path(sys.prefix).resolve()
+    digest = hashlib.blake2b(str(home).encode(), digest_size=4).hexdigest()
+    return default() / "demos" / f"{home.name}-{digest}"
+
+
+def _to_people(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
 class DataFolder:
     """An open data folder. Used by one supervisor at a time."""
 
@@ -42,16 +60,26 @@ class DataFolder:
         self._lock = lock
 
     @classmethod
-    def open(cls, path: Path, *, fresh: bool = False) -> DataFolder:
-        """Make and lock the folder; `fresh` forgets what an earlier run left there.
+    def open(
+        cls, path: Path, by: MadeBy | None, *, fresh: bool = False, say: Callable[[str], None] = _to_people
+    ) -> DataFolder:
+        """Make, lock and mark the folder.
+
+        Args:
+            path: the folder.
+            by: the command whose folder it becomes; None only looks at what is there, and marks nothing.
+            fresh: forget what an earlier run left there, which takes the mark.
+            say: is told what is removed, before it is.
 
         Raises:
-            BadInput: it cannot be made, or is something else's folder.
+            BadInput: it cannot be made, or is somebody else's folder; nothing was written to it.
             Unavailable: another supervisor runs on it.
         """
         path = path.expanduser().resolve()
         try:
             path.mkdir(parents=True, exist_ok=True)
+            if by is not None:
+                _refuse_others(path, by, fresh=fresh)
             lock = (path / "lock").open("a+")
         except OSError as error:
             raise BadInput(
@@ -69,13 +97,15 @@ class DataFolder:
         lock.truncate(0)
         lock.write(f"{os.getpid()}\n")
         lock.flush()
-        if fresh:
-            for name in PARTS:
-                part = path / name
-                if part.is_dir():
-                    shutil.rmtree(part)
-                else:
-                    part.unlink(missing_ok=True)
+        try:
+            if fresh:
+                _clear(path, say)
+            # One with other things in it stays unmarked: then nothing ever clears it.
+            if by is not None and foldermark.whose(path) is not Whose.MIXED:
+                foldermark.put(path, by)
+        except BaseException:
+            lock.close()
+            raise
         return cls(path, lock)
 
     def close(self) -> None:
@@ -111,6 +141,62 @@ class DataFolder:
             port = _any_free()
         (self.path / "ports.json").write_text(json.dumps({**known, name: port}) + "\n")
         return port
+
+
+def _refuse_others(path: Path, by: MadeBy, *, fresh: bool) -> None:
+    """Raise BadInput unless the folder may be used so; nothing is written."""
+    whose = foldermark.whose(path)
+    if whose is Whose.FOREIGN:
+        held = sorted(entry.name for entry in path.iterdir())
+        some = ", ".join(held[:5]) + (f" and {len(held) - 5} more" if len(held) > 5 else "")
+        raise BadInput(
+            f"data folder {path} is not Tidewright's: it has no mark ({MARK}) and holds {some}; "
+            "name an empty or a new folder with --data"
+        )
+    if by == "demo" and whose is Whose.MARKED and foldermark.made_by(path) == "up":
+        raise BadInput(
+            f"data folder {path} is kept by `tidewright up`, and a demo begins by clearing its folder: "
+            "name another with --data"
+        )
+    if not fresh or whose in (Whose.MARKED, Whose.EMPTY):
+        return
+    what = "--fresh clears" if by == "up" else "a demo begins by clearing its folder, and clears"
+    if by == "up" and whose is Whose.EARLIER:
+        remedy = "an earlier version left it: start once without --fresh, which marks it"
+    elif others := foldermark.strangers(path):
+        remedy = (
+            f"beside what an earlier version left it holds {', '.join(others)}: remove yourself what is to go"
+        )
+    else:
+        remedy = "an earlier version left it: remove yourself what is to go"
+    raise BadInput(
+        f"{what} only what Tidewright has marked, and {path} has no mark ({MARK}): "
+        f"{remedy}, or name another with --data"
+    )
+
+
+def _clear(path: Path, say: Callable[[str], None]) -> None:
+    """Remove what is ours in a marked folder, and say so before. Raises BadInput."""
+    parts = [path / name for name in PARTS if (path / name).exists() or (path / name).is_symlink()]
+    for part in parts:
+        if part.is_symlink():
+            raise BadInput(
+                f"{part} is a link to {part.readlink()}, which is not cleared: remove the link, and what is to go there"
+            )
+    if parts:
+        say(f"removing what an earlier run left in {path}: {', '.join(map(_sized, parts))}")
+    for part in parts:
+        if part.is_dir():
+            shutil.rmtree(part)
+        else:
+            part.unlink()
+
+
+def _sized(part: Path) -> str:
+    if not part.is_dir():
+        return part.name
+    size = sum(file.lstat().st_size for file in part.rglob("*") if file.is_file())
+    return f"{part.name}/ ({size / 1e6:.1f} MB)"
 
 
 def keeps_log(path: Path) -> bool:

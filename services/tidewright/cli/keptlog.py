@@ -43,7 +43,7 @@ async def served(path: Path) -> AsyncIterator[str]:
             " (a log on an existing server is named with --nats URL)"
         )
     try:
-        folder = DataFolder.open(path)
+        folder = DataFolder.open(path, None)
     except Unavailable:
         port = datafolder.known_port(path, "nats")
         if port is None:
@@ -137,4 +137,5 @@ def hint() -> str:
 
 def _candidates(own: Path) -> Iterator[Path]:
     yield own
-    yield own / "demo"
+    yield own / "demo"  # of versions that had one for all checkouts
+    yield datafolder.of_demos()

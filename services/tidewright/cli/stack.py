@@ -52,6 +52,7 @@ class StackOptions:
 
     Attributes:
         data: the data folder.
+        fresh: clear it before, if Tidewright has marked it.
         nats: URL of a server that runs already; None starts one.
         nats_port, api_port: ports of the embedded servers; None takes those of the last run, or any.
         cluster: name of the cluster on the log.
@@ -160,7 +161,8 @@ class StackOptions:
 class Stack:
     """Everything, while it runs. An async context manager."""
 
-    def __init__(self, options: StackOptions, sink: Sink) -> None:
+    def __init__(self, options: StackOptions, sink: Sink, folder: DataFolder | None = None) -> None:
+        """`folder`: the data folder, where it is open already."""
         self.options = options
         self.supervisor = Supervisor(sink, stop_within_s=options.stop_within_s)
         self.nats_url = options.nats or ""
@@ -170,7 +172,7 @@ class Stack:
         self._slots = options.slots or DEFAULT_SLOTS
         self._new_clock = False
         self._cloud = options.cloud
-        self._folder: DataFolder | None = None
+        self._folder = folder
 
     @property
     def folder(self) -> DataFolder:
@@ -202,7 +204,8 @@ class Stack:
         Raises:
             CommandError: something cannot start; the message says what and why. `stop` is still owed.
         """
-        self._folder = DataFolder.open(self.options.data, fresh=self.options.fresh)
+        if self._folder is None:
+            self._folder = DataFolder.open(self.options.data, "up", fresh=self.options.fresh)
         with translated():
             if not self.nats_url:
                 self.nats_url = await self._start_nats()

@@ -31,7 +31,7 @@ def up(
         Path | None, Parameter(help="Data folder; by default the user's own.", group=DATA)
     ] = None,
     fresh: Annotated[
-        bool, Parameter(negative="", help="Forget what an earlier run left there.", group=DATA)
+        bool, Parameter(negative="", help="Clear the folder first, if Tidewright has marked it.", group=DATA)
     ] = False,
     nats: Annotated[
         str | None, Parameter(help="Use this NATS server instead of starting one.", group=THE_LOG)

@@ -13,8 +13,6 @@ import pytest
 from tidewright.cli import main
 from tidewright.cli.commands import BY_NAME, COMMANDS
 from tidewright.cli.console import Printer, parsed
-from tidewright.cli.datafolder import DataFolder
-from tidewright.cli.errors import Unavailable
 from tidewright.cli.services import SERVICES, Role, Service, load
 
 HEAVY = ("aiohttp", "nats", "kubernetes_asyncio", "numpy", "tidewright.sim", "tidewright.log", "yaml")
@@ -122,26 +120,6 @@ def test_a_malformed_load_is_refused_with_file_and_line(
     assert str(path) in error
     assert said in error
     assert not (tmp_path / "data").exists()
-
-
-def test_a_data_folder_has_one_supervisor_and_keeps_its_ports(tmp_path: Path) -> None:
-    first = DataFolder.open(tmp_path / "d")
-    port = first.port("nats", None)
-    with pytest.raises(Unavailable, match="in use by process"):
-        DataFolder.open(tmp_path / "d")
-    first.close()
-    again = DataFolder.open(tmp_path / "d")
-    assert again.port("nats", None) == port
-    again.close()
-
-
-def test_fresh_takes_away_what_is_ours_and_nothing_else(tmp_path: Path) -> None:
-    (tmp_path / "nats" / "jetstream").mkdir(parents=True)
-    (tmp_path / "mine.txt").touch()
-    folder = DataFolder.open(tmp_path, fresh=True)
-    assert not folder.continues
-    assert (tmp_path / "mine.txt").exists()
-    folder.close()
 
 
 def test_lines_of_programs_become_one_shape() -> None:

@@ -36,7 +36,7 @@ async def test_a_log_is_asked_while_nothing_runs_and_let_go_of_afterwards(tmp_pa
         # A second question at the same time is answered by the same server.
         async with opened(AskedLogOptions(data=tmp_path, cluster=CLUSTER), None) as second:
             assert await second.bounds() == (1, 1)
-    DataFolder.open(tmp_path).close()  # nobody holds it any more
+    DataFolder.open(tmp_path, "up").close()  # nobody holds it any more
     server = EmbeddedServer(tmp_path / "nats")  # and no server is on the store
     await server.start()
     await server.stop()
@@ -44,7 +44,7 @@ async def test_a_log_is_asked_while_nothing_runs_and_let_go_of_afterwards(tmp_pa
 
 async def test_a_log_is_asked_of_the_server_that_runs_on_the_folder(tmp_path: Path) -> None:
     await leave_a_log(tmp_path, CLUSTER)
-    supervisor = DataFolder.open(tmp_path)
+    supervisor = DataFolder.open(tmp_path, "up")
     server = EmbeddedServer(tmp_path / "nats", port=supervisor.port("nats", None))
     await server.start()
     try:

@@ -19,6 +19,7 @@ from cyclopts import Group, Parameter
 
 from tidewright.cli import datafolder
 from tidewright.cli.console import Printer
+from tidewright.cli.datafolder import DataFolder
 from tidewright.cli.demo import objects
 from tidewright.cli.demo.story import Story
 from tidewright.cli.demo.summary import Run, as_json, as_text
@@ -62,7 +63,9 @@ def demo(
         float | None,
         Parameter(help="Log seconds per wall second; by default the load takes 40 s.", group=LOAD),
     ] = None,
-    data: Annotated[Path | None, Parameter(help="Data folder, made anew; by default the user's own.")] = None,
+    data: Annotated[
+        Path | None, Parameter(help="Data folder of demos, made anew; by default one for this checkout.")
+    ] = None,
     output: Annotated[
         Literal["table", "json"], Parameter(name=["--output", "-o"], help="How to print the summary.")
     ] = "table",
@@ -90,7 +93,7 @@ class _Plan:
         self.duration_s = trace.duration_s
         self.speed = speed or max(1.0, trace.duration_s / SECONDS)
         self.interval_s = max(LEAST_INTERVAL_S, SAMPLE_EVERY_S * self.speed)
-        self.folder = (data or datafolder.default() / "demo").expanduser().resolve()
+        self.folder = (data or datafolder.of_demos()).expanduser().resolve()
         # Stamps that count from 0 are moved to the present: Kubernetes knows no times before 1970.
         self.start = trace.times[0] if trace.times[0] > 1e8 else float(int(time.time()))
 
@@ -100,11 +103,10 @@ class _Plan:
             "name": objects.METRIC, "namespace": objects.NAMESPACE, "labels": objects.LABELS,
             "source": "trace", "trace": str(self.path), "anchor": self.start,
         }  # fmt: skip
-        self.folder.mkdir(parents=True, exist_ok=True)
         served = self.folder / "metrics.yaml"
         served.write_text(yaml.safe_dump([metric]))
         return StackOptions(
-            data=self.folder, fresh=True, cluster="demo", services=SERVICES, slots=4,
+            data=self.folder, cluster="demo", services=SERVICES, slots=4,
             speed=self.speed, log_start=self.start, clock_wall=wall,
             sim=("--nodes", "4", "--metrics", str(served)),
             watcher=(
@@ -117,6 +119,14 @@ class _Plan:
 
 async def _run(plan: _Plan, *, json_output: bool) -> int:
     """Run the demo; returns the exit code."""
+    folder = DataFolder.open(plan.folder, "demo", fresh=True)  # before anything is written there
+    try:
+        return await _run_in(folder, plan, json_output=json_output)
+    finally:
+        folder.close()
+
+
+async def _run_in(folder: DataFolder, plan: _Plan, *, json_output: bool) -> int:
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     if task is not None:
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -133,7 +143,7 @@ async def _run(plan: _Plan, *, json_output: bool) -> int:
     options = plan.options(wall)
     try:
         with (plan.folder / "services.log").open("w") as logs:
-            async with Stack(options, Printer(logs, as_json=True)) as stack:
+            async with Stack(options, Printer(logs, as_json=True), folder) as stack:
                 run = Run(
                     trace=plan.source, marks=plan.marks, start=plan.start, end=plan.start + plan.duration_s,
                     speed=plan.speed, folder=str(plan.folder), cluster=options.cluster,
