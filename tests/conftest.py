@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from tidewright.log.connection import Log
+from tidewright.log.install import Plan, install_log
 from tidewright.log.server import EmbeddedServer
 
 # The same examples at every run, so that a change is judged by what it changes. New ones are looked for
@@ -31,5 +32,5 @@ async def nats(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
 async def log(nats: EmbeddedServer) -> AsyncIterator[Log]:
     """A connection to the stream of a cluster named `test`, with eight slots."""
     async with await Log.connect(nats.url, "test", timeout_s=10.0) as connected:
-        await connected.ensure(slots=8)
+        await install_log(connected, Plan(slots=8, deciders=("counting", "reminding")))
         yield connected

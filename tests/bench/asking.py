@@ -23,8 +23,10 @@ import msgspec
 
 from tests.bench.askedlog import CLUSTER, SLOTS, MadeUp
 from tests.bench.figures import Bench, Figure, Size, figure
+from tidewright.cli.services import DECIDERS
 from tidewright.log.connection import MAX_BATCH, Log, Message
 from tidewright.log.export import ExportWriter, Manifest
+from tidewright.log.install import Plan, install_log
 from tidewright.log.server import EmbeddedServer
 from tidewright.log.snapshots import Snapshots, encode
 from tidewright.log.subjects import SLOT_HASH
@@ -140,7 +142,7 @@ def from_a_file(size: Size) -> list[Figure]:
 async def into_a_server(url: str, made: MadeUp, count: int) -> None:
     """The same log on a server: big batches, and the snapshots that a host would have made on the way."""
     async with await Log.connect(url, CLUSTER, timeout_s=30.0) as log:
-        await log.ensure(slots=SLOTS)
+        await install_log(log, Plan(slots=SLOTS, deciders=DECIDERS))
         batch = list[Message]()
         snapshots = None
         for record in made:

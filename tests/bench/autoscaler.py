@@ -34,6 +34,7 @@ from tests.bench.figures import Bench, Figure, Size, figure
 from tidewright.autoscaler.backtest import LoadModel, Row, backtest
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.state import State
+from tidewright.cli.services import DECIDERS
 from tidewright.events import registry
 from tidewright.events.base import Event
 from tidewright.host.process import configure_logs
@@ -41,6 +42,7 @@ from tidewright.kube.client import Kube
 from tidewright.kube.discovery import Discovery
 from tidewright.log.clock import Clock
 from tidewright.log.connection import Log
+from tidewright.log.install import Plan, install_log
 from tidewright.log.server import EmbeddedServer
 from tidewright.log.subjects import Slot, Subjects, slot_of
 from tidewright.watcher.appender import WatchPosition
@@ -200,7 +202,7 @@ async def interval(autoscalers: int, rounds: int) -> list[Figure]:
         await nats.start()
         try:
             async with await Log.connect(nats.url, "bench", timeout_s=10.0) as log:
-                await log.ensure(slots=32)
+                await install_log(log, Plan(slots=32, deciders=DECIDERS))
                 there = [(kind, fact) for kind, fact in objects(autoscalers) if _first_pods(kind, fact.name)]
                 await append(log, samples(autoscalers), autoscalers)
                 await append(log, iter(there), len(there))

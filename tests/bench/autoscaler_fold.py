@@ -23,6 +23,7 @@ from tests.alone import Alone
 from tests.bench.figures import Bench, Figure, Size, figure
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.state import State
+from tidewright.cli.services import DECIDERS
 from tidewright.events import registry
 from tidewright.events.facts import (
     MetricSampled,
@@ -37,6 +38,7 @@ from tidewright.host.host import Host
 from tidewright.host.process import configure_logs
 from tidewright.log.connection import MAX_BATCH, Log, Message
 from tidewright.log.envelope import Writer
+from tidewright.log.install import Plan, install_log
 from tidewright.log.server import EmbeddedServer
 
 FOLD_TARGET, EVALUATE_TARGET = 15_000.0, 5_000.0
@@ -155,7 +157,7 @@ async def measure(autoscalers: int, facts: int, sampled: int) -> list[Figure]:
         await nats.start()
         try:
             async with await Log.connect(nats.url, "bench", timeout_s=10.0) as log:
-                await log.ensure(slots=32)
+                await install_log(log, Plan(slots=32, deciders=DECIDERS))
                 await append(log, samples(autoscalers), autoscalers)  # all are known before the first object
                 there = list(objects(autoscalers))
                 await append(log, iter(there), len(there))

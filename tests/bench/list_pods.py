@@ -20,9 +20,11 @@ import uvloop
 
 from tests.bench.figures import Bench, Figure, Size, figure
 from tests.bench.watch_to_log import pod
+from tidewright.cli.services import DECIDERS
 from tidewright.host.process import configure_logs
 from tidewright.kube.client import Kube
 from tidewright.log.connection import Log
+from tidewright.log.install import Plan, install_log
 from tidewright.log.server import EmbeddedServer
 from tidewright.sim.api.server import ApiServer
 
@@ -104,7 +106,7 @@ async def measure(count: int = 20_000) -> list[Figure]:
             async with Kube.at(url) as kube:
                 await fill(kube, count)
             async with await Log.connect(nats.url, "bench", timeout_s=10.0) as log:
-                await log.ensure(slots=32)
+                await install_log(log, Plan(slots=32, deciders=DECIDERS))
                 watcher = await spawn("--watch", nats.url, "--kubeconfig", str(folder / "kubeconfig"))
                 children.append(watcher)
                 seconds, weight = await listed(log, watcher, count)

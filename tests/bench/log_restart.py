@@ -18,6 +18,7 @@ import uvloop
 from tests.alone import Alone
 from tests.bench.figures import Bench, Figure, Size, figure
 from tests.bench.log_commit import ONE_IN, SLOTS, Counting, fill, pods
+from tidewright.cli.services import DECIDERS
 from tidewright.host.health import Health
 from tidewright.host.host import Host
 from tidewright.host.process import Process, ProcessOptions, configure_logs
@@ -25,6 +26,7 @@ from tidewright.host.process import run as run_process
 from tidewright.host.service import LogOptions, run_decider
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
+from tidewright.log.install import Plan, install_log
 from tidewright.log.server import EmbeddedServer
 from tidewright.log.snapshots import bucket
 
@@ -82,7 +84,7 @@ async def measured(count: int, *, snapshots: bool) -> float:
         await server.start()
         try:
             async with await Log.connect(server.url, "bench", timeout_s=5.0) as log:
-                await log.ensure(slots=SLOTS)
+                await install_log(log, Plan(slots=SLOTS, deciders=DECIDERS))
                 await fill(log, count)
                 await decide_all(log, count)
                 if not snapshots:

@@ -24,6 +24,7 @@ import msgspec
 import uvloop
 
 from tests.bench.figures import Bench, Figure, Size, figure
+from tidewright.cli.services import DECIDERS
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, ObjectRef
 from tidewright.events.decisions import HoldReplicas
@@ -36,6 +37,7 @@ from tidewright.host.service import LogOptions, run_decider
 from tidewright.host.settings import Settings
 from tidewright.log import envelope
 from tidewright.log.connection import Log, Message
+from tidewright.log.install import Plan, install_log
 from tidewright.log.reader import Reader
 from tidewright.log.server import EmbeddedServer
 from tidewright.log.subjects import Slot
@@ -160,8 +162,6 @@ class World:
     async def _members(self) -> frozenset[str]:
         """Incarnations that take part. One may own nothing: a standby, or by the way the slots fall."""
         bucket = f"{self._log.stream}_members"
-        if not await self._log.exists(f"KV_{bucket}"):
-            return frozenset()  # the first of them makes it
         root = f"$KV.{bucket}.{SERVICE}."
         async with Reader(self._log, (f"{root}>",), 0, last_only=True, stream=f"KV_{bucket}") as entries:
             return frozenset(
@@ -238,7 +238,7 @@ async def gaps(number: int, runs: int, partition: Partition) -> list[float]:
         await server.start()
         try:
             async with await Log.connect(server.url, "bench", timeout_s=5.0) as log:
-                await log.ensure(slots=SLOTS)
+                await install_log(log, Plan(slots=SLOTS, deciders=DECIDERS))
                 world = World(log, server.url, partition)
                 await world.start(replicas)
                 found: list[float] = []

@@ -32,6 +32,7 @@ from tests.bench.figures import Bench, Figure, Size, figure
 from tests.e2e.conftest import tidewright
 from tests.e2e.pipeline.test_pipeline import DEPLOYMENT, LABELS, autoscaler
 from tidewright.cli.crds.installing import install
+from tidewright.cli.services import DECIDERS
 from tidewright.cli.supervisor import Program, Supervisor
 from tidewright.events import registry
 from tidewright.events.decisions import ScaleWorkload
@@ -41,6 +42,7 @@ from tidewright.host.process import configure_logs
 from tidewright.kube.client import Kube
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import CAUSE_SEQ
+from tidewright.log.install import Plan, install_log
 from tidewright.log.server import EmbeddedServer
 from tidewright.sim.api.requestlog import Entry
 from tidewright.sim.cluster import SimCluster
@@ -191,7 +193,7 @@ async def least(nats_url: str, kube: Kube, count: int) -> list[float]:
     path = "/apis/apps/v1/namespaces/least/deployments/web/scale"
     found = []
     async with await Log.connect(nats_url, "least") as log:
-        await log.ensure(slots=1)
+        await install_log(log, Plan(slots=1, deciders=DECIDERS))
         async with log.reader([log.subjects.everything]) as reader:
             for n in range(count):
                 begun = time.perf_counter()

@@ -26,12 +26,14 @@ import psutil
 from aiohttp import web
 
 from tests.bench.figures import Bench, Better, Figure, Size, figure
+from tidewright.cli.services import DECIDERS
 from tidewright.events import registry
 from tidewright.events.base import JsonObject, ObjectRef
 from tidewright.events.facts import Owner, WorkloadObserved
 from tidewright.events.spread import ChangeLedger, LedgerRules, SubsetRule
 from tidewright.host import certificates
 from tidewright.log.connection import Log, Message
+from tidewright.log.install import Plan, install_log
 from tidewright.log.server import EmbeddedServer
 
 NAMESPACE, NAME, HASH = "shop", "web", "5d9c7b8f6d"
@@ -276,7 +278,7 @@ async def _run(size: Size) -> list[Figure]:
         await server.start()
         try:
             async with await Log.connect(server.url, "bench") as log:
-                await log.ensure()
+                await install_log(log, Plan(deciders=DECIDERS))
                 await prepare(log)
             async with process(serve_admission, server.url) as (port, ca, child), Caller(port, ca) as ours:
                 await ours.warm(list(islice(bodies, CONNECTIONS)))

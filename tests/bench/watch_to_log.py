@@ -22,6 +22,7 @@ import uvloop
 from aiohttp import web
 
 from tests.bench.figures import Bench, Figure, Size, figure
+from tidewright.cli.services import DECIDERS
 from tidewright.host.fenced import Fenced, InFlight
 from tidewright.host.process import configure_logs
 from tidewright.kube.client import Kube
@@ -29,6 +30,7 @@ from tidewright.kube.kinds import BY_NAME
 from tidewright.log.clock import Clock
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
+from tidewright.log.install import Plan, install_log
 from tidewright.log.server import EmbeddedServer
 from tidewright.watcher.appender import Appender
 from tidewright.watcher.follow import Follower
@@ -216,11 +218,11 @@ async def measure(count: int = 40_000) -> list[Figure]:
         await server.start()
         try:
             async with await Log.connect(server.url, "bench", timeout_s=5.0) as log:
-                await log.ensure(slots=32)
+                await install_log(log, Plan(slots=32, deciders=DECIDERS))
                 changed = await watched(log, count, changed=True)
                 bare = await published(log, count)
             async with await Log.connect(server.url, "still", timeout_s=5.0) as log:
-                await log.ensure(slots=32)
+                await install_log(log, Plan(slots=32, deciders=DECIDERS))
                 unchanged = await watched(log, count, changed=False)
         finally:
             await server.stop()

@@ -28,7 +28,7 @@ from tidewright.cli.asking.restored import inputs_of
 from tidewright.cli.asking.source import RunningLog
 from tidewright.cli.asking.verify import verified
 from tidewright.cli.console import Printer
-from tidewright.cli.services import BY_NAME, load
+from tidewright.cli.services import BY_NAME, DECIDERS, load
 from tidewright.cli.stack import HOST
 from tidewright.cli.supervisor import Backoff, Program, Supervisor
 from tidewright.events import registry
@@ -42,12 +42,12 @@ from tidewright.host.verify import Report
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log import errors
 from tidewright.log.connection import MAX_BATCH, Log, Message
+from tidewright.log.install import Plan, install_log
 from tidewright.log.reader import Record
 from tidewright.log.server import configuration, find_binary
 from tidewright.sim.api.server import ApiServer
 
 CLUSTER, SLOTS = "chaos", 8
-DECIDERS = ("autoscaler", "spread", "provisioning", "shard-manager")
 RUNNING = ("autoscaler", "autoscaler", "spread", "provisioning", "shard-manager", "actuator")
 STILL = 1e-9
 """Log seconds per wall second: a step takes less than the least difference between two stamps."""
@@ -153,7 +153,7 @@ async def play(script: Script, folder: Path, *, kills: int, seed: int) -> Played
             (folder / "kubeconfig").write_text(KUBECONFIG % cluster.url)
             url = await _start(supervisor, folder)
             async with await Log.connect(url, CLUSTER, name="script", timeout_s=10.0) as log:
-                await log.ensure(SLOTS)
+                await install_log(log, Plan(slots=SLOTS, deciders=DECIDERS))
                 await _clock(log, script[0][0])
                 await supervisor.start(*(_service(name, url, folder) for name in RUNNING))
                 source = RunningLog(log)

@@ -27,10 +27,12 @@ import pytest
 import yaml
 
 from tidewright.cli.crds.installing import Outcome, install
+from tidewright.cli.services import DECIDERS
 from tidewright.cli.supervisor import Program, Supervisor
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.log.connection import Log
+from tidewright.log.install import Plan, install_log
 from tidewright.log.server import EmbeddedServer
 
 CLOUD = {
@@ -226,12 +228,17 @@ class Services:
         self.cluster, self.nats_url = cluster, nats_url
         self.name = f"e2e-{uuid.uuid4().hex[:6]}"
         self.lines: list[tuple[str, str]] = []
+        self.installed = False
         self.external_metrics_url = "" if cluster.embedded else cluster.side_url
         """Where the watcher asks; empty for the API server."""
         self.supervisor = Supervisor(lambda name, line: self.lines.append((name, line)), stop_within_s=5.0)
 
     async def start(self, *services: str, **more: Sequence[str]) -> None:
         """Start services and wait until they are ready; `more` has further arguments by service."""
+        if not self.installed:
+            async with await Log.connect(self.nats_url, self.name, name="install", timeout_s=10.0) as log:
+                await install_log(log, Plan(slots=4, deciders=DECIDERS))
+            self.installed = True
         await self.supervisor.start(
             *(self._program(name, more.get(name.replace("-", "_"), ())) for name in services)
         )
@@ -241,7 +248,6 @@ class Services:
         if name in ("watcher", "actuator"):
             command += ["--kubeconfig", str(self.cluster.kubeconfig)]
         if name == "watcher":
-            command += ["--slots", "4"]
             if self.external_metrics_url:
                 command += ["--external-metrics-url", self.external_metrics_url]
             if not self.cluster.embedded:

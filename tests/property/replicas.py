@@ -20,12 +20,13 @@ from tidewright.events import registry
 from tidewright.events.facts import PodObserved
 from tidewright.host.health import Health
 from tidewright.host.host import Host
-from tidewright.host.membership import HEARTBEAT_S, TTL_S, BucketMembership
+from tidewright.host.membership import HEARTBEAT_S, BucketMembership
 from tidewright.host.settings import Settings
 from tidewright.log import errors
 from tidewright.log.checkpoint import decode as decode_checkpoint
 from tidewright.log.connection import Committed, Message
 from tidewright.log.envelope import Writer
+from tidewright.log.install import TTL_S
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot, Snapshots
 from tidewright.log.snapshots import decode as decode_snapshot

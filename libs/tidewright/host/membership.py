@@ -8,20 +8,19 @@ says who should *try*: the expected sequence of a slot's checkpoint decides who 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Collection, Iterable
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Protocol
 
 import structlog
 
 from tidewright.log import errors
-from tidewright.log.connection import Log
+from tidewright.log.connection import Log, shown
+from tidewright.log.install import TTL_S, members_of
 from tidewright.log.reader import Reader
 from tidewright.log.subjects import Slot, escape
 
-TTL_S = 2.0
 HEARTBEAT_S = 0.5
 STALE_S = TTL_S + 0.5
 """A member not heard of for so long is gone even if the bucket's own marker was missed."""
@@ -61,8 +60,8 @@ class BucketMembership:
         """`monotonic` is this process's clock, seconds."""
         self._monotonic = monotonic
         self._log, self._service, self._member = log, service, member
-        self._stream = f"KV_{log.stream}_members"
-        self._root = f"$KV.{log.stream}_members"
+        self._stream = f"KV_{members_of(log.stream)}"
+        self._root = f"$KV.{members_of(log.stream)}"
         self._heard: dict[str, float] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._members: frozenset[str] = frozenset()
@@ -74,8 +73,15 @@ class BucketMembership:
         return self._members
 
     async def join(self) -> None:
-        """Make the bucket if need be, enter, and wait until the entry is seen to be there."""
-        await self._ensure_bucket()
+        """Enter, and wait until the entry is seen to be there.
+
+        Raises:
+            WrongStream: there is no bucket of members.
+        """
+        if await self._log.settings(self._stream) is None:
+            raise errors.WrongStream(
+                f"no bucket {self._stream} at {shown(self._log.url)}: run `tidewright install` first, with --cluster {self._log.cluster}"
+            )
         seen = asyncio.Event()
         self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._watch(seen))]
         await seen.wait()
@@ -93,25 +99,6 @@ class BucketMembership:
 
     def _key(self, member: str) -> str:
         return f"{self._root}.{self._service}.{escape(member)}"
-
-    async def _ensure_bucket(self) -> None:
-        config: dict[str, Any] = {
-            "name": self._stream,
-            "subjects": [f"{self._root}.>"],
-            "storage": "memory",
-            "max_msgs_per_subject": 1,
-            "max_age": int(TTL_S * 1e9),
-            "subject_delete_marker_ttl": int(TTL_S * 1e9),
-            "allow_msg_ttl": True,
-            "allow_rollup_hdrs": True,
-            "allow_direct": True,
-            "deny_delete": True,
-            "discard": "new",
-            "duplicate_window": int(TTL_S * 1e9),
-            "num_replicas": self._log.replicas,
-        }
-        if not await self._log.exists(self._stream):
-            await self._log.api(f"STREAM.CREATE.{self._stream}", config)
 
     async def _beat(self) -> None:
         while True:
@@ -139,8 +126,6 @@ class BucketMembership:
             except errors.LogError as error:
                 logger.debug("membership not readable", error=str(error))
                 await asyncio.sleep(HEARTBEAT_S)
-                with contextlib.suppress(errors.LogError):
-                    await self._ensure_bucket()  # it is in memory, and gone with a server that was restarted
 
     def _hear(self, name: str, *, there: bool) -> None:
         """An entry was written; or it was taken back, or expired: the marker of both has no body."""

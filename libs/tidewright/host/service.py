@@ -78,19 +78,30 @@ async def connect(options: LogOptions, process: Process) -> Log:
             return log
 
 
-async def find_stream(log: Log, process: Process) -> None:
-    """Wait until the watcher has made the cluster's stream, and take over its slot count."""
+async def find_stream(log: Log, process: Process | None, cluster_id: str = "") -> None:
+    """Wait until the cluster's stream has been installed, and take over its slot count.
+
+    `cluster_id` as of `Log.adopt_slots`, from those who know their cluster.
+
+    Raises:
+        OtherCluster: the stream is another cluster's; waiting does not change that.
+    """
     said = ""
-    while not process.stop.is_set():
+    while process is None or not process.stop.is_set():
         try:
-            await log.adopt_slots()
+            await log.adopt_slots(cluster_id)
             return
+        except errors.OtherCluster:
+            raise
         except (errors.WrongStream, errors.LogUnavailable) as error:
-            process.health.not_ready = str(error)
-            process.health.tick()
             if str(error) != said:
                 logger.info("waiting for the stream", error=str(error))
             said = str(error)
+            if process is None:
+                await asyncio.sleep(PAUSE_S)
+                continue
+            process.health.not_ready = said
+            process.health.tick()
             await pause(process, PAUSE_S)
 
 

@@ -163,10 +163,10 @@ class Log:
             words = " ".join(str(e) for e in (*last, error)).lower()
             if "authorization" in words or "authentication" in words:
                 raise errors.LogForbidden(
-                    f"nats-server at {_shown(url)} refuses these credentials: pass --nats-credentials FILE or a URL with user and password"
+                    f"nats-server at {shown(url)} refuses these credentials: pass --nats-credentials FILE or a URL with user and password"
                 ) from error
             raise errors.LogUnavailable(
-                f"no NATS server answers at {_shown(url)} ({_words(error)}): start one, or pass --nats URL of a running one"
+                f"no NATS server answers at {shown(url)} ({_words(error)}): start one, or pass --nats URL of a running one"
             ) from error
         # The first connection fails fast and says why; from here on an outage is waited out.
         client.options["max_reconnect_attempts"] = -1
@@ -175,7 +175,7 @@ class Log:
         if (version.major, version.minor) < MIN_SERVER:
             await client.close()
             raise errors.LogUnavailable(
-                f"nats-server at {_shown(url)} is {version.major}.{version.minor}: {'.'.join(map(str, MIN_SERVER))} or later is needed"
+                f"nats-server at {shown(url)} is {version.major}.{version.minor}: {'.'.join(map(str, MIN_SERVER))} or later is needed"
             )
         log = cls(client, cluster, url, timeout_s, patience_s)
         log._denied = denied
@@ -205,10 +205,10 @@ class Log:
 
     async def ensure(
         self, slots: int = DEFAULT_SLOTS, *, cluster_id: str = "", replicas: int = 1, max_age_s: float = 0
-    ) -> None:
-        """Create the stream, or check that it is ours and bring its settings up to date.
+    ) -> str:
+        """Create the stream, or check that it is ours and bring its settings up to date; returns which.
 
-        Safe to repeat, and safe for several processes at once.
+        For installers (`tidewright.log.install`): no service may. Safe to repeat, and safe for several at once.
 
         Args:
             slots: partitions of the keyspace; fixed for the life of the stream.
@@ -237,25 +237,24 @@ class Log:
             "deny_delete": True,
             "metadata": metadata | ({subjects.CLUSTER_ID: cluster_id} if cluster_id else {}),
         }
-        found = await self._stream_config()
+        found = await self.settings(self.stream)
         if found is None:
             answer = await self._api(f"STREAM.CREATE.{self.stream}", wanted)
             if "error" not in answer:
                 self.slots, self.replicas, self.max_age_s = slots, replicas, max_age_s
-                return
-            found = await self._stream_config()  # somebody else was quicker
+                return "made"
+            found = await self.settings(self.stream)  # somebody else was quicker
             if found is None:
                 raise self._error(answer["error"], f"stream {self.stream}")
         self._check_metadata(found.get("metadata") or {}, wanted["metadata"])
         self.slots, self.replicas, self.max_age_s = slots, replicas, max_age_s
-        kept = {k: found.get(k) for k in wanted if k not in ("metadata", "num_replicas")}
-        same = all((found.get(k) or 0) == (v or 0) for k, v in wanted.items() if k in kept)
-        grown = cluster_id and not (found.get("metadata") or {}).get(subjects.CLUSTER_ID)
-        if not same or grown or found.get("num_replicas") != replicas:
-            merged = found | wanted | {"metadata": (found.get("metadata") or {}) | wanted["metadata"]}
-            answer = await self._api(f"STREAM.UPDATE.{self.stream}", merged)
-            if "error" in answer:
-                raise self._error(answer["error"], f"stream {self.stream}")
+        if has_settings(found, wanted):
+            return "is as it should be"
+        merged = found | wanted | {"metadata": (found.get("metadata") or {}) | wanted["metadata"]}
+        answer = await self._api(f"STREAM.UPDATE.{self.stream}", merged)
+        if "error" in answer:
+            raise self._error(answer["error"], f"stream {self.stream}")
+        return "changed"
 
     async def adopt_slots(self, cluster_id: str = "") -> int:
         """Take over slots, replicas and retention of the existing stream, and return the slots.
@@ -266,14 +265,21 @@ class Log:
             WrongStream: there is no such stream, or it was not made by this software.
             OtherCluster: it is another cluster's.
         """
-        found = await self._stream_config()
+        found = await self.settings(self.stream)
+        metadata = (found or {}).get("metadata") or {}
         if cluster_id:
-            self._check_metadata((found or {}).get("metadata") or {}, {subjects.CLUSTER_ID: cluster_id})
-        count = ((found or {}).get("metadata") or {}).get("tw.slots")
+            self._check_metadata(metadata, {subjects.CLUSTER_ID: cluster_id})
+            if metadata and subjects.CLUSTER_ID not in metadata:
+                logger.warning(
+                    "the log is not bound to a cluster, so that another one of this name would not be noticed",
+                    stream=self.stream, do=f"tidewright install --cluster {self.cluster} --cluster-id {cluster_id}",
+                )  # fmt: skip
+        count = metadata.get("tw.slots")
         if count is None:
             raise errors.WrongStream(
-                f"no stream of cluster {self.cluster!r} at {_shown(self.url)}: start the watcher first"
+                f"no stream of cluster {self.cluster!r} at {shown(self.url)}: run `tidewright install` first, with --cluster {self.cluster}"
             )
+        self._check_metadata(metadata, {"tw.slot-hash": subjects.SLOT_HASH})
         self.slots = int(count)
         self.replicas = int((found or {}).get("num_replicas") or 1)
         self.max_age_s = ((found or {}).get("max_age") or 0) / 1e9
@@ -290,19 +296,13 @@ class Log:
             raise self._error(info["error"], f"stream {self.stream}")
         return int(info["state"]["first_seq"]), int(info["state"]["last_seq"])
 
-    async def exists(self, stream: str) -> bool:
-        """Whether the server has a stream of this name."""
+    async def settings(self, stream: str) -> dict[str, Any] | None:
+        """The configuration of a stream of the server's; None when there is none of that name."""
         answer = await self._api(f"STREAM.INFO.{stream}", {})
-        if "error" in answer and answer["error"].get("err_code") != _NOT_FOUND:
-            raise self._error(answer["error"], f"stream {stream}")
-        return "error" not in answer
-
-    async def _stream_config(self) -> dict[str, Any] | None:
-        answer = await self._api(f"STREAM.INFO.{self.stream}", {})
         if "error" in answer:
             if answer["error"].get("err_code") == _NOT_FOUND:
                 return None
-            raise self._error(answer["error"], f"stream {self.stream}")
+            raise self._error(answer["error"], f"stream {stream}")
         config: dict[str, Any] = answer["config"]
         return config
 
@@ -312,7 +312,16 @@ class Log:
             if present == value or (key == subjects.CLUSTER_ID and present is None):
                 continue
             kind = errors.OtherCluster if key == subjects.CLUSTER_ID else errors.WrongStream
-            raise kind(_mismatch(self.stream, _shown(self.url), key, present, value))
+            raise kind(_mismatch(self.stream, shown(self.url), key, present, value))
+
+    async def subjects_of(self, stream: str, pattern: str) -> list[str]:
+        """The subjects of a stream that match a filter and have a message; none when there is no such stream."""
+        answer = await self._api(f"STREAM.INFO.{stream}", {"subjects_filter": pattern})
+        if "error" in answer:
+            if answer["error"].get("err_code") == _NOT_FOUND:
+                return []
+            raise self._error(answer["error"], f"stream {stream}")
+        return sorted(answer["state"].get("subjects") or ())
 
     # -- appending -------------------------------------------------------------------------------
 
@@ -332,7 +341,7 @@ class Log:
             raise ValueError(f"an append takes 1 to {MAX_BATCH} messages, not {len(messages)}")
         if full := await self._room.full():
             raise errors.StoreFull(
-                f"the store of nats-server at {_shown(self.url)} is full ({full}): enlarge it or shorten max_age; nothing was dropped"
+                f"the store of nats-server at {shown(self.url)} is full ({full}): enlarge it or shorten max_age; nothing was dropped"
             )
         await self.settled()
         try:
@@ -344,7 +353,7 @@ class Log:
             return await self._appended(behind)
 
     async def _appended(self, messages: Sequence[Message]) -> Committed:
-        return await (self._append(messages[0]) if len(messages) == 1 else self._batch(messages))
+        return await (self.append(messages[0]) if len(messages) == 1 else self._batch(messages))
 
     async def _behind_forged(self, messages: Sequence[Message]) -> list[Message] | None:
         """The same messages, to be appended behind those on their subjects that nobody believes.
@@ -411,7 +420,8 @@ class Log:
             f"stream {self.stream} did not say what became of a batch of {last} messages"
         )
 
-    async def _append(self, message: Message) -> Committed:
+    async def append(self, message: Message) -> Committed:
+        """Append one message, on whatever stream of the server has its subject (a bucket's); raises as `commit`."""
         headers = dict(message.headers or {})
         if message.expect_last is not None:
             headers[_EXPECTED_SEQ] = str(message.expect_last)
@@ -464,7 +474,7 @@ class Log:
     @property
     def disconnected(self) -> str:
         """Why nothing reaches the server at present; empty while it is connected."""
-        return "" if self.client.is_connected else f"nats-server at {_shown(self.url)} is not reached"
+        return "" if self.client.is_connected else f"nats-server at {shown(self.url)} is not reached"
 
     # -- protocol --------------------------------------------------------------------------------
 
@@ -504,7 +514,7 @@ class Log:
             await heeded(self.client.publish(subject, body, headers=headers))
         except (nats.errors.Error, OSError) as error:
             raise errors.LogUnavailable(
-                f"nats-server at {_shown(self.url)} is not reached: {error}"
+                f"nats-server at {shown(self.url)} is not reached: {error}"
             ) from error
 
     async def _request(self, subject: str, body: bytes, headers: dict[str, str] | None) -> bytes:
@@ -513,12 +523,12 @@ class Log:
             answer = await heeded(self.client.request(subject, body, timeout=self.timeout_s, headers=headers))
         except nats.errors.NoRespondersError as error:
             raise errors.LogUnavailable(
-                f"nobody at {_shown(self.url)} answers for stream {self.stream}: JetStream is off there, the stream has no leader, or these credentials see neither"
+                f"nobody at {shown(self.url)} answers for stream {self.stream}: JetStream is off there, the stream has no leader, or these credentials see neither"
             ) from error
         except (nats.errors.Error, OSError, TimeoutError) as error:
             self._check_allowed(subject)
             raise errors.LogUnavailable(
-                f"nats-server at {_shown(self.url)} did not answer in {self.timeout_s:g} s ({_words(error)})"
+                f"nats-server at {shown(self.url)} did not answer in {self.timeout_s:g} s ({_words(error)})"
             ) from error
         return answer.data
 
@@ -529,7 +539,7 @@ class Log:
         refused = self._denied.get(subject.lower())
         if refused is not None and time.monotonic() - refused < DENIED_FOR_S:
             raise errors.LogForbidden(
-                f"nats-server at {_shown(self.url)} does not let these credentials publish on {subject}: allow it in the server's permissions"
+                f"nats-server at {shown(self.url)} does not let these credentials publish on {subject}: allow it in the server's permissions"
             )
 
     def _error(self, error: Mapping[str, Any], what: str) -> errors.LogError:
@@ -538,11 +548,22 @@ class Log:
             return errors.Conflict(f"{what}: {text}")
         if code in _FULL:
             return errors.StoreFull(
-                f"{what}: the store of nats-server at {_shown(self.url)} is full ({text}): enlarge it or shorten max_age; nothing was dropped"
+                f"{what}: the store of nats-server at {shown(self.url)} is full ({text}): enlarge it or shorten max_age; nothing was dropped"
             )
         if code in _UNANSWERED or error.get("code") == 503:
             return errors.LogUnavailable(f"{what}: {text} ({code})")
         return errors.AppendRefused(f"{what}: {text} ({code})")
+
+
+def has_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    """Whether a stream's configuration is as wanted; what is not named is not looked at."""
+    present = found.get("metadata") or {}
+    return all(
+        all(present.get(k) == v for k, v in value.items())
+        if key == "metadata"
+        else (found.get(key) or 0) == (value or 0)
+        for key, value in wanted.items()
+    )
 
 
 def _mismatch(stream: str, url: str, key: str, found: str | None, wanted: str) -> str:
@@ -564,7 +585,7 @@ def _words(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
-def _shown(url: str) -> str:
+def shown(url: str) -> str:
     """A URL without its password."""
     scheme, separator, rest = url.rpartition("://")
     return f"{scheme}{separator}{rest.rpartition('@')[2]}"

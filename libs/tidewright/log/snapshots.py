@@ -3,8 +3,9 @@
 A snapshot is only an acceleration. One that cannot be read, is of a newer version, or disagrees
 with the checkpoint that it names is ignored, and the log is folded instead.
 
-The client library writes and lists objects. One is read by asking for its messages, as the layout of
-a bucket is public: two questions, where the library takes six and an import as long as an answer.
+The layout of an object store is public, and so one message of it is asked for or appended here at a time:
+one is read by two questions, where the client library takes six and an import as long as an answer. What is
+not wanted any longer is rolled up into a message that ends by itself: a service may purge nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ import hashlib
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Awaitable
-from typing import TYPE_CHECKING, TypeVar
+from datetime import UTC, datetime
+from typing import TypeVar
+from uuid import uuid4
 
 import msgspec
 import nats.errors
@@ -24,12 +27,14 @@ import zstandard
 
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.cancellation import heeded
-from tidewright.log.connection import Log
+from tidewright.log.connection import Log, Message
 from tidewright.log.errors import LogError, LogUnavailable
 from tidewright.log.subjects import Slot
 
-if TYPE_CHECKING:
-    from nats.js.object_store import ObjectStore
+CHUNK = 512 * 1024
+"""Bytes of an object in one message."""
+ENDS = {"Nats-Rollup": "sub", "Nats-TTL": "1s"}
+"""Headers of a message that takes the place of all before it on its subject, and soon ends itself."""
 
 LEVEL = 3
 """Compression level: states are JSON, and compress well at once."""
@@ -81,13 +86,22 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     said: dict[str, tuple[int, str]] = {}
 
 
-class _Meta(msgspec.Struct):
+class _Options(msgspec.Struct):
+    max_chunk_size: int = CHUNK
+
+
+class _Meta(msgspec.Struct, omit_defaults=True):
     """What a bucket says of an object."""
 
+    name: str = ""
+    bucket: str = ""
     nuid: str = ""
+    size: int = 0
     chunks: int = 0
     digest: str = ""
     deleted: bool = False
+    mtime: str = ""
+    options: _Options | None = None
 
 
 def bucket(stream: str, service: str) -> str:
@@ -123,9 +137,7 @@ class Snapshots:
 
     def __init__(self, log: Log) -> None:
         self._log = log
-        self._stores: dict[str, ObjectStore] = {}
         self._away: dict[str, float] = {}
-        self._opening = asyncio.Lock()
 
     async def put(self, snapshot: Snapshot, data: bytes, *, keep: bool = False) -> bool:
         """Store a snapshot as its slot's latest; `keep` also as one of its history. Whether it is stored.
@@ -135,15 +147,15 @@ class Snapshots:
         names = [_latest(snapshot.slot, snapshot.state_version)]
         if keep:
             names.append(f"{snapshot.slot}/{snapshot.position}")
+        if self._left_alone(snapshot.service):
+            return False
         try:
-            store = await self._open(snapshot.service, make=True)
-            if store is None:
-                return False
             for name in names:
-                await self._bounded(store.put(name, data))
+                await self._bounded(self._write(snapshot.service, name, data))
         except _FAILURES as error:
-            self._stores.pop(snapshot.service, None)
             logger.warning("snapshot not stored", slot=snapshot.slot, error=_words(error))
+            with contextlib.suppress(LogError):
+                await self._leave_alone(snapshot.service, error)
             return False
         return True
 
@@ -173,15 +185,22 @@ class Snapshots:
 
     async def history(self, service: str, slot: Slot) -> list[int]:
         """Positions of the snapshots that were kept."""
-        from nats.js.errors import NotFoundError
-
-        prefix = f"{slot}/"
-        try:
-            store = await self._open(service)
-            entries = [] if store is None else await self._bounded(store.list(ignore_deletes=True))
-        except NotFoundError:
+        if self._left_alone(service):
             return []
-        return [int(e.name[len(prefix) :]) for e in entries if e.name and e.name.startswith(prefix)]
+        store, found = bucket(self._log.stream, service), list[int]()
+        try:
+            subjects = await self._bounded(self._log.subjects_of(f"OBJ_{store}", f"$O.{store}.M.>"))
+        except LogUnavailable:
+            raise
+        except _FAILURES as error:
+            await self._leave_alone(service, error)
+            return []
+        for subject in subjects:
+            name = urlsafe_b64decode(subject.rpartition(".")[2]).decode()
+            place, _, position = name.partition("/")
+            if place == slot and position:
+                found.append(int(position))
+        return found
 
     async def oldest(self, service: str, slot: Slot, state_version: int, first_seq: int) -> Snapshot | None:
         """The oldest snapshot of the slot's history after which nothing is missing on the log.
@@ -201,14 +220,45 @@ class Snapshots:
         A failure is logged and forgotten: the next one drops it.
         """
         try:
-            older = [p for p in await self.history(service, slot) if p < first_seq - 1]
-            store = await self._open(service)
-            if store is None:
-                return
-            for position in older:
-                await self._bounded(store.delete(f"{slot}/{position}"))
+            for position in await self.history(service, slot):
+                if position < first_seq - 1:
+                    await self._bounded(self._drop(service, f"{slot}/{position}"))
         except _FAILURES as error:
             logger.warning("old snapshots not dropped", slot=slot, error=_words(error))
+
+    async def _write(self, service: str, name: str, data: bytes) -> None:
+        """Store an object, and then let go of the one that it replaces."""
+        store, nuid = bucket(self._log.stream, service), uuid4().hex
+        before = await self._meta(service, name)
+        chunks = [data[at : at + CHUNK] for at in range(0, len(data), CHUNK)]
+        for chunk in chunks:
+            await self._log.append(Message(f"$O.{store}.C.{nuid}", chunk))
+        digest = urlsafe_b64encode(hashlib.sha256(data).digest()).decode()
+        meta = _Meta(
+            name=name, bucket=store, nuid=nuid, size=len(data), chunks=len(chunks), digest=f"SHA-256={digest}",
+            mtime=datetime.now(UTC).isoformat(), options=_Options(),
+        )  # fmt: skip
+        said = Message(_place(store, name), msgspec.json.encode(meta), {"Nats-Rollup": "sub"})
+        await self._log.append(said)
+        await self._drop_chunks(store, before)
+
+    async def _drop(self, service: str, name: str) -> None:
+        store = bucket(self._log.stream, service)
+        before = await self._meta(service, name)
+        gone = _Meta(name=name, bucket=store, deleted=True, mtime=datetime.now(UTC).isoformat())
+        await self._log.append(Message(_place(store, name), msgspec.json.encode(gone), ENDS))
+        await self._drop_chunks(store, before)
+
+    async def _drop_chunks(self, store: str, meta: _Meta | None) -> None:
+        if meta is not None and meta.chunks:
+            await self._log.append(Message(f"$O.{store}.C.{meta.nuid}", b"", ENDS))
+
+    async def _meta(self, service: str, name: str) -> _Meta | None:
+        """What the bucket says of an object; None when there is none."""
+        store = bucket(self._log.stream, service)
+        found = await self._log.lookups.last(_place(store, name), f"OBJ_{store}")
+        meta = msgspec.json.decode(found.body, type=_Meta) if found is not None else None
+        return None if meta is None or meta.deleted else meta
 
     async def _asked(self, service: str, name: str) -> bytes | None:
         """`_object`, asked for again when no answer comes: a busy server is no reason to fold the whole log."""
@@ -223,13 +273,12 @@ class Snapshots:
         Raises:
             ValueError: it is not whole.
         """
-        if time.monotonic() < self._away.get(service, 0.0):
+        if self._left_alone(service):
             return None
         store = bucket(self._log.stream, service)
-        stream, key = f"OBJ_{store}", urlsafe_b64encode(name.encode()).decode()
+        stream = f"OBJ_{store}"
         for _ in range(READ_AGAIN):
-            found = await self._log.lookups.last(f"$O.{store}.M.{key}", stream)
-            if found is None or (meta := msgspec.json.decode(found.body, type=_Meta)).deleted:
+            if (meta := await self._meta(service, name)) is None:
                 return None
             parts: list[bytes] = []
             seq, chunks = 1, f"$O.{store}.C.{meta.nuid}"
@@ -244,29 +293,8 @@ class Snapshots:
                 return data
         raise ValueError(f"object {name} of bucket {store} is not whole")
 
-    async def _open(self, service: str, *, make: bool = False) -> ObjectStore | None:
-        """A service's bucket; None when there is none, or when it is left alone for now."""
-        async with self._opening:
-            if time.monotonic() < self._away.get(service, 0.0):
-                return None
-            if service not in self._stores:
-                name = bucket(self._log.stream, service)
-                try:
-                    found = await self._log.exists(f"OBJ_{name}")
-                    if not found and not make:
-                        return None
-                    from nats.js.api import ObjectStoreConfig
-
-                    js = self._log.jetstream
-                    config = ObjectStoreConfig(bucket=name, replicas=self._log.replicas)
-                    asked = js.object_store(name) if found else js.create_object_store(name, config)
-                    self._stores[service] = await self._bounded(asked)
-                except LogUnavailable:
-                    raise
-                except _FAILURES as error:
-                    await self._leave_alone(service, error)
-                    return None
-            return self._stores[service]
+    def _left_alone(self, service: str) -> bool:
+        return time.monotonic() < self._away.get(service, 0.0)
 
     async def _leave_alone(self, service: str, error: BaseException) -> None:
         """Stop asking for a bucket that does not answer while the log does.
@@ -274,15 +302,18 @@ class Snapshots:
         Raises:
             LogUnavailable: the log as a whole does not answer.
         """
-        self._stores.pop(service, None)
         if isinstance(error, TimeoutError | LogError):
             await self._log.bounds()  # raises when it is the log that does not answer
-            if time.monotonic() < self._away.get(service, 0.0):
+            if self._left_alone(service):
                 return  # another slot's answer failed at the same time
             self._away[service] = time.monotonic() + AWAY_S
+            name, why = bucket(self._log.stream, service), _words(error)
+            with contextlib.suppress(LogError):
+                if await self._log.settings(f"OBJ_{name}") is None:
+                    why = "there is no such bucket: run `tidewright install`"
             logger.warning(
                 "the bucket of snapshots cannot be used, the log is folded instead",
-                service=service, bucket=bucket(self._log.stream, service), error=_words(error),
+                service=service, bucket=name, error=why,
             )  # fmt: skip
 
     async def _bounded(self, asked: Awaitable[T]) -> T:
@@ -333,6 +364,11 @@ class Snapshots:
 def _latest(slot: str, state_version: int) -> str:
     """The name of a slot's latest snapshot: versions that run side by side do not overwrite each other's."""
     return f"{slot}.v{state_version}"
+
+
+def _place(store: str, name: str) -> str:
+    """The subject that says of an object where its content is."""
+    return f"$O.{store}.M.{urlsafe_b64encode(name.encode()).decode()}"
 
 
 def _is_whole(data: bytes, digest: str) -> bool:

@@ -162,6 +162,13 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
+        "install", "tidewright.cli.install:install", OTHER, "Make the log on its NATS server, once, before the services.",
+        (
+            ("tidewright install --cluster prod --replicas 3 --max-age 2592000 --in-cluster", "from a Job"),
+            ("tidewright install --cluster prod --kubeconfig ~/.kube/config", "beside a cluster that is there"),
+        ),
+    ),
+    Command(
         "crds", "tidewright.cli.crds.command:crds", OTHER,
         "Install the CustomResourceDefinitions that a cluster lacks; those of others are left.",
         (

@@ -15,10 +15,8 @@ from tidewright.cli.commands import BY_NAME as COMMANDS
 from tidewright.cli.errors import BadInput, CommandError, translated
 from tidewright.cli.metricsflags import MetricsFlags, SourceFlags
 from tidewright.cli.options import (
-    COPIES,
     NOT_NEGATIVE,
     POSITIVE,
-    SLOTS,
     ClusterOptions,
     LogOptions,
     ProcessFlags,
@@ -93,13 +91,6 @@ def watcher(
     log: LogOptions | None = None,
     cluster: ClusterOptions | None = None,
     process: ProcessFlags | None = None,
-    slots: Annotated[
-        int,
-        Parameter(help="Partitions of the log; fixed for its life.", group=THE_SERVICE, validator=SLOTS),
-    ] = 32,
-    replicas: Annotated[
-        int, Parameter(help="Servers that keep a copy of the log.", group=THE_SERVICE, validator=COPIES)
-    ] = 1,
     max_age: MaxAge = 0.0,
     metrics_interval: Annotated[
         float,
@@ -140,7 +131,7 @@ def watcher(
     options = Options(
         **(log or LogOptions()).of_a_service(), **(cluster or ClusterOptions()).of_a_service(),
         **dataclasses.asdict(sources or SourceFlags()), **(metrics or MetricsFlags()).options(),
-        slots=slots, replicas=replicas, max_age_s=max_age, metrics_interval_s=metrics_interval,
+        max_age_s=max_age, metrics_interval_s=metrics_interval,
         whitelist_config_map=whitelist_config_map,
         speed=speed, log_start=log_start, clock_wall=clock_wall,
         cloud=_cloud(cloud), cloud_interval_s=cloud_interval,

@@ -73,6 +73,7 @@ SERVICES: tuple[Service, ...] = (
 
 BY_NAME: dict[str, Service] = {service.name: service for service in SERVICES}
 EVERY: tuple[str, ...] = tuple(BY_NAME)
+DECIDERS: tuple[str, ...] = tuple(service.name for service in SERVICES if service.role is Role.DECIDER)
 
 
 def load(service: Service) -> Any:

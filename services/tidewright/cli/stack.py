@@ -22,7 +22,7 @@ from tidewright.cli.crds.choosing import Policy
 from tidewright.cli.crds.installing import Outcome, install
 from tidewright.cli.datafolder import DataFolder
 from tidewright.cli.errors import BadInput, translated
-from tidewright.cli.services import BY_NAME, EVERY, Role, Service
+from tidewright.cli.services import BY_NAME, DECIDERS, EVERY, Role, Service
 from tidewright.cli.supervisor import CannotStart, Fields, Program, Sink, Supervisor
 from tidewright.cloud.providers import provider_of
 from tidewright.cloud.simulated.config import DEFAULT, load
@@ -33,6 +33,7 @@ from tidewright.kube.clusterid import cluster_id
 from tidewright.log.clock import Clock
 from tidewright.log.connection import DEFAULT_SLOTS, Log
 from tidewright.log.errors import WrongStream
+from tidewright.log.install import Plan, install_log
 from tidewright.log.server import configuration, find_binary
 
 HOST = "127.0.0.1"
@@ -263,7 +264,9 @@ class Stack:
         async with await Kube.connect(self.kubeconfig, options.in_cluster, options.context) as kube:
             await kube.request("GET", "/version", timeout_s=10.0)
             # First the log, which refuses another cluster: then nothing was written to this one.
-            await log.ensure(self._slots, cluster_id=await cluster_id(kube))
+            await install_log(
+                log, Plan(slots=self._slots, cluster_id=await cluster_id(kube), deciders=DECIDERS)
+            )
             self.crds = await install(kube, options.crds_policy)
 
     async def _start_nats(self) -> str:
@@ -359,8 +362,6 @@ class Stack:
                 command += ["--cloud", self._cloud]
         if service.role is Role.WATCHER:
             command += [
-                "--slots",
-                str(self._slots),
                 *(self._clock_flags() if self._new_clock else ()),
                 *options.watcher,
             ]

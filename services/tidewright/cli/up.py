@@ -21,6 +21,7 @@ from tidewright.cli.services import EVERY
 from tidewright.cli.stack import Stack, StackOptions
 from tidewright.cli.typed import typed
 from tidewright.host.process import configure_logs
+from tidewright.log.connection import shown
 
 DATA = Group("Data", sort_key=0)
 
@@ -159,7 +160,7 @@ def _welcome(stack: Stack) -> str:
     options = stack.options
     lines = [
         f"Tidewright is up: {', '.join(options.running)}.",
-        f"  log      {_without_password(stack.nats_url)}, cluster {options.cluster}, kept in {stack.folder.path}"
+        f"  log      {shown(stack.nats_url)}, cluster {options.cluster}, kept in {stack.folder.path}"
         + (" (an existing server)" if options.nats else ""),
     ]
     if options.embedded_cluster:
@@ -195,16 +196,11 @@ def _asking(stack: Stack) -> list[str]:
     options = stack.options
     where = f"--data {stack.folder.path}"
     if options.nats:
-        where = f"--nats {_without_password(stack.nats_url)} --cluster {options.cluster}"
+        where = f"--nats {shown(stack.nats_url)} --cluster {options.cluster}"
     return [
         f"  ask      {typed('tidewright')} events --follow {where}",
         "    likewise: explain, state, verify",
     ]
-
-
-def _without_password(url: str) -> str:
-    scheme, separator, rest = url.rpartition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
 
 
 def _port_of(stack: Stack, program: str) -> int:

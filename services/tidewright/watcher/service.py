@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import stamina.instrumentation
@@ -18,13 +18,14 @@ from tidewright.events.facts import ObjectFact
 from tidewright.host.fenced import InFlight
 from tidewright.host.health import Health
 from tidewright.host.process import Process
+from tidewright.host.service import find_stream
 from tidewright.kube.client import Kube
 from tidewright.kube.clusterid import cluster_id
 from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP
 from tidewright.kube.discovery import Discovery
 from tidewright.kube.kinds import BY_NAME, KINDS, WatchedKind
 from tidewright.log.clock import Clock
-from tidewright.log.connection import DEFAULT_SLOTS, Log
+from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
 from tidewright.watcher.appender import SERVICE, Appender
 from tidewright.watcher.configuration import CONFIG, Configuration, set_clock
@@ -60,9 +61,7 @@ class Options:
     Attributes:
         cluster: names the log; one watcher fleet per cluster.
         kubeconfig: None for `KUBECONFIG` or `~/.kube/config`; not used when `in_cluster`.
-        slots: partitions of the log; fixed for its life.
-        replicas: servers that keep a copy of the log.
-        max_age_s: how long the log keeps a message, seconds; 0 for ever.
+        max_age_s: how long the log keeps a message, seconds; 0: as the stream says.
         external_metrics_url, resource_metrics_url: base URLs of metrics APIs; empty for the API server.
         config_map: `namespace/name` of the configuration; empty for none.
         whitelist_config_map: `namespace/name` of the ConfigMap with spread's custom workloads.
@@ -87,8 +86,6 @@ class Options:
     kubeconfig: Path | None = None
     context: str | None = None
     in_cluster: bool = False
-    slots: int = DEFAULT_SLOTS
-    replicas: int = 1
     max_age_s: float = 0.0
     external_metrics_url: str = ""
     resource_metrics_url: str = ""
@@ -133,9 +130,10 @@ async def run(options: Options, process: Process | None = None) -> None:
         ) as log:
             if process is not None:
                 log.doubts.metric = process.health.metrics.unbelieved
-            await log.ensure(
-                options.slots, cluster_id=identity, replicas=options.replicas, max_age_s=options.max_age_s
-            )
+            await find_stream(log, process, identity)
+            if process is not None and process.stop.is_set():
+                return
+            options = replace(options, max_age_s=options.max_age_s or log.max_age_s)
             watcher = Watcher(options, log, Sources(kube=kube, external=external, resource=resource), process)
             try:
                 async with watcher.pushes.served() if watcher.pushes else nullcontext():

@@ -6,20 +6,20 @@ import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
-import nats.errors
-import nats.js.errors
+import msgspec
 import pytest
-from nats.js.object_store import ObjectStore
 
 from tests.e2e.conftest import Cluster, free_port, tidewright
 from tests.e2e.pipeline.test_pipeline import DEPLOYMENT, LABELS, World, autoscaler, ready
-from tidewright.cli.contract.permissions import READER, configuration, variable
-from tidewright.cli.services import SERVICES
+from tidewright.cli.contract.permissions import INSTALLER, READER, USERS, configuration, variable
+from tidewright.cli.services import DECIDERS
 from tidewright.cli.supervisor import Program, Supervisor
 from tidewright.kube.client import Kube
 from tidewright.log.connection import Log, Message
 from tidewright.log.errors import LogError
-from tidewright.log.snapshots import bucket
+from tidewright.log.install import Plan, install_log
+from tidewright.log.snapshots import Snapshot, Snapshots
+from tidewright.log.subjects import Slot
 
 CLUSTER = "guarded"
 
@@ -32,7 +32,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[int]:
         f'host: "127.0.0.1"\nport: {port}\njetstream {{ store_dir: "{tmp_path}/store" }}\n'
         + configuration(CLUSTER)
     )
-    passwords = {variable(name): name for name in (*(s.name for s in SERVICES), READER)}
+    passwords = {variable(name): name for name in USERS}
     supervisor = Supervisor(lambda name, line: None)
     nats = str(Path(sys.executable).parent / "nats-server")
     await supervisor.start(
@@ -43,6 +43,8 @@ async def guarded(tmp_path: Path) -> AsyncIterator[int]:
             started=lambda line: {} if "is ready" in line else None,
         )
     )
+    async with await Log.connect(url(port, INSTALLER), CLUSTER, timeout_s=10.0) as log:
+        await install_log(log, Plan(slots=4, deciders=DECIDERS))
     yield port
     await supervisor.stop()
 
@@ -70,7 +72,7 @@ async def test_the_pipeline_runs_with_them(
     side = () if cluster.embedded else ("--external-metrics-url", cluster.side_url)
     try:
         await supervisor.start(
-            program("watcher", *at, "--slots", "4", *side), program("autoscaler"), program("actuator", *at),
+            program("watcher", *at, *side), program("autoscaler"), program("actuator", *at),
             program("spread"), program("provisioning"), program("shard-manager"),
         )  # fmt: skip
         await world.make(world.autoscalers, autoscaler(metric))
@@ -97,8 +99,6 @@ async def test_the_pipeline_runs_with_them(
     ],
 )
 async def test_a_service_cannot_write_what_is_anothers(guarded: int, service: str, subject: str) -> None:
-    async with await Log.connect(url(guarded, "watcher"), CLUSTER, timeout_s=10.0) as log:
-        await log.ensure(4)
     async with await Log.connect(url(guarded, service), CLUSTER, timeout_s=0.5) as log:
         with pytest.raises(LogError):
             await log.commit([Message(f"{log.subjects.root}.{subject}", b"{}")])
@@ -107,28 +107,23 @@ async def test_a_service_cannot_write_what_is_anothers(guarded: int, service: st
 
 
 async def test_snapshots_are_their_services_own(guarded: int) -> None:
-    async with await Log.connect(url(guarded, "watcher"), CLUSTER, timeout_s=10.0) as log:
-        await log.ensure(4)
+    snapshot = Snapshot(
+        service="autoscaler", slot="0", checkpoint_seq=1, position=1, folded=1, digest="", chain="", at=0.0,
+        timers={}, state_version=1, version="", state=msgspec.Raw(b"{}"),
+    )  # fmt: skip
     async with await Log.connect(url(guarded, "autoscaler"), CLUSTER, timeout_s=10.0) as log:
-        name = bucket(log.stream, "autoscaler")
-        mine = await log.jetstream.create_object_store(name)
-        await mine.put("0", b"state")
-        await mine.put("0", b"later state")  # a second one purges the first's chunks
-        assert await stored(mine) == b"later state"
-        assert [entry.name for entry in await mine.list(ignore_deletes=True)] == ["0"]
+        mine = Snapshots(log)
+        assert await mine.put(snapshot, b"state")
+        assert await mine.put(snapshot, b"later state", keep=True)  # a second one ends the first's chunks
+        assert await mine._object("autoscaler", "0.v1") == b"later state"
+        assert await mine.history("autoscaler", Slot("0")) == [1]
     async with await Log.connect(url(guarded, READER), CLUSTER) as log:
-        assert await stored(await log.jetstream.object_store(name)) == b"later state"
+        assert await Snapshots(log)._object("autoscaler", "0.v1") == b"later state"
         with pytest.raises(LogError):
             await log.commit([Message(log.subjects.config("clock"), b"{}")])
     async with await Log.connect(url(guarded, "spread"), CLUSTER, timeout_s=0.5) as log:
-        with pytest.raises((nats.errors.Error, nats.js.errors.Error, TimeoutError)):
-            await log.jetstream.object_store(name)
-        with pytest.raises((nats.errors.Error, nats.js.errors.Error, TimeoutError)):
-            await ObjectStore(name, f"OBJ_{name}", log.jetstream).put("0", b"forged")
+        with pytest.raises(LogError):
+            await Snapshots(log)._object("autoscaler", "0.v1")
+        assert not await Snapshots(log).put(snapshot, b"forged")
     async with await Log.connect(url(guarded, READER), CLUSTER, timeout_s=10.0) as log:
-        assert await stored(await log.jetstream.object_store(name)) == b"later state"
-
-
-async def stored(store: ObjectStore) -> bytes | None:
-    """What lies under the one name."""
-    return (await store.get("0")).data
+        assert await Snapshots(log)._object("autoscaler", "0.v1") == b"later state"

@@ -43,10 +43,10 @@ def test_compose_runs_every_service_of_the_table(service: str) -> None:
 
 
 def test_compose_runs_nothing_else_and_gives_nats_every_password() -> None:
-    assert set(COMPOSE) - set(EVERY) == {"nats", "cluster", "definitions"}
-    users = [*EVERY, permissions.READER]
-    assert set(COMPOSE["nats"]["environment"]) == {permissions.variable(user) for user in users}
-    for name in ("cluster", "definitions"):
+    assert set(COMPOSE) - set(EVERY) == {"nats", "cluster", "definitions", "install"}
+    users = {permissions.variable(user) for user in permissions.USERS}
+    assert set(COMPOSE["nats"]["environment"]) == users
+    for name in ("cluster", "definitions", "install"):
         accepted(COMPOSE[name]["command"])
 
 
@@ -135,7 +135,7 @@ def test_nats_server_accepts_its_configuration(where: str, tmp_path: Path) -> No
         files["permissions.conf"] = (ROOT / "deploy" / "nats" / "permissions.conf").read_text()
     for name, text in files.items():
         (tmp_path / name).write_text(text)
-    passwords = {permissions.variable(user): "p1" for user in (*EVERY, permissions.READER)}
+    passwords = {permissions.variable(user): "p1" for user in permissions.USERS}
     answer = subprocess.run(
         [BIN / "nats-server", "-t", "-c", tmp_path / "nats.conf"],
         env={**os.environ, **passwords, "POD_NAME": "nats-0"}, capture_output=True, text=True, timeout=30, check=False,
@@ -157,4 +157,4 @@ def test_the_images_are_names_and_the_base_can_be_chosen() -> None:
 def test_the_instructions_make_a_password_for_every_user_of_the_bus() -> None:
     text = " ".join((ROOT / "deploy" / "README.md").read_text().replace("\\\n", " ").split())
     users = text.partition("for user in ")[2].partition(";")[0].split()
-    assert set(users) == {*EVERY, permissions.READER}
+    assert set(users) == set(permissions.USERS)

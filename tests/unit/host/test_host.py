@@ -26,6 +26,7 @@ from tidewright.log import errors, timers
 from tidewright.log.checkpoint import decode as decode_checkpoint
 from tidewright.log.connection import Committed, Log, Message
 from tidewright.log.envelope import Writer
+from tidewright.log.install import Plan, install_log
 from tidewright.log.server import EmbeddedServer
 from tidewright.log.subjects import Slot
 
@@ -255,7 +256,7 @@ async def test_a_failing_decider_stops_its_slot_with_the_event_named(log: Log) -
 
 async def test_an_outage_of_the_server_loses_and_doubles_nothing(nats: EmbeddedServer) -> None:
     async with await Log.connect(nats.url, "test", timeout_s=10.0) as log:
-        await log.ensure(slots=8)
+        await install_log(log, Plan(slots=8, deciders=("counting", "reminding")))
         async with hosting(log):
             for start in (0, 6, 12):
                 async with asyncio.timeout(20):
@@ -273,7 +274,7 @@ async def test_members_are_known_again_after_the_server_was_killed(nats: Embedde
         await Log.connect(nats.url, "test", timeout_s=10.0) as log,
         await Log.connect(nats.url, "test", timeout_s=10.0) as other,
     ):
-        await log.ensure(slots=4)
+        await install_log(log, Plan(slots=4, deciders=("counting", "reminding")))
         stays, dies = BucketMembership(log, "counting", "stays"), BucketMembership(other, "counting", "dies")
         await stays.join()
         await dies.join()

@@ -25,6 +25,7 @@ from tidewright.host.settings import Settings
 from tidewright.log import errors
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import Writer
+from tidewright.log.install import Plan, install_log
 from tidewright.log.server import EmbeddedServer
 from tidewright.log.snapshots import Snapshots
 
@@ -76,7 +77,7 @@ async def test_a_month_over_a_short_max_age_loses_no_timer_no_state_and_no_posit
     nats: EmbeddedServer,
 ) -> None:
     async with await Log.connect(nats.url, "test", timeout_s=10.0) as log:
-        await log.ensure(slots=4, max_age_s=MAX_AGE_S)
+        await install_log(log, Plan(slots=4, max_age_s=MAX_AGE_S, deciders=("counting", "reminding")))
         speed = MONTH_S / MONTH_WALL_S
         clock = ClockSet(at=START, wall=time.time(), log=START, speed=speed)
         await log.commit([Message(log.subjects.config("clock"), registry.encode(clock))])
@@ -143,7 +144,7 @@ async def decisions_of(log: Log) -> list[Decision]:
 
 async def test_a_timer_fires_once_however_many_steps_led_to_it(nats: EmbeddedServer) -> None:
     async with await Log.connect(nats.url, "test", timeout_s=10.0) as log:
-        await log.ensure(slots=4, max_age_s=MAX_AGE_S)
+        await install_log(log, Plan(slots=4, max_age_s=MAX_AGE_S, deciders=("counting", "reminding")))
         now = time.time()
         clock = ClockSet(at=START, wall=now, log=START, speed=MONTH_S / MAX_AGE_S)
         await log.commit([Message(log.subjects.config("clock"), registry.encode(clock))])
@@ -171,7 +172,7 @@ async def test_a_full_store_refuses_visibly_and_drops_nothing(tmp_path: Path) ->
     await server.start()
     try:
         async with await Log.connect(server.url, "test", timeout_s=10.0) as log:
-            await log.ensure(slots=4)
+            await install_log(log, Plan(slots=4, deciders=("counting", "reminding")))
             await log.commit([pod(log, "shop", i) for i in range(3)])
             writer, stop = Writer("counting"), asyncio.Event()
             host = Host(Counting(), log, Alone(writer.incarnation), Health("counting"), writer=writer)

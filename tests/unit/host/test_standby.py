@@ -17,6 +17,7 @@ from tidewright.host.membership import BucketMembership
 from tidewright.host.settings import Settings
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import Writer
+from tidewright.log.install import Plan, install_log
 from tidewright.log.server import EmbeddedServer
 from tidewright.log.subjects import ALL
 
@@ -81,7 +82,7 @@ async def test_a_standby_that_takes_over_has_the_mapping_of_time_that_came_befor
 
 async def test_a_killed_owner_is_replaced_by_the_standby_process(nats: EmbeddedServer) -> None:
     async with await Log.connect(nats.url, "bench", timeout_s=10.0) as log:
-        await log.ensure(slots=4)
+        await install_log(log, Plan(slots=4, deciders=("counting", "reminding")))
         world = World(log, nats.url, "cluster")
         await world.start(1)
         try:

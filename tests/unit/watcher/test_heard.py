@@ -148,7 +148,7 @@ async def test_spreads_that_another_process_hears_of_leave_it_the_custom_workloa
 
     async with Cluster().serving() as cluster:
         options = Options(
-            nats_url=nats.url, cluster="test", slots=8, kubeconfig=cluster.kubeconfig(tmp_path),
+            nats_url=nats.url, cluster="test", kubeconfig=cluster.kubeconfig(tmp_path),
             kinds=("workloadspread", "shardset", "watermarkpodautoscaler"),
         )  # fmt: skip
         watching = asyncio.create_task(service.run(options))

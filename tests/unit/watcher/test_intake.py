@@ -57,7 +57,6 @@ async def serving(
     given = Options(
         nats_url=nats.url,
         cluster="test",
-        slots=8,
         kubeconfig=cluster.kubeconfig(folder),
         kinds=KINDS,
         **options,
@@ -324,10 +323,11 @@ async def test_a_token_file_without_a_token_is_refused_at_the_start(
     options = Options(
         nats_url=nats.url,
         cluster="test",
-        slots=8,
         kubeconfig=cluster.kubeconfig(tmp_path),
         push=PushOptions(token_file=file),
     )
+    async with await Log.connect(nats.url, "test", timeout_s=10.0) as log:
+        await log.ensure(slots=8)
     process = Process(ProcessOptions("watcher"), Health("watcher"))
     with pytest.raises(Misconfigured, match="token file"):
         await service.run(options, process)

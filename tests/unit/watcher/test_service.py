@@ -83,8 +83,10 @@ async def watching(
     cluster: Cluster, nats: EmbeddedServer, folder: Path, **options: Any
 ) -> AsyncIterator[None]:
     kubeconfig = cluster.kubeconfig(folder)
+    async with await Log.connect(nats.url, "test", timeout_s=10.0) as log:
+        await log.ensure(slots=8, max_age_s=options.pop("max_age_s", 0.0))
     task = asyncio.create_task(
-        service.run(Options(nats_url=nats.url, cluster="test", slots=8, kubeconfig=kubeconfig, **options))
+        service.run(Options(nats_url=nats.url, cluster="test", kubeconfig=kubeconfig, **options))
     )
     try:
         yield

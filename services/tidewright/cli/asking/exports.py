@@ -20,12 +20,13 @@ from tidewright.cli.asking.restored import inputs_of
 from tidewright.cli.asking.source import FromFile, Source, ends_of, opened, slot_in
 from tidewright.cli.errors import BadInput, translated
 from tidewright.cli.options import AskedLogOptions, LogOptions
-from tidewright.cli.services import SERVICES, Role, Service, load
+from tidewright.cli.services import DECIDERS, SERVICES, Role, Service, load
 from tidewright.events.version import __version__
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.connection import MAX_BATCH, Log, Message
 from tidewright.log.direct import TooMany
 from tidewright.log.export import BadExport, ExportFile, ExportWriter, Manifest
+from tidewright.log.install import Plan, install_log
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot, Snapshots, encode
 from tidewright.log.subjects import ALL, SLOT_HASH, Slot, escape
@@ -311,7 +312,8 @@ def import_(
             async with await Log.connect(
                 on.nats, on.cluster, credentials=on.nats_credentials, timeout_s=5.0
             ) as running:
-                await running.ensure(slots=file.manifest.slots, cluster_id=file.manifest.cluster_id)
+                plan = Plan(slots=file.manifest.slots, cluster_id=file.manifest.cluster_id, deciders=DECIDERS)
+                await install_log(running, plan)
                 return await imported(running, file)
 
     count = asyncio.run(run())

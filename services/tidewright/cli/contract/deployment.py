@@ -27,6 +27,13 @@ REPLICAS = 2
 SERVERS = 3
 """NATS servers, and copies of the log."""
 PROBES, ADMISSION = 8080, 8443
+INSTALLER = permissions.INSTALLER
+HARDENED = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+"""What a container may do on its node: nothing."""
 MAX_AGE_S = 30 * 86_400
 """How long the log keeps a message: a month."""
 STORE = "20Gi"
@@ -39,6 +46,7 @@ def wanted(cluster: str) -> dict[str, str]:
     documents = {
         "namespace.yaml": [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}],
         "nats.yaml": nats(cluster),
+        "install.yaml": installer(cluster),
         "rbac.yaml": [document for service in SERVICES for document in access(service)],
         "services.yaml": [document for service in SERVICES for document in workload(service, cluster)],
     }
@@ -104,16 +112,52 @@ def command(service: Service, cluster: str) -> list[str]:
     found += ["--metrics-token-file", f"{TOKENS_AT}/metrics"]
     match service.role:
         case Role.WATCHER:
-            found += ["--in-cluster", "--replicas", str(SERVERS), "--max-age", str(MAX_AGE_S)]
+            found += ["--in-cluster"]
             found += ["--config-map", f"{NAMESPACE}/tidewright", "--push-token-file", f"{TOKENS_AT}/push"]
         case Role.ACTUATOR:
             found += ["--in-cluster"]
-        case Role.DECIDER:
-            found += ["--max-age", str(MAX_AGE_S)]
         case Role.ENDPOINT:
             found += ["--host", "0.0.0.0", "--port", str(ADMISSION)]  # noqa: S104 - within a pod
             found += ["--service", f"{NAMESPACE}/{service.name}:443"]
     return found
+
+
+def installer(cluster: str) -> list[Manifest]:
+    """The Job that makes the log, and its account: it may read which cluster this is, and nothing else."""
+    api, role = "rbac.authorization.k8s.io", f"tidewright-{INSTALLER}"
+    reading = rbac.rule("", ["namespaces"], "get") | {"resourceNames": ["kube-system"]}
+    arguments = ["install", "--cluster", cluster, "--in-cluster"]
+    arguments += ["--replicas", str(SERVERS), "--max-age", str(MAX_AGE_S)]
+    labels = {"app.kubernetes.io/name": "tidewright", "app.kubernetes.io/component": INSTALLER}
+    spec = {
+        "serviceAccountName": INSTALLER,
+        "automountServiceAccountToken": True,
+        "restartPolicy": "OnFailure",
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [
+            {
+                "name": INSTALLER, "image": IMAGE, "args": arguments, "env": _nats_env(INSTALLER),
+                "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
+                "securityContext": HARDENED,
+            }
+        ],
+    }  # fmt: skip
+    return [
+        {
+            "apiVersion": "v1", "kind": "ServiceAccount", "metadata": _named(INSTALLER),
+            "automountServiceAccountToken": False,
+        },
+        {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": {"name": role}, "rules": [reading]},
+        {
+            "apiVersion": f"{api}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": role},
+            "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": INSTALLER, "namespace": NAMESPACE}],
+        },
+        {
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": _named(INSTALLER) | {"labels": labels},
+            "spec": {"backoffLimit": 20, "template": {"metadata": {"labels": labels}, "spec": spec}},
+        },
+    ]  # fmt: skip
 
 
 def workload(service: Service, cluster: str) -> list[Manifest]:
@@ -126,19 +170,14 @@ def workload(service: Service, cluster: str) -> list[Manifest]:
         "name": service.name,
         "image": IMAGE,
         "args": command(service, cluster),
-        "env": [
-            _password("TIDEWRIGHT_PASSWORD", service.name),
-            {"name": "TIDEWRIGHT_NATS", "value": f"nats://{service.name}:$(TIDEWRIGHT_PASSWORD)@nats:4222"},
-        ],
+        "env": _nats_env(service.name),
         "ports": ports,
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "probes"}, "periodSeconds": 2},
         "livenessProbe": {
             "httpGet": {"path": "/livez", "port": "probes"}, "initialDelaySeconds": 10, "periodSeconds": 10,
         },
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
-        "securityContext": {
-            "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
-        },
+        "securityContext": HARDENED,
         "volumeMounts": [{"name": "tokens", "mountPath": TOKENS_AT, "readOnly": True}],
     }  # fmt: skip
     tokens = ["metrics", *(["push"] if service.role is Role.WATCHER else [])]
@@ -210,7 +249,6 @@ def nats(cluster: str) -> list[Manifest]:
     """Three servers with a volume each, one service name, and how many may be missing at a time."""
     labels = {"app.kubernetes.io/name": "nats"}
     files = {"nats.conf": nats_configuration(), "permissions.conf": permissions.configuration(cluster)}
-    users = [*(service.name for service in SERVICES), permissions.READER]
     ports = [("client", 4222), ("cluster", 6222), ("monitor", 8222)]
     container = {
         "name": "nats",
@@ -218,7 +256,7 @@ def nats(cluster: str) -> list[Manifest]:
         "args": ["-c", "/etc/nats/nats.conf"],
         "env": [
             {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-            *(_password(permissions.variable(user), user) for user in users),
+            *(_password(permissions.variable(user), user) for user in permissions.USERS),
         ],
         "ports": [{"name": name, "containerPort": port} for name, port in ports],
         "readinessProbe": {"httpGet": {"path": "/healthz", "port": "monitor"}, "periodSeconds": 5},
@@ -268,6 +306,14 @@ def nats(cluster: str) -> list[Manifest]:
             },
         },
     ]  # fmt: skip
+
+
+def _nats_env(user: str) -> list[Manifest]:
+    """Where the log is, and with which password."""
+    return [
+        _password("TIDEWRIGHT_PASSWORD", user),
+        {"name": "TIDEWRIGHT_NATS", "value": f"nats://{user}:$(TIDEWRIGHT_PASSWORD)@nats:4222"},
+    ]
 
 
 def _named(name: str) -> Manifest:

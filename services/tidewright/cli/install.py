@@ -1,0 +1,88 @@
+"""`tidewright install`: what the log consists of on its NATS server, made once and by nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from cyclopts import Group, Parameter
+
+from tidewright.cli.errors import BadInput, translated
+from tidewright.cli.options import COPIES, NOT_NEGATIVE, SLOTS, ClusterOptions, LogOptions
+from tidewright.cli.services import DECIDERS
+from tidewright.kube.client import Kube
+from tidewright.kube.clusterid import cluster_id as uid_of
+from tidewright.log.connection import Log
+from tidewright.log.install import Plan, install_log
+from tidewright.log.subjects import CLUSTER_ID
+
+THE_STREAM = Group("The stream", sort_key=0)
+UNBOUND = "none"
+
+
+def install(
+    *,
+    log: LogOptions | None = None,
+    at: ClusterOptions | None = None,
+    cluster_id: Annotated[
+        str,
+        Parameter(
+            help="The uid of the cluster's namespace kube-system, where it is not asked; none: of no cluster.",
+            group=THE_STREAM,
+        ),
+    ] = "",
+    slots: Annotated[
+        int | None,
+        Parameter(
+            help="Partitions of the log, fixed for its life; 32 by default.",
+            group=THE_STREAM,
+            validator=SLOTS,
+        ),
+    ] = None,
+    replicas: Annotated[
+        int | None,
+        Parameter(help="Servers that keep a copy; as it is, or 1.", group=THE_STREAM, validator=COPIES),
+    ] = None,
+    max_age: Annotated[
+        float | None,
+        Parameter(
+            help="How long the log keeps a message, seconds; 0: for ever; as it is, or 0.",
+            group=THE_STREAM,
+            validator=NOT_NEGATIVE,
+        ),
+    ] = None,
+) -> int:
+    """Make the stream and the buckets of a log on its NATS server, or bring them up to date. Safe to repeat."""
+    on, where = log or LogOptions(), at or ClusterOptions()
+
+    async def run() -> list[str]:
+        known = cluster_id or await _asked(where)
+        async with await Log.connect(
+            on.nats, on.cluster, credentials=on.nats_credentials, name="install", timeout_s=5.0
+        ) as it:
+            found = await it.settings(it.stream)
+            if not known and not ((found or {}).get("metadata") or {}).get(CLUSTER_ID):
+                raise BadInput(
+                    f"which cluster is the log {on.cluster!r} of? Say --kubeconfig FILE, --in-cluster or --cluster-id UID "
+                    "(`kubectl get namespace kube-system -o jsonpath={.metadata.uid}`); --cluster-id none leaves it open"
+                )
+            return await install_log(
+                it,
+                Plan(
+                    slots=slots, replicas=replicas, max_age_s=max_age, deciders=DECIDERS,
+                    cluster_id="" if known == UNBOUND else known,
+                ),
+            )  # fmt: skip
+
+    with translated():
+        said = asyncio.run(run())
+    print("\n".join(said))
+    return 0
+
+
+async def _asked(where: ClusterOptions) -> str:
+    """The uid of the cluster that the options name; empty when they name none, or it may not be read."""
+    if where == ClusterOptions():
+        return ""
+    async with await Kube.connect(where.kubeconfig, where.in_cluster, where.context) as kube:
+        return await uid_of(kube)
