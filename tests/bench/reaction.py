@@ -145,6 +145,8 @@ async def react(embedded: Embedded, nats_url: str, count: int, changes: int) -> 
     async with Kube.at(embedded.url) as kube, Kube.at(embedded.side_url) as side:
         await push(side, namespaces, LOW)
         await prepare(kube, namespaces)
+        async with await Log.connect(nats_url, CLUSTER) as log:
+            await install_log(log, Plan(deciders=DECIDERS))
         try:
             await supervisor.start(
                 program("watcher", *at, "--metrics-interval", str(SAMPLE_EVERY_S)),

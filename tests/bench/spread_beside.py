@@ -43,11 +43,13 @@ from tests.bench.spread_admission import (
     spec,
 )
 from tests.e2e.conftest import tidewright
+from tidewright.cli.services import DECIDERS
 from tidewright.events import registry
 from tidewright.events.base import Event, JsonObject
 from tidewright.events.spread import ChangeLedger
 from tidewright.log.connection import Log
 from tidewright.log.errors import WrongStream
+from tidewright.log.install import Plan, install_log
 from tidewright.log.server import EmbeddedServer
 from tidewright.spread.following import Followed
 
@@ -253,6 +255,8 @@ async def _run(size: Size) -> list[Figure]:
             async with storage() as there:
                 on = ("--nats", server.url, "--cluster", CLUSTER)
                 config = str(there.kubeconfig(Path(folder)))
+                async with await Log.connect(server.url, CLUSTER) as log:
+                    await install_log(log, Plan(deciders=DECIDERS))
                 async with (
                     service("watcher", *on, "--kubeconfig", config) as watcher,
                     service("spread", *on) as decider,

@@ -15,7 +15,15 @@ from tidewright.cli.commands import BY_NAME, COMMANDS
 from tidewright.cli.console import Printer, parsed
 from tidewright.cli.services import SERVICES, Role, Service, load
 
-HEAVY = ("aiohttp", "nats", "kubernetes_asyncio", "numpy", "tidewright.sim", "tidewright.log", "yaml")
+HEAVY = (
+    "aiohttp",
+    "nats",
+    "kubernetes_asyncio",
+    "numpy",
+    "tidewright.sim",
+    "tidewright.log.connection",
+    "yaml",
+)
 
 
 def test_help_is_quick_because_it_imports_nothing_heavy() -> None:
