@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-from typing import Any
+from typing import Any, cast
 
 from aiohttp import web
 from aiohttp.typedefs import Handler
@@ -35,8 +35,7 @@ class _Connection(asyncio.Protocol):
         self._alarm: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)  # noqa: S101 - of a TCP server
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # of a TCP server; uvloop's is no subclass
         self._inner.connection_made(transport)
         self.wait(self._bounds.head_s)
         self._bounds.opened(self)

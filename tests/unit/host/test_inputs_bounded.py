@@ -9,6 +9,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+import uvloop
 from aiohttp import web
 
 from tidewright.host import health as health_module
@@ -178,3 +179,15 @@ def test_tokens_that_cannot_be_used_are_named_and_not_repeated(text: str, proble
 )  # fmt: skip
 def test_what_is_this_machine(host: str | None, own: bool) -> None:
     assert is_loopback(host) is own
+
+
+def test_it_serves_in_the_loop_that_services_run_in() -> None:
+    async def asked() -> tuple[int, str]:
+        async with served(Bodies(max_bytes=10, within_s=5.0), Bounds(at_once=1)) as port:
+            idle = await asyncio.open_connection("127.0.0.1", port)
+            found = await posted(port, b"probe")
+            idle[1].close()
+            return found
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(asked()) == (200, "5")
