@@ -18,6 +18,7 @@ from tidewright.events import (
     decisions,
     endpoints,
     facts,
+    incumbents,
     outcomes,
     placement,
     provisioning,
@@ -29,6 +30,7 @@ from tidewright.events.base import Decision, Event
 
 MODULES: tuple[ModuleType, ...] = (
     facts, config, decisions, outcomes, timers, provisioning, placement, shards, spread, endpoints,
+    incumbents,
 )  # fmt: skip
 """One line per module of event types."""
 
