@@ -1,7 +1,8 @@
 """Whether a service acts on an object: the one place that answers it, for deciders, endpoints and the actuator. Pure.
 
-Each of them keeps an `Acting`, folded from `ModesSet`, and asks it. The answer is the most careful of what
-holds for the service, for the object's namespace, and for the object itself: an annotation makes its object
+Each of them keeps an `Acting`, folded from `ModesSet` and `IncumbentObserved`, and asks it. The answer is the most
+careful of what holds for the service, for the object's namespace, and for the object itself; and while another
+controller is seen at the same work, it is a dry run at least, unless the operator says regardless. An annotation makes its object
 more careful than its service, never less, because whoever may edit one object must not be able to set loose
 what the operator of the cluster holds back (decision record 0030).
 """
@@ -24,6 +25,7 @@ from tidewright.events.decisions import (
     SetStatus,
     SetTimer,
 )
+from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.provisioning import ReportClusterStatus
 
 MODE = "tidewright.dev/mode"
@@ -32,6 +34,8 @@ MODES = "modes"
 """The part of the configuration that a `ModesSet` is, in its subject."""
 HELD_BACK = "HeldBack"
 """The rule that ends the reasons of what is not done."""
+INCUMBENT = "incumbent"
+"""The kind of the facts about incumbents, in their subjects: whoever keeps an `Acting` reads them."""
 RANKS: dict[str, int] = {"enforce": 0, "dry-run": 1, "shadow": 2}
 _PASSING = frozenset({"id", "prev", "because", "type", "plan", "attempt", "retry_at"})
 """Fields of decisions that differ between two of them which say the same."""
@@ -90,19 +94,49 @@ class Acting(msgspec.Struct, omit_defaults=True):
 
     Attributes:
         modes: the last `ModesSet`; None before any, which means that everything acts.
+        incumbents: by service, the last word on the incumbent that is at its work; those that are gone are not kept.
     """
 
     modes: ModesSet | None = None
+    incumbents: dict[str, IncumbentObserved] = {}
 
     def heard(self, event: Event) -> bool:
         """Fold an event; True when it may have changed an answer."""
+        if isinstance(event, IncumbentObserved):
+            return not event.refresh and self._met(event)
         if not isinstance(event, ModesSet) or event.refresh or not _differ(self.modes, event):
             return False
         self.modes = event
         return True
 
+    def _met(self, event: IncumbentObserved) -> bool:
+        """Keep the last word on an incumbent; whether it is there or gone now, or elsewhere than before."""
+        before = self.incumbents.pop(event.service, None)
+        if event.present:
+            self.incumbents[event.service] = event
+        if before is None or not event.present:
+            return event.present or before is not None
+        return (before.everywhere, before.namespaces) != (event.everywhere, event.namespaces)
+
+    def beside(self, service: str, namespace: str = "") -> IncumbentObserved | None:
+        """The incumbent at the work of a service on objects of a namespace (empty: of none); None when it acts regardless."""
+        found = self.incumbents.get(service)
+        if found is None or not found.covers(namespace):
+            return None
+        return None if self.modes is not None and service in self.modes.regardless else found
+
     def of_service(self, service: str) -> Held:
         """What holds for what is in no namespace, and for a service that is asked about as a whole."""
+        return careful(self._of_modes(service), self._of_incumbent(service, ""))
+
+    def _of_incumbent(self, service: str, namespace: str) -> Held:
+        found = self.beside(service, namespace)
+        if found is None:
+            return ENFORCED
+        why = f"{found.rival} is at work on the same objects (stop it, or say --regardless {service})"
+        return Held("dry-run", why, reports=False)
+
+    def _of_modes(self, service: str) -> Held:
         modes = self.modes
         if modes is None:
             return ENFORCED
@@ -113,7 +147,7 @@ class Acting(msgspec.Struct, omit_defaults=True):
 
     def held(self, service: str, namespace: str = "", annotations: Mapping[str, str] | None = None) -> Held:
         """What holds for an object of `namespace` (empty: of none) with `annotations`, when `service` decides about it."""
-        found = self.of_service(service)
+        found = self._of_modes(service)
         modes = self.modes
         if modes is not None and modes.selector and namespace and namespace not in modes.namespaces:
             out = Held(
@@ -122,7 +156,7 @@ class Acting(msgspec.Struct, omit_defaults=True):
             found = careful(found, out)
         if annotations and MODE in annotations:
             found = careful(found, of_annotation(annotations))
-        return found
+        return careful(found, self._of_incumbent(service, namespace))
 
 
 def _differ(before: ModesSet | None, after: ModesSet) -> bool:

@@ -8,5 +8,5 @@ Shell: appender (batches under the checkpoint of their kind), follow (one kind),
 scales and recommendations, on their interval), recommenders and tls (asking them), intake
 (`POST /v1/metrics`), nodegroups (the cloud's groups, polled), configuration (clock and ConfigMap), custom (spread's
 whitelist and workloads of its kinds), scales (of those that a spread targets), labelscan (objects that no shard's worker would select),
-serviceload (how busy our own services are), service (the process).
+serviceload (how busy our own services are), incumbents (other controllers at the same work), service (the process).
 """

@@ -32,6 +32,8 @@ from tidewright.watcher.configuration import CONFIG, Configuration, set_clock
 from tidewright.watcher.custom import CUSTOM, CustomWorkloads
 from tidewright.watcher.follow import Follower
 from tidewright.watcher.heard import Heard
+from tidewright.watcher.incumbents.judging import QUIET_S
+from tidewright.watcher.incumbents.looking import INCUMBENT, Incumbents
 from tidewright.watcher.labelscan import KIND as SLOT_LABELS
 from tidewright.watcher.labelscan import LabelScanner
 from tidewright.watcher.nodegroups import INTERVAL_S as CLOUD_INTERVAL_S
@@ -48,6 +50,8 @@ OBSERVED_HERE = frozenset({"WatermarkPodAutoscaler", "WorkloadSpread", "ShardSet
 """Kinds whose objects say what else is to be asked for."""
 OTHERS_FIRST_S = 15.0
 """How long a kind that refers to others waits for their lists."""
+INCUMBENTS_FIRST_S = 15.0
+"""How long incumbents are looked for before anything is said that would be acted on."""
 START_S = 60.0
 """How long the API server may take to answer at the start."""
 
@@ -78,6 +82,7 @@ class Options:
         push: who may push metrics, and where.
         cloud: `NAME=ADDRESS` of the cloud whose node groups are polled; empty for none.
         cloud_interval_s: log time between two polls while nothing is under way.
+        incumbent_quiet_s: for how long nothing may show an incumbent before it counts as gone, wall seconds.
     """
 
     nats_url: str
@@ -103,6 +108,7 @@ class Options:
     push: PushOptions = NO_PUSH_OPTIONS
     cloud: str = ""
     cloud_interval_s: float = CLOUD_INTERVAL_S
+    incumbent_quiet_s: float = QUIET_S
 
 
 async def run(options: Options, process: Process | None = None) -> None:
@@ -214,6 +220,16 @@ class Watcher:
         self.labels = LabelScanner(
             sources.kube, Discovery(sources.kube), log, appender(SLOT_LABELS), self.stamp
         )
+        self.incumbents = Incumbents(
+            sources.kube,
+            log,
+            appender(INCUMBENT),
+            self.stamp,
+            self.clock.now,
+            quiet_s=options.incumbent_quiet_s,
+            max_age_s=options.max_age_s,
+            metrics=registry,
+        )
         self.service_loads = ServiceLoads(sources.kube, log, appender(SERVICE_LOAD), self.stamp)
         self.followers = {kind: self._follower(kind, sources.kube, appender(kind.name)) for kind in kinds}
         self.sampler.monitors_unread = self._monitors_unread
@@ -263,8 +279,9 @@ class Watcher:
             running.append(tasks.create_task(self.custom.run(self._heard("WorkloadSpread"))))
             running.append(tasks.create_task(self.labels.run(self._heard("ShardSet"))))
             running.append(tasks.create_task(self.service_loads.run()))
+            running.append(tasks.create_task(self.incumbents.run()))
             if self.node_groups is not None:
-                running.append(tasks.create_task(self.node_groups.run()))
+                running.append(tasks.create_task(self._start_node_groups(self.node_groups)))
             for kind, follower in self.followers.items():
                 running.append(tasks.create_task(self._start(kind, follower)))
             if process is not None:
@@ -282,7 +299,20 @@ class Watcher:
                             await it.progress.settled.wait()
             except TimeoutError:
                 _log.warning("not all kinds are listed, going on", kind=kind.name)
+            await self._incumbents_first()
         await follower.run()
+
+    async def _start_node_groups(self, node_groups: NodeGroups) -> None:
+        await self._incumbents_first()
+        await node_groups.run()
+
+    async def _incumbents_first(self) -> None:
+        """Whoever decides knows of an incumbent before it knows of what both would act on."""
+        try:
+            async with asyncio.timeout(INCUMBENTS_FIRST_S):
+                await self.incumbents.looked.wait()
+        except TimeoutError:
+            _log.warning("not everything is looked at that would show an incumbent, going on")
 
     async def _report(self, health: Health) -> None:
         """Readiness, the loop's ticks, and metrics."""

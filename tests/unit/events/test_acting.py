@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from tidewright.events import acting
@@ -9,6 +10,7 @@ from tidewright.events.acting import ENFORCED, Acting
 from tidewright.events.base import Because, ObjectRef
 from tidewright.events.config import Mode, ModesSet
 from tidewright.events.decisions import ScaleWorkload, SetStatus, SetTimer
+from tidewright.events.incumbents import Evidence, IncumbentObserved
 from tidewright.events.shards import AssignmentEntry, ChangeAssignment
 
 WEB = ObjectRef(api_version="apps/v1", kind="Deployment", namespace="shop", name="web")
@@ -114,3 +116,58 @@ def test_two_decisions_say_the_same_whatever_led_to_them() -> None:
     one, other = (ChangeAssignment(at=1.0, target=WEB, entry=e) for e in (entry, again))
     assert acting.digest(one) == acting.digest(other)
     assert acting.digest(one, "before") != acting.digest(one)
+
+
+RIVAL = IncumbentObserved(at=2.0, service="autoscaler", rival="the old one", present=True, everywhere=True)
+
+
+def test_beside_an_incumbent_it_is_a_dry_run_that_writes_no_status_either() -> None:
+    found = after()
+    assert found.heard(RIVAL)
+    held = found.held("autoscaler", "shop")
+    assert (held.mode, held.reports) == ("dry-run", False)
+    assert held.why == "the old one is at work on the same objects (stop it, or say --regardless autoscaler)"
+    assert found.held("autoscaler", "shop", {acting.MODE: "dry-run"}).reports is False
+    assert not found.of_service("autoscaler").acts
+    assert found.held("spread", "shop").acts
+
+
+def test_an_incumbent_makes_nothing_less_careful() -> None:
+    found = after(mode="shadow")
+    found.heard(RIVAL)
+    assert found.held("autoscaler", "shop").mode == "shadow"
+
+
+def test_only_where_the_incumbent_acts() -> None:
+    found = after()
+    found.heard(msgspec.structs.replace(RIVAL, everywhere=False, namespaces=("shop",)))
+    assert not found.held("autoscaler", "shop").acts
+    assert found.held("autoscaler", "games").acts
+    assert found.of_service("autoscaler").acts
+
+
+def test_when_it_is_gone_the_mode_that_is_set_holds_again() -> None:
+    found = after()
+    found.heard(RIVAL)
+    assert found.heard(IncumbentObserved(at=3.0, service="autoscaler", rival="the old one", quiet_s=60.0))
+    assert found.held("autoscaler", "shop") == ENFORCED
+    assert found.incumbents == {}
+
+
+def test_whoever_acts_regardless_does() -> None:
+    found = after(regardless=("autoscaler",))
+    found.heard(RIVAL)
+    assert found.held("autoscaler", "shop") == ENFORCED
+    found.heard(ModesSet(at=3.0))
+    assert not found.held("autoscaler", "shop").acts
+
+
+def test_other_evidence_and_a_refresh_change_no_answer() -> None:
+    found = after()
+    found.heard(RIVAL)
+    shown = (Evidence(kind="Lease", namespace="n", name="l", shows="is held"),)
+    assert not found.heard(msgspec.structs.replace(RIVAL, at=4.0, evidence=shown))
+    assert found.incumbents["autoscaler"].evidence == shown
+    assert not found.heard(msgspec.structs.replace(RIVAL, at=5.0, refresh=True))
+    assert not found.heard(IncumbentObserved(at=5.0, service="spread", unseen=("list leases",)))
+    assert found.heard(msgspec.structs.replace(RIVAL, at=6.0, everywhere=False, namespaces=("a",)))

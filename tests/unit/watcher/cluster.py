@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ class Cluster:
             "/apis/datadoghq.com/v1alpha1/watermarkpodautoscalers",
         ):
             self.objects[path] = {}
-        self.answers: dict[str, Object | web.Response] = {
+        self.answers: dict[str, Object | web.Response | Callable[[], web.Response]] = {
             "/api/v1/namespaces/kube-system": {"metadata": {"name": "kube-system", "uid": "cluster-1"}}
         }
         self.requests: list[str] = []
@@ -75,7 +75,9 @@ class Cluster:
         self.requests.append(request.path)
         if request.path in self.answers:
             answer = self.answers[request.path]
-            return answer if isinstance(answer, web.Response) else web.json_response(answer)
+            if isinstance(answer, web.Response):
+                return answer
+            return answer() if callable(answer) else web.json_response(answer)
         objects = self.objects.get(request.path)
         if objects is None:
             return refusal(404, "NotFound", f"no {request.path}")

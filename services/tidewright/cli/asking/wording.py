@@ -10,6 +10,8 @@ from typing import Any
 
 from tidewright.events import decisions, endpoints, facts, placement, provisioning
 from tidewright.events.base import Event
+from tidewright.events.config import ModesSet
+from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.timers import TimerStepped
 
 NAMED = 4
@@ -55,7 +57,29 @@ def _fact(event: Event) -> str:
             return f"the monitor says {event.state}" if event.state else "the monitor says nothing yet"
         case TimerStepped():
             return f"on the way to waking {event.key}"
+        case ModesSet():
+            return _modes(event)
+        case IncumbentObserved():
+            return _incumbent(event)
     return ""
+
+
+def _modes(event: ModesSet) -> str:
+    others = [f"{service} {mode}" for service, mode in sorted(event.services.items())]
+    where = f", in namespaces with {event.selector}" if event.selector else ""
+    regardless = f", beside incumbents too: {', '.join(sorted(event.regardless))}" if event.regardless else ""
+    return f"{'; '.join([f'everything {event.mode}', *others])}{where}{regardless}"
+
+
+def _incumbent(event: IncumbentObserved) -> str:
+    blind = f"; not looked at for want of a right: {'; '.join(event.unseen)}" if event.unseen else ""
+    if event.present:
+        where = "everywhere" if event.everywhere else f"in {_named(event.namespaces)}"
+        shown = (f"{one.kind} {one.namespace}/{one.name} {one.shows}".strip() for one in event.evidence)
+        return f"{event.rival} does the work of {event.service} {where}: {'; '.join(shown)}{blind}"
+    if event.rival:
+        return f"{event.rival} is gone, after {event.quiet_s:g} s without a sign of it{blind}"
+    return f"no incumbent seen at the work of {event.service}{blind}"
 
 
 def _effect(event: Event) -> str:

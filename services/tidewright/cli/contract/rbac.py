@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from tidewright.cli.services import Role, Service
 from tidewright.kube.kinds import KINDS
+from tidewright.watcher.incumbents.rivals import LOOKS
 
 Rule: TypeAlias = dict[str, Any]
 
@@ -45,8 +46,21 @@ def _watcher() -> list[Rule]:
         rule("metrics.k8s.io", ["pods"], "get", "list"),
         # The priorities of node groups, where Cluster Autoscaler's users have them.
         rule("", ["configmaps"], "list", "watch", names=["cluster-autoscaler-priority-expander"]),
+        # Whether another controller is at the work of one of our services.
+        *_incumbents(),
         # Whose log this is: the uid of kube-system.
         rule("", ["namespaces"], "get", names=["kube-system"]),
+    ]
+
+
+def _incumbents() -> list[Rule]:
+    named: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for look in LOOKS:
+        if look.name:
+            named[look.group, look.plural].add(look.name)
+    return [
+        rule(group, [plural], "list", "watch", names=sorted(names))
+        for (group, plural), names in sorted(named.items())
     ]
 
 
