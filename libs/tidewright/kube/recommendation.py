@@ -158,8 +158,12 @@ def parse_reply(body: bytes) -> Reply:
     """
     try:
         reply = msgspec.convert(_members(msgspec.json.decode(body)), _Body, strict=False)
+    except RecursionError as error:
+        raise BadReply("unable to read the recommendation: it is nested too deeply") from error
     except msgspec.MsgspecError as error:
-        raise BadReply(f"unable to read the recommendation: {error}") from error
+        # What another kind of server answers is nobody's business: the names of its members neither.
+        problem = re.sub("unknown field `.*`(?= - at|$)", "a member that the protocol has not", str(error))
+        raise BadReply(f"unable to read the recommendation: {problem}") from error
     if reply.error is not None:
         raise BadReply(f"error from recommender: {reply.error.code} {reply.error.message}")
     return Reply(

@@ -17,6 +17,18 @@ PUSH_TOKEN = "TIDEWRIGHT_PUSH_TOKEN"  # noqa: S105 - the name of a variable
 METRICS = Group("Metrics, recommenders and configuration", sort_key=5)
 
 
+def host_patterns(type_: object, values: tuple[str, ...] | None) -> None:
+    """Refuse what names no host; for `Parameter(validator=)`.
+
+    Raises:
+        ValueError: an entry does not.
+    """
+    del type_
+    from tidewright.watcher.outbound import Hosts
+
+    Hosts(values or ())
+
+
 @Parameter(name="*", group=METRICS)
 @dataclass(frozen=True, kw_only=True)
 class SourceFlags:
@@ -26,17 +38,26 @@ class SourceFlags:
         external_metrics_url: Take external.metrics.k8s.io from here instead of the API server.
         resource_metrics_url: Take metrics.k8s.io from here instead of the API server.
         config_map: NAMESPACE/NAME of the services' configuration.
+        recommender_hosts: What objects may have asked as recommenders beside Services of the cluster: names,
+            *.DOMAIN, addresses, networks. This machine is asked only where its address is named.
     """
 
     external_metrics_url: str = ""
     resource_metrics_url: str = ""
     config_map: Annotated[str, Parameter(validator=named_object)] = ""
+    recommender_hosts: Annotated[
+        tuple[str, ...], Parameter(validator=host_patterns, consume_multiple=True)
+    ] = ()
 
     def arguments(self) -> tuple[str, ...]:
         """As arguments of `tidewright run watcher`."""
-        given = ((f.name, getattr(self, f.name)) for f in fields(self))
+        given = ((f"--{f.name.replace('_', '-')}", getattr(self, f.name)) for f in fields(self))
         return tuple(
-            part for name, value in given if value for part in (f"--{name.replace('_', '-')}", value)
+            part
+            for name, value in given
+            for one in (value if isinstance(value, tuple) else (value,))
+            if one
+            for part in (name, one)
         )
 
 
@@ -53,6 +74,7 @@ class MetricsFlags:
         push_certificate_file: Certificate to serve --push-port with, PEM; read again when it changes.
         push_key_file: Its key, PEM.
         push_shared_metrics: Metrics that belong to no namespace: pushed without one, they are for all.
+        recommender_tls_folder: Folder with the files that objects may name in `tlsConfig`; without it, none.
         recommender_cluster: Name of the cluster that recommenders are told; `K8S_CLUSTER_NAME` by default.
         tls_ca_file: Certificates that are trusted, PEM.
         tls_cert_file: Our certificate, PEM; needs --tls-key-file.
@@ -67,6 +89,7 @@ class MetricsFlags:
     push_certificate_file: Path | None = None
     push_key_file: Path | None = None
     push_shared_metrics: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = ()
+    recommender_tls_folder: Path | None = None
     recommender_cluster: str = ""
     tls_ca_file: str = ""
     tls_cert_file: str = ""
@@ -107,4 +130,9 @@ class MetricsFlags:
             key_file=self.push_key_file,
             shared_metrics=self.push_shared_metrics,
         )
-        return {"recommender_tls": tls, "cluster_name": self.recommender_cluster, "push": push}
+        return {
+            "recommender_tls": tls,
+            "recommender_tls_folder": self.recommender_tls_folder,
+            "cluster_name": self.recommender_cluster,
+            "push": push,
+        }

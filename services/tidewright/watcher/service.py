@@ -38,6 +38,7 @@ from tidewright.watcher.labelscan import KIND as SLOT_LABELS
 from tidewright.watcher.labelscan import LabelScanner
 from tidewright.watcher.nodegroups import INTERVAL_S as CLOUD_INTERVAL_S
 from tidewright.watcher.nodegroups import NODE_GROUP, NodeGroups
+from tidewright.watcher.outbound import Hosts, own_namespace
 from tidewright.watcher.pushport import NO_PUSH_OPTIONS, PushOptions, PushPort
 from tidewright.watcher.recommenders import Recommenders
 from tidewright.watcher.sampler import INTERVAL_S, METRIC, Sampler, Sources
@@ -78,6 +79,8 @@ class Options:
         page_size: objects per page of a list.
         streaming_lists: take initial lists as watch events where the server can.
         recommender_tls: towards recommenders whose objects say nothing else.
+        recommender_tls_folder: where files lie that objects may name for it; None: they may name none.
+        recommender_hosts: what objects may have asked beside Services of the cluster, see `watcher.outbound`.
         cluster_name: what recommenders are told as the cluster's name; empty for `K8S_CLUSTER_NAME`.
         push: who may push metrics, and where.
         cloud: `NAME=ADDRESS` of the cloud whose node groups are polled; empty for none.
@@ -104,6 +107,8 @@ class Options:
     page_size: int = 500
     streaming_lists: bool = False
     recommender_tls: Tls = NO_TLS
+    recommender_tls_folder: Path | None = None
+    recommender_hosts: tuple[str, ...] = ()
     cluster_name: str = ""
     push: PushOptions = NO_PUSH_OPTIONS
     cloud: str = ""
@@ -200,6 +205,8 @@ class Watcher:
             self.clock.now,
             cluster=options.cluster_name or os.environ.get("K8S_CLUSTER_NAME", ""),
             tls=options.recommender_tls,
+            tls_folder=options.recommender_tls_folder,
+            hosts=Hosts(options.recommender_hosts, ours=own_namespace()),
             registry=registry,
         )
         self.pushes = PushPort(options.push, self.sampler, process, registry) if process else None

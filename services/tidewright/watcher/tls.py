@@ -9,6 +9,7 @@ are read again every `RELOAD_S`, or once they have expired.
 from __future__ import annotations
 
 import asyncio
+import os
 import ssl
 import time
 from collections.abc import Mapping
@@ -60,11 +61,11 @@ NO_TLS: Final = Tls()
 """The library's own choices."""
 
 
-def merged(given: Mapping[str, Any] | None, process: Tls) -> Tls:
-    """The settings of an object, given its `tlsConfig`.
+def merged(given: Mapping[str, Any] | None, process: Tls, folder: Path | None = None) -> Tls:
+    """The settings of an object, given its `tlsConfig`; files that it names lie in `folder`.
 
     Raises:
-        BadTls: a member has the wrong type.
+        BadTls: a member has the wrong type, or a file lies elsewhere.
     """
     counts = bool(process.ca_file or process.cert_file)
     base = process if counts else Tls()
@@ -74,12 +75,38 @@ def merged(given: Mapping[str, Any] | None, process: Tls) -> Tls:
         own = msgspec.convert(given, Tls)
     except msgspec.ValidationError as error:
         raise BadTls(f"spec.recommender.tlsConfig: {error}") from error
+    for member, file in (("caFile", own.ca_file), ("certFile", own.cert_file), ("keyFile", own.key_file)):
+        if file:
+            _check_within(member, file, folder)
     return msgspec.structs.replace(
         own,
         ca_file=own.ca_file or base.ca_file,
         cert_file=own.cert_file or base.cert_file,
         key_file=own.key_file or base.key_file,
     )
+
+
+def _check_within(member: str, file: str, folder: Path | None) -> None:
+    """Refuse a file that objects may not name; whether there is one elsewhere is not told.
+
+    Raises:
+        BadTls: it lies elsewhere.
+    """
+    where = f"spec.recommender.tlsConfig.{member}"
+    if folder is None:
+        raise BadTls(
+            f"{where}: objects may name no files here, unless the operator names a folder with "
+            "--recommender-tls-folder"
+        )
+    inside = os.path.normpath(file)
+    # A link within that leads out is as much elsewhere; those that a mounted Secret is made of stay within.
+    if (
+        "\0" not in file
+        and Path(inside).is_relative_to(folder)
+        and Path(inside).resolve().is_relative_to(folder.resolve())
+    ):
+        return
+    raise BadTls(f"{where} is not in {folder}, the folder of files that objects may name")
 
 
 def context_of(settings: Tls) -> ssl.SSLContext:

@@ -64,7 +64,10 @@ async def running(
     made.push_port, made.metrics_port = free_port(), free_port()  # type: ignore[attr-defined]  # of these tests
     await made.start(
         "watcher", "autoscaler", "actuator",
-        watcher=("--metrics-interval", "0.5", "--health-port", str(made.push_port)),  # type: ignore[attr-defined]  # set above
+        watcher=(
+            *("--metrics-interval", "0.5", "--health-port", str(made.push_port)),  # type: ignore[attr-defined]  # set above
+            *("--recommender-hosts", "127.0.0.1"),
+        ),
         autoscaler=("--health-port", str(made.metrics_port)),  # type: ignore[attr-defined]  # set above
     )  # fmt: skip
     yield made

@@ -8,12 +8,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import pytest_asyncio
 from aiohttp import web
 
-from tests.e2e.autoscaler.world import PATIENCE_S, Object, World, condition, says, shell, wants
-from tests.e2e.conftest import Cluster, Services, tidewright
+from tests.e2e.autoscaler.world import LABELS, PATIENCE_S, Object, World, condition, says, shell, wants
+from tests.e2e.conftest import Cluster, Services, free_port, tidewright
 from tests.unit.watcher.certificates import certificate
 from tidewright.log.server import EmbeddedServer
 
@@ -137,13 +138,14 @@ async def test_a_recommender_that_misbehaves_is_said_and_never_scales(
     trusted = {"caFile": str(tmp_path / "server.crt"), "serverName": "recommender.test"}
     asked: dict[str, Any] = {"url": url, "highWatermark": "10", "lowWatermark": "5", "tlsConfig": trusted}
     try:
-        await own.start("watcher", "autoscaler", "actuator", watcher=("--metrics-interval", "0.3"))
+        asking = ("--recommender-hosts", "127.0.0.1", "--recommender-tls-folder", str(tmp_path))
+        await own.start("watcher", "autoscaler", "actuator", watcher=("--metrics-interval", "0.3", *asking))
         target = await world.deployment(4)
         wpa = await world.autoscaler(recommender=asked)
         await world.until(wpa, says("ScalingActive", "True", "ValidMetricFound"))
         texts = {
-            "401": "code: 401 (no)", "403": "code: 403 (no)", "404": "code: 404 (no)", "429": "code: 429 (no)",
-            "500": "code: 500 (no)", "garbage": "unable to read", "negative": "$.targetReplicas",
+            "401": "code: 401", "403": "code: 403", "404": "code: 404", "429": "code: 429",
+            "500": "code: 500", "garbage": "unable to read", "negative": "$.targetReplicas",
             "error": "error from recommender: 13 no model",
         }  # fmt: skip
         for mode, text in texts.items():
@@ -171,6 +173,89 @@ async def test_a_recommender_that_misbehaves_is_said_and_never_scales(
     finally:
         bad.released.set()
         await runner.cleanup()
+
+
+async def test_an_object_has_nothing_asked_that_it_may_not(
+    world: World, own: Services, tmp_path: Path
+) -> None:
+    asked: list[str] = []
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        asked.append(request.path)
+        return web.Response(status=401, text="what-nobody-may-read")
+
+    runner = web.ServerRunner(web.Server(answer, access_log=None), shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    port = runner.addresses[0][1]
+    (tmp_path / "there").write_text("secret")
+    try:
+        await own.start("watcher", "autoscaler", "actuator", watcher=("--metrics-interval", "0.3"))
+        target = await world.deployment(4)
+        marks = {"highWatermark": "10", "lowWatermark": "5"}
+        wpa = await world.autoscaler(recommender={"url": f"http://127.0.0.1:{port}/", **marks})
+
+        def refused(found: Object) -> bool:
+            return "is not asked" in condition(found, "ScalingActive").get("message", "")
+
+        found = await world.until(wpa, refused)
+        assert condition(found, "ScalingActive")["status"] == "False"
+        await world.told("FailedGetResourceMetric", "is not asked: address 127.0.0.1")
+        for url in (f"http://localhost.localdomain:{port}/", f"http://2130706433:{port}/"):
+            await world.patch(wpa, {"spec": {"recommender": {"url": url}}})
+
+            def named(found: Object, url: str = url) -> bool:
+                return url in condition(found, "ScalingActive")["message"]
+
+            await world.until(wpa, named)
+        # Whether there is a file is not told either.
+        for name in ("there", "not-there"):
+            given = {"url": "http://model", "tlsConfig": {"caFile": str(tmp_path / name)}}
+            await world.patch(wpa, {"spec": {"recommender": given}})
+            found = await world.until(
+                wpa, lambda found: "may name no files here" in condition(found, "ScalingActive")["message"]
+            )
+            assert name not in condition(found, "ScalingActive")["message"]
+        assert asked == []
+        assert (await world.get(target))["spec"]["replicas"] == 4
+    finally:
+        await runner.cleanup()
+
+
+async def test_whoever_may_not_push_moves_nothing(world: World, own: Services, tmp_path: Path) -> None:
+    tokens, port = tmp_path / "tokens", free_port()
+    tokens.write_text(f"a-token-that-is-good-for-all\na-token-of-another-team {world.namespace}-more\n")
+    await own.start(
+        "watcher", "autoscaler", "actuator",
+        watcher=("--health-port", str(port), "--push-token-file", str(tokens)),
+    )  # fmt: skip
+    target = await world.deployment()
+    wpa = await world.autoscaler()
+    await world.until(wpa, says("ScalingActive", "False"))
+    sample = {"metric": world.metric, "namespace": world.namespace, "labels": LABELS, "value": 60}
+    attempts: list[tuple[str, Object, int]] = [
+        ("", sample, 401),
+        ("a-token-that-was-guessed", sample, 401),
+        ("a-token-of-another-team", sample, 403),
+        ("a-token-that-is-good-for-all", {**sample, "namespace": ""}, 400),
+        ("a-token-that-is-good-for-all", {**sample, "labels": {**LABELS, "x": "y" * 2000}}, 413),
+    ]
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+        for token, body, status in attempts:
+            headers = {"Authorization": f"Bearer {token}"} if token else {}
+            async with session.post("/v1/metrics", json=[body], headers=headers) as answer:
+                assert answer.status == status, (token, await answer.text())
+        assert (await world.get(target))["spec"]["replicas"] == 2
+        assert condition(await world.get(wpa), "ScalingActive")["status"] == "False"
+        # The last one that is right is what all the others would have been.
+        headers = {"Authorization": "Bearer a-token-that-is-good-for-all"}
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                async with session.post("/v1/metrics", json=[sample], headers=headers) as answer:
+                    if answer.status == 200 and (await answer.json())["used"]:
+                        break
+                await asyncio.sleep(0.1)
+    await world.until(target, wants(6))
 
 
 async def test_in_shadow_mode_nothing_is_written_and_the_incumbent_is_compared(
