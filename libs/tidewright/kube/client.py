@@ -223,7 +223,13 @@ def _any_file(kubeconfig: Path | None) -> bool:
 
 def _unusable(error: Exception, context: str | None) -> str:
     """Why a configuration cannot be used, in one line; the loader's own errors speak of its insides."""
-    reason = " ".join(str(error).split()).rstrip(".")  # of a YAML error, lines
+    import yaml
+
+    from tidewright.kube.yamltext import described
+
+    if isinstance(error, yaml.MarkedYAMLError):
+        return f"{described(error)}; valid is one document, a kubeconfig"
+    reason = " ".join(str(error).split()).rstrip(".")
     if isinstance(error, TypeError | AttributeError):
         return "it is empty, or no kubeconfig"
     if context is not None and f"name {context} in" in reason:

@@ -5,6 +5,7 @@ All durations are log seconds (they shrink with the clock's speed) unless the na
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -31,17 +32,21 @@ class Delay:
     def __post_init__(self) -> None:
         if self.kind not in ("fixed", "uniform", "lognormal", "exponential"):
             raise ValueError(f"delay {self.kind!r}: valid are fixed, uniform, lognormal, exponential")
+        if not (math.isfinite(self.a_s) and math.isfinite(self.b_s)):
+            raise ValueError(
+                f"delay {self.kind} {self.a_s:g}..{self.b_s:g} s: need finite numbers of seconds"
+            )
         if self.a_s < 0 or (self.kind in ("uniform", "lognormal") and self.b_s < self.a_s):
             raise ValueError(f"delay {self.kind} {self.a_s:g}..{self.b_s:g} s: need 0 <= a <= b")
 
     @classmethod
-    def parse(cls, text: str) -> Delay:
-        """Read `2` (fixed), `uniform:1:5`, `lognormal:2:8`, `exponential:3`; all in seconds.
+    def parse(cls, text: str | float) -> Delay:
+        """Read `2` (fixed; also as a number), `uniform:1:5`, `lognormal:2:8`, `exponential:3`; all in seconds.
 
         Raises:
             ValueError: anything else; the message quotes it.
         """
-        kind, _, rest = text.partition(":")
+        kind, _, rest = str(text).partition(":")
         parts = [kind] if not rest else rest.split(":")
         try:
             numbers = [float(part) for part in parts]

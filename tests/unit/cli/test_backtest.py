@@ -204,7 +204,7 @@ def test_what_cannot_be_run_is_refused_in_one_line(
     [
         ("kind: Deployment", "found: Deployment"),
         ("", "found: nothing"),
-        ("{", "is no YAML"),
+        ("{", "line 1: not YAML"),
         ("kind: WatermarkPodAutoscaler", "without a spec"),
         ("kind: WatermarkPodAutoscaler\nspec: {maxReplicas: many}", "maxReplicas"),
         (

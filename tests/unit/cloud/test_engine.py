@@ -137,7 +137,10 @@ def test_the_target_is_what_exists_or_is_ordered(
     ("text", "message"),
     [
         ("groups: [{id: a}]", "missing required field `template`"),
-        ("groups: [{id: a, maximum: 3, template: {capacity: {cpu: '1'}}}]", "unknown field `maximum`"),
+        (
+            "groups: [{id: a, maximum: 3, template: {capacity: {cpu: '1'}}}]",
+            "field 'maximum' is not known; valid are atomic",
+        ),
         ("groups: [{id: a, min: 3, max: 2, template: {capacity: {cpu: '1'}}}]", "need 0 <= min <= max"),
         ("groups: [{id: a, boot: soon, template: {capacity: {cpu: '1'}}}]", "boot: delay 'soon'"),
         ("groups: [", "cloud.yaml"),

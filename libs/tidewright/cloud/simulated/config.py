@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
-import yaml
 
 from tidewright.cloud.provider import GroupOptions, NodeTemplate, ResourceLimit
+from tidewright.kube.yamltext import BadYaml, converted
 from tidewright.sim.options import Delay
 
 DEFAULT = Path(__file__).with_name("default.yaml")
 """Node groups of the embedded cluster when nobody says otherwise."""
+
+
+VALID = "a mapping with groups, machines, quotas, limits, gpu_label, seed (docs/provisioning.md)"
+
+DelayText: TypeAlias = str | float
+"""A number of seconds, or a distribution, as `Delay.parse` reads it."""
 
 
 class ConfigError(ValueError):
@@ -45,7 +52,7 @@ class Faults(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fi
     lost_answer: float = 0.0
     throttled: float = 0.0
     spoils: int | None = None
-    answer_delay: str = "0"
+    answer_delay: DelayText = "0"
 
 
 class GroupConfig(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -64,8 +71,8 @@ class GroupConfig(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkno
     min: int = 0
     max: int = 100
     initial: int = 0
-    boot: str = "60"
-    delete: str = "5"
+    boot: DelayText = "60"
+    delete: DelayText = "5"
     zones: tuple[str, ...] = ()
     atomic: bool = False
     price_per_hour: float | None = None
@@ -84,8 +91,8 @@ class MachineConfig(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unk
     zones: tuple[str, ...] = ()
     price_per_hour: float = 0.0
     max: int = 100
-    boot: str = "60"
-    delete: str = "5"
+    boot: DelayText = "60"
+    delete: DelayText = "5"
 
 
 class CloudConfig(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -125,9 +132,9 @@ def parse(text: str, name: str) -> CloudConfig:
         ConfigError: see `load`.
     """
     try:
-        config = msgspec.convert(yaml.safe_load(text) or {}, CloudConfig)
-    except (yaml.YAMLError, msgspec.ValidationError) as error:
-        raise ConfigError(f"{name}: {error}") from error
+        config = converted(text, name, CloudConfig, VALID)
+    except BadYaml as error:
+        raise ConfigError(str(error)) from error
     check(config, name)
     return config
 
@@ -148,8 +155,19 @@ def check(config: CloudConfig, name: str) -> None:
             raise ConfigError(f"{where}: min {group.min}, max {group.max}; need 0 <= min <= max")
         if not group.min <= group.initial <= group.max and group.initial:
             raise ConfigError(f"{where}: initial {group.initial} is not within {group.min} and {group.max}")
-        for field, text in (("boot", group.boot), ("delete", group.delete), ("faults.answer_delay", group.faults.answer_delay)):  # fmt: skip
-            try:
-                Delay.parse(text)
-            except ValueError as error:
-                raise ConfigError(f"{where}: {field}: {error}") from error
+        _check_delay(where, "faults.answer_delay", group.faults.answer_delay)
+        _check_delays(where, group)
+    for machine in config.machines:
+        _check_delays(f"{name}: machine {machine.name!r}", machine)
+
+
+def _check_delays(where: str, made: GroupConfig | MachineConfig) -> None:
+    _check_delay(where, "boot", made.boot)
+    _check_delay(where, "delete", made.delete)
+
+
+def _check_delay(where: str, field: str, delay: DelayText) -> None:
+    try:
+        Delay.parse(delay)
+    except ValueError as error:
+        raise ConfigError(f"{where}: {field}: {error}") from error

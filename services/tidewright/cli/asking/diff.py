@@ -20,6 +20,7 @@ from tidewright.cli.asking.replaying import Redecided
 from tidewright.cli.asking.restored import bare, deciders, inputs_of
 from tidewright.cli.asking.source import Source, opened
 from tidewright.cli.errors import BadInput
+from tidewright.cli.manifests import one_document
 from tidewright.cli.options import AskedLogOptions, Output, emit
 from tidewright.cli.services import Service, load
 from tidewright.events.base import Decision, ObjectRef
@@ -175,8 +176,6 @@ def configuration(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     Raises:
         BadInput: not of that form, or the file holds no mapping.
     """
-    import yaml
-
     found: dict[str, dict[str, Any]] = {}
     for text in texts:
         name, equals, path = text.partition("=")
@@ -185,10 +184,7 @@ def configuration(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
         names = [service.name for service in deciders(())]
         if name not in names:
             raise BadInput(f"--config {text}: {name!r} configures nobody; one of {', '.join(names)}")
-        try:
-            data = yaml.safe_load(Path(path).read_text())
-        except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-            raise BadInput(f"--config {text}: {path} cannot be read: {error}") from error
+        data = one_document(Path(path), f"--config {text}", f"a mapping, the configuration of {name}")
         if not isinstance(data, dict):
             raise BadInput(f"--config {text}: {path} holds {type(data).__name__}, a mapping is expected")
         found[name] = data

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tidewright.cli.errors import BadInput
+from tidewright.cli.manifests import all_documents
 
 KIND = "WatermarkPodAutoscaler"
 MOST_VARIANTS = 64
@@ -37,14 +38,7 @@ def load(path: Path, option: str) -> Candidate:
     Raises:
         BadInput: the file cannot be read, or holds not exactly one WatermarkPodAutoscaler.
     """
-    import yaml
-
-    try:
-        documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError) as error:
-        raise BadInput(f"{option} {path}: cannot be read: {error}") from error
-    except yaml.YAMLError as error:
-        raise BadInput(f"{option} {path}: is no YAML: {error}") from error
+    documents = all_documents(path, f"{option} {path}", f"a manifest of kind {KIND}")
     objects = [one for document in documents for one in _items(document)]
     found = [one for one in objects if one.get("kind") == KIND]
     if len(found) != 1:
@@ -104,9 +98,8 @@ def put(spec: dict[str, Any], field: str, text: str) -> None:
     Raises:
         BadInput: the spec cannot have such a field.
     """
-    import yaml
-
     from tidewright.autoscaler.spec import WatermarkSpec
+    from tidewright.kube.yamltext import BadYaml, one
 
     steps: list[str | int] = []
     for part in field.split("."):
@@ -126,7 +119,10 @@ def put(spec: dict[str, Any], field: str, text: str) -> None:
     last = steps[-1]
     if isinstance(last, int):
         _into(place, last, field, make_list=False)
-    value = yaml.safe_load(text)
+    try:
+        value = one(text, f"--sweep {field}={text}", "a value, as it would stand in the manifest")
+    except BadYaml as error:
+        raise BadInput(str(error)) from error
     # Quantities are texts in the API; a bare 0.05 would be a float, which its schema refuses.
     place[last] = text if isinstance(value, float) else value
 

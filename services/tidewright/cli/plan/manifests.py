@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from tidewright.cli.errors import BadInput
+from tidewright.cli.manifests import all_documents
 
 GROUP = "autoscaling.x-k8s.io"
 
@@ -31,11 +29,7 @@ def read(path: Path, namespace: str) -> list[Wanted]:
         BadInput: it cannot be read, or holds no ProvisioningRequest.
     """
     name = "standard input" if str(path) == "-" else str(path)
-    try:
-        text = sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
-        documents = [document for document in yaml.safe_load_all(text) if document is not None]
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise BadInput(f"{name}: cannot be read: {error}") from error
+    documents = all_documents(path, name, f"manifests, among them a ProvisioningRequest of {GROUP}")
     flat: list[Any] = []
     for document in documents:
         listed = isinstance(document, dict) and str(document.get("kind", "")).endswith("List")

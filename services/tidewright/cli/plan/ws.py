@@ -13,6 +13,7 @@ from tidewright.cli.asking.moments import moment_of
 from tidewright.cli.asking.restored import Asked, restored
 from tidewright.cli.asking.source import FromFile, opened
 from tidewright.cli.errors import BadInput
+from tidewright.cli.manifests import all_documents
 from tidewright.cli.options import AskedLogOptions, LogOptions, Output, emit
 from tidewright.cli.services import BY_NAME
 from tidewright.kube.customworkloads import Whitelist
@@ -55,14 +56,7 @@ def ws(
 
 def _read(file: Path, namespace: str) -> dict[str, Any]:
     """The one WorkloadSpread of a manifest."""
-    import yaml
-
-    try:
-        documents = [d for d in yaml.safe_load_all(file.read_text(encoding="utf-8")) if d]
-    except OSError as error:
-        raise BadInput(f"-f {file}: {error.strerror}") from error
-    except yaml.YAMLError as error:
-        raise BadInput(f"-f {file}: not YAML: {error}") from error
+    documents = all_documents(file, f"-f {file}", f"a manifest of kind {KIND}")
     found = [d for d in documents if isinstance(d, dict) and d.get("kind") == KIND]
     if len(found) != 1:
         raise BadInput(f"-f {file}: holds {len(found)} objects of kind {KIND}, one is expected")

@@ -15,10 +15,12 @@ import msgspec
 import yaml
 
 from tidewright.cli.errors import BadInput, CommandError
+from tidewright.cli.manifests import one_document
 from tidewright.cli.shards.changing import MERGE_PATCH, agree
 from tidewright.cli.shards.reading import get, listed
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
+from tidewright.kube.yamltext import BadYaml, one
 from tidewright.shardmanager.config import KEYSPACE, WILDCARD, ManagerConfig, ShardType
 from tidewright.shardmanager.configread import merged
 from tidewright.shardmanager.election import HOLDER
@@ -47,10 +49,7 @@ def read_configuration(files: Sequence[Path], namespace: str, brand: str) -> Fle
     """
     trees = []
     for file in files:
-        try:
-            tree = yaml.safe_load(file.read_text()) or {}
-        except (OSError, yaml.YAMLError) as error:
-            raise BadInput(f"{file}: cannot be read: {error}") from error
+        tree = one_document(file, str(file), "a mapping with a section manager") or {}
         if not isinstance(tree, Mapping):
             raise BadInput(f"{file}: expected a YAML mapping with a section manager")
         trees.append(tree)
@@ -260,8 +259,16 @@ async def _entries(kube: Kube, config_map: tuple[str, str]) -> list[dict[str, An
             return []
         raise
     text = (found.get("data") or {}).get(KEY) or "{}"
-    tree = yaml.safe_load(text) or {}
-    return [dict(e) for e in tree.get("managers") or ()]
+    where = f"key {KEY} of ConfigMap {config_map[0]}/{config_map[1]}"
+    valid = "a mapping with a list managers"
+    try:
+        tree = one(text, where, valid) or {}
+    except BadYaml as error:
+        raise BadInput(str(error)) from error
+    managers = tree.get("managers") if isinstance(tree, Mapping) else tree
+    if not isinstance(managers or [], list) or not all(isinstance(e, Mapping) for e in managers or ()):
+        raise BadInput(f"{where}: valid is {valid}")
+    return [dict(e) for e in managers or ()]
 
 
 async def _store(kube: Kube, config_map: tuple[str, str], entries: Sequence[Mapping[str, Any]]) -> None:

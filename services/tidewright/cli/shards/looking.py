@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from tidewright.cli.errors import BadInput, translated
+from tidewright.cli.manifests import one_document
 from tidewright.cli.options import ClusterOptions, LogOptions, Output, emit
 from tidewright.cli.shards import changing, ours, showing
 from tidewright.cli.shards.reading import ReadSet, connected, sets, the_set
@@ -169,12 +170,7 @@ async def _plan_ours(name: str, log: LogOptions | None) -> int:
 
 def _from_file(file: Path, found: ReadSet) -> dict[str, Any]:
     """A patch that makes the spec that of a manifest."""
-    import yaml
-
-    try:
-        manifest = yaml.safe_load(file.read_text())
-    except (OSError, yaml.YAMLError) as error:
-        raise BadInput(f"--file {file}: cannot be read: {error}") from error
+    manifest = one_document(file, f"--file {file}", "one manifest of kind ShardSet")
     if not isinstance(manifest, Mapping) or manifest.get("kind") != "ShardSet":
         raise BadInput(f"--file {file}: expected one manifest of kind ShardSet")
     return _difference(found.spec, manifest.get("spec") or {})

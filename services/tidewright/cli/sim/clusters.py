@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 from tidewright.cli.errors import BadInput, CommandError, Unavailable
+from tidewright.cli.manifests import read_text
 from tidewright.cli.options import ANY_PORT, ProcessFlags
 from tidewright.cli.run import execute
 from tidewright.host.process import Process
@@ -184,21 +185,18 @@ def read_metrics(path: Path) -> tuple[Any, ...]:
     Raises:
         BadInput: it cannot be read, or is no such list; the message names file and field.
     """
-    import msgspec
-    import yaml
-
+    from tidewright.kube.yamltext import BadYaml, converted, one
     from tidewright.sim.options import MetricOptions
 
+    text, valid = read_text(path, str(path)), "a list of metrics (docs/simulation.md)"
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        metrics = msgspec.convert(content, type=tuple[MetricOptions, ...], dec_hook=_path)
-        fields = set(MetricOptions.__dataclass_fields__)
-        if unknown := [key for entry in content for key in entry if key not in fields]:
-            raise BadInput(
-                f"{path}: field {unknown[0]!r} is not known: valid are {', '.join(sorted(fields))}"
-            )
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as error:
-        raise BadInput(f"{path}: not a list of metrics: {error}") from error
+        metrics = converted(text, str(path), tuple[MetricOptions, ...], valid, _path)
+        content = one(text, str(path), valid)
+    except BadYaml as error:
+        raise BadInput(str(error)) from error
+    fields = set(MetricOptions.__dataclass_fields__)
+    if unknown := [key for entry in content or () for key in entry if key not in fields]:
+        raise BadInput(f"{path}: field {unknown[0]!r} is not known: valid are {', '.join(sorted(fields))}")
     return metrics
 
 

@@ -1,0 +1,172 @@
+"""YAML that people write, read so that what is wrong with it is one line: file, line, what is valid. Pure.
+
+    one, many     the document, or the documents, of a text
+    converted     the one document as a type; unknown fields and wrong values are told with their line
+
+All raise `BadYaml`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import msgspec
+import yaml
+
+T = TypeVar("T")
+
+_PLACE = re.compile(r"^(?P<what>.*?) - at `(?:key in )?\$(?P<path>[^`]*)`$", re.DOTALL)
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
+_UNKNOWN = re.compile(r"^Object contains unknown field `(.*)`$", re.DOTALL)
+
+
+class BadYaml(ValueError):
+    """A text that is not what is wanted; the message is one line that names the file, the line and what is valid."""
+
+
+class _Document:
+    def __init__(self, value: Any, node: yaml.Node) -> None:
+        self.value, self.node = value, node
+
+    @property
+    def line(self) -> int:
+        return int(node_line(self.node))
+
+
+def node_line(node: yaml.Node) -> int:
+    """The line where a node begins, from 1."""
+    return int(node.start_mark.line) + 1
+
+
+def one(text: str, name: str, valid: str) -> Any:
+    """The only document of a text; None where there is nothing in it.
+
+    Args:
+        text: the YAML.
+        name: of the file or option, for people.
+        valid: what is expected, as in "a mapping with `groups`".
+    """
+    documents = _documents(text, name, valid)
+    if len(documents) > 1:
+        raise BadYaml(
+            f"{name}, line {documents[1].line}: a second document begins before this line (`---`); "
+            f"valid is one document: {valid}"
+        )
+    return documents[0].value if documents else None
+
+
+def many(text: str, name: str, valid: str) -> list[Any]:
+    """The documents of a text, without empty ones; arguments as for `one`."""
+    return [document.value for document in _documents(text, name, valid)]
+
+
+def converted(
+    text: str, name: str, kind: type[T], valid: str, dec_hook: Callable[[type, Any], Any] | None = None
+) -> T:
+    """The only document of a text as a type, an empty mapping where there is none; `dec_hook` is msgspec's."""
+    value = one(text, name, valid)
+    try:
+        return msgspec.convert({} if value is None else value, kind, dec_hook=dec_hook)
+    except msgspec.ValidationError as error:
+        documents = _documents(text, name, valid)
+        raise BadYaml(_placed(str(error), name, kind, documents[0].node if documents else None)) from error
+
+
+def _documents(text: str, name: str, valid: str) -> list[_Document]:
+    loader, found = None, []
+    try:
+        loader = yaml.SafeLoader(text)
+        while loader.check_node():
+            if (node := loader.get_node()) is None:
+                break
+            try:
+                value = loader.construct_document(node)
+            except (ValueError, TypeError, OverflowError) as error:  # as for a date that there is not
+                raise BadYaml(f"{name}, line {node_line(node)}: {error}; valid is {valid}") from error
+            if value is not None:
+                found.append(_Document(value, node))
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise BadYaml(
+            f"{name}, line {line}: not YAML: character {error.character!r} is not allowed; valid is {valid}"
+        ) from error
+    except yaml.MarkedYAMLError as error:
+        raise BadYaml(f"{name}, {described(error)}; valid is {valid}") from error
+    except RecursionError as error:
+        raise BadYaml(f"{name}: nested too deeply; valid is {valid}") from error
+    finally:
+        if loader is not None:
+            loader.dispose()
+    return found
+
+
+def described(error: yaml.MarkedYAMLError) -> str:
+    """The line and the reason of a parser, in one line."""
+    problem, context = error.problem_mark or error.context_mark, error.context_mark
+    reason = " ".join(str(error.problem or error.context or "it cannot be parsed").split())
+    line = f"line {problem.line + 1}: " if problem else ""
+    began = (
+        f" ({error.context}, which begins in line {context.line + 1})" if error.context and context else ""
+    )
+    return f"{line}not YAML: {reason}{began}"
+
+
+def _placed(message: str, name: str, kind: Any, root: yaml.Node | None) -> str:
+    """What a conversion refuses, with the line and the field, and with the fields there are for one that is not."""
+    match = _PLACE.match(message)
+    what, path = (match["what"], match["path"]) if match else (message, "")
+    steps = [field or index for field, index in _STEP.findall(path)]
+    unknown = _UNKNOWN.match(what)
+    node = _node(root, [*steps, unknown[1]] if unknown else steps, of_key=unknown is not None)
+    line = f", line {node_line(node)}" if node is not None else ""
+    field = path.removeprefix(".")
+    where = f"{name}{line}" + (f": {field}" if field else "")
+    if unknown:
+        known = ", ".join(sorted(_fields(kind, steps)))
+        return f"{where}: field {unknown[1]!r} is not known" + (f"; valid are {known}" if known else "")
+    return f"{where}: {' '.join(what.split())}"
+
+
+def _node(root: yaml.Node | None, steps: list[str], *, of_key: bool = False) -> yaml.Node | None:
+    """The node at a path, or the last one on the way to it; with `of_key` that of its key."""
+    found = root
+    for step in steps:
+        if isinstance(found, yaml.SequenceNode) and step.isdigit() and int(step) < len(found.value):
+            found = found.value[int(step)]
+        elif isinstance(found, yaml.MappingNode):
+            pair = next((pair for pair in found.value if pair[0].value == step), None)
+            if pair is None:
+                break
+            found = pair[0] if of_key and step is steps[-1] else pair[1]
+        else:
+            break
+    return found
+
+
+def _fields(kind: Any, steps: list[str]) -> Iterator[str]:
+    """The names of the fields of the type at a path."""
+    found: msgspec.inspect.Type = msgspec.inspect.type_info(kind)
+    for step in steps:
+        found = _inner(found, step)
+    for one_of in _alternatives(found):
+        if isinstance(one_of, msgspec.inspect.StructType | msgspec.inspect.DataclassType):
+            yield from (field.encode_name for field in one_of.fields)
+
+
+def _alternatives(found: msgspec.inspect.Type) -> tuple[msgspec.inspect.Type, ...]:
+    return found.types if isinstance(found, msgspec.inspect.UnionType) else (found,)
+
+
+def _inner(found: msgspec.inspect.Type, step: str) -> msgspec.inspect.Type:
+    for kind in _alternatives(found):
+        if isinstance(kind, msgspec.inspect.StructType | msgspec.inspect.DataclassType):
+            for field in kind.fields:
+                if field.encode_name == step:
+                    return field.type
+        if isinstance(kind, msgspec.inspect.VarTupleType | msgspec.inspect.ListType):
+            return kind.item_type
+        if isinstance(kind, msgspec.inspect.DictType):
+            return kind.value_type
+    return msgspec.inspect.AnyType()

@@ -1,0 +1,44 @@
+"""Files that users hand to a command: text and YAML, refused in one line that names file, line and what is valid."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from tidewright.cli.errors import BadInput
+from tidewright.kube.yamltext import BadYaml, many, one
+
+
+def read_text(path: Path, name: str) -> str:
+    """The text of a file that a user named, `-` for standard input; `name` is said in errors.
+
+    Raises:
+        BadInput: it cannot be read.
+    """
+    try:
+        return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise BadInput(f"{name}: cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise BadInput(f"{name}: cannot be read: it is no text in UTF-8 (byte {error.start})") from error
+
+
+def one_document(path: Path, name: str, valid: str) -> Any:
+    """The only YAML document of a file; None where there is nothing in it. `valid` says what is expected.
+
+    Raises:
+        BadInput: it cannot be read, or is something else.
+    """
+    try:
+        return one(read_text(path, name), name, valid)
+    except BadYaml as error:
+        raise BadInput(str(error)) from error
+
+
+def all_documents(path: Path, name: str, valid: str) -> list[Any]:
+    """The YAML documents of a file, without empty ones; as for `one_document`."""
+    try:
+        return many(read_text(path, name), name, valid)
+    except BadYaml as error:
+        raise BadInput(str(error)) from error

@@ -1,0 +1,70 @@
+"""Every YAML file that a command takes: several documents, garbage and no file are one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tidewright.cli import main
+from tidewright.cli.asking.diff import configuration
+from tidewright.cli.backtest.manifest import put
+from tidewright.cli.errors import BadInput
+from tidewright.cli.plan.manifests import read
+from tidewright.cli.shards.adopting import read_configuration
+from tidewright.cli.shards.looking import _from_file
+from tidewright.cli.sim.clusters import read_metrics
+
+Reads = Callable[[Path], object]
+
+ONE_DOCUMENT: dict[str, Reads] = {
+    "diff --config": lambda path: configuration([f"autoscaler={path}"]),
+    "shards plan --file": lambda path: _from_file(path, None),  # type: ignore[arg-type]  # it is read first
+    "shards adopt": lambda path: read_configuration([path], "shop", "b"),
+    "sim --metrics": read_metrics,
+}
+RUN: dict[str, list[str]] = {
+    "up --node-groups": ["up", "--data", "{folder}/d", "--node-groups"],
+    "sim --metrics": ["sim", "up", "--metrics"],
+    "sim --cloud": ["sim", "up", "--cloud"],
+    "backtest": ["backtest", "wpa", "--metrics", "{folder}/none.csv", "-f"],
+    "plan ws": ["plan", "ws", "--replicas", "3", "-f"],
+}
+
+
+@pytest.mark.parametrize("reads", ONE_DOCUMENT.values(), ids=ONE_DOCUMENT)
+def test_a_second_document_is_told_with_its_line(reads: Reads, tmp_path: Path) -> None:
+    path = tmp_path / "it.yaml"
+    path.write_text("{}\n---\nb: 2\n")
+    with pytest.raises(BadInput) as refused:
+        reads(path)
+    assert f"{path}, line 3: a second document begins" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("reads", [*ONE_DOCUMENT.values(), lambda path: read(path, "x")])
+def test_what_is_no_text_or_not_there_is_told(reads: Reads, tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match=r"it\.yaml: cannot be read: No such file"):
+        reads(tmp_path / "it.yaml")
+    (tmp_path / "it.yaml").write_bytes(b"a: \xff")
+    with pytest.raises(BadInput, match=r"it\.yaml: cannot be read: it is no text in UTF-8"):
+        reads(tmp_path / "it.yaml")
+
+
+@pytest.mark.parametrize("command", RUN.values(), ids=RUN)
+def test_the_command_ends_with_one_line(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "it.yaml"
+    path.write_text("a: 1\n b: [\n")
+    assert main.run([*(part.format(folder=tmp_path) for part in command), str(path)]) == 2
+    said = capsys.readouterr().err
+    assert f"{path}, line 2: not YAML" in said
+    assert said.count("\n") == 1
+    assert not (tmp_path / "d").exists()
+
+
+def test_a_swept_value_that_is_no_yaml_is_told() -> None:
+    with pytest.raises(BadInput, match=r"--sweep tolerance=.*line 1: not YAML"):
+        put({}, "tolerance", "[")
