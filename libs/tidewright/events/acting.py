@@ -36,6 +36,8 @@ HELD_BACK = "HeldBack"
 """The rule that ends the reasons of what is not done."""
 INCUMBENT = "incumbent"
 """The kind of the facts about incumbents, in their subjects: whoever keeps an `Acting` reads them."""
+SETTING: tuple[type[ModesSet], type[IncumbentObserved]] = (ModesSet, IncumbentObserved)
+"""Types of events that an `Acting` hears of."""
 RANKS: dict[str, int] = {"enforce": 0, "dry-run": 1, "shadow": 2}
 _PASSING = frozenset({"id", "prev", "because", "type", "plan", "attempt", "retry_at"})
 """Fields of decisions that differ between two of them which say the same."""
@@ -99,6 +101,10 @@ class Acting(msgspec.Struct, omit_defaults=True):
 
     modes: ModesSet | None = None
     incumbents: dict[str, IncumbentObserved] = {}
+
+    def copied(self) -> Acting:
+        """What is known now, to compare with after an event was heard."""
+        return Acting(self.modes, dict(self.incumbents))
 
     def heard(self, event: Event) -> bool:
         """Fold an event; True when it may have changed an answer."""

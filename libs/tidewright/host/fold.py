@@ -18,6 +18,7 @@ from tidewright.events import acting, registry
 from tidewright.events.base import Decision, Event
 from tidewright.events.config import ModesSet
 from tidewright.events.decisions import CancelTimer, SetTimer
+from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.timers import TimerFired, TimerStepped
 from tidewright.events.version import __version__
 from tidewright.host.decider import Decider, State
@@ -27,7 +28,7 @@ from tidewright.log.subjects import Slot
 
 _NOT_PLAIN = frozenset((registry.Unknown, TimerStepped, TimerFired))
 """Types of events of which not all, or none, are for the decider."""
-_NOTED = _NOT_PLAIN | {ModesSet}
+_NOTED = _NOT_PLAIN | set(acting.SETTING)
 """Those, and what the fold itself heeds."""
 SAID = 100_000
 """Things about which it is remembered what would be done; beyond, the oldest may be said once more."""
@@ -82,7 +83,7 @@ class Fold(Generic[State]):
         chain: digest of the last decision.
         timers: key to due time of the timers that are set.
         said: what was decided in shadow and is not folded, by what it is about: its cause, and a digest. It
-            is said once; a change of the modes has it said anew.
+            is said once; a change of the modes, or an incumbent that comes or goes, has it said anew.
         digesting: keep the rolling digest. Who takes it from checkpoints instead may leave it out.
     """
 
@@ -197,11 +198,18 @@ class Fold(Generic[State]):
         if event.at > self.at:
             self.at = event.at
         if type(event) in _NOTED:
-            if isinstance(event, ModesSet):
-                self.said.clear()
+            if isinstance(event, acting.SETTING):
+                self._set(event)
             elif not self._fires(event):
                 return None
         return event  # type: ignore[return-value]  # what is Unknown does not fire
+
+    def _set(self, event: ModesSet | IncumbentObserved) -> None:
+        """Who is held back, or by what, may be another now: then all of it is said anew."""
+        if not event.refresh and not (
+            isinstance(event, IncumbentObserved) and event.service != self.decider.service
+        ):
+            self.said.clear()
 
     def _fires(self, event: Event | registry.Unknown) -> bool:
         """Whether it is a timer that is set: one that was replaced or cancelled may have fired all the same."""

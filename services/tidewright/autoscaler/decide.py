@@ -52,6 +52,7 @@ class AutoscalerDecider:
             "metric",
             "recommendation",
             "datadogmonitor",
+            acting.INCUMBENT,
         )
     )
 

@@ -49,6 +49,7 @@ from tidewright.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
+from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.outcomes import Applied, Failed, Rejected, Superseded
 from tidewright.events.timers import TimerFired
 
@@ -518,7 +519,8 @@ def _scaled(
 
 HANDLERS: dict[type[Event], Callable[[State, Any], None]] = {
     ConfigSet: _config,
-    ModesSet: holding.modes_set,
+    ModesSet: holding.acting_set,
+    IncumbentObserved: holding.acting_set,
     MetricSampled: _metric,
     RecommendationReceived: _recommendation,
     PodObserved: _pod,

@@ -1,4 +1,4 @@
-"""Objects that are held back by the modes in force: what holds, and what is dropped when nothing does any longer.
+"""Objects that are held back, by the modes in force or beside an incumbent: what holds, and what is dropped when nothing does any longer.
 
 In shadow the windows run as if our scales had been made, so that what would be decided is told as often as
 it would be. All of that is in what an object keeps, and none of it is so: with the first enforced pass the
@@ -16,6 +16,7 @@ from tidewright.autoscaler.status import Kept
 from tidewright.events import acting
 from tidewright.events.acting import Acting, Held
 from tidewright.events.config import ModesSet
+from tidewright.events.incumbents import IncumbentObserved
 
 SERVICE = "autoscaler"
 
@@ -29,9 +30,9 @@ def _held(known: Acting, namespace: str, found: Autoscaler) -> Held:
     return known.held(SERVICE, namespace, {acting.MODE: found.mode} if found.mode else None)
 
 
-def modes_set(state: State, event: ModesSet) -> None:
-    """Other modes: who was held back and may act now starts from what is so."""
-    before = Acting(state.acting.modes)
+def acting_set(state: State, event: ModesSet | IncumbentObserved) -> None:
+    """Other modes, or an incumbent that comes or goes: who was held back and may act now starts from what is so."""
+    before = state.acting.copied()
     if not state.acting.heard(event):
         return
     for namespace_name, namespace in sorted(state.namespaces.items()):

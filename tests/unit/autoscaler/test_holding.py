@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.autoscaler.world import NS, World, condition, of, one, sample, spec, workload, wpa
@@ -11,6 +12,7 @@ from tidewright.events.acting import HELD_BACK, MODE
 from tidewright.events.base import Decision
 from tidewright.events.config import ModesSet
 from tidewright.events.decisions import PatchObject, RecordObjectEvent, ScaleWorkload, SetStatus
+from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.outcomes import Applied
 
 SHADOW = ModesSet(at=1.0, mode="shadow")
@@ -146,3 +148,69 @@ def test_a_snapshot_in_shadow_goes_on_as_the_fold_that_it_was_made_of() -> None:
             world.fold = Fold.resumed(DECIDER, world.fold.snapshot(checkpoint_seq=0, position=world.seq))
         given.append([*shadowed(world, 150, 70_000), *world.feed(at(ENFORCE, 160.0))])
     assert given[0] == given[1]
+
+
+RIVAL = IncumbentObserved(
+    at=1.0, service="autoscaler", rival="the other", present=True, namespaces=(NS,), since=1.0
+)
+
+
+def test_beside_an_incumbent_it_says_what_it_would_do_and_why_not() -> None:
+    world = World()
+    world.feed(RIVAL)
+    world.start(replicas=2)
+    given = shadowed(world, 101, 40_000)
+    order = one(given, ScaleWorkload)
+    assert (order.dry_run, order.shadow, order.replicas) == (True, True, 3)
+    why = order.because[-1]
+    assert why.rule == HELD_BACK
+    assert why.values == {
+        "mode": "dry-run",
+        "why": "the other is at work on the same objects (stop it, or say --regardless autoscaler)",
+    }
+    assert written(given) == []
+
+
+def test_an_incumbent_that_comes_later_ends_the_acting_at_once() -> None:
+    world = World()
+    world.start(replicas=2)
+    world.apply(one(world.feed(sample(101, 40_000)), ScaleWorkload), 102.0)
+    given = world.feed(msgspec.structs.replace(RIVAL, at=130.0))
+    given += shadowed(world, 170.0, 90_000)
+    assert written(given) == []
+    assert one(given, ScaleWorkload).shadow
+
+
+def test_when_it_is_gone_the_autoscaler_goes_on_by_itself_from_what_is_so() -> None:
+    world = World()
+    world.feed(RIVAL)
+    world.start(replicas=2)
+    shadowed(world, 101, 40_000)
+    given = world.feed(IncumbentObserved(at=110.0, service="autoscaler", rival="the other", quiet_s=60.0))
+    order = one(given, ScaleWorkload)
+    assert (order.shadow, order.dry_run, order.replicas) == (False, False, 3)
+
+
+def test_an_incumbent_elsewhere_or_at_the_work_of_another_service_holds_nothing_back() -> None:
+    world = World()
+    world.feed(
+        msgspec.structs.replace(RIVAL, namespaces=("elsewhere",)),
+        msgspec.structs.replace(RIVAL, service="spread", everywhere=True),
+    )
+    world.start(replicas=2)
+    assert written(world.feed(sample(101, 40_000)))
+
+
+def test_regardless_of_an_incumbent_when_the_operator_says_so() -> None:
+    world = World()
+    world.feed(ModesSet(at=0.5, regardless=("autoscaler",)), RIVAL)
+    world.start(replicas=2)
+    assert not one(world.feed(sample(101, 40_000)), ScaleWorkload).shadow
+
+
+def test_that_an_incumbent_is_still_there_changes_nothing() -> None:
+    world = World()
+    world.feed(RIVAL)
+    world.start(replicas=2)
+    shadowed(world, 101, 40_000)
+    assert world.feed(msgspec.structs.replace(RIVAL, at=120.0, refresh=True)) == []
