@@ -7,6 +7,7 @@ this list, and a test walks it.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any, Union
@@ -40,6 +41,13 @@ class Unknown(msgspec.Struct, frozen=True, kw_only=True):
 
     type: str
     at: float
+
+
+UNREADABLE = Unknown(type="", at=0.0)
+"""What a message that is no event is to a fold: counted and digested like any other, and read past.
+
+A property of its bytes alone, so that every replica, every restart and every verification sets the same aside.
+"""
 
 
 class _Named(msgspec.Struct):
@@ -78,8 +86,11 @@ file stay, and readers see the new one alone: an old type's upcast may lead to o
 upcast. What is stored is not touched: digests and comparisons are over the bytes as they were.
 """
 
+_STRINGS = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _HEAD = b'{"type":"'
 """How every body of our own begins."""
+MOST_DEPTH = 500
+"""Levels of a body that are still read. Deeper ones end the decoder at a depth that depends on who calls it."""
 MANY = 5_000
 """Events after which the decoder of all types is worth its making."""
 
@@ -131,6 +142,8 @@ def decode(body: bytes) -> Event | Unknown:
     Raises:
         NotAnEvent: the bytes do not decode; the message names the field and what was expected.
     """
+    if len(body) > 2 * MOST_DEPTH and _too_deep(body):
+        raise NotAnEvent(f"not an event: more than {MOST_DEPTH} levels deep")
     try:
         event = _decoder.decode(body)
         return event if type(event) not in UPCASTS else upcast(event)
@@ -144,6 +157,29 @@ def decode(body: bytes) -> Event | Unknown:
         raise NotAnEvent(f"not a {named}: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the latter is what text that is none gives
         raise NotAnEvent(f"not an event: {error}") from error
+
+
+def read(body: bytes) -> Event | Unknown:
+    """The event in these bytes; `UNREADABLE` for what is none: set aside, never an error."""
+    try:
+        return decode(body)
+    except NotAnEvent:
+        return UNREADABLE
+
+
+def _too_deep(body: bytes) -> bool:
+    """Whether a body nests deeper than is read; counting brackets tells nearly all apart at once."""
+    if body.count(b"[") + body.count(b"{") <= MOST_DEPTH:
+        return False
+    depth = 0
+    for byte in _STRINGS.sub(b"", body):
+        if byte in b"[{":
+            depth += 1
+            if depth > MOST_DEPTH:
+                return True
+        elif byte in b"]}":
+            depth -= 1
+    return False
 
 
 def upcast(event: Event) -> Event:

@@ -175,6 +175,6 @@ class Announcer:
         async with self._log.reader([outcomes], after=committed.last_seq) as reader:
             while True:
                 for record in await reader.fetch(100, timeout_s=5.0):
-                    event = registry.decode(record.body)
+                    event = registry.read(record.body)
                     if isinstance(event, Outcome) and event.decision == decision_id:
                         return event

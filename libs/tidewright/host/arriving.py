@@ -44,6 +44,7 @@ class Arrival(Generic[State]):
         restores: what each slot is restored to; who claims a slot takes it out.
         last: by slot, the last checkpoint met, and its sequence.
         broken: by slot, why it cannot be restored beyond some message.
+        doubts: by slot, why its last checkpoint cannot be gone on from: nobody may claim it.
         snapshotted: by slot, the position of the snapshot that it began with.
     """
 
@@ -55,6 +56,9 @@ class Arrival(Generic[State]):
         self.restores: dict[Slot, Restore[State]] = {slot: Restore(Fold(decider, slot)) for slot in slots}
         self.last: dict[Slot, tuple[Checkpoint, int]] = {}
         self.broken: dict[Slot, str] = {}
+        self.doubts: dict[Slot, str] = {}
+        self._unread: dict[Slot, str] = {}
+        """By slot, a decision that is none: whether it stands for one that was, the next checkpoint says."""
         self.snapshotted: dict[Slot, int] = {}
 
     async def advance(self, pause_s: float = 0.0) -> Self:
@@ -99,6 +103,7 @@ class Arrival(Generic[State]):
                 raise outcome
         resumed = time.monotonic()
         after = min(r.fold.position for r in self.restores.values())
+        await self._log.continuity.require(after, f"a slot of {self._decider.service}")
         reader = self._log.reader([self._inputs.filter], after=after)
         try:
             await self._read_on(reader)
@@ -122,9 +127,14 @@ class Arrival(Generic[State]):
                 logger.warning("snapshot ignored, the log is folded instead", slot=slot, problem=str(error))
                 return
             record = await self._log.at(snapshot.checkpoint_seq)
-        if record is not None:
+            try:
+                found = checkpoints.usable(record) if record is not None else None
+            except errors.Unsound as error:
+                logger.warning("snapshot ignored, the log is folded instead", slot=slot, problem=str(error))
+                return
+        if record is not None and found is not None:
             self.restores[slot] = Restore(fold)
-            self.last[slot] = (checkpoints.decode(record.body), record.seq)
+            self.last[slot] = (found, record.seq)
             self.snapshotted[slot] = snapshot.position
 
     async def _read_on(self, reader: Reader) -> None:
@@ -145,27 +155,33 @@ class Arrival(Generic[State]):
             return
         role, slot = self._inputs.role(record.subject), self._inputs.slot(record.subject)
         names = restores.keys() if slot is None else {slot} & restores.keys()
-        try:
-            if role is Role.CHECKPOINT:
-                for name in names:
-                    found = checkpoints.decode(record.body)
-                    if not restores[name].checkpoint(found):
-                        logger.warning(
-                            "the log folds to another digest than the checkpoint has",
-                            slot=name,
-                            seq=record.seq,
-                        )
-                    self.last[name] = (found, record.seq)
-                return
-            event = registry.decode(record.body)
-        except ValueError as error:
+        if role is Role.CHECKPOINT:
             for name in names:
-                self.broken.setdefault(name, f"message {record.seq} on {record.subject}: {error}")
+                self._checkpoint(name, record)
             return
+        event = registry.read(record.body)
         for name in names:
-            if name in self.broken:
-                continue
-            if role is Role.DECISION and isinstance(event, Decision):
+            if role is Role.INPUT:
+                if self._inputs.concerns(event):
+                    restores[name].event(record.seq, record.body, event)
+            elif isinstance(event, Decision):
                 restores[name].decision(record.body, event)
-            elif role is Role.INPUT and self._inputs.concerns(event):
-                restores[name].event(record.seq, record.body, event)
+            elif event is registry.UNREADABLE:
+                self._unread[name] = f"message {record.seq} on {record.subject} is no decision"
+
+    def _checkpoint(self, slot: Slot, record: Record) -> None:
+        try:
+            found = checkpoints.usable(record)
+        except errors.Unsound as error:
+            self.doubts[slot] = str(error)
+            return
+        self.doubts.pop(slot, None)
+        same = self.restores[slot].checkpoint(found)
+        if not same:
+            logger.warning(
+                "the log folds to another digest than the checkpoint has", slot=slot, seq=record.seq
+            )
+        unread = "" if found.partial else self._unread.pop(slot, "")
+        if unread and not same:
+            self.broken.setdefault(slot, f"{unread}, and it stands where one was")
+        self.last[slot] = (found, record.seq)

@@ -30,6 +30,7 @@ from tidewright.log import checkpoint as checkpoints
 from tidewright.log import errors
 from tidewright.log.checkpoint import Checkpoint
 from tidewright.log.connection import MAX_BATCH, Log, Message
+from tidewright.log.continuity import Doubt, earlier
 from tidewright.log.envelope import Writer
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot
@@ -102,6 +103,7 @@ class Committer:
     writer: Writer
     health: Health
     count: int = 0
+    doubt: Doubt = field(default_factory=Doubt)
 
     async def commit(self, slots: Iterable[Owned[State]]) -> list[Slot]:
         """Commit what these slots have pending; returns the slots that turned out to be another's.
@@ -234,10 +236,15 @@ class Committer:
         gone: list[Slot] = []
         done: list[Slot] = []
         for owned in batch:
-            record = await self._last_checkpoint(owned.slot)
+            record = await self._last_checkpoint(owned)
             if record is None or record.seq == owned.checkpoint_seq:
                 continue
-            found = checkpoints.decode(record.body)
+            try:
+                found = checkpoints.usable(record)
+            except errors.Unsound as error:  # who restores the slot finds it, and nobody goes on from it
+                logger.error("slot given up", slot=owned.slot, reason=error.reason, error=str(error))
+                gone.append(owned.slot)
+                continue
             if found.incarnation == self.writer.incarnation and found.commit == self.count:
                 owned.checkpoint_seq = record.seq
                 done.append(owned.slot)
@@ -248,14 +255,23 @@ class Committer:
                 gone.append(owned.slot)
         return done, gone
 
-    async def _last_checkpoint(self, slot: Slot) -> Record | None:
-        """A slot's last checkpoint, once what this process appended last is there as a whole or not at all."""
+    async def _last_checkpoint(self, owned: Owned[State]) -> Record | None:
+        """A slot's last checkpoint, once what this process appended last is there as a whole or not at all.
+
+        Raises:
+            Unsound: it lies before one that this process has seen.
+        """
+        subject = self.log.subjects.checkpoint(owned.slot, self.writer.service)
         pause_s = RETRY_S
         while True:
             self.health.tick()
             try:
                 await self.log.settled()
-                return await self.log.last(self.log.subjects.checkpoint(slot, self.writer.service))
+                record = await self.log.last(subject)
+                if (seq := record.seq if record else 0) < owned.checkpoint_seq:
+                    self.doubt.raise_for(earlier(subject, seq, owned.checkpoint_seq))
+                self.doubt.settle()
+                return record
             except errors.StoreFull as error:
                 await self._wait_for_room(error)
             except errors.LogUnavailable as error:

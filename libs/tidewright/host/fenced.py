@@ -2,12 +2,14 @@
 
 For the services at the edge (watcher, actuator), whose position is not a fold's. A *part* is what one
 checkpoint covers. `claim` takes it over; a commit that finds another owner's checkpoint raises
-`Fenced`, and nothing of it is on the log. An unreachable log is waited for.
+`Fenced`, and nothing of it is on the log. An unreachable log is waited for. A checkpoint that cannot be gone
+on from, or a log that is another than before, halts: nothing is acted on, and it is said why.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Generic, NoReturn, Protocol, TypeVar
 
@@ -16,15 +18,21 @@ import stamina
 import structlog
 
 from tidewright.events.version import __version__
+from tidewright.host.health import Health
+from tidewright.host.process import causes
+from tidewright.log import checkpoint as checkpoints
 from tidewright.log.connection import Committed, Message
+from tidewright.log.continuity import Continuity, Doubt, earlier
 from tidewright.log.envelope import Writer
-from tidewright.log.errors import Conflict, LogUnavailable, StoreFull
+from tidewright.log.errors import Conflict, LogUnavailable, StoreFull, Unsound
 from tidewright.log.reader import Record
 
 RENEW_S = 10.0
 """An owner renews its checkpoint at least this often, in wall seconds."""
 TAKE_OVER_S = 35.0
 """A checkpoint that has not moved for so long has no owner."""
+HALTED_S = 5.0
+"""A checkpoint that could not be gone on from is looked at again after so long: somebody may have put it right."""
 
 _log = structlog.get_logger(__name__)
 
@@ -38,9 +46,23 @@ class InFlight(asyncio.Lock):
 
     Attributes:
         problem: why the log takes nothing at present, for the readiness probe; empty when it does.
+        lost: why nothing at all is acted on any more; empty while the log is what it was.
+        halted: by checkpoint, why its part is not acted on.
     """
 
-    problem: str = ""
+    def __init__(self) -> None:
+        super().__init__()
+        self.problem = self.lost = ""
+        self.halted: dict[str, str] = {}
+
+    @property
+    def why(self) -> str:
+        """Why this process is not ready, as far as the log goes."""
+        return self.lost or "; ".join(self.halted.values()) or self.problem
+
+    def tell(self, health: Health) -> None:
+        """What is halted, as a metric."""
+        health.metrics.halted.set(max(len(self.halted), bool(self.lost)))
 
 
 class Position(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -69,6 +91,7 @@ class LogPort(Protocol):
 
 
 P = TypeVar("P", bound=Position)
+T = TypeVar("T")
 
 
 class Part(Generic[P]):
@@ -84,30 +107,38 @@ class Part(Generic[P]):
         self._type = position_type
         self._decoder: msgspec.json.Decoder[P] = msgspec.json.Decoder(position_type)
         self._in_flight = in_flight
+        self._doubt = Doubt()
         self._sequence = 0
         self._count = 0
         self.position: P = position_type()
 
     async def look(self) -> tuple[P, int]:
-        """The checkpoint as it is on the log, and its sequence (0 when there is none)."""
-        record: Record | None = None
+        """The checkpoint as it is on the log, and its sequence (0 when there is none).
+
+        Raises:
+            Unsound: it cannot be gone on from, or is not there any more.
+        """
         async for attempt in attempts(self._in_flight):
             with attempt:
-                record = await self._log.last(self._subject)
+                found = self._sound(await self._log.last(self._subject))
                 self._in_flight.problem = ""
-        if record is None:
-            return self._type(), 0
-        try:
-            return self._decoder.decode(record.body), record.seq
-        except msgspec.MsgspecError as error:
-            _log.warning("checkpoint not readable, starting anew", subject=self._subject, error=str(error))
-            return self._type(), record.seq
+        return found
+
+    def _sound(self, record: Record | None) -> tuple[P, int]:
+        if self._in_flight.lost:
+            raise Unsound(self._in_flight.lost)
+        seq = record.seq if record is not None else 0
+        if seq < self._sequence:
+            self._doubt.raise_for(earlier(self._subject, seq, self._sequence))
+        self._doubt.settle()
+        return (checkpoints.sound(record, self._decoder), seq) if record is not None else (self._type(), 0)
 
     async def claim(self) -> P:
         """Take the part over from whoever had it, and return where it stands.
 
         Raises:
             Fenced: somebody else did so at the same time.
+            Unsound: it stands nowhere that can be gone on from.
         """
         found, self._sequence = await self.look()
         self.position = msgspec.structs.replace(found, epoch=found.epoch + 1)
@@ -122,6 +153,7 @@ class Part(Generic[P]):
 
         Raises:
             Fenced: another process owns the part; nothing of this is on the log.
+            Unsound: nobody can say whose it is; nothing of this is on the log.
         """
         self._count += 1
         written = msgspec.structs.replace(
@@ -150,14 +182,15 @@ class Part(Generic[P]):
 
     async def _append(self, batch: list[Message], written: P) -> int:
         """Append once; the sequence of the checkpoint. A refusal is not proof of another owner."""
+        if self._in_flight.lost:
+            raise Unsound(self._in_flight.lost)
         try:
             async with self._in_flight:
                 return (await self._log.commit(batch)).last_seq
         except Conflict as error:
-            record = await self._log.last(self._subject)
-            found = self._decoder.decode(record.body) if record else self._type()
-            if record and (found.incarnation, found.commit) == (written.incarnation, written.commit):
-                return record.seq  # the answer to an earlier attempt was lost
+            found, seq = self._sound(await self._log.last(self._subject))
+            if seq and (found.incarnation, found.commit) == (written.incarnation, written.commit):
+                return seq  # the answer to an earlier attempt was lost
             raise Fenced(
                 f"{self._subject} belongs to incarnation {found.incarnation} since epoch {found.epoch}"
             ) from error
@@ -167,6 +200,7 @@ class Part(Generic[P]):
 
         Raises:
             Fenced: another process owns it.
+            Unsound: it cannot be told whose it is.
         """
         found, _ = await self.look()
         if (found.incarnation, found.epoch) != (self._writer.incarnation, self.position.epoch):
@@ -194,19 +228,57 @@ class Part(Generic[P]):
         while True:
             try:
                 await own()
-            except Fenced as fenced:
-                _log.warning("stepped back, standing by", **said, message=str(fenced))
-            except ExceptionGroup as group:
-                if (found := fenced_in(group)) is None:
-                    raise
-                _log.warning("stepped back, standing by", **said, message=str(found))
-            await self.stand_by()
+            except (Fenced, Unsound, ExceptionGroup) as error:
+                found = ended_by(error)
+                if isinstance(found, Unsound):
+                    await self._halted(found)
+                else:
+                    _log.warning("stepped back, standing by", **said, message=str(found))
+            await self._when_sound(self.stand_by)
+
+    async def take(self) -> P:
+        """Claim the part, once it can be gone on from.
+
+        Raises:
+            Fenced: as `claim`.
+        """
+        return await self._when_sound(self.claim)
+
+    async def _when_sound(self, asked: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                return await asked()
+            except Unsound as error:
+                await self._halted(error)
+
+    async def _halted(self, error: Unsound) -> None:
+        """Return when the checkpoint can be gone on from again; never once the log is another."""
+        _log.error(
+            "halted, nothing is acted on", checkpoint=self._subject, reason=error.reason, error=str(error)
+        )
+        self._in_flight.halted[self._subject] = str(error)
+        while True:
+            await asyncio.sleep(HALTED_S)
+            with contextlib.suppress(Unsound):
+                await self.look()
+                break
+        del self._in_flight.halted[self._subject]
+        _log.info("the checkpoint can be gone on from again", checkpoint=self._subject)
 
 
-def fenced_in(group: ExceptionGroup[Exception]) -> Fenced | None:
-    """The fence that ended a task group; None when something else took part in it."""
-    fenced, others = group.split(Fenced)
-    return None if fenced is None or others is not None else Fenced(str(fenced.exceptions[0]))
+async def mind(continuity: Continuity, in_flight: InFlight) -> None:
+    """Once the log is another than before, have all parts halt, for good."""
+    error = await continuity.until_broken()
+    _log.error("the log is another than before", reason=error.reason, error=str(error))
+    in_flight.lost = str(error)
+
+
+def ended_by(error: Exception) -> Fenced | Unsound:
+    """What of the two ended the work of a part; anything else goes on to whoever runs it."""
+    found = list(causes(error))
+    if not all(isinstance(one, Fenced | Unsound) for one in found):
+        raise error
+    return next((one for one in found if isinstance(one, Unsound)), None) or Fenced(str(found[0]))
 
 
 def attempts(in_flight: InFlight | None = None) -> AsyncIterator[stamina.Attempt]:

@@ -65,6 +65,9 @@ class Metrics:
             ["cause"],
             registry=r,
         )
+        self.set_aside = Counter(
+            "tidewright_messages_set_aside_total", "Messages that do not decode, left out.", registry=r
+        )
         self.errors = Counter("tidewright_errors_total", "Errors, by reason.", ["reason"], registry=r)
 
 
@@ -74,6 +77,8 @@ class Health:
 
     service: str
     not_ready: str = "starting"
+    halted: str = ""
+    """Why it acts on nothing any more, whatever `not_ready` says; only a restart ends that."""
     metrics: Metrics = field(init=False)
     port: int = 0
     routes: dict[str, Handler] = field(default_factory=dict)
@@ -134,10 +139,8 @@ class Health:
 
     async def _other(self, request: web.Request) -> web.StreamResponse:
         handler = self.routes.get(request.path)
-        if handler is None and self.not_ready:
-            return web.Response(
-                status=503, text=f"{redacted(self.not_ready)}\n", headers={"Retry-After": "1"}
-            )
+        if handler is None and (why := self.halted or self.not_ready):
+            return web.Response(status=503, text=f"{redacted(why)}\n", headers={"Retry-After": "1"})
         if handler is None:
             return web.Response(status=404, text=f"{self.service} has no {request.path}\n")
         return await handler(request)
@@ -148,8 +151,5 @@ class Health:
         return web.Response(text="ok\n")
 
     async def _ready(self, _: web.Request) -> web.Response:
-        return (
-            web.Response(status=503, text=f"{redacted(self.not_ready)}\n")
-            if self.not_ready
-            else web.Response(text="ok\n")
-        )
+        why = self.halted or self.not_ready
+        return web.Response(status=503, text=f"{redacted(why)}\n") if why else web.Response(text="ok\n")

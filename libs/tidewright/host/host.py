@@ -1,15 +1,17 @@
 """The loop that every decider runs in: claim, restore, read, fold, commit, hand over.
 
 One reader serves all slots of the process. A newly won slot is restored by a reader of its own
-while the others go on, is claimed, and then joins. A slot whose bytes do not decode, or whose
-decider fails, stops and says so; the others go on.
+while the others go on, is claimed, and then joins. A slot whose checkpoint cannot be gone on from, or whose
+decider fails, stops and says so; the others go on. What does not decode is set aside by everybody alike. A
+log that is another than before stops everything.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Sequence, Set
 from typing import Generic
 
 import structlog
@@ -44,6 +46,10 @@ COMMIT_PENDING = MAX_BATCH // 2
 HANDOVER_S = 0.4
 """A store that takes longer makes the others read more; waiting for it would cost them more than that."""
 LAST_WAIT_S = 0.02
+DOUBT_S = 2.0
+"""How often a slot that cannot be gone on from is looked at again."""
+SAID_ASIDE = 1000
+"""Subjects of which it is said that a message on them is set aside; of others it is only counted."""
 WARM_S = 0.25
 """How often a standby follows its slot's owner."""
 
@@ -90,35 +96,62 @@ class Host(Generic[State]):
         self._arrivals: dict[asyncio.Task[Arrival[State]], Arrival[State]] = {}
         self.warm: frozenset[Slot] = frozenset()
         """Slots of another owner that are folded here as well, to be taken over at once."""
+        self._doubts: dict[Slot, str] = {}
+        """Slots that nobody may claim, and why."""
+        self._broken: asyncio.Task[errors.Unsound] | None = None
+        self._said_aside: set[str] = set()
         self._pending = 0  # decisions not committed yet, over all slots
 
     async def run(self, stop: asyncio.Event) -> None:
         """Decide until `stop` is set; then commit, and hand the slots over."""
         if not await self._joined(stop):
             return
+        self._broken = asyncio.create_task(self.log.continuity.until_broken())
         try:
-            while not stop.is_set():
-                self.health.tick()
-                try:
-                    await self._settle()
-                    if self.owned:
-                        await self._turn()
-                    else:
-                        await self._idle(stop)
-                except errors.LogUnavailable as error:
-                    self.health.not_ready = str(error)
-                    self.health.metrics.errors.labels(error.reason).inc()
-                    logger.warning("log unavailable, going on when it is back", error=str(error))
-                    await self._drop_reader()  # what it had handed out is read again by who has not folded it
-                    await asyncio.sleep(OUTAGE_PAUSE_S)
-            await self._last_turns()
-            await self._commit(self.owned.values())
+            await self._decide_until(stop)
+        except errors.Unsound as error:
+            await self._halt_all(error, stop)
         finally:
+            self._broken.cancel()
             for arriving in self._arrivals:
                 arriving.cancel()  # its consumer is forgotten by the server after a while
             await self._drop_reader()
             await self._membership.leave()
             await self._snapshotter.close()
+
+    async def _decide_until(self, stop: asyncio.Event) -> None:
+        """Raises Unsound: the log is another than before, or a slot's beginning is not on it."""
+        while not stop.is_set():
+            self.health.tick()
+            if self._broken is not None and self._broken.done():
+                raise self._broken.result()
+            try:
+                await self._settle()
+                if self.owned:
+                    await self._turn()
+                else:
+                    await self._idle(stop)
+            except errors.LogUnavailable as error:
+                self.health.not_ready = str(error)
+                self.health.metrics.errors.labels(error.reason).inc()
+                logger.warning("log unavailable, going on when it is back", error=str(error))
+                await self._drop_reader()  # what it had handed out is read again by who has not folded it
+                await asyncio.sleep(OUTAGE_PAUSE_S)
+        await self._last_turns()
+        await self._commit(self.owned.values())
+
+    async def _halt_all(self, error: errors.Unsound, stop: asyncio.Event) -> None:
+        """Decide nothing more, until told to stop. The slots stay ours: nobody shall begin anew in our place."""
+        self.health.halted = str(error)
+        self.health.metrics.errors.labels(error.reason).inc()
+        self.health.metrics.halted.set(len(self.owned))
+        self.owned.clear()
+        logger.error("halted, nothing is decided", reason=error.reason, error=str(error))
+        while not stop.is_set():
+            self.health.tick()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(1.0):
+                    await stop.wait()
 
     async def _last_turns(self) -> None:
         """Have snapshots stored for who takes over, and decide on meanwhile, but not for long."""
@@ -181,9 +214,10 @@ class Host(Generic[State]):
         """Fold arriving slots up to their last checkpoints; the slots already owned go on meanwhile."""
         self._arrivals[asyncio.create_task(arrival.advance(pause_s))] = arrival
 
-    async def _claim(self, arrival: Arrival[State], wanted: Collection[Slot]) -> None:
+    async def _claim(self, arrival: Arrival[State], wanted: Set[Slot]) -> None:
         """Claim what is restored; what its owner has advanced meanwhile is restored further."""
-        chosen = [slot for slot in arrival.restores if slot in wanted]
+        self._mind_doubts(arrival)
+        chosen = [slot for slot in arrival.restores if slot in wanted and slot not in arrival.doubts]
         if chosen:
             await self._follow_clock()  # what was set before the last checkpoint is not read again
         folds = [(arrival.restores[slot].fold, *arrival.last.get(slot, (None, 0))) for slot in chosen]
@@ -202,8 +236,10 @@ class Host(Generic[State]):
             logger.info(
                 "slots advanced by their owners while they were restored, reading on", slots=sorted(refused)
             )
-        for slot in arrival.restores.keys() - refused - (self._standby - set(wanted)):
+        doubted = wanted & arrival.doubts.keys()
+        for slot in arrival.restores.keys() - refused - doubted - (self._standby - wanted):
             del arrival.restores[slot]
+            self._doubts.pop(slot, None)
         self.warm = frozenset(arrival.restores.keys() - wanted)
         if claimed:
             logger.info(
@@ -211,9 +247,30 @@ class Host(Generic[State]):
             )
             await self._rearranged()
         if arrival.restores:
-            self._advance(arrival, WARM_S if self.warm else 0.0)
+            self._advance(arrival, WARM_S if self.warm else DOUBT_S if doubted else 0.0)
         else:
             await arrival.close()
+
+    def _mind_doubts(self, arrival: Arrival[State]) -> None:
+        """Say once which slots cannot be gone on from; they are looked at again in case somebody puts that right."""
+        for slot in arrival.restores:
+            before, doubt = self._doubts.pop(slot, ""), arrival.doubts.get(slot, "")
+            if doubt:
+                self._doubts[slot] = doubt
+            if doubt and doubt != before:
+                self.health.metrics.errors.labels(errors.Unsound.reason).inc()
+                logger.error("slot stopped, the others go on", slot=slot, error=doubt)
+        self._count_halted()
+
+    def _count_halted(self) -> None:
+        halted = sum(bool(o.halted) for o in self.owned.values())
+        self.health.metrics.halted.set(halted + len(self._doubts))
+
+    @property
+    def _stopped(self) -> str:
+        """Which slots are not decided for, and why."""
+        halted = {o.slot: o.halted for o in self.owned.values() if o.halted}
+        return "; ".join(f"slot {slot}: {why}" for slot, why in (halted | self._doubts).items())
 
     async def _release(self, slots: Sequence[Slot]) -> None:
         for slot in slots:
@@ -226,7 +283,7 @@ class Host(Generic[State]):
         """The set of slots is another: the reader's filters follow at the next turn."""
         await self._drop_reader()
         self.health.metrics.slots.set(len(self.owned))
-        self.health.metrics.halted.set(sum(bool(o.halted) for o in self.owned.values()))
+        self._count_halted()
 
     async def _drop_reader(self) -> None:
         reader, self._reader = self._reader, None
@@ -235,8 +292,8 @@ class Host(Generic[State]):
 
     async def _idle(self, stop: asyncio.Event) -> None:
         """Nothing owned: wait for membership, for slots to arrive, or for the end."""
-        if not self._arrivals or self.warm:
-            self.health.not_ready = ""  # a standby is ready too
+        if self._doubts or not self._arrivals or self.warm:
+            self.health.not_ready = self._stopped  # a standby is ready too
         waits = [asyncio.ensure_future(self._membership.changed.wait()), asyncio.ensure_future(stop.wait())]
         await asyncio.wait([*waits, *self._arrivals], timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
@@ -287,25 +344,20 @@ class Host(Generic[State]):
         metrics.lag.set(reader.pending or 0)
         if self.owned:
             metrics.last_event.set(max(o.fold.at for o in self.owned.values()))
-        halted = [f"slot {o.slot}: {o.halted}" for o in self.owned.values() if o.halted]
         behind = (reader.pending or 0) > FETCH
-        self.health.not_ready = "; ".join(halted) or ("catching up with the log" if behind else "")
+        self.health.not_ready = self._stopped or ("catching up with the log" if behind else "")
 
     def _take(self, record: Record) -> bool:
         """Fold one record into the slots that it belongs to; True when the clock was set."""
-        try:
-            event: Event | registry.Unknown | None = registry.decode(record.body)
-            problem = ""
-        except registry.NotAnEvent as error:
-            event, problem = None, str(error)
+        event = registry.read(record.body)
+        if event is registry.UNREADABLE:
+            self._set_aside(record)
         slot = self.inputs.slot(record.subject)
         targets = list(self.owned.values()) if slot is None else [o] if (o := self.owned.get(slot)) else []
         for owned in targets:
             if record.seq <= owned.read or owned.halted:
                 continue
-            if event is None:
-                self._halt(owned, record, problem)
-            elif self.inputs.concerns(event):
+            if self.inputs.concerns(event):
                 due = owned.fold.timers.get(event.key) if isinstance(event, Timer) else None
                 self._decide(owned, record, event)
                 if isinstance(event, Timer) and due is not None:
@@ -315,6 +367,17 @@ class Host(Generic[State]):
             self.clock.set(event)
             return True
         return False
+
+    def _set_aside(self, record: Record) -> None:
+        """Count a message that does not decode, and say so once per subject: the fold takes note of it and goes on."""
+        self.health.metrics.set_aside.inc()
+        if record.subject in self._said_aside or len(self._said_aside) >= SAID_ASIDE:
+            return
+        self._said_aside.add(record.subject)
+        logger.warning(
+            "a message that does not decode is set aside", seq=record.seq, subject=record.subject,
+            do="see `tidewright events --parked`, and find out who wrote it",
+        )  # fmt: skip
 
     def _decide(self, owned: Owned[State], record: Record, event: Event | registry.Unknown) -> None:
         """Fold one event into one slot, and queue what was decided."""
@@ -355,7 +418,7 @@ class Host(Generic[State]):
         """Stop one slot before the record that it cannot take. Nothing undecided of it is committed."""
         owned.halted = problem
         owned.clear()
-        self.health.metrics.halted.inc()
+        self._count_halted()
         self.health.metrics.errors.labels("Halted").inc()
         logger.error(
             "slot stopped, the others go on", slot=owned.slot, seq=record.seq, subject=record.subject, error=problem,
@@ -377,7 +440,7 @@ class Host(Generic[State]):
     async def _follow_clock(self) -> None:
         """Take over the mapping of time that is in force."""
         async for record in self.log.last_per_subject([self.log.subjects.configs]):
-            event = registry.decode(record.body)
+            event = registry.read(record.body)
             if isinstance(event, ClockSet):
                 self.clock.set(event)
 

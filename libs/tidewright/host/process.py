@@ -119,8 +119,8 @@ async def _run(options: ProcessOptions, main: Callable[[Process], Awaitable[None
 
 def _failed(logger: structlog.stdlib.BoundLogger, error: Exception) -> int:
     """Say why a service ends, and return its exit code. A part that runs beside others ends them in a group."""
-    causes = list(_causes(error))
-    cause = next((one for one in causes if isinstance(one, errors.LogError | Misconfigured)), causes[0])
+    found = list(causes(error))
+    cause = next((one for one in found if isinstance(one, errors.LogError | Misconfigured)), found[0])
     match cause:
         case errors.LogForbidden() | errors.WrongStream():
             logger.error("cannot start", reason=cause.reason, error=str(cause))
@@ -136,9 +136,10 @@ def _failed(logger: structlog.stdlib.BoundLogger, error: Exception) -> int:
             return EXIT_FAILED
 
 
-def _causes(error: BaseException) -> Iterator[BaseException]:
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, or those of a group and the groups in it."""
     if not isinstance(error, BaseExceptionGroup):
         yield error
         return
     for one in error.exceptions:
-        yield from _causes(one)
+        yield from causes(one)

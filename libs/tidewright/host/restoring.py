@@ -17,6 +17,7 @@ from tidewright.host.inputs import CHECKPOINT, INPUT, BySubject, Inputs, Role
 from tidewright.host.restore import Restore
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.checkpoint import Checkpoint
+from tidewright.log.errors import Unsound
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot
 
@@ -47,21 +48,20 @@ class SlotRestorer(Generic[State]):
         return {slot: restore.fold for slot, restore in self.restores.items()}
 
     def take(self, record: Record) -> Sequence[tuple[Slot, Checkpoint]]:
-        """One record; returns the slots that a checkpoint has just brought up to its position.
-
-        Raises:
-            registry.NotAnEvent: an input of ours that does not decode.
-        """
+        """One record; returns the slots that a checkpoint has just brought up to its position."""
         route = self._routes[record.subject]
         if route is None:
             return _NONE
         role, restores = route
         if role is CHECKPOINT:
-            found = checkpoints.decode(record.body)
+            try:
+                found = checkpoints.usable(record)
+            except Unsound:  # nobody goes on from it
+                return _NONE
             for restore in restores:
                 restore.checkpoint(found)
             return [(restore.fold.slot, found) for restore in restores]
-        event = registry.decode(record.body)
+        event = registry.read(record.body)
         if role is INPUT:
             if self.inputs.concerns(event):
                 for restore in restores:

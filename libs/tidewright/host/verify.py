@@ -24,6 +24,7 @@ from tidewright.host.inputs import CHECKPOINT, INPUT, BySubject, Inputs, Role
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log import envelope
 from tidewright.log.checkpoint import Checkpoint, digest_of
+from tidewright.log.errors import Unsound
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot
 from tidewright.log.subjects import Slot
@@ -61,13 +62,15 @@ class Report:
     """What was compared, and the differences found, in the order of the log.
 
     `differences` keeps the first hundred; `count` counts all. `software` tells of how many decisions each
-    service and version was the writer.
+    service and version was the writer. `aside` are messages that do not decode: they are digested with the
+    facts, and nobody decides on them.
     """
 
     events: int = 0
     decisions: int = 0
     checkpoints: int = 0
     undecided: int = 0
+    aside: int = 0
     count: int = 0
     differences: list[Difference] = field(default_factory=list)
     software: Counter[str] = field(default_factory=Counter)
@@ -321,7 +324,7 @@ class Verifier:
         """Checkpoints compared so far; none when the service has never run."""
         return sum(verifier.checkpoints for verifier in self._all)
 
-    def undecodable(self, record: Record, error: ValueError, slots: Iterable[SlotVerifier]) -> None:
+    def undecodable(self, record: Record, error: Exception, slots: Iterable[SlotVerifier]) -> None:
         """A message that the service reads in these slots is no event, or no checkpoint."""
         for verifier in slots:
             self._report.add(
@@ -330,6 +333,10 @@ class Verifier:
                     f"message {record.seq} on {record.subject}: {error}", recorded=record.body,
                 )
             )  # fmt: skip
+
+    def aside(self) -> None:
+        """One more message that does not decode."""
+        self._report.aside += 1
 
     def finish(self) -> None:
         """The log ends here. Of a service that has never run, nothing waits to be decided."""
@@ -364,11 +371,13 @@ class Verification:
             if readings[0][1] is CHECKPOINT:  # to everyone who reads it
                 self._checkpoint(record, readings)
                 return
-            event = registry.decode(record.body)
-        except ValueError as error:
+        except Unsound as error:
             for service, _, slots in readings:
                 service.undecodable(record, error, slots)
             return
+        event = registry.read(record.body)
+        if event is registry.UNREADABLE:
+            self._set_aside(record, readings)
         for service, role, slots in readings:
             if role is INPUT:
                 if service.inputs.concerns(event):
@@ -378,8 +387,15 @@ class Verification:
                 for verifier in slots:
                     verifier.decision(record, event)
 
+    def _set_aside(self, record: Record, readings: tuple[Reading, ...]) -> None:
+        """What does not decode is an input like any other, of which nothing comes; but no decision of ours is such."""
+        readings[0][0].aside()
+        for service, role, slots in readings:
+            if role is not INPUT:
+                service.undecodable(record, ValueError("no decision"), slots)
+
     def _checkpoint(self, record: Record, readings: tuple[Reading, ...]) -> None:
-        checkpoint = checkpoints.decode(record.body)
+        checkpoint = checkpoints.usable(record)
         written_by = record.headers.get(envelope.VERSION, "")
         for _, _, slots in readings:
             for verifier in slots:

@@ -7,11 +7,24 @@ expected sequence of the checkpoint before it, so only one writer can advance a 
 from __future__ import annotations
 
 from hashlib import blake2b
+from typing import TypeVar
 
 import msgspec
 
+from tidewright.log.errors import Unsound
+from tidewright.log.reader import Record
+
 DIGEST_BYTES = 16
 EMPTY_DIGEST = ""
+
+
+DO = (
+    "find out who wrote it (`tidewright events --parked`), take the right to write there away, and put the last good "
+    "one back: docs/durability.md, A log that cannot be gone on from"
+)
+
+
+T = TypeVar("T")
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="checkpoint.v1"):
@@ -55,6 +68,40 @@ def encode(checkpoint: Checkpoint) -> bytes:
 def decode(body: bytes) -> Checkpoint:
     """Raises msgspec.ValidationError for bytes that are no checkpoint of a version known here."""
     return _decoder.decode(body)
+
+
+def usable(record: Record) -> Checkpoint:
+    """The checkpoint in a message, when it can be gone on from.
+
+    Raises:
+        Unsound: it is none, or covers what it cannot.
+    """
+    return sound(record, _decoder)
+
+
+def sound(record: Record, decoder: msgspec.json.Decoder[T]) -> T:
+    """A position of whatever kind in a message, when it can be gone on from: who takes it for none, or goes on behind it, errs.
+
+    Raises:
+        Unsound: it is not readable, or names a position that does not lie before it.
+    """
+    where = f"checkpoint on {record.subject} at sequence {record.seq}"
+    try:
+        found = decoder.decode(record.body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise Unsound(
+            f"{where} is not readable ({error}; found {_shown(record.body)}): nothing is acted on; {DO}"
+        ) from error
+    position = getattr(found, "position", 0)
+    if not 0 <= position < record.seq:
+        raise Unsound(
+            f"{where} says that everything up to {position} is done, which it cannot know: nothing is acted on; {DO}"
+        )
+    return found
+
+
+def _shown(body: bytes) -> str:
+    return repr(body[:60].decode(errors="replace")) + ("..." if len(body) > 60 else "")
 
 
 def rolled(digest: bytes, sequence: int, body: bytes) -> bytes:

@@ -26,6 +26,7 @@ from nats.aio.client import Client
 
 from tidewright.log import errors, reader, subjects
 from tidewright.log.cancellation import heeded
+from tidewright.log.continuity import Continuity, Extent
 from tidewright.log.credentials import checked
 from tidewright.log.direct import StoredHeaders
 from tidewright.log.doubts import Doubts
@@ -43,6 +44,9 @@ MIN_SERVER = (2, 14)
 """Scheduled messages that can be cancelled, atomic batches with expectations."""
 
 DEFAULT_SLOTS = 32
+
+AGED = "tw.aged"
+"""Of the stream's metadata: it has, or had, a maximum age, so that its beginning may be gone."""
 
 _EXPECTED_SEQ = "Nats-Expected-Last-Subject-Sequence"
 _BATCH_ID, _BATCH_SEQ, _BATCH_COMMIT = "Nats-Batch-Id", "Nats-Batch-Sequence", "Nats-Batch-Commit"
@@ -110,6 +114,7 @@ class Log:
         self.lookups = Lookups(self)
         self._torn = Torn(self._last_stored, self._stored_at, self.bounds)
         self._room = Room(lambda: self._api("INFO", {}))
+        self.continuity = Continuity(self.stream, self.extent)
         self._denied: dict[str, float] = {}
         """Subjects, in lower case, that the server refused to take from us, and when (monotonic)."""
 
@@ -237,9 +242,12 @@ class Log:
             "deny_delete": True,
             "metadata": metadata | ({subjects.CLUSTER_ID: cluster_id} if cluster_id else {}),
         }
+        aged = {AGED: "true"} if max_age_s else {}
         found = await self.settings(self.stream)
         if found is None:
-            answer = await self._api(f"STREAM.CREATE.{self.stream}", wanted)
+            answer = await self._api(
+                f"STREAM.CREATE.{self.stream}", wanted | {"metadata": wanted["metadata"] | aged}
+            )
             if "error" not in answer:
                 self.slots, self.replicas, self.max_age_s = slots, replicas, max_age_s
                 return "made"
@@ -250,7 +258,9 @@ class Log:
         self.slots, self.replicas, self.max_age_s = slots, replicas, max_age_s
         if has_settings(found, wanted):
             return "is as it should be"
-        merged = found | wanted | {"metadata": (found.get("metadata") or {}) | wanted["metadata"]}
+        if found.get("max_age"):
+            aged = {AGED: "true"}
+        merged = found | wanted | {"metadata": (found.get("metadata") or {}) | wanted["metadata"] | aged}
         answer = await self._api(f"STREAM.UPDATE.{self.stream}", merged)
         if "error" in answer:
             raise self._error(answer["error"], f"stream {self.stream}")
@@ -291,10 +301,23 @@ class Log:
 
     async def bounds(self) -> tuple[int, int]:
         """First and last sequence of the stream; last is first - 1 when it is empty."""
+        extent = await self.extent()
+        if extent is None:
+            raise errors.WrongStream(f"no stream of cluster {self.cluster!r} at {shown(self.url)}")
+        return extent.first, extent.last
+
+    async def extent(self) -> Extent | None:
+        """What the stream says of itself; None when it is not there."""
         info = await self._api(f"STREAM.INFO.{self.stream}", {})
         if "error" in info:
+            if info["error"].get("err_code") == _NOT_FOUND:
+                return None
             raise self._error(info["error"], f"stream {self.stream}")
-        return int(info["state"]["first_seq"]), int(info["state"]["last_seq"])
+        state, config = info["state"], info["config"]
+        max_age_s = (config.get("max_age") or 0) / 1e9
+        ever_aged = bool(max_age_s) or AGED in (config.get("metadata") or {})
+        first, last = max(1, int(state["first_seq"])), int(state["last_seq"])
+        return Extent(str(info.get("created", "")), first, last, max_age_s, ever_aged)
 
     async def settings(self, stream: str) -> dict[str, Any] | None:
         """The configuration of a stream of the server's; None when there is none of that name."""
@@ -550,6 +573,8 @@ class Log:
             return errors.StoreFull(
                 f"{what}: the store of nats-server at {shown(self.url)} is full ({text}): enlarge it or shorten max_age; nothing was dropped"
             )
+        if code == _NOT_FOUND:
+            return errors.LogUnavailable(f"{what}: there is no such stream")
         if code in _UNANSWERED or error.get("code") == 503:
             return errors.LogUnavailable(f"{what}: {text} ({code})")
         return errors.AppendRefused(f"{what}: {text} ({code})")

@@ -7,7 +7,8 @@ LogError
 |- StoreFull        the server's store limit refuses the append; nothing was dropped
 |- WrongStream      there is no stream, or it was made with other slots
 |  `- OtherCluster  it belongs to another cluster, maybe one of the same name
-|- Unbelieved       too many messages that are not believed hide the one that is asked for
+|- Unsound          what is on it cannot be gone on from: unreadable, or not what it was
+|  `- Unbelieved    too many messages that are not believed hide the one that is asked for
 `- AppendRefused    the server refuses the append for another reason: a defect of ours
 """
 
@@ -56,7 +57,13 @@ class OtherCluster(WrongStream):
     reason = "OtherCluster"
 
 
-class Unbelieved(LogError):
+class Unsound(LogError):
+    """What is on the log cannot be gone on from. Who finds it acts on nothing until a person has looked."""
+
+    reason = "Unsound"
+
+
+class Unbelieved(Unsound):
     """What is asked for lies behind more messages that are not believed than are looked at."""
 
     reason = "Unbelieved"

@@ -37,7 +37,7 @@ from tidewright.events import registry
 from tidewright.events.base import Decision, Event, Outcome
 from tidewright.events.config import ClockSet
 from tidewright.events.decisions import Effect
-from tidewright.host.fenced import RENEW_S, Fenced, InFlight, Part, attempts
+from tidewright.host.fenced import RENEW_S, Fenced, InFlight, Part, attempts, mind
 from tidewright.host.health import Health
 from tidewright.host.process import Process
 from tidewright.kube.client import Kube
@@ -224,14 +224,21 @@ class Actuator:
 
     async def run(self) -> None:
         """Act for ever, stepping back while another process does."""
-        reporting = asyncio.create_task(self._report())
+        beside = [
+            asyncio.create_task(self._report()),
+            asyncio.create_task(mind(self._log.continuity, self._in_flight)),
+        ]
         try:
             await self._part.keep(self._own)
         finally:
-            reporting.cancel()
+            for task in beside:
+                task.cancel()
 
     async def _own(self) -> None:
         position = await self._part.claim()
+        async for attempt in attempts(self._in_flight):
+            with attempt:  # a log that lost its beginning has nothing to begin anew from
+                await self._log.continuity.require(position.position, "the actuator's checkpoint")
         self._reset(position)
         if position.incarnation not in ("", self._writer.incarnation):
             await asyncio.sleep(OWNED_S)
@@ -252,7 +259,7 @@ class Actuator:
         async for attempt in attempts():
             with attempt:
                 record = await self._log.last(self._log.subjects.config(CLOCK))
-                event = registry.decode(record.body) if record else None
+                event = registry.read(record.body) if record else None
                 if isinstance(event, ClockSet):
                     self._clock.set(event)
         self._clock_read_at = time.monotonic()
@@ -463,7 +470,8 @@ class Actuator:
     async def _report(self) -> None:
         while self._health is not None and self._metrics is not None:
             self._health.tick()
-            self._health.not_ready = self._log.disconnected or self._in_flight.problem
+            self._health.not_ready = self._log.disconnected or self._in_flight.why
+            self._in_flight.tell(self._health)
             self._metrics.open.set(self._ledger.open)
             await asyncio.sleep(0.5)
 

@@ -248,7 +248,7 @@ class Stack:
             record = await log.last(log.subjects.config(CLOCK))
         except WrongStream:
             record = None  # there is no stream yet
-        found = registry.decode(record.body) if record else None
+        found = registry.read(record.body) if record else None
         if isinstance(found, ClockSet):
             self.clock.set(found)
         speed, start = self.options.speed, self.options.log_start

@@ -87,7 +87,7 @@ class Sets:
         """Read the last word on each set, then on and on."""
         subjects = self._log.subjects
         record = await self._log.last(subjects.config("clock"))
-        event = registry.decode(record.body) if record else None
+        event = registry.read(record.body) if record else None
         if isinstance(event, ClockSet):
             self.clock.set(event)
         after, pattern = 0, subjects.facts("*", "shardset")
@@ -101,7 +101,7 @@ class Sets:
                     self._take(found)
 
     def _take(self, record: Record) -> None:
-        event = registry.decode(record.body)
+        event = registry.read(record.body)
         if not isinstance(event, ShardSetObserved | ShardSetGone):
             return
         path = f"{PATH}/{event.namespace}/{event.name}"

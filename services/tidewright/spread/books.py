@@ -83,7 +83,11 @@ class Book:
             return
         if record.seq <= self.seq:
             return
-        event = registry.decode(record.body)
+        event = registry.read(record.body)
+        if event is registry.UNREADABLE:
+            _log.error(
+                "a ledger's entry cannot be read and is left out", subject=record.subject, seq=record.seq
+            )
         if not isinstance(event, registry.Unknown):
             rules = self.ledger.rules
             self.followed.fold(event)

@@ -105,7 +105,7 @@ class Observed:
         record = await self._log.last(
             self._log.subjects.fact(self._log.slot_of(namespace), "pod", namespace, name)
         )
-        fact = registry.decode(record.body) if record is not None else None
+        fact = registry.read(record.body) if record is not None else None
         if not isinstance(fact, PodObserved):
             return None
         metadata: JsonObject = {
@@ -134,7 +134,7 @@ class Observed:
         record = await self._log.last(
             self._log.subjects.fact(self._log.slot_of(namespace), TEMPLATE, namespace, digest)
         )
-        fact = registry.decode(record.body) if record is not None else None
+        fact = registry.read(record.body) if record is not None else None
         return fact if isinstance(fact, TemplateObserved) else None
 
 

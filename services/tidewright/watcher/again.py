@@ -49,7 +49,7 @@ class Again:
         again: list[tuple[str, Fact]] = []
         for subject in subjects[:AT_ONCE]:
             record = await self._log.last(subject)
-            fact = registry.decode(record.body) if record else None
+            fact = registry.read(record.body) if record else None
             if isinstance(fact, Fact):
                 again.append((subject, msgspec.structs.replace(fact, at=now, refresh=True)))
             else:

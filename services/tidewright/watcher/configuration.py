@@ -16,7 +16,7 @@ import yaml
 from tidewright.events import registry
 from tidewright.events.base import Fact
 from tidewright.events.config import ClockSet, ConfigSet
-from tidewright.host.fenced import RENEW_S, Fenced, fenced_in
+from tidewright.host.fenced import RENEW_S
 from tidewright.kube.client import Kube
 from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP
 from tidewright.kube.listwatch import Deleted, Item, ListStarted, Page, list_watch
@@ -141,7 +141,7 @@ async def set_clock(
         clock_wall: wall time of that moment, seconds; None for now.
     """
     record = await log.last(log.subjects.config(CLOCK))
-    found = registry.decode(record.body) if record else None
+    found = registry.read(record.body) if record else None
     if isinstance(found, ClockSet):
         clock.set(found)
     if speed is not None and (speed != clock.speed or (record is None and log_start is not None)):
@@ -187,35 +187,28 @@ class Configuration:
         self._again = Again(log, max_age_s)
         self._turn = asyncio.Lock()
         self._committed_at = 0.0
+        self._claimed = True
 
     async def run(self) -> None:
-        """Follow for ever; the part is claimed already."""
-        while True:
-            try:
-                await self._own()
-            except Fenced as fenced:
-                _log.warning("stepped back, standing by", kind=CONFIG, message=str(fenced))
-            await self._appender.stand_by()
-            await self._appender.claim()
+        """Follow for ever; the part is claimed already the first time."""
+        await self._appender.keep(self._own, kind=CONFIG)
 
     async def _own(self) -> None:
+        if not self._claimed:
+            await self._appender.claim()
+        self._claimed = False
         self._again = Again(self._log, self._max_age_s)
         async for record in self._log.last_per_subject([self._log.subjects.configs]):
-            event = registry.decode(record.body)
+            event = registry.read(record.body)
             if isinstance(event, Fact) and record.subject != self._log.subjects.config(WHITELIST_CONFIG_MAP):
                 self._again.said(record.subject, event.at)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._mind_the_clock())
-                tasks.create_task(self._say_again())
-                if self._config_map:
-                    tasks.create_task(self._follow())
-                if self._priorities:
-                    tasks.create_task(self._follow_priorities())
-        except ExceptionGroup as group:
-            if (fenced := fenced_in(group)) is None:
-                raise
-            raise fenced from group
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._mind_the_clock())
+            tasks.create_task(self._say_again())
+            if self._config_map:
+                tasks.create_task(self._follow())
+            if self._priorities:
+                tasks.create_task(self._follow_priorities())
 
     async def _append(self, messages: list[tuple[str, bytes]], at: float) -> None:
         async with self._turn:
@@ -256,7 +249,7 @@ class Configuration:
     async def _follow(self) -> None:
         known: dict[str, ConfigSet] = {}
         async for record in self._log.last_per_subject([self._log.subjects.configs]):
-            event = registry.decode(record.body)
+            event = registry.read(record.body)
             if isinstance(event, ConfigSet) and event.name not in (WHITELIST_CONFIG_MAP, PRIORITY_EXPANDER):
                 known[event.name] = event  # those are of other ConfigMaps
         namespace, _, name = self._config_map.rpartition("/")
@@ -284,7 +277,7 @@ class Configuration:
         """The priorities of node groups, from the ConfigMap that the reference reads."""
         subject = self._log.subjects.config(PRIORITY_EXPANDER)
         record = await self._log.last(subject)
-        known = registry.decode(record.body) if record else None
+        known = registry.read(record.body) if record else None
         said = known.data if isinstance(known, ConfigSet) else {}
         namespace, _, name = self._priorities.rpartition("/")
         path = f"/api/v1/namespaces/{namespace}/configmaps"

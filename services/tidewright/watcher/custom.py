@@ -241,7 +241,7 @@ class CustomWorkloads:
         whitelist = subjects.config(WHITELIST_CONFIG_MAP)
         for one in (*(subjects.facts("*", kind) for kind in (KIND, REPLICAS, REFUSED)), whitelist):
             async for record in self._log.last_per_subject([one]):
-                event = registry.decode(record.body)
+                event = registry.read(record.body)
                 if isinstance(event, Fact) and not is_gone(event):
                     self._said[record.subject] = digest_of(event)
                     self._again.said(record.subject, event.at)
@@ -252,7 +252,7 @@ class CustomWorkloads:
         namespace, _, name = self._config_map.rpartition("/")
         path = f"/api/v1/namespaces/{namespace or 'default'}/configmaps"
         record = await self._log.last(self._log.subjects.config(WHITELIST_CONFIG_MAP))
-        known = registry.decode(record.body) if record else None
+        known = registry.read(record.body) if record else None
         said: str | None = _text(known.data) if isinstance(known, ConfigSet) else None
         listed: list[Bytes] = []
         async for item in list_watch(self._kube, path, query={"fieldSelector": f"metadata.name={name}"}):
@@ -449,7 +449,7 @@ class CustomWorkloads:
         self._said.pop(subject, None)
         if seen is None:
             record = await self._log.last(subject)
-            known = registry.decode(record.body) if record else None
+            known = registry.read(record.body) if record else None
             if not isinstance(known, WorkloadObserved):
                 return
             seen = known

@@ -289,7 +289,7 @@ class Follower:
         again: list[tuple[str, Fact]] = []
         for subject in due:
             record = await self._log.last(subject)
-            fact = registry.decode(record.body) if record else None
+            fact = registry.read(record.body) if record else None
             if isinstance(fact, Fact):
                 again.append((subject, msgspec.structs.replace(fact, at=at, refresh=True)))
         if again:

@@ -15,7 +15,7 @@ from prometheus_client import Gauge
 
 from tidewright.cloud.providers import provider_of
 from tidewright.events.facts import ObjectFact
-from tidewright.host.fenced import InFlight
+from tidewright.host.fenced import InFlight, mind
 from tidewright.host.health import Health
 from tidewright.host.process import Process
 from tidewright.host.service import find_stream
@@ -269,7 +269,18 @@ class Watcher:
 
     async def run(self, process: Process | None) -> None:
         """Run all parts until told to stop; the failure of one ends all."""
-        found = await self._config_appender.claim()
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(mind(self._log.continuity, self._in_flight))]
+            if process is not None:
+                running.append(tasks.create_task(self._report(process.health)))
+            running.append(tasks.create_task(self._work()))
+            if process is not None:
+                await process.stop.wait()
+                for task in running:
+                    task.cancel()
+
+    async def _work(self) -> None:
+        found = await self._config_appender.take()
         self.stamp.raise_to(found.at)
         await set_clock(
             self._log,
@@ -281,21 +292,16 @@ class Watcher:
             self.options.clock_wall,
         )
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(self._configuration.run())]
-            running.append(tasks.create_task(self.sampler.run(self._heard("WatermarkPodAutoscaler"))))
-            running.append(tasks.create_task(self.custom.run(self._heard("WorkloadSpread"))))
-            running.append(tasks.create_task(self.labels.run(self._heard("ShardSet"))))
-            running.append(tasks.create_task(self.service_loads.run()))
-            running.append(tasks.create_task(self.incumbents.run()))
+            tasks.create_task(self._configuration.run())
+            tasks.create_task(self.sampler.run(self._heard("WatermarkPodAutoscaler")))
+            tasks.create_task(self.custom.run(self._heard("WorkloadSpread")))
+            tasks.create_task(self.labels.run(self._heard("ShardSet")))
+            tasks.create_task(self.service_loads.run())
+            tasks.create_task(self.incumbents.run())
             if self.node_groups is not None:
-                running.append(tasks.create_task(self._start_node_groups(self.node_groups)))
+                tasks.create_task(self._start_node_groups(self.node_groups))
             for kind, follower in self.followers.items():
-                running.append(tasks.create_task(self._start(kind, follower)))
-            if process is not None:
-                running.append(tasks.create_task(self._report(process.health)))
-                await process.stop.wait()
-                for task in running:
-                    task.cancel()
+                tasks.create_task(self._start(kind, follower))
 
     async def _start(self, kind: WatchedKind, follower: Follower) -> None:
         if kind.after_others:
@@ -345,5 +351,6 @@ class Watcher:
             if self.node_groups is not None and not self.node_groups.synced.is_set():
                 waiting.append(f"{NODE_GROUP} (first poll)")
             listing = f"not listed yet: {', '.join(waiting)}" if waiting else ""
-            health.not_ready = self._log.disconnected or self._in_flight.problem or listing
+            health.not_ready = self._log.disconnected or self._in_flight.why or listing
+            self._in_flight.tell(health)
             await asyncio.sleep(0.2)

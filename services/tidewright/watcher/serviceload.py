@@ -8,6 +8,7 @@ replica that wrote it is its load.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -24,6 +25,7 @@ from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.checkpoint import Checkpoint
+from tidewright.log.errors import Unsound
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot, Subjects
 from tidewright.watcher.appender import Appender
@@ -125,7 +127,7 @@ class ServiceLoads:
     async def look(self) -> list[ServiceLoadObserved]:
         """A fact, `at` 0, for each service that was looked at before."""
         record = await self._log.last(self._log.subjects.config(PART))
-        config = registry.decode(record.body) if record else None
+        config = registry.read(record.body) if record else None
         wanted = sized(config.data) if isinstance(config, ConfigSet) else []
         self._seen = {one: seen for one, seen in self._seen.items() if one in wanted}
         facts = []
@@ -148,7 +150,8 @@ class ServiceLoads:
         for number in range(self._log.slots):
             slot = Slot(str(number))
             if (record := await self._log.last(self._log.subjects.checkpoint(slot, service))) is not None:
-                found[str(slot)] = checkpoints.decode(record.body)
+                with contextlib.suppress(Unsound):  # the service itself says so
+                    found[str(slot)] = checkpoints.usable(record)
         return found
 
     async def _replicas(self, one: Sized) -> int | None:

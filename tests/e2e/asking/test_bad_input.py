@@ -233,6 +233,9 @@ def test_messages_that_do_not_decode_are_parked(ask: Ask, whole: Path, tmp_path:
             for message in (garbage, newer):
                 await log.commit([message])
 
+        async def forge(log: Log) -> None:
+            await log.commit([Message("tw.bench.checkpoint.10.autoscaler", b"?")])
+
         on(url, append)
         parked = ask("events", "--parked", *where)
         (line,) = parked.out.splitlines()
@@ -241,12 +244,21 @@ def test_messages_that_do_not_decode_are_parked(ask: Ask, whole: Path, tmp_path:
             "fact.pod-teleported.v1 (of a newer version)"
             in ask("events", "--for", "pod/newer", "-n", SPACE, *where).out
         )
-        stopped = ask("state", f"wpa/{APP}", "-n", SPACE, *where)
-        assert (stopped.code, "does not decode" in stopped.err, "--parked" in stopped.err) == (1, True, True)
+        assert ask("state", f"wpa/{APP}", "-n", SPACE, *where).code == 0
+        checked = ask("verify", *where)
+        assert checked.code == 0
         explained = ask("explain", f"wpa/{APP}", "-n", SPACE, *where)
         assert explained.code == 0
-        assert "Nothing is decided: message " in explained.out
+        assert "Nothing is decided" not in explained.out
+        on(url, forge)
+        explained = ask("explain", f"wpa/{APP}", "-n", SPACE, *where)
+        assert explained.code == 0
+        assert (
+            "Nothing is decided: checkpoint on tw.bench.checkpoint.10.autoscaler at sequence "
+            in explained.out
+        )
         assert "HoldReplicas" in explained.out or "leave at" in explained.out
+        assert ask("verify", *where).code == 1
         unknown = ask("explain", "wpa/nope", "-n", SPACE, *where)
         assert (unknown.code, "nothing on" in unknown.err) == (2, True)
         # Other slots are not concerned.

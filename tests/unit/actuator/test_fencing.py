@@ -18,7 +18,7 @@ from tidewright.actuator.verdict import Again, Done, Result
 from tidewright.events.base import ObjectRef
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.outcomes import Applied
-from tidewright.host.fenced import fenced_in
+from tidewright.host.fenced import ended_by
 from tidewright.log.connection import Log
 from tidewright.log.errors import LogError, LogForbidden
 from tidewright.log.reader import Record
@@ -74,7 +74,7 @@ async def test_a_fence_met_between_two_requests_is_not_the_outcome_of_the_effect
     if isinstance(second, LogError):
         assert found.exceptions == (second,)
     else:
-        assert "belongs to incarnation another" in str(fenced_in(found))
+        assert "belongs to incarnation another" in str(ended_by(found))
 
 
 class Later:

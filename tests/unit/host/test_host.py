@@ -216,24 +216,6 @@ async def test_a_schedule_that_fires_as_it_is_replaced_costs_no_timer(log: Log) 
         assert owned.fold.at == now + 2.0
 
 
-async def test_bytes_that_do_not_decode_stop_one_slot_and_the_others_go_on(log: Log) -> None:
-    async with hosting(log) as host:
-        await until(lambda: len(host.owned) == log.slots)
-        slot = log.slot_of("shop")
-        assert log.slot_of("bank") != slot
-        await log.commit(
-            [
-                Message(
-                    log.subjects.fact(slot, "pod", "shop", "x"), b'{"type":"fact.pod-observed.v1","at":"no"}'
-                )
-            ]
-        )
-        await log.commit([pod(log, "shop", i) for i in range(3)] + [pod(log, "bank", i) for i in range(3)])
-        await until_recorded(log, "bank")
-        assert "shop" not in await holds(log)
-        assert f"slot {slot}: not a fact.pod-observed.v1" in host.health.not_ready
-
-
 async def test_a_message_on_a_subject_of_no_known_form_is_nobodys(log: Log) -> None:
     for subject in ("x", "fact", "fact.1", "decision.2", "nothing.1.a.b.c.d", "timer.1"):
         await log.commit([Message(f"{log.subjects.root}.{subject}", b"?")])

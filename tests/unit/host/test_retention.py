@@ -43,6 +43,8 @@ class Reminding(Counting):
     service = "reminding"
 
     def decide(self, state: State, event: Event) -> Iterable[Decision]:
+        if isinstance(event, PodObserved) and event.name == "poison":
+            raise RuntimeError("poison")
         if isinstance(event, PodObserved):
             yield SetTimer(at=event.at, key=f"month/{event.namespace}", due=event.at + MONTH_S)
 
@@ -118,7 +120,7 @@ async def test_a_slot_that_stopped_does_not_have_the_others_commit_at_every_fetc
         await until(lambda: len(running.host.owned) == log.slots)
         stopped = running.host.owned[log.slot_of("shop")]
         other = next(o for o in running.host.owned.values() if o is not stopped)
-        await log.commit([Message(pod(log, "shop", 0).subject, b"not an event")])
+        await log.commit([pod(log, "shop", 0, name="poison")])
         await until(lambda: bool(stopped.halted))
         stopped.committed_at -= MAX_AGE_S
         before = other.committed_at

@@ -70,7 +70,7 @@ async def test_who_cleans_up_after_a_cancellation_may_still_ask(log: Log) -> Non
         try:
             await asyncio.sleep(60)
         finally:
-            found.append((await log.bounds())[0])
+            found.append((await log.bounds())[1])
 
     task = asyncio.create_task(working())
     await asyncio.sleep(0)

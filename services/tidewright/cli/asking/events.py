@@ -20,7 +20,7 @@ from tidewright.cli.asking.objects import named, shown
 from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.restored import Asked, glimpsed
 from tidewright.cli.asking.source import FromFile, Source, matches, opened, slot_in
-from tidewright.cli.errors import BadInput, CommandError
+from tidewright.cli.errors import BadInput
 from tidewright.cli.options import AskedLogOptions, Output
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, Outcome
@@ -187,7 +187,7 @@ def events(
         bool, Parameter(name=["--follow", "-f"], help="Go on with what comes.", negative="")
     ] = False,
     parked: Annotated[
-        bool, Parameter(help="Only messages that do not decode, for which a slot has stopped.", negative="")
+        bool, Parameter(help="Only messages that do not decode, which are set aside.", negative="")
     ] = False,
     log: AskedLogOptions | None = None,
     file: FromFile = None,
@@ -255,10 +255,7 @@ async def _look_elsewhere(source: Source, wanted: Wanted, about: Reference) -> N
     """Where else decisions about an object are: an autoscaler's are on its target."""
     _, last = await source.bounds()
     for service, explainer in speakers(about.kind):
-        try:
-            seen = await glimpsed(source, Asked.about(source, service, about.namespace), last)
-        except CommandError:  # something does not decode, which `--parked` shows; what does is listed
-            continue
+        seen = await glimpsed(source, Asked.about(source, service, about.namespace), last)
         if seen is None:
             continue
         told = explainer.told(seen.fold.state, about)

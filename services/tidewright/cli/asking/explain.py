@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -19,9 +19,9 @@ from tidewright.cli.asking.lines import subject_object
 from tidewright.cli.asking.lookups import Found, reference_of
 from tidewright.cli.asking.moments import Moment, moment_of
 from tidewright.cli.asking.objects import named
-from tidewright.cli.asking.restored import Asked, restored, seen_by
+from tidewright.cli.asking.restored import Asked, halted, restored, seen_by
 from tidewright.cli.asking.source import FromFile, Source, opened
-from tidewright.cli.errors import BadInput, CommandError
+from tidewright.cli.errors import BadInput
 from tidewright.cli.options import AskedLogOptions, Output, emit
 from tidewright.cli.services import BY_NAME, SERVICES, Service
 from tidewright.events.base import Because, Decision, Event, ObjectRef
@@ -158,11 +158,8 @@ async def _spoken(
     source: Source, asked: Reference, moment: Moment, service: Service, explainer: Explainer[Any]
 ) -> _Part:
     """What a service that knows about the object has to say."""
-    try:
-        fold = await restored(source, Asked.about(source, service, asked.namespace), moment.seq)
-    except CommandError as error:  # where the service itself has stopped: nothing happens because of that
-        part = await _by_another(source, asked, moment, service.name)
-        return replace(part, standing=(f"Nothing is decided: {error}.",))
+    about = Asked.about(source, service, asked.namespace)
+    fold = await restored(source, about, moment.seq)
     told = explainer.told(fold.state, asked)
     places = dict.fromkeys((asked, *told.decisions))
     patterns = [lookups.decided_about(source, service.name, place) for place in places]
@@ -176,6 +173,8 @@ async def _spoken(
     decided = await lookups.decisions(source, patterns, moment.seq, wanted, enough=EARLIER + 1)
     why, earlier = await _latest(source, decided, service, explainer)
     standing = tuple(explainer.standing(fold.state, asked, max(fold.at, moment.at)))
+    if (standing or why) and (problem := await halted(source, about, moment.bound)):
+        standing = (f"Nothing is decided: {problem}.", *standing)
     return _Part(service.name, why, earlier, standing, bool(standing))
 
 

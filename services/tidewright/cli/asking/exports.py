@@ -25,6 +25,7 @@ from tidewright.events.version import __version__
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.connection import MAX_BATCH, Log, Message
 from tidewright.log.direct import TooMany
+from tidewright.log.errors import Unsound
 from tidewright.log.export import BadExport, ExportFile, ExportWriter, Manifest
 from tidewright.log.install import Plan, install_log
 from tidewright.log.reader import Record
@@ -157,10 +158,18 @@ async def decided_up_to(source: Source, seq: int, services: set[str], slots: tup
                 break
             place = source.subjects.parse(record.subject)
             name = f"{place.rest[0]}.{place.slot}"
-            if name in open_ and checkpoints.decode(record.body).position >= seq:
+            if name in open_ and _position(record) >= seq:
                 open_.discard(name)
                 end = record.seq
     return end
+
+
+def _position(record: Record) -> int:
+    """Up to where a checkpoint says that all is decided; 0 for one that cannot be gone on from."""
+    try:
+        return checkpoints.usable(record).position
+    except Unsound:
+        return 0
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ import structlog
 
 from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.source import Source
-from tidewright.cli.errors import BadInput, CommandError
+from tidewright.cli.errors import BadInput
 from tidewright.cli.services import SERVICES, Service, load
 from tidewright.cli.services import Role as ServiceRole
 from tidewright.events import registry
@@ -28,6 +28,7 @@ from tidewright.host.inputs import BySubject, Inputs, Role
 from tidewright.host.restore import Restore
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.direct import TooMany
+from tidewright.log.errors import Unsound
 from tidewright.log.reader import Record
 from tidewright.log.subjects import ALL, Slot, escape, slot_of
 
@@ -110,9 +111,6 @@ async def restored(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
     """The fold as of a sequence: every input up to it, with the decisions that it caused.
 
     What nobody has decided yet is folded, too.
-
-    Raises:
-        CommandError: an input of the service does not decode.
     """
     restore = Restore(await _begun(source, asked, up_to))
     restore.fold.digesting = False  # of a namespace alone they would be of nothing
@@ -133,6 +131,16 @@ async def restored(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
     return restore.fold
 
 
+async def halted(source: Source, asked: Asked, up_to: int) -> str:
+    """Why nobody decides in the slot, as of a sequence (0: the end); empty when its checkpoint can be gone on from."""
+    for record in await source.last([source.subjects.checkpoint(asked.slot, asked.service.name)], up_to):
+        try:
+            checkpoints.usable(record)
+        except Unsound as error:
+            return str(error)
+    return ""
+
+
 def _roles(asked: Asked) -> BySubject[Role | None]:
     """What the messages of each subject are to the service in its slot; None for what it does not read."""
     inputs, owned = asked.inputs, frozenset((asked.slot,))
@@ -146,14 +154,17 @@ def _folded(restore: Restore[Any], asked: Asked, role: Role | None, record: Reco
     if role is None:
         return False
     if role is Role.CHECKPOINT:
-        checkpoint = checkpoints.decode(record.body)
+        try:
+            checkpoint = checkpoints.usable(record)
+        except Unsound:  # nobody goes on from it
+            return False
         if checkpoint.position >= up_to:
             # Decisions about what is later lie behind this one's.
             restore.checkpoint(msgspec.structs.replace(checkpoint, position=up_to, at=0.0))
             return True
         restore.checkpoint(checkpoint)
         return False
-    event = _decoded(record)
+    event = registry.read(record.body)
     if role is Role.DECISION and isinstance(event, Decision):
         restore.decision(record.body, event)
     elif role is Role.INPUT and record.seq <= up_to and asked.inputs.concerns(event):
@@ -210,7 +221,7 @@ async def glimpsed(source: Source, asked: Asked, up_to: int) -> Seen | None:
         role = roles[record.subject]
         if role is None or role is Role.CHECKPOINT:
             continue
-        event = _decoded(record)
+        event = registry.read(record.body)
         if role is Role.DECISION and isinstance(event, Decision):
             fold.replay_decision(Decided(event, record.body))
         elif asked.inputs.concerns(event):
@@ -233,13 +244,3 @@ async def _begun(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
     except msgspec.MsgspecError as error:
         logger.warning("snapshot ignored, the log is folded instead", slot=asked.slot, problem=str(error))
         return Fold(decider, asked.slot)
-
-
-def _decoded(record: Record) -> Any:
-    try:
-        return registry.decode(record.body)
-    except registry.NotAnEvent as error:
-        raise CommandError(
-            f"message {record.seq} on {record.subject} does not decode ({error}): what comes after it is not known; "
-            "see `tidewright events --parked`"
-        ) from error

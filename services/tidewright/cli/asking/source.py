@@ -15,7 +15,6 @@ from heapq import heapify, heappop, heapreplace
 from pathlib import Path
 from typing import Annotated, Protocol
 
-import msgspec
 from cyclopts import Parameter
 
 from tidewright.cli.errors import BadInput, CommandError, Unavailable, translated
@@ -24,7 +23,7 @@ from tidewright.events import registry
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.connection import Log
 from tidewright.log.direct import TooMany
-from tidewright.log.errors import LogError, LogUnavailable, WrongStream
+from tidewright.log.errors import LogError, LogUnavailable, Unsound, WrongStream
 from tidewright.log.lastwords import Known, last_words
 from tidewright.log.reader import WINDOW, Record
 from tidewright.log.snapshots import Snapshot, Snapshots
@@ -234,8 +233,8 @@ async def ends_of(source: Source, up_to: int) -> dict[str, int]:
     for record in await source.last([f"{source.subjects.root}.checkpoint.*.*"], up_to):
         place = source.subjects.parse(record.subject)
         try:
-            found[f"{place.rest[0]}.{place.slot}"] = checkpoints.decode(record.body).position
-        except msgspec.MsgspecError:
+            found[f"{place.rest[0]}.{place.slot}"] = checkpoints.usable(record).position
+        except Unsound:
             continue  # a watcher's are of another form
     return found
 

@@ -110,6 +110,7 @@ def _as_json(found: Verified, name: str) -> dict[str, Any]:
         "decisions": report.decisions,
         "checkpoints": report.checkpoints,
         "undecided": report.undecided,
+        "setAside": report.aside,
         "writtenBy": dict(sorted(report.software.items())),
         "differences": report.count,
         "first": [
@@ -135,6 +136,10 @@ def _as_text(found: Verified, name: str, asked: tuple[Service, ...]) -> str:
         lines.append(f"{', '.join(idle)}: no checkpoint on this log, so nothing to verify.")
     if report.undecided:
         lines.append(f"{report.undecided} events at the end are not decided yet.")
+    if report.aside:
+        lines.append(
+            f"{report.aside} messages do not decode and were set aside, as the services did: `tidewright events --parked`."
+        )
     if report.software:
         writers = ", ".join(f"{software} ({n})" for software, n in sorted(report.software.items()))
         lines.append(f"The decisions were written by {writers}.")

@@ -115,7 +115,7 @@ class Incumbents:
         self._stamp.raise_to(position.at)
         self._book, self._again = Book(quiet_s=self._quiet_s), Again(self._log, self._max_age_s)
         async for record in self._log.last_per_subject([self._log.subjects.facts(str(ALL), INCUMBENT)]):
-            fact = registry.decode(record.body)
+            fact = registry.read(record.body)
             if isinstance(fact, IncumbentObserved):
                 self._book.told(fact)
                 self._again.said(record.subject, fact.at)
