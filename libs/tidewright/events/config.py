@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from tidewright.events.base import Fact, JsonObject
 
 
@@ -61,3 +63,39 @@ class ModesSet(Fact, frozen=True, kw_only=True, tag="config.modes-set.v1"):
     selector: str = ""
     namespaces: tuple[str, ...] = ()
     regardless: tuple[str, ...] = ()
+
+
+class ServiceKeys(msgspec.Struct, frozen=True, kw_only=True):
+    """By which keys a service signs what it writes, and what it may write.
+
+    Attributes:
+        service: its name on the bus.
+        keys: Ed25519 public keys, base64; several while one takes another's place.
+        writes: subject filters without `tw.<cluster>.` (`fact.>`): what it signs elsewhere is not believed.
+    """
+
+    service: str
+    keys: tuple[str, ...] = ()
+    writes: tuple[str, ...] = ()
+
+
+class KeysSet(Fact, frozen=True, kw_only=True, tag="config.keys-set.v1"):
+    """Whose signature counts for what, from here on. Written by an installer and signed with the root key,
+    which no service holds. Whole each time; one of an earlier `generation` is not believed.
+
+    Attributes:
+        log: random name of this log, part of every signature, so that one log's are worth nothing on another.
+        generation: grows by one with every change.
+        history: sequence up to which the log was written without keys; what lies behind needs a signature.
+        services: one entry per service that may write.
+        root: id of the root key.
+        signature: the root key's, over everything here but `at` and `refresh`: so it can be said again, and
+            nothing else can be said, without that key.
+    """
+
+    log: str
+    generation: int
+    history: int = 0
+    services: tuple[ServiceKeys, ...] = ()
+    root: str = ""
+    signature: str = ""

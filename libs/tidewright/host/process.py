@@ -36,6 +36,8 @@ class ProcessOptions:
         log_format: `json`, or `console` for people.
         metrics_token_file: holds the tokens that callers of `/metrics` have to bring; None: only callers on
             this machine are answered.
+        signing_key: file of the key that the service signs its commits with; None: they are not signed.
+        trust: file of the root keys that vouch for everybody's; None: whatever is on the log is believed.
     """
 
     service: str
@@ -44,6 +46,8 @@ class ProcessOptions:
     health_host: str = "127.0.0.1"
     health_port: int = 0
     metrics_token_file: Path | None = None
+    signing_key: Path | None = None
+    trust: Path | None = None
 
 
 @dataclass
@@ -122,7 +126,7 @@ def _failed(logger: structlog.stdlib.BoundLogger, error: Exception) -> int:
     found = list(causes(error))
     cause = next((one for one in found if isinstance(one, errors.LogError | Misconfigured)), found[0])
     match cause:
-        case errors.LogForbidden() | errors.WrongStream():
+        case errors.LogForbidden() | errors.WrongStream() | errors.BadKey():
             logger.error("cannot start", reason=cause.reason, error=str(cause))
             return EXIT_USAGE
         case errors.LogUnavailable():

@@ -74,8 +74,29 @@ async def connect(options: LogOptions, process: Process) -> Log:
             said = str(error)
             await pause(process, PAUSE_S)
         else:
-            log.doubts.metric = process.health.metrics.unbelieved
+            introduce(log, process)
             return log
+
+
+def introduce(log: Log, process: Process | None) -> None:
+    """Have a connection sign as this service and believe as it was told to, and count what it does not believe.
+
+    Raises:
+        BadKey: a file that it was given holds no key.
+    """
+    if process is None:
+        return
+    log.doubts.metric = process.health.metrics.unbelieved
+    options = process.options
+    if options.signing_key is None and options.trust is None:
+        return
+    from tidewright.log.keyfiles import read_anchors
+    from tidewright.log.signer import Signer
+
+    log.authenticate(
+        signer=Signer(options.service, options.signing_key) if options.signing_key else None,
+        anchors=read_anchors(options.trust) if options.trust else None,
+    )
 
 
 async def find_stream(log: Log, process: Process | None, cluster_id: str = "") -> None:

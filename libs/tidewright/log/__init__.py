@@ -10,6 +10,12 @@ room        refuse before the store is full
 pace        how a writer of batches leaves the stream to the others
 torn        batches that the server stored in part
 belief      which messages are believed, whoever reads them
+signing     what a signature over a commit says, and whether it does
+keyfiles    signing keys and trust anchors as files
+keyring     the keys on the log: in force when, and for what
+signer      a service's signing key
+trust       who is believed on a running log
+verdicts    what is said of a message
 doubts      what was not believed: counted, and told once
 lookups     single messages, asked of the stream's leader: those that are believed
 reader      read records in stream order from a position, without acknowledgements

@@ -25,11 +25,23 @@ class Cause(StrEnum):
 
     PUT_BACK = "put-back"
     SCHEDULED = "foreign-schedule"
+    UNSIGNED = "unsigned"
+    UNKNOWN_KEY = "unknown-key"
+    ALTERED = "altered"
+    NOT_ALLOWED = "not-allowed"
+    INCOMPLETE = "incomplete"
+    KEYS = "keys"
 
 
 SAID = {
     Cause.PUT_BACK: "the server stored it as an answer that somebody had sent onto the log",
     Cause.SCHEDULED: "a schedule published it where it has no business",
+    Cause.UNSIGNED: "it is not signed",
+    Cause.UNKNOWN_KEY: "it is signed with a key that the key record does not have",
+    Cause.ALTERED: "it is not what was signed, or not where",
+    Cause.NOT_ALLOWED: "its signer may not write there",
+    Cause.INCOMPLETE: "the end of its commit, which carries the signature, is not on the log",
+    Cause.KEYS: "a key record that the trust anchor does not vouch for, or an earlier one again",
 }
 """The causes for people."""
 

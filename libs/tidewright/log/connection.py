@@ -30,13 +30,18 @@ from tidewright.log.continuity import Continuity, Extent
 from tidewright.log.credentials import checked
 from tidewright.log.direct import StoredHeaders
 from tidewright.log.doubts import Doubts
+from tidewright.log.envelope import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE, EXPECTED
 from tidewright.log.lookups import Lookups
 from tidewright.log.room import Room
 from tidewright.log.subjects import Slot, Subjects
 from tidewright.log.torn import Torn
 
 if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from nats.js import JetStreamContext
+
+    from tidewright.log.signer import Signer
+    from tidewright.log.trust import Trust
 
 MAX_BATCH = 1000
 """Messages in one atomic batch; the server's limit."""
@@ -48,9 +53,6 @@ DEFAULT_SLOTS = 32
 AGED = "tw.aged"
 """Of the stream's metadata: it has, or had, a maximum age, so that its beginning may be gone."""
 
-_EXPECTED_SEQ = "Nats-Expected-Last-Subject-Sequence"
-_BATCH_ID, _BATCH_SEQ, _BATCH_COMMIT = "Nats-Batch-Id", "Nats-Batch-Sequence", "Nats-Batch-Commit"
-
 _CONFLICTS = frozenset({10071, 10164})
 _FULL = frozenset({10002, 10023, 10047, 10122})
 _UNANSWERED = frozenset({10176, 10210, 10008, 10009})
@@ -59,6 +61,8 @@ _NOT_FOUND = 10059
 _NO_MESSAGE = 10037
 
 _VIOLATION = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
+TRIES = 5
+"""Of an append that expects nothing, and has to, to be signed."""
 ASK_AGAIN_S = 0.2
 """Between a question that was not answered and the next."""
 DENIED_FOR_S = 30.0
@@ -112,6 +116,10 @@ class Log:
         self.patience_s = patience_s
         self.doubts = Doubts()
         self.lookups = Lookups(self)
+        self.trust: Trust | None = None
+        """What decides whom to believe; None believes whatever the bus let through."""
+        self._signer: Signer | None = None
+        self._keys: Trust | None = None
         self._torn = Torn(self._last_stored, self._stored_at, self.bounds)
         self._room = Room(lambda: self._api("INFO", {}))
         self.continuity = Continuity(self.stream, self.extent)
@@ -185,6 +193,43 @@ class Log:
         log = cls(client, cluster, url, timeout_s, patience_s)
         log._denied = denied
         return log
+
+    def authenticate(
+        self, *, signer: Signer | None = None, anchors: Sequence[Ed25519PublicKey] | None = None
+    ) -> None:
+        """Sign what is appended from here on, and believe only what the `anchors`' key records vouch for.
+
+        Without anchors everything is believed as before. See `adopt_keys`.
+        """
+        from tidewright.log.keyring import Keyring  # who reads without an anchor does without cryptography
+        from tidewright.log.trust import Trust
+
+        self._signer = signer
+        self._keys = Trust(self.lookups, self.subjects, Keyring(self.subjects, anchors))
+        self.trust = self._keys if anchors is not None else None
+
+    async def adopt_keys(self) -> None:
+        """Take over the key record on the log, where keys are used at all.
+
+        Raises:
+            NoKeys: there is none that the trust anchor vouches for, or it does not have the signing key.
+            LogUnavailable: no answer.
+        """
+        if self._keys is None or (self._signer is None and self.trust is None):
+            return
+        keys = await self._keys.keys()
+        if keys is None:
+            raise errors.NoKeys(
+                f"there is no key record on {self._keys.keyring.subject} that the trust anchor vouches for: "
+                f"run `tidewright keys install` with the root key, with --cluster {self.cluster}"
+            )
+        if self._signer is not None:
+            if not self._signer.known_to(keys):
+                raise errors.NoKeys(
+                    f"the key record on {self._keys.keyring.subject} does not have the signing key {self._signer.name}: "
+                    "nobody would believe what it signs; run `tidewright keys install` with its public key"
+                )
+            self._signer.follow(keys)
 
     async def close(self) -> None:
         """Close the connection. What was not answered is not waited for."""
@@ -293,6 +338,7 @@ class Log:
         self.slots = int(count)
         self.replicas = int((found or {}).get("num_replicas") or 1)
         self.max_age_s = ((found or {}).get("max_age") or 0) / 1e9
+        await self.adopt_keys()
         return self.slots
 
     def slot_of(self, namespace: str) -> Slot:
@@ -367,16 +413,57 @@ class Log:
                 f"the store of nats-server at {shown(self.url)} is full ({full}): enlarge it or shorten max_age; nothing was dropped"
             )
         await self.settled()
-        try:
-            return await self._appended(messages)
-        except errors.Conflict:
-            behind = await self._behind_forged(messages)
-            if behind is None:
-                raise
-            return await self._appended(behind)
+        unexpecting = self._signer is not None and messages[-1].expect_last is None
+        for left in reversed(range(TRIES if unexpecting else 1)):
+            try:
+                return await self._appended(messages)
+            except errors.Conflict:
+                if left:
+                    continue  # nothing was expected by the caller: somebody else's message came in between
+                behind = await self._behind_forged(messages)
+                if behind is None:
+                    raise
+                return await self._appended(behind)
+        raise AssertionError("the last try returns or raises")
 
     async def _appended(self, messages: Sequence[Message]) -> Committed:
-        return await (self.append(messages[0]) if len(messages) == 1 else self._batch(messages))
+        if self._signer is not None:
+            messages = await self._signable(self._signer, messages)
+        if len(messages) > 1:
+            return await self._batch(messages)
+        return await self._append(*self._prepared(messages)[0])
+
+    async def _signable(self, signer: Signer, messages: Sequence[Message]) -> Sequence[Message]:
+        """What is to be signed: the last message always has an expectation, which makes it good for one place only."""
+        if (signer.changed() or not signer.log) and self._keys is not None:
+            keys = await self._keys.keys()
+            if keys is None:
+                raise errors.NoKeys(f"there is no key record on {self._keys.keyring.subject} any longer")
+            signer.follow(keys)
+        last = messages[-1]
+        if last.expect_last is not None:
+            return messages
+        stored = await self._last_stored(last.subject)
+        return [*messages[:-1], replace(last, expect_last=stored.seq if stored else 0)]
+
+    def _prepared(
+        self, messages: Sequence[Message], batch: str = ""
+    ) -> list[tuple[str, bytes, dict[str, str]]]:
+        """Messages as they are sent; the client writes into the headers that it is given."""
+        prepared: list[tuple[str, bytes, dict[str, str]]] = []
+        for n, message in enumerate(messages, 1):
+            headers = dict(message.headers or {})
+            if batch:
+                headers[BATCH_ID] = batch
+                headers[BATCH_SEQUENCE] = str(n)
+            if message.expect_last is not None:
+                headers[EXPECTED] = str(message.expect_last)
+            if batch and n == len(messages):
+                headers[BATCH_COMMIT] = "1"
+            prepared.append((message.subject, message.body, headers))
+        if self._signer is not None:
+            self._signer.sign(prepared)
+        return prepared
 
     async def _behind_forged(self, messages: Sequence[Message]) -> list[Message] | None:
         """The same messages, to be appended behind those on their subjects that nobody believes.
@@ -410,17 +497,10 @@ class Log:
         batch, last = uuid4().hex, len(messages)
         in_doubt = False
         try:
-            for n, message in enumerate(messages, 1):
-                headers = dict(message.headers or {})
-                headers[_BATCH_ID] = batch
-                headers[_BATCH_SEQ] = str(n)
-                if message.expect_last is not None:
-                    headers[_EXPECTED_SEQ] = str(message.expect_last)
-                if n == last:
-                    headers[_BATCH_COMMIT] = "1"
+            for n, (subject, body, headers) in enumerate(self._prepared(messages, batch), 1):
                 if n in (1, last):
                     in_doubt = n == last
-                    answer = await self._request(message.subject, message.body, headers)
+                    answer = await self._request(subject, body, headers)
                     if answer:
                         ack = msgspec.json.decode(answer)
                         if "error" in ack:
@@ -434,7 +514,7 @@ class Log:
                             in_doubt = False
                             return Committed(int(ack["seq"]), last)
                 else:
-                    await self._publish(message.subject, message.body, headers)
+                    await self._publish(subject, body, headers)
         finally:
             # Not before: others of this process may append while an answer is waited for.
             if in_doubt:
@@ -447,10 +527,13 @@ class Log:
         """Append one message, on whatever stream of the server has its subject (a bucket's); raises as `commit`."""
         headers = dict(message.headers or {})
         if message.expect_last is not None:
-            headers[_EXPECTED_SEQ] = str(message.expect_last)
-        ack = msgspec.json.decode(await self._request(message.subject, message.body, headers))
+            headers[EXPECTED] = str(message.expect_last)
+        return await self._append(message.subject, message.body, headers)
+
+    async def _append(self, subject: str, body: bytes, headers: dict[str, str]) -> Committed:
+        ack = msgspec.json.decode(await self._request(subject, body, headers))
         if "error" in ack:
-            raise self._error(ack["error"], f"append on {message.subject}")
+            raise self._error(ack["error"], f"append on {subject}")
         return Committed(int(ack["seq"]), 1)
 
     # -- looking up ------------------------------------------------------------------------------

@@ -17,7 +17,13 @@ WRITER = "Tw-Writer"
 INCARNATION = "Tw-Incarnation"
 VERSION = "Tw-Version"
 TRACEPARENT = "traceparent"
+LEFT = "Tw-Left"
+SIGNER = "Tw-Signer"
+MANIFEST = "Tw-Manifest"
+SIGNATURE = "Tw-Signature"
 SCHEDULER = "Nats-Scheduler"
+EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+BATCH_ID, BATCH_SEQUENCE, BATCH_COMMIT = "Nats-Batch-Id", "Nats-Batch-Sequence", "Nats-Batch-Commit"
 
 
 def traceparent(trace_id: str, span_id: str) -> str:

@@ -6,9 +6,11 @@ LogError
 |- Conflict         an expected sequence was wrong: somebody wrote first, or an answer was lost
 |- StoreFull        the server's store limit refuses the append; nothing was dropped
 |- WrongStream      there is no stream, or it was made with other slots
-|  `- OtherCluster  it belongs to another cluster, maybe one of the same name
+|  |- OtherCluster  it belongs to another cluster, maybe one of the same name
+|  `- NoKeys        there are no keys on it, or not the key of who would sign
 |- Unsound          what is on it cannot be gone on from: unreadable, or not what it was
 |  `- Unbelieved    too many messages that are not believed hide the one that is asked for
+|- BadKey           a file holds no key, or not one of the kind that is asked for
 `- AppendRefused    the server refuses the append for another reason: a defect of ours
 """
 
@@ -67,6 +69,18 @@ class Unbelieved(Unsound):
     """What is asked for lies behind more messages that are not believed than are looked at."""
 
     reason = "Unbelieved"
+
+
+class NoKeys(WrongStream):
+    """The log has no key record that the trust anchor vouches for, or not the key of who would sign."""
+
+    reason = "NoKeys"
+
+
+class BadKey(LogError):
+    """A file holds no key, or not one of the kind that is asked for."""
+
+    reason = "BadKey"
 
 
 class AppendRefused(LogError):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewright.log import belief, errors
 from tidewright.log.reader import Record, parse_headers
+from tidewright.log.verdicts import Later, Verdict
 
 if TYPE_CHECKING:
     from tidewright.log.connection import Log
@@ -86,10 +87,21 @@ class Lookups:
 
     async def believed(self, record: Record, stream: str = "") -> bool:
         """Whether a message as it is stored is believed; one that is not is counted."""
-        cause = belief.refused(self._log.subjects, record.subject, record.headers)
-        if cause is not None:
-            self._log.doubts.tell(cause, stream or self._log.stream, record.seq, record.subject)
-        return cause is None
+        verdict: Verdict = self.marked(record)
+        trust = self._log.trust
+        if verdict is None and trust is not None and stream in ("", self._log.stream):
+            [verdict] = await trust.judge([record])
+        if verdict is not None and not isinstance(verdict, Later):
+            self._log.doubts.tell(verdict, stream or self._log.stream, record.seq, record.subject)
+        return verdict is None
+
+    def marked(self, record: Record) -> belief.Cause | None:
+        """What speaks against a message in its headers alone, whoever signed it."""
+        return belief.refused(self._log.subjects, record.subject, record.headers)
+
+    async def bounds(self) -> tuple[int, int]:
+        """First and last sequence of the log."""
+        return await self._log.bounds()
 
     async def stored(self, query: Mapping[str, Any], stream: str = "") -> Record | None:
         """One message as it is stored, whoever put it there; None when there is none.

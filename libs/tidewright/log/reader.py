@@ -23,6 +23,7 @@ from nats.aio.subscription import Subscription
 
 from tidewright.log import belief, errors
 from tidewright.log.cancellation import heeded
+from tidewright.log.verdicts import LATER, Later
 
 if TYPE_CHECKING:
     from tidewright.log.connection import Log
@@ -34,6 +35,8 @@ HEARTBEAT_S = 0.5
 SILENCE_S = 1.5
 """Without a record and without a heartbeat for so long, the consumer is taken for lost."""
 FORGET_AFTER_S = 30.0
+HELD_S = 0.2
+"""How often it is looked for the rest of a commit that the server has stored in part."""
 
 logger = structlog.get_logger(__name__)
 
@@ -56,7 +59,7 @@ def parse_headers(raw: bytes) -> dict[str, str]:
     for line in raw.split(b"\r\n")[1:]:
         name, separator, value = line.partition(b":")
         if separator:
-            headers[name.decode()] = value.strip().decode()
+            headers[name.decode(errors="replace")] = value.strip().decode(errors="replace")
     return headers
 
 
@@ -99,6 +102,10 @@ class Reader:
         """Matching records that the server has not delivered yet; None before the first answer."""
         self.forged = 0
         """Messages dropped because they are not believed."""
+        self.held = False
+        """What came last is a part of a commit, of which the server has yet to store the rest."""
+        self._judges = not stream or stream == log.stream
+        self._settled, self._settled_at = False, 0
         self._hidden: list[tuple[str, int]] = []
         """With `last_only`: subjects of which the last message is not believed, and its sequence."""
 
@@ -138,12 +145,46 @@ class Reader:
             arrived.clear()
         else:
             records = [arrived.popleft() for _ in range(limit)]
-        self.position = max(self.position, records[-1].seq)
+        records = await self._believed(records)
+        if self.held and not records:
+            await asyncio.sleep(max(0.0, min(HELD_S, deadline - time.monotonic())))
         if self._credit <= self._window // 2:
             # These records are the caller's now: what fails here must not take them along.
             with contextlib.suppress(errors.LogUnavailable):
                 await self._keep_asking()
         return records
+
+    async def _believed(self, records: list[Record]) -> list[Record]:
+        """Those of some records that are believed; what cannot be judged yet stays, and what comes after it."""
+        trust = self._log.trust
+        if trust is None or not self._judges:
+            self.position = max(self.position, records[-1].seq)
+            return records
+        try:
+            verdicts = await trust.judge(records)
+        except BaseException:
+            self._arrived.extendleft(reversed(records))
+            raise
+        believed: list[Record] = []
+        self.held = False
+        for place, (record, verdict) in enumerate(zip(records, verdicts, strict=True)):
+            if verdict is LATER:
+                self.held = True
+                self._arrived.extendleft(reversed(records[place:]))
+                break
+            self.position = max(self.position, record.seq)
+            if verdict is None:
+                believed.append(record)
+            elif not isinstance(verdict, Later):
+                self._refuse(verdict, record.subject, record.seq)
+        return believed
+
+    def _refuse(self, cause: belief.Cause, subject: str, seq: int) -> None:
+        self.forged += 1
+        self._log.doubts.tell(cause, self._stream, seq, subject)
+        if self._last_only and seq <= self._settled_at:
+            self._hidden.append((subject, seq))
+            self._wake.set()
 
     async def until_current(self, limit: int = 500) -> AsyncIterator[Record]:
         """Every record up to those that are there when the last of them is read."""
@@ -151,6 +192,8 @@ class Reader:
         while self._arrived or self._hidden or self.pending != 0:
             for record in await self.fetch(limit, timeout_s=HEARTBEAT_S):
                 yield record
+            if self.held and self.pending == 0:
+                return
 
     async def _look_behind(self) -> bool:
         """Take the last believed message of subjects whose last one is not; whether there was one."""
@@ -251,13 +294,11 @@ class Reader:
         self._credit -= 1
         self.pending = pending
         self.received = seq
+        if not self._settled:
+            self._settled_at, self._settled = seq, pending == 0
         cause = belief.refused(self._log.subjects, message.subject, headers)
         if cause is not None:
-            self.forged += 1
-            self._log.doubts.tell(cause, self._stream, seq, message.subject)
-            if self._last_only:
-                self._hidden.append((message.subject, seq))
-                self._wake.set()
+            self._refuse(cause, message.subject, seq)
             return
         self._arrived.append(Record(seq, message.subject, message.data, headers))
         self._wake.set()

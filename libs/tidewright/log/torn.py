@@ -13,14 +13,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
+from tidewright.log.envelope import BATCH_ID, BATCH_SEQUENCE
 from tidewright.log.errors import StoreFull
 from tidewright.log.reader import Record
 
 if TYPE_CHECKING:
     from tidewright.log.connection import Message
 
-BATCH_ID = "Nats-Batch-Id"
-BATCH_SEQUENCE = "Nats-Batch-Sequence"
 SCHEDULE = "Nats-Schedule"
 
 

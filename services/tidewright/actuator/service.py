@@ -40,6 +40,7 @@ from tidewright.events.decisions import Effect
 from tidewright.host.fenced import RENEW_S, Fenced, InFlight, Part, attempts, mind
 from tidewright.host.health import Health
 from tidewright.host.process import Process
+from tidewright.host.service import introduce
 from tidewright.kube.client import Kube
 from tidewright.kube.clusterid import cluster_id
 from tidewright.kube.discovery import Discovery
@@ -112,8 +113,7 @@ async def run(options: Options, process: Process | None = None) -> None:
             options.nats_url, options.cluster, credentials=options.nats_credentials, name=SERVICE
         ) as log,
     ):
-        if process is not None:
-            log.doubts.metric = process.health.metrics.unbelieved
+        introduce(log, process)
         await _find_stream(log, await cluster_id(kube, patience_s=START_S))
         applier = Applier(kube, Discovery(kube))
         actuator = Actuator(options, log, applier, process.health if process else None, cloud)

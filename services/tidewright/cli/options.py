@@ -59,9 +59,11 @@ class AskedLogOptions(LogOptions):
 
     Attributes:
         data: Data folder of `tidewright up` or `demo`: the log that is kept there, whether they run or not.
+        trust: Root keys (root.pub) that vouch for everybody's: nothing else on the log is believed.
     """
 
     data: Path | None = None
+    trust: Path | None = None
 
 
 @Parameter(name="*", group=THE_CLUSTER)
@@ -95,6 +97,8 @@ class ProcessFlags:
         health_host: Address on which probes and metrics are served.
         health_port: Their port; 0 takes a free one, and the log says which.
         metrics_token_file: Tokens that callers of /metrics bring, one a line; without it only this machine is answered.
+        signing_key: Key that the service signs what it writes with, as `tidewright keys new` makes it.
+        trust: Root keys (root.pub) that vouch for everybody's: nothing else on the log is believed.
     """
 
     log_level: Level = "info"
@@ -102,6 +106,8 @@ class ProcessFlags:
     health_host: str = "127.0.0.1"
     health_port: Annotated[int, Parameter(validator=ANY_PORT)] = 0
     metrics_token_file: Path | None = None
+    signing_key: Path | None = None
+    trust: Path | None = None
 
 
 def named_object(type_: object, text: str | None) -> None:

@@ -80,6 +80,8 @@ def execute(service: str, flags: ProcessFlags, main: Callable[[Process], Awaitab
         health_host=flags.health_host,
         health_port=flags.health_port,
         metrics_token_file=flags.metrics_token_file,
+        signing_key=flags.signing_key,
+        trust=flags.trust,
     )
     code = run_process(options, guarded)
     return failure[0].exit_code if failure else code

@@ -18,7 +18,7 @@ from tidewright.events.facts import ObjectFact
 from tidewright.host.fenced import InFlight, mind
 from tidewright.host.health import Health
 from tidewright.host.process import Process
-from tidewright.host.service import find_stream
+from tidewright.host.service import find_stream, introduce
 from tidewright.kube.client import Kube
 from tidewright.kube.clusterid import cluster_id
 from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP
@@ -139,8 +139,7 @@ async def run(options: Options, process: Process | None = None) -> None:
             name=SERVICE,
             patience_s=START_S,
         ) as log:
-            if process is not None:
-                log.doubts.metric = process.health.metrics.unbelieved
+            introduce(log, process)
             await find_stream(log, process, identity)
             if process is not None and process.stop.is_set():
                 return

@@ -12,6 +12,7 @@ from tidewright.events.timers import TimerFired
 from tidewright.log import errors, room, timers, torn
 from tidewright.log import server as server_module
 from tidewright.log.connection import Log, Message
+from tidewright.log.envelope import BATCH_ID, BATCH_SEQUENCE
 from tidewright.log.reader import Record
 from tidewright.log.server import EmbeddedServer
 from tidewright.log.subjects import Slot
@@ -119,7 +120,7 @@ async def test_a_hole_behind_a_torn_batch_is_no_message_of_it(behind: int) -> No
         Message("c.decision.b", b""),
         Message("c.checkpoint", b""),
     ]
-    stored = Record(10, "c.decision.a", b"", {torn.BATCH_ID: "one", torn.BATCH_SEQUENCE: "1"})
+    stored = Record(10, "c.decision.a", b"", {BATCH_ID: "one", BATCH_SEQUENCE: "1"})
 
     async def last(subject: str) -> Record | None:
         return stored if subject == stored.subject else None

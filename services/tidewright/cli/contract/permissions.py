@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tidewright.cli.contract.writing import writes
 from tidewright.cli.services import EVERY, SERVICES, Role, Service
 from tidewright.log.install import members_of
 from tidewright.log.snapshots import bucket
@@ -53,18 +54,10 @@ def publishes(service: Service, cluster: str) -> list[str]:
     """Subjects on which a service may publish, for one cluster."""
     root, stream = f"tw.{escape(cluster)}", stream_of(cluster)
     name = service.name
-    own = [f"{root}.checkpoint.*.{name}", f"{root}.checkpoint.*.{name}.>"]
-    match service.role:
-        case Role.WATCHER:
-            own += [f"{root}.fact.>", f"{root}.config.>"]
-        case Role.DECIDER:
-            own += [f"{root}.{cls}.*.{name}.>" for cls in ("decision", "schedule", "ledger")]
-            snapshots = bucket(stream, name)
-            own += [f"$O.{snapshots}.>", *reading_objects(snapshots)]
-        case Role.ACTUATOR:
-            own += [f"{root}.outcome.>"]
-        case Role.ENDPOINT:
-            own += [f"{root}.ledger.*.{service.of}.>", f"{root}.decision.all.{name}.>"]
+    own = [f"{root}.{one}" for one in writes(service)]
+    if service.role is Role.DECIDER:
+        snapshots = bucket(stream, name)
+        own += [f"$O.{snapshots}.>", *reading_objects(snapshots)]
     members = members_of(stream)
     own += [f"$KV.{members}.{name}.>", *reading(f"KV_{members}")]
     return [*own, *reading(stream)]

@@ -1,0 +1,91 @@
+"""The signing key of one service: read from its file, and read again when that changes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import structlog
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from tidewright.log import keyfiles, signing
+from tidewright.log.envelope import LEFT, SIGNER
+from tidewright.log.errors import BadKey
+from tidewright.log.keyring import Keys
+
+LOOK_S = 1.0
+"""How often the file is looked at, beside the commits."""
+
+logger = structlog.get_logger(__name__)
+
+
+class Signer:
+    """Signs the commits of one service."""
+
+    def __init__(self, service: str, path: Path) -> None:
+        """Raises BadKey: the file holds no signing key."""
+        self.service, self._path = service, path
+        self._seen = _stamp(path)
+        self._use(keyfiles.read_private(path))
+        self._next: Ed25519PrivateKey | None = None
+        self._looked_at = time.monotonic()
+        self.log = ""
+        """The log's name in its key record, which every signature names."""
+
+    def _use(self, key: Ed25519PrivateKey) -> None:
+        self._key = key
+        self._name = f"{self.service} {keyfiles.key_id(key.public_key())}"
+
+    @property
+    def name(self) -> str:
+        """Service and key, as the header has them."""
+        return self._name
+
+    def changed(self) -> bool:
+        """Whether the file holds another key since, which is to be used once the key record has it."""
+        if time.monotonic() - self._looked_at < LOOK_S:
+            return False
+        self._looked_at = time.monotonic()
+        stamp = _stamp(self._path)
+        if stamp != self._seen:
+            self._seen = stamp
+            try:
+                self._next = keyfiles.read_private(self._path)
+            except BadKey as error:
+                logger.error("the signing key cannot be read, the one before is used on", error=str(error))
+        return self._next is not None
+
+    def follow(self, keys: Keys) -> None:
+        """Sign for this log, and with the new key if the record has it."""
+        self.log = keys.log
+        if self._next is not None and keys.has(self.service, self._next.public_key()):
+            self._use(self._next)
+            self._next = None
+            logger.info("signing with another key", signer=self._name)
+
+    def known_to(self, keys: Keys) -> bool:
+        """Whether what this key signs is believed."""
+        return keys.has(self.service, self._key.public_key())
+
+    def sign(self, messages: Sequence[tuple[str, bytes, dict[str, str]]]) -> None:
+        """Sign a commit in the headers of its messages, which are as they will be stored."""
+        last = len(messages) - 1
+        digests = bytearray()
+        for n, (subject, body, headers) in enumerate(messages):
+            if n < last:
+                headers[LEFT] = str(last - n)
+            else:
+                headers[SIGNER] = self._name
+            digests += signing.digest(subject, body, headers)
+        subject, _, headers = messages[last]
+        signing.sign(self._key, self.log, self._name, subject, headers, bytes(digests))
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    """What changes when a file is written, or another takes its place."""
+    try:
+        found = path.stat()
+    except OSError:
+        return (0, 0)
+    return (found.st_mtime_ns, found.st_ino)
