@@ -28,7 +28,7 @@ from tidewright.events.provisioning import (
     ProvisioningRequestObserved,
 )
 from tidewright.events.timers import TimerFired
-from tidewright.provisioning import exposition, fold, parts, statusmap
+from tidewright.provisioning import exposition, fold, holding, parts, statusmap
 from tidewright.provisioning.evaluate import Evaluation
 from tidewright.provisioning.followup import answered, cancelled, not_taken_back, respecified
 from tidewright.provisioning.indexing import index_of
@@ -104,7 +104,7 @@ class ProvisioningDecider:
                     return [SetTimer(at=event.at, key=fold.EVALUATE, due=due or state.now)]
                 with self.part(parts.MAIN):
                     made = Evaluation(state, seed=f"{event.at:.6f}", part=self.part).run()
-                return _addressed(state, made)
+                return holding.recorded(state, _addressed(state, made), evaluated=True)
             case Applied() | Rejected() | Failed() | Superseded():
                 found = [*answered(state, index, event.decision), *not_taken_back(state, event.message)]
             case NodeGroupGone():
@@ -116,7 +116,7 @@ class ProvisioningDecider:
         due = _wake_at(state, index.settings.quiet_s)
         if due is not None:
             found.append(SetTimer(at=event.at, key=fold.EVALUATE, due=due))
-        return _addressed(state, found)
+        return holding.recorded(state, _addressed(state, found)) if found else found
 
 
 def _addressed(state: State, found: list[Decision]) -> list[Decision]:

@@ -304,7 +304,7 @@ class Evaluation:
     # --- When to look again ---
 
     def _next(self, unplaced: bool) -> None:
-        if unplaced or self.state.open or self.orders.made:
+        if unplaced or self.state.open or self.orders.made > self.orders.thought:
             self.dues.append(self.now + STALENESS_S)
         future = [due for due in self.dues if due > self.now]
         if future:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tidewright.events.base import Event, Fact
+from tidewright.events.config import ModesSet
 from tidewright.events.decisions import (
     CancelTimer,
     SetTimer,
@@ -25,6 +26,7 @@ from tidewright.provisioning.folding.facts import FACTS
 from tidewright.provisioning.folding.objects import OBJECTS
 from tidewright.provisioning.folding.outcomes import OUTCOMES
 from tidewright.provisioning.forgetting import run_out
+from tidewright.provisioning.holding import modes_set
 from tidewright.provisioning.indexing import index_of
 from tidewright.provisioning.state import State
 
@@ -91,6 +93,7 @@ _FOLDS: dict[type[Event], Callable[[State, Any], None]] = {
     SetTimer: _set_timer,
     CancelTimer: _cancel_timer,
     TimerFired: _timer,
+    ModesSet: modes_set,
 }
 
 __all__ = [

@@ -39,6 +39,8 @@ class Orders:
         self.now = now
         self.dry_run = dry_run
         self.made = 0
+        self.thought = 0
+        """Plans among those made that nothing comes of."""
 
     def name(self) -> str:
         """A name that no plan has: the moment, and a number."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
+from tidewright.events.acting import HELD_BACK, held_back
 from tidewright.events.base import Because, Scalar
 from tidewright.provisioning.scaleup.plans import Target
 
@@ -79,6 +80,8 @@ def because(rule: str, **values: Scalar) -> Because:
 
 def sentence(reason: Because) -> str:
     """A rule application in words; one of a newer version reads as its name and values."""
+    if reason.rule == HELD_BACK:
+        return held_back(reason.values)
     text = _SENTENCES.get(reason.rule)
     if text is not None:
         try:

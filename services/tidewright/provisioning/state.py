@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from tidewright.events.acting import Acting
 from tidewright.events.base import JsonObject
 from tidewright.events.provisioning import Instance, TemplateNode
 from tidewright.kube.podshape import NodeView
@@ -277,6 +278,7 @@ class State(msgspec.Struct, dict=True):
         said_at: reason of a standing event to the log time of its last telling.
         counts, histograms: see `counts`.
         evaluated_at: log time of the last evaluation.
+        acting: the modes in force.
     """
 
     now: float = 0.0
@@ -314,6 +316,7 @@ class State(msgspec.Struct, dict=True):
     histograms: dict[str, list[float]] = {}
     evaluated_at: float = 0.0
     reported: Reported = msgspec.field(default_factory=Reported)
+    acting: Acting = msgspec.field(default_factory=Acting)
 
 
 def pod_of(fact: Any) -> Pod:

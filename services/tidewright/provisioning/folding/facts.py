@@ -7,6 +7,7 @@ from typing import Any
 
 from tidewright.events import facts as f
 from tidewright.events import provisioning as p
+from tidewright.events.acting import MODE
 from tidewright.events.base import Event
 from tidewright.events.config import ConfigSet
 from tidewright.provisioning import reserved, saga
@@ -265,6 +266,8 @@ def _request(state: State, event: p.ProvisioningRequestObserved) -> None:
             state.touched = (key,)
         _conditions_of_others(state, request, found)
     request.generation = event.generation
+    if request.annotations.get(MODE) != event.annotations.get(MODE):
+        wake(state)
     request.annotations = event.annotations
     request.controlled = event.controlled
     request.deleting = event.deleting_at is not None

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tidewright.events import outcomes as o
+from tidewright.events.acting import NOT_DONE
 from tidewright.events.base import Event
 from tidewright.provisioning import counts, saga
 from tidewright.provisioning.folding.common import (
@@ -23,7 +24,7 @@ def _outcome(state: State, event: o.Applied | o.Rejected | o.Failed | o.Supersed
     if order is None:
         return
     kind, name = order
-    applied = isinstance(event, o.Applied)
+    applied = isinstance(event, o.Applied) and event.reason not in NOT_DONE
     if isinstance(event, o.Rejected | o.Failed):
         where = "apiCallError" if kind in ("status", "collect", "report", "mark") else "cloudProviderError"
         counts.add(state.counts, "cluster_autoscaler_errors_total", type=where)
@@ -38,12 +39,14 @@ def _outcome(state: State, event: o.Applied | o.Rejected | o.Failed | o.Supersed
         return
     if kind == "mark":
         mark = state.marks.get(name)
-        if isinstance(event, o.Failed) and mark is not None and mark.decision == event.decision:
+        undone = isinstance(event, o.Failed) or event.reason in NOT_DONE
+        if undone and mark is not None and mark.decision == event.decision:
             del state.marks[name]  # tried again, from what the node says
-            wake(state)
+            if isinstance(event, o.Failed):
+                wake(state)
         return
     if kind == "report":
-        if not applied and not isinstance(event, o.Superseded):
+        if isinstance(event, o.Rejected | o.Failed):
             state.reported.digest = ""  # written again with the next evaluation
         return
     if kind == "collect":
@@ -66,7 +69,7 @@ def _outcome(state: State, event: o.Applied | o.Rejected | o.Failed | o.Supersed
             doom(state, index_of(state), group)
         if group is not None and not _outstanding(state, name):
             group.answered_at = event.at
-            told = event.result.get("size") if isinstance(event, o.Applied) else None
+            told = event.result.get("size") if isinstance(event, o.Applied) and applied else None
             if not applied or told == group.target_size:
                 group.wanted = None  # nothing has changed, so that the cloud will not be heard again
             elif isinstance(told, int):

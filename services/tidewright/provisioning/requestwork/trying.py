@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import msgspec
 
+from tidewright.events import acting
 from tidewright.events.base import Because, Decision
 from tidewright.events.provisioning import AttemptRequest
-from tidewright.provisioning import spec
+from tidewright.provisioning import holding, spec
 from tidewright.provisioning.orders import Orders, ordered_plan, verdicts_of
 from tidewright.provisioning.pack.classes import items as merged
 from tidewright.provisioning.pack.grid import Grid
@@ -51,7 +52,8 @@ def try_request(
     asked = asked_of(work, key)
     sets = asked.sets
     over = over_quota(work, key, sets)
-    dry = request.annotations.get(spec.DRY_RUN) == "true"
+    held = holding.of_request(work.state, key)
+    dry = request.annotations.get(spec.DRY_RUN) == "true" or (held.mode == "dry-run" and held.reports)
     before = world.grid
     if over:
         failure = (cond.GIVEN_UP,) if parameters.no_retry else (cond.NOT_FOUND,)
@@ -130,6 +132,39 @@ def try_request(
         if final or told.message != request.told:  # once per reason, not once per attempt
             found.append(told)
     return found
+
+
+def think(work: RequestWork, key: str, world: World, orders: Orders) -> list[Decision]:
+    """What would become of a request that is held back alone; nobody else is to see anything of it."""
+    request, asked, before = work.state.requests[key], asked_of(work, key), world.grid
+    over = over_quota(work, key, asked.sets)
+    if over:
+        made = Attempt(result=NO_OPTIONS, conditions=(), placed=(0,) * len(asked.sets), error=over)
+    else:
+        made = attempt(work.modes[key], asked, world)
+    world.grid = before
+    namespace, name = key.split("/", 1)
+    why = reasons_of(work, asked.sets, made, over, request.attempts + 1, 0.0)
+    found: list[Decision] = [
+        AttemptRequest(
+            at=work.now, namespace=namespace, name=name, uid=request.uid, result=made.result, attempt=request.attempts + 1,
+            verdicts=verdicts_of(made.plan.out(), made.plan) if made.plan is not None else (), because=tuple(why),
+        )
+    ]  # fmt: skip
+    if made.result == SUCCESSFUL and made.plan is not None and made.plan.targets:
+        orders.thought += 1
+        found += ordered_plan(
+            orders,
+            made.plan,
+            world,
+            pods=(),
+            why=why,
+            request=key,
+            request_uid=request.uid,
+            all_or_nothing=True,
+        )
+    held = holding.of_request(work.state, key)
+    return [one for decision in found if (one := acting.recorded(decision, held)) is not None]
 
 
 def _places(work: RequestWork, before: Grid, after: Grid, made: Attempt) -> dict[str, dict[str, int]]:

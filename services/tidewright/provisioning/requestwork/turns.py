@@ -15,7 +15,7 @@ from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests import lifecycle
 from tidewright.provisioning.requestwork.backfill import MOST_LOOKED_AT, Head
 from tidewright.provisioning.requestwork.intake import take_up
-from tidewright.provisioning.requestwork.trying import try_request
+from tidewright.provisioning.requestwork.trying import think, try_request
 from tidewright.provisioning.requestwork.work import RequestWork
 from tidewright.provisioning.scaleup.plans import World
 
@@ -52,7 +52,9 @@ def attempts(work: RequestWork, world: World, orders: Orders) -> list[Decision]:
             maximum_s=work.settings.max_backoff_s,
             last_try=request.last_try,
         )
-        if verdict.tried:
+        if verdict.tried and work.held_alone(key):
+            found += think(work, key, world, orders)
+        elif verdict.tried:
             due.append((candidate, verdict))
         elif verdict.due is not None:
             work.dues.append(verdict.due + 0.001)
@@ -63,9 +65,11 @@ def attempts(work: RequestWork, world: World, orders: Orders) -> list[Decision]:
     verdicts = {f"{c.namespace}/{c.name}": v for c, v in due}
     queue = _queue(work, [c for c, _ in due])
     mine = [c for c in queue if f"{c.namespace}/{c.name}" in verdicts]
-    turn = lifecycle.within_timebox(
-        mine, batch_size=work.settings.batch_size, timebox_s=work.settings.batch_timebox_s
-    )
+    turn = mine
+    if not work.held:  # else nobody's turn comes later: what would be done is not remembered
+        turn = lifecycle.within_timebox(
+            mine, batch_size=work.settings.batch_size, timebox_s=work.settings.batch_timebox_s
+        )
     if len(turn) < len(mine):
         work.dues.append(work.now + 0.01)
     positions = {f"{c.namespace}/{c.name}": position for position, c in enumerate(turn)}

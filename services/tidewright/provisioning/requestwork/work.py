@@ -15,7 +15,7 @@ from tidewright.events.decisions import RecordObjectEvent, SetStatus
 from tidewright.events.provisioning import BookCapacity, ReleaseCapacity
 from tidewright.kube.podshape import PodShape
 from tidewright.kube.quotascopes import Traits
-from tidewright.provisioning import placeholders, saga, spec
+from tidewright.provisioning import holding, placeholders, saga, spec
 from tidewright.provisioning.index import Index
 from tidewright.provisioning.orders import COMPONENT, MAX_MESSAGE, request_ref
 from tidewright.provisioning.pack.classes import Item
@@ -58,6 +58,7 @@ class RequestWork:
         standing: the placeholders that stand for it.
         unheld: nodes on which its placeholders wait for other pods to go, by request.
         binding: what is decided is carried out.
+        held: the service does not act, by the modes in force.
         unanswered: groups with an order that the cloud has not answered.
     """
 
@@ -84,6 +85,7 @@ class RequestWork:
         self.standing = placeholders.Standing({}, ())
         self.unheld: dict[str, set[str]] = {}
         self.binding = binding
+        self.held = binding and not holding.of_service(state).acts
         self.unanswered = {
             step.group
             for execution in state.executions.values()
@@ -104,6 +106,10 @@ class RequestWork:
                 self.understood[key] = spec.parameters_of(
                     parameters, len(sets) if isinstance(sets, list) else 0
                 )
+
+    def held_alone(self, key: str) -> bool:
+        """Whether the modes hold back this request, and not all of the service: others do not see what it would take."""
+        return self.binding and not self.held and holding.of_request(self.state, key).mode == "shadow"
 
     def parameters_of(self, request: Request) -> dict[str, str]:
         """Parameters as accepted, or as they will be."""

@@ -1,0 +1,120 @@
+"""Provisioning while the modes in force hold it back: what is recorded, and what is dropped when it may act.
+
+Nothing that it would do is folded, so that there are no nodes on their way, no bookings and no steps of a
+plan that nobody carries out: every evaluation starts from what is so. What would be done is recorded
+when it changes. Only what concerns its own view of the facts goes on as ever: requests taken up, shapes
+declined, nodes idle since, and what came of orders of before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from tidewright.events import acting
+from tidewright.events.acting import Acting, Held
+from tidewright.events.base import Decision, ObjectRef
+from tidewright.events.config import ModesSet
+from tidewright.events.decisions import RecordObjectEvent, SetTimer
+from tidewright.events.provisioning import (
+    AcceptRequest,
+    AttemptRequest,
+    BackOffGroup,
+    BookCapacity,
+    CloseScaleUp,
+    CreateNodeGroup,
+    DeclineScaleUp,
+    IncreaseNodeGroup,
+    PlanScaleUp,
+    ReleaseCapacity,
+    TrackIdleNodes,
+)
+from tidewright.provisioning import saga
+from tidewright.provisioning.folding.common import EVALUATE, REQUEST_KIND, not_ordered, wake
+from tidewright.provisioning.indexing import index_of
+from tidewright.provisioning.state import Reported, State
+
+SERVICE = "provisioning"
+LOOK_AGAIN_S = 60.0
+"""While it is held back, time alone has it look again no sooner: what waits goes on waiting."""
+ALWAYS = (AcceptRequest, BackOffGroup, CloseScaleUp, DeclineScaleUp, TrackIdleNodes)
+_ORDERS = (PlanScaleUp, IncreaseNodeGroup, CreateNodeGroup)
+_OF_ORDERS = frozenset({"ScaledUpGroup", "TriggeredScaleUp", "ScaleUpRequested"})
+"""Reasons of object events that tell of orders."""
+_NOT_ORDERED = Held("dry-run", "its configuration says dry-run", reports=False)
+_OF_A_REQUEST = (AttemptRequest, BookCapacity, ReleaseCapacity)
+
+
+def of_service(state: State) -> Held:
+    """What holds for nodes and groups, and for everything when it does not let the service act."""
+    return state.acting.of_service(SERVICE)
+
+
+def of_request(state: State, key: str) -> Held:
+    """What holds for a request."""
+    request = state.requests.get(key)
+    annotations = request.annotations if request is not None else None
+    namespace = key.partition("/")[0]
+    return acting.careful(of_service(state), state.acting.held(SERVICE, namespace, annotations))
+
+
+def recorded(state: State, found: Iterable[Decision], *, evaluated: bool = False) -> list[Decision]:
+    """Decisions as they are recorded; `evaluated`: they are those of an evaluation, with its next one."""
+    service = of_service(state)
+    kept: list[Decision] = []
+    for decision in found:
+        if isinstance(decision, SetTimer) and evaluated and not service.acts and decision.key == EVALUATE:
+            kept.append(msgspec.structs.replace(decision, due=max(decision.due, state.now + LOOK_AGAIN_S)))
+        elif decision.shadow or (isinstance(decision, ReleaseCapacity) and decision.reason == "Deleted"):
+            kept.append(decision)
+        elif (one := acting.recorded(decision, _held(state, service, decision), ALWAYS)) is not None:
+            kept.append(one)
+    return kept
+
+
+def _held(state: State, service: Held, decision: Decision) -> Held:
+    if not service.acts:
+        return service
+    told = isinstance(decision, RecordObjectEvent) and decision.reason in _OF_ORDERS
+    if index_of(state).settings.dry_run and (told or isinstance(decision, _ORDERS)):
+        return _NOT_ORDERED
+    if isinstance(decision, _OF_A_REQUEST):
+        return of_request(state, f"{decision.namespace}/{decision.name}")
+    target = getattr(decision, "target", None)
+    if not isinstance(target, ObjectRef) or not target.namespace:
+        return service
+    if target.kind == REQUEST_KIND:
+        return of_request(state, f"{target.namespace}/{target.name}")
+    return state.acting.held(SERVICE, target.namespace)
+
+
+def modes_set(state: State, event: ModesSet) -> None:
+    """Other modes: an evaluation looks at everything anew, from what is so when it was held back."""
+    before = Acting(state.acting.modes).of_service(SERVICE)
+    if not state.acting.heard(event):
+        return
+    if not before.acts and state.acting.of_service(SERVICE).acts:
+        _drop(state)
+    wake(state)
+
+
+def _drop(state: State) -> None:
+    """Forget orders that were not made any more when it was held back, and what was told only then."""
+    for execution in state.executions.values():
+        if not execution.over:
+            for step in execution.steps:
+                if step.status in (saga.WAITING, saga.ORDERED):
+                    step.status = saga.SKIPPED
+            not_ordered(state, execution)
+    state.orders.clear()
+    for group in state.groups.values():
+        if group.answered_at is None:
+            group.wanted = None
+    for held in state.held.values():
+        held.leaving = False
+    for told in (state.backoff, state.declined, state.said, state.said_at, state.marks):
+        told.clear()
+    state.reported = Reported()
+    for request in state.requests.values():
+        request.told = ""
