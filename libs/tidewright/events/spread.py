@@ -74,6 +74,7 @@ class LedgerRules(msgspec.Struct, frozen=True, omit_defaults=True):
         fail_open: when the log cannot be reached, admit by the last known state.
         gone: the spread is deleted, or has no target: pods go in untouched.
         uid: of the spread.
+        held_back: the modes in force do not let the service act on it: pods go in untouched.
     """
 
     subsets: tuple[SubsetRule, ...] = ()
@@ -83,6 +84,7 @@ class LedgerRules(msgspec.Struct, frozen=True, omit_defaults=True):
     fail_open: bool = False
     gone: bool = False
     uid: str = ""
+    held_back: bool = False
 
 
 class PassedOver(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
+from tidewright.events.acting import HELD_BACK, held_back
 from tidewright.events.base import Because, Decision, Event
 from tidewright.events.decisions import (
     CreateObject,
@@ -100,13 +101,16 @@ class ShardExplainer:
         reasons = [text for one in getattr(event, "because", ()) if (text := _reason(one))]
         match event:
             case ChangeAssignment(entry=entry):
-                return [sentence(entry)]
+                return [
+                    sentence(entry),
+                    *(held_back(one.values) for one in event.because if one.rule == HELD_BACK),
+                ]
             case SizeShards():
                 size = f"From {event.from_shards} to {event.shards} shards; the load calls for {event.recommended}."
                 return [*reasons, size]
             case ChangeRollout():
                 about = f" of pod {event.pod}" if event.pod else ""
-                return [f"The rollout{about} is {event.state}: {event.reason}."]
+                return [f"The rollout{about} is {event.state}: {event.reason}.", *reasons]
             case ReportShards():
                 if not event.message:
                     return [f"{event.reason} is over."]
@@ -223,6 +227,8 @@ def _membership(shard_set: ShardSetState, member: MemberSeen, now: float) -> lis
 
 
 def _reason(one: Because) -> str:
+    if one.rule == HELD_BACK:
+        return held_back(one.values)
     text = _RULES.get(one.rule)
     if text is None:
         return ""

@@ -36,5 +36,6 @@ def adopt(g: Gathering, spread: Spread, row: Row) -> Subset | None:
     patch = adoption_patch(spread, best)
     because = Because(rule="Adopted", values={"pod": row.name, "node": row.node, "subset": best.name})
     g.patch_pod(row, patch, because)
-    g.change("Held", row.name, row.version, best.name, row.name, "Adopted")
+    if g.mode.acts:
+        g.change("Held", row.name, row.version, best.name, row.name, "Adopted")
     return best

@@ -112,10 +112,12 @@ class Conclusion(Gathering):
         self.tell("Warning", reason, f"{verb} pod {pod} failed, trying again")
         return [*self._finish(), *self._timer(self.now + RETRY_S)]
 
-    def not_adopted(self, pod: str) -> list[Decision]:
-        """A pod could not be annotated: it is in no subset, and is looked at again later."""
+    def not_adopted(self, pod: str, *, refused: bool) -> list[Decision]:
+        """A pod was not annotated: it is in no subset; where that was `refused` it is looked at again later."""
         row = self.s.pods[pod]
         self.change("Released", row.name, row.version, row.subset, row.name, NOT_ADOPTED)
+        if not refused:
+            return self._finish()
         self.tell(
             "Warning", "AdoptPodFailed", f"annotating pod {pod} for subset {row.subset} failed, trying again"
         )
@@ -160,7 +162,7 @@ class Conclusion(Gathering):
         decisions.extend(self.pod_decisions)
         decisions.extend(self.object_events)
         status_due: float | None = None
-        if self.s.spread is not None and not self.s.spread.deleting:
+        if self.s.spread is not None and not self.s.spread.deleting and self.mode.reports:
             wait_until = self.s.status_at + self.state.settings.status_every_seconds
             changed = self.urgent or (self.rules is not None and not self.renewing)
             if changed or self.now >= wait_until:
@@ -209,7 +211,9 @@ class Conclusion(Gathering):
                 if not is_open:
                     old = self.s.conditions.get(name)
                     since = old.at if old is not None and not old.open else self.now
-                    dues.append(since + CLOSED_FOR_S)
+                    # Past that it stays closed for pods that still wait there: nobody has taken them away.
+                    again = self.now + (RETRY_S if self.mode.acts else CLOSED_FOR_S)
+                    dues.append(since + CLOSED_FOR_S if since + CLOSED_FOR_S > self.now else again)
         if settings.bring_back_seconds > 0:
             dues.append(max(self.now, self.s.brought_back_at) + settings.bring_back_seconds)
         return min(dues, default=None)

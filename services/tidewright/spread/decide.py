@@ -21,6 +21,7 @@ from tidewright.events.spread import (
     PodPlaced,
     WorkloadSpreadObserved,
 )
+from tidewright.spread import holding
 from tidewright.spread.conclude import Conclusion
 from tidewright.spread.evolve import evolve
 from tidewright.spread.spec import DELETION_COST_ANNOTATION, GROUP, KIND, MATCHED_ANNOTATION
@@ -91,26 +92,30 @@ def decide(state: State, event: Event) -> list[Decision]:
     ):
         return []
     decisions: list[Decision] = []
+
+    def take(spread: SpreadState, found: Iterable[Decision]) -> None:
+        decisions.extend(holding.recorded(state, spread, found))
+
     if touched.removed is not None:
-        decisions.extend(_removed(state, touched.removed))
+        take(touched.removed, _removed(state, touched.removed))
     if touched.failed is not None:
         key, pod, deletion = touched.failed
-        decisions.extend(Conclusion(state, state.spreads[key]).failed(pod, deletion=deletion))
+        take(state.spreads[key], Conclusion(state, state.spreads[key]).failed(pod, deletion=deletion))
     if touched.unadopted is not None:
-        key, pod = touched.unadopted
-        decisions.extend(Conclusion(state, state.spreads[key]).not_adopted(pod))
+        key, pod, refused = touched.unadopted
+        take(state.spreads[key], Conclusion(state, state.spreads[key]).not_adopted(pod, refused=refused))
     if touched.fault and (spread := state.spreads.get(touched.fault)) is not None:
-        decisions.extend(Conclusion(state, spread).replicas_unknown())
+        take(spread, Conclusion(state, spread).replicas_unknown())
     for key in touched.refused:
-        decisions.extend(Conclusion(state, state.spreads[key]).unreadable())
+        take(state.spreads[key], Conclusion(state, state.spreads[key]).unreadable())
     if touched.renew and (spread := state.spreads.get(touched.renew)) is not None:
-        decisions.extend(Conclusion(state, spread).renewed())
+        take(spread, Conclusion(state, spread).renewed())
     if touched.home and touched.home not in touched.spreads and (spread := state.spreads.get(touched.home)):
         unfenced = isinstance(event, PodPlaced) and event.unfenced
-        decisions.extend(_one(state, spread, touched, unfenced=unfenced))
+        take(spread, _one(state, spread, touched, unfenced=unfenced))
     for key in touched.spreads:
         if (spread := state.spreads.get(key)) is not None:
-            decisions.extend(Conclusion(state, spread).whole(touched.pod.partition("/")[2], touched.key))
+            take(spread, Conclusion(state, spread).whole(touched.pod.partition("/")[2], touched.key))
     if touched.foresee is not None:
         decisions.extend(_foresee(state, *touched.foresee))
     return decisions

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from tidewright.events.base import Decision, Event
-from tidewright.events.config import ConfigSet
+from tidewright.events.config import ConfigSet, ModesSet
 from tidewright.events.decisions import (
     DeleteObject,
     EvictPod,
@@ -68,6 +68,7 @@ from tidewright.spread.foldledger import (
 from tidewright.spread.foldpods import pod_gone, pod_observed
 from tidewright.spread.foldspreads import kind_refused, spread_gone, spread_observed, target_replicas
 from tidewright.spread.foldworkloads import workload_gone, workload_observed
+from tidewright.spread.holding import modes_set
 from tidewright.spread.nodeterms import Node
 from tidewright.spread.pods import VERSIONED_KINDS
 from tidewright.spread.state import TIMER, Settings, State, Touched
@@ -176,6 +177,7 @@ _FOLDS: dict[type[Event], Callable[[State, Any], None]] = {
     ShapeObserved: _shape,
     ShapeGone: _shape_gone,
     ConfigSet: _config,
+    ModesSet: modes_set,
     TimerFired: _timer,
     PodPlaced: entry_appended,
     PodLeaving: entry_appended,

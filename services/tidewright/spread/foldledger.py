@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from tidewright.events.acting import NOT_DONE
 from tidewright.events.base import Outcome
 from tidewright.events.decisions import (
     DeleteObject,
@@ -168,14 +169,17 @@ def answered(state: State, outcome: Outcome) -> None:
         adopted = spread.adopting.pop(outcome.decision, None)
         if adopted is not None:
             row = spread.pods.get(adopted)
-            if row is not None and row.flags & ADOPTING and isinstance(outcome, Rejected | Failed):
-                state.touched.unadopted = (key, adopted)
+            refused = isinstance(outcome, Rejected | Failed)
+            if row is not None and row.flags & ADOPTING and (refused or outcome.reason in NOT_DONE):
+                state.touched.unadopted = (key, adopted, refused)
             return
         pod = spread.awaited.pop(outcome.decision, None)
         if pod is None:
             continue
         row = spread.pods.get(pod)
-        if row is not None and isinstance(outcome, Rejected | Failed):
+        if row is not None and outcome.reason in NOT_DONE:
+            row.flags &= ~CALLED  # its cost was not written either, and need not be asked for again
+        elif row is not None and isinstance(outcome, Rejected | Failed):
             state.touched.failed = (key, pod, bool(row.flags & CALLED))
             row.flags &= ~CALLED
             row.asked = ""
@@ -205,7 +209,7 @@ def foresee(state: State, decision: ScaleWorkload) -> None:
         return
     kind = GroupKind(group, decision.target.kind)
     key = state.targets.get(target_key(decision.target.namespace, kind, decision.target.name))
-    if key is None or decision.replicas >= decision.from_replicas:
+    if key is None or decision.replicas >= decision.from_replicas or decision.shadow:
         return
     spread = state.spreads[key]
     # It may be decided once more before it shows; one that has not come about after a while is another one.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidewright.events.acting import MODE
 from tidewright.events.spread import (
     KindRefused,
     TargetReplicasObserved,
@@ -9,6 +10,7 @@ from tidewright.events.spread import (
     WorkloadSpreadObserved,
 )
 from tidewright.kube.customworkloads import BadApiVersion, GroupKind, group_version
+from tidewright.spread import holding
 from tidewright.spread.owners import collect, latest_version, scatter, selecting
 from tidewright.spread.spec import BadSpread, parse_spec
 from tidewright.spread.state import SpreadState, State, Touched, spread_key, target_key
@@ -31,12 +33,21 @@ def spread_observed(state: State, fact: WorkloadSpreadObserved) -> None:
     if known is not None and (known.spec, known.generation) == (fact.spec, fact.generation):
         deleting = fact.deleting_at is not None
         open_now = fact.annotations.get(FAIL_OPEN_ANNOTATION, "").lower() == "true"
-        if known.spread is not None and known.spread.deleting == deleting and known.fail_open == open_now:
+        if (
+            known.spread is not None
+            and known.spread.deleting == deleting
+            and known.fail_open == open_now
+            and known.mode == fact.annotations.get(MODE, "")
+        ):
             state.touched = Touched()  # an echo of its own status
             return
     state.spreads[key] = spread
     _untarget(state, key)
     spread.uid, spread.generation, spread.spec = fact.uid, fact.generation, fact.spec
+    before = holding.held(state, spread)
+    spread.mode = fact.annotations.get(MODE, "")
+    if known is not None:
+        holding.changed(state, spread, before)
     spread.fail_open = fact.annotations.get(FAIL_OPEN_ANNOTATION, "").lower() == "true"
     spread.fail_open_since = (spread.fail_open_since or state.now) if spread.fail_open else 0.0
     try:

@@ -11,7 +11,7 @@ from typing import Any
 from tidewright.events.base import Because, Decision, JsonObject, ObjectRef
 from tidewright.events.decisions import PatchObject, RecordObjectEvent
 from tidewright.events.spread import LedgerChange, LedgerRules, PassedOver
-from tidewright.spread import limits
+from tidewright.spread import holding, limits
 from tidewright.spread.ledger import leaving_key
 from tidewright.spread.matching import group_kind
 from tidewright.spread.spec import COMPONENT, GROUP, KIND, Spread, Subset
@@ -23,6 +23,7 @@ class Gathering:
 
     Attributes:
         now: log time, seconds.
+        mode: what the modes in force say about it.
         changes: of the ledger, in order.
         reasons: for them.
         rules: the rules to put in force; None leaves them.
@@ -37,6 +38,7 @@ class Gathering:
         self.state = state
         self.s = spread
         self.now = state.now
+        self.mode = holding.held(state, spread)
         self.ref = ObjectRef(
             api_version=f"{GROUP}/v1alpha1",
             kind=KIND,

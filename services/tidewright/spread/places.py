@@ -45,6 +45,7 @@ def current_rules(g: Gathering, spread: Spread) -> LedgerRules:
         replicas=replicas if limits.needs_replicas(s.limit for s in spread.subsets) else 0,
         fail_open=g.s.fail_open,
         uid=g.s.uid,
+        held_back=not g.mode.acts,
     )
 
 

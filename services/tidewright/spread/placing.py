@@ -49,7 +49,7 @@ class Placed(msgspec.Struct, frozen=True):
 def spread_on(ledger: Ledger, namespace: str, name: str) -> Spread | None:
     """The spread as the ledger's rules have it; None when there is none (any more)."""
     rules = ledger.rules
-    if rules is None or rules.gone:
+    if rules is None or rules.gone or rules.held_back:
         return None
     try:
         return parse_spec(rules.spec, namespace=namespace, name=name, generation=rules.generation)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from tidewright.events.acting import HELD_BACK, held_back
 from tidewright.events.base import Because, Scalar
 from tidewright.events.spread import ForeseeScaleIn, PassedOver, PodPlaced
 
@@ -67,6 +68,8 @@ def sentences(because: Sequence[Because]) -> list[str]:
 
 def sentence(step: Because) -> str:
     """What one rule did; a rule of a newer version is shown with its bare values."""
+    if step.rule == HELD_BACK:
+        return held_back(step.values)
     tell = TELLERS.get(step.rule)
     if tell is not None:
         try:

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from tidewright.events.acting import Acting
 from tidewright.events.base import JsonObject
 from tidewright.events.facts import Owner as OwnerReference
 from tidewright.events.facts import PodObserved
@@ -215,6 +216,7 @@ class SpreadState(msgspec.Struct):
         unfenced_at: when a pod was last placed without the log; 0 for never.
         foreseen: replicas of the scale-in that was foreseen last; -1 since the target wants more again.
         foreseen_at: when that was.
+        mode: the mode that its annotation asks for; empty without one.
     """
 
     namespace: str
@@ -247,6 +249,7 @@ class SpreadState(msgspec.Struct):
     foreseen_at: float = 0.0
     fail_open_since: float = 0.0
     unfenced_at: float = 0.0
+    mode: str = ""
 
     def count(self, row: Row, by: int) -> None:
         """Count an active pod in or out; another spread's annotation puts it in no subset."""
@@ -303,7 +306,7 @@ class Touched(msgspec.Struct):
         refused: spreads that depend on a kind that may not be read, newly.
         renew: a spread whose ledger is to be said again, so that the log's retention does not forget it.
         uncounted: key, pod, version, subset and uid of pods whose delete was admitted though they held no place.
-        unadopted: a spread, and a pod that could not be annotated for it.
+        unadopted: a spread, a pod that was not annotated for it, and whether that was refused.
         failed: a spread, a pod of it about which a decision did not come about, and whether that was
             its deletion.
     """
@@ -318,7 +321,7 @@ class Touched(msgspec.Struct):
     foresee: tuple[str, int] | None = None
     fault: str = ""
     refused: list[str] = []
-    unadopted: tuple[str, str] | None = None
+    unadopted: tuple[str, str, bool] | None = None
     renew: str = ""
     uncounted: list[tuple[str, str, str, str, str]] = []
     failed: tuple[str, str, bool] | None = None
@@ -336,6 +339,7 @@ class State(msgspec.Struct):
         labels: label sets that rows share, by their own text.
         targets: `namespace|group|kind|name` to the spread that has this target.
         selecting: per namespace, spreads whose target's scale has a selector.
+        acting: the modes in force.
     """
 
     now: float = 0.0
@@ -354,6 +358,7 @@ class State(msgspec.Struct):
     shapes: dict[str, JsonObject] = {}
     labels: dict[str, dict[str, str]] = {}
     touched: Touched = msgspec.field(default_factory=Touched)
+    acting: Acting = msgspec.field(default_factory=Acting)
 
     def shared_labels(self, labels: dict[str, str]) -> dict[str, str]:
         """The one copy of a label set that all rows with it use."""
