@@ -160,7 +160,7 @@ def decisions(state: State) -> Iterator[Decision]:
         if not fleet.local:
             continue
         yield from _lock_requests(state, fleet)
-        if fleet.current is not None and fleet.leads(state.now):
+        if fleet.current is not None and _leads(state, fleet):
             yield from _requests(state, fleet, fleet.current)
         if fleet.unreported and _summary(fleet) != fleet.reported:
             yield _record(state, fleet)
@@ -171,7 +171,7 @@ def decisions(state: State) -> Iterator[Decision]:
 
 def _lock_requests(state: State, fleet: Fleet) -> Iterator[Decision]:
     lock = fleet.lock
-    if lock is None or not lock.due or fleet.refused:
+    if lock is None or not lock.due or fleet.refused or not _acts(state, fleet):
         return
     if f"hold {lock.ref.namespace}/{lock.ref.name}" not in state.in_flight:
         yield lock.ask(state.now)
@@ -257,8 +257,27 @@ def _version(state: State, fleet: Fleet) -> str:
     return template.version if template else ""
 
 
+def _acts(state: State, fleet: Fleet) -> bool:
+    return state.acting.held("shard-manager", fleet.namespace).acts
+
+
+def _leads(state: State, fleet: Fleet) -> bool:
+    """Whether it is ours to say what the fleet needs; what is held back takes no lock, and says it all the same."""
+    return fleet.leads(state.now) or not _acts(state, fleet)
+
+
+def begin_anew(state: State, fleet: Fleet) -> None:
+    """Another mode holds for a fleet: its pass begins anew, from what is so."""
+    fleet.current = None
+    if fleet.lock is not None:
+        fleet.lock.due = True
+    _begin(state, fleet)
+
+
 def _begin(state: State, fleet: Fleet) -> None:
-    if fleet.local and fleet.leads(state.now):
+    if fleet.local and _leads(state, fleet):
+        if not _acts(state, fleet):
+            fleet.current = None  # nothing of it was done
         if fleet.current is None:
             fleet.begun_at = state.now
         fleet.begin(state.templates.get(fleet.template_key), state.pods.get(fleet.namespace, {}))
@@ -272,7 +291,7 @@ def _follow_up(state: State, fleet: Fleet) -> None:
         template = state.templates.get(fleet.template_key)
         if current is not None and current.stage is Stage.CREATING and template is not None:
             _refuse_impossible(fleet, current, template)
-        if not fleet.finish(state.now) or not fleet.leads(state.now):
+        if not fleet.finish(state.now) or not _leads(state, fleet):
             return
         fleet.begun_at = state.now
         fleet.begin(template, state.pods.get(fleet.namespace, {}))

@@ -15,13 +15,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tidewright.events.acting import NOT_DONE, Held
 from tidewright.events.base import Decision, Event, ObjectRef, Outcome
+from tidewright.events.config import ModesSet
 from tidewright.events.decisions import CreateObject, DeleteObject, HoldLease, PatchObject, ScaleWorkload
 from tidewright.events.facts import PodGone, PodObserved
+from tidewright.events.outcomes import Applied, Rejected
 from tidewright.events.provisioning import PodTemplateGone, PodTemplateObserved
-from tidewright.shardmanager import compat, exposition, native, ourservices, rounds
+from tidewright.events.shards import ShardSetObserved
+from tidewright.shardmanager import compat, exposition, holding, native, ourservices, rounds
 from tidewright.shardmanager.fleet import KnownPod, Template
 from tidewright.shardmanager.pods import APP_LABEL, CONFIG_HASH
+from tidewright.shardmanager.sets import ShardSetState
 from tidewright.shardmanager.shardset import SET_LABEL
 from tidewright.shardmanager.state import Asked, State
 
@@ -55,6 +60,8 @@ class ShardManager:
         if not isinstance(event, Decision):
             state.touched = []
         before: KnownPod | None = None
+        known: ShardSetState | None = None
+        held: Held | None = None
         match event:
             case PodObserved() | PodGone():
                 before = _keep_pod(state, event)
@@ -67,18 +74,26 @@ class ShardManager:
                 _ask(state, event)
             case Outcome():
                 _answer(state, event)
+            case ModesSet():
+                holding.modes_set(state, event)
+            case ShardSetObserved():
+                known = state.sets.get(f"{event.namespace}/{event.name}")
+                held = holding.of_set(state.acting, known) if known is not None else None
         compat.fold(state, event, before)
         native.fold(state, event)
+        if known is not None and held is not None:
+            holding.changed(state, known, held)
         ourservices.fold(state, event)
         return state
 
     def decide(self, state: State, event: Event) -> Iterable[Decision]:
         """What is to be done now."""
-        return [
+        found = (
             *compat.decisions(state),
             *rounds.decisions(state),
             *ourservices.decisions(state, event),
-        ]
+        )
+        return holding.recorded(state, found) if found else ()
 
 
 def _keep_pod(state: State, event: PodObserved | PodGone) -> KnownPod | None:
@@ -139,6 +154,9 @@ def _answer(state: State, event: Outcome) -> None:
     asked = state.asked.pop(event.decision, None)
     if asked is None:
         return
+    if isinstance(event, Applied) and event.reason in NOT_DONE:
+        message = "the actuator writes nothing"
+        event = Rejected(at=event.at, decision=event.decision, reason=event.reason, message=message)
     for what in [what for what, decision in state.in_flight.items() if decision == event.decision]:
         del state.in_flight[what]
     if asked.fleet:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from tidewright.events.acting import MODE
 from tidewright.events.base import JsonObject
 from tidewright.events.shards import (
     AssignmentEntry,
@@ -111,6 +112,7 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
         ended: log time at which an incarnation ended, so that it does not come back (R1).
         timer_due: of the timer that is set.
         published: digest of the status that was last written.
+        mode: the mode that its annotation asks for; empty without one.
     """
 
     namespace: str
@@ -150,6 +152,7 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
     published: str = ""
     conditions: dict[str, JsonObject] = {}
     reported: dict[str, str] = {}
+    mode: str = ""
 
     @property
     def key(self) -> str:
@@ -193,6 +196,7 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
 def observe_set(shard_set: ShardSetState, event: ShardSetObserved) -> None:
     """Take over a spec. One that is wrong is not acted upon, and what runs stays as it was."""
     shard_set.present, shard_set.uid, shard_set.generation = True, event.uid, event.generation
+    shard_set.mode = event.annotations.get(MODE, "")
     spec, problems = read_spec(event.spec)
     before = shard_set.spec
     if shard_set.document.slots and not problems:

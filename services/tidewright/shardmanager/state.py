@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tidewright.events.acting import Acting
 from tidewright.shardmanager.autosize import Follower
 from tidewright.shardmanager.fleet import Fleet, KnownPod, Template
 from tidewright.shardmanager.managerlock import Lock
@@ -65,6 +66,7 @@ class State(msgspec.Struct, kw_only=True):
         asked: by decision id.
         touched: keys of the sets that the event folded last concerns.
         returned: locks of fleets that are no longer ours, to be given back.
+        acting: the modes in force.
     """
 
     now: float = 0.0
@@ -77,5 +79,6 @@ class State(msgspec.Struct, kw_only=True):
     asked: dict[str, Asked] = {}
     touched: list[str] = []
     returned: list[Lock] = []
+    acting: Acting = msgspec.field(default_factory=Acting)
     in_flight: dict[str, str] = {}
     """Decision id by `verb namespace/name`, so that nothing is asked for twice at a time."""

@@ -115,7 +115,7 @@ def test_a_spread_that_waits_for_an_hour_in_shadow_says_nothing_more() -> None:
     )
     world = World(ModesSet(at=0, mode="shadow"), node(), spread_fact(adaptive), *deployment(2), waiting)
     given = world.pass_time(3600)
-    deletions = [d for d in given if isinstance(d, DeleteObject)]
+    deletions = [d for d in world.said if isinstance(d, DeleteObject)]
     assert [d.shadow for d in deletions] == [True]
     assert done(given) == []
     assert len([d for d in given if not isinstance(d, SetTimer)]) <= 30
