@@ -30,8 +30,9 @@ from tidewright.actuator.apply import Allowance, Applier, without_writing
 from tidewright.actuator.cloud import API_VERSION as CLOUD
 from tidewright.actuator.cloud import CloudApplier
 from tidewright.actuator.ledger import ActPosition, Ledger
+from tidewright.actuator.modes import Modes
 from tidewright.actuator.plan import Job, Plan, Rank, rank
-from tidewright.actuator.verdict import Again, Refused, Result
+from tidewright.actuator.verdict import Again, Done, Refused, Result
 from tidewright.cloud.providers import provider_of
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, Outcome
@@ -76,7 +77,8 @@ class Options:
     Attributes:
         cluster: names the log.
         kubeconfig: None for `KUBECONFIG` or `~/.kube/config`; not used when `in_cluster`.
-        mode: `enforce`, or `shadow`: nothing is written, every outcome is `Applied` with reason `Shadow`.
+        mode: `enforce`: what the modes on the log let it; or `shadow`: nothing is written whatever they say, every
+            outcome is `Applied` with reason `Shadow`.
         qps: requests to the API server per second, on average.
         burst: requests that may be made at once; 0 for twice `qps`.
         retry_for_s: how long an effect is tried again, in wall seconds.
@@ -196,6 +198,7 @@ class Actuator:
         self._health = health
         self._metrics = Metrics(health) if health else None
         self._clock = Clock()
+        self._modes = Modes(log)
         self._clock_read_at = float("-inf")
         self._writer = Writer(SERVICE)
         self._in_flight = InFlight()
@@ -368,6 +371,10 @@ class Actuator:
             loop.time() + self._options.retry_for_s
         )  # what the log was away for before is not its fault
         allowance = Allowance(partial(self._spend, job), prepaid=1)
+        if not await self._modes.allow(job.effect):
+            undone = Done(reason=verdict.SHADOW)
+            self._end(job, verdict.outcome(job.effect, undone, 0.0, 0), allowance)
+            return
         attempt = 0
         while True:
             attempt += 1

@@ -16,8 +16,10 @@ from tidewright.actuator.ledger import ActPosition
 from tidewright.actuator.requests import DECISION
 from tidewright.actuator.service import Actuator, Mode, Options
 from tidewright.events import registry
+from tidewright.events.acting import MODES
 from tidewright.events.base import ObjectRef, Outcome
-from tidewright.events.config import ClockSet
+from tidewright.events.config import ClockSet, ModesSet
+from tidewright.events.config import Mode as ConfigMode
 from tidewright.events.decisions import (
     CreateObject,
     DeleteObject,
@@ -28,7 +30,9 @@ from tidewright.events.decisions import (
     ScaleWorkload,
     SetStatus,
 )
+from tidewright.events.endpoints import ForgetEndpoint
 from tidewright.events.outcomes import Applied, Failed, Rejected, Superseded
+from tidewright.host.certificates import make
 from tidewright.kube.client import Kube, Response
 from tidewright.kube.discovery import Discovery
 from tidewright.kube.errors import KubeError
@@ -252,6 +256,49 @@ async def test_in_shadow_nothing_is_written(bench: Bench) -> None:
     assert isinstance(outcome, Applied)
     assert outcome.reason == "Shadow"
     assert bench.kube.calls == []
+
+
+async def test_what_is_decided_in_shadow_is_not_written(bench: Bench) -> None:
+    [outcome] = await bench.act(scale(5, shadow=True))
+    assert isinstance(outcome, Applied)
+    assert (outcome.reason, outcome.attempts) == ("Shadow", 0)
+    assert bench.kube.calls == []
+
+
+async def test_the_modes_on_the_log_are_heeded_whatever_a_decision_says(bench: Bench) -> None:
+    forget = ForgetEndpoint(
+        at=1.0, id="spread-admission.all.i.1", ca=make(("127.0.0.1",)).ca_pem,
+        target=ObjectRef(api_version="admissionregistration.k8s.io/v1", kind="MutatingWebhookConfiguration", name="x"),
+    )  # fmt: skip
+
+    async def say(mode: ConfigMode) -> None:
+        message = registry.encode(ModesSet(at=1.0, services={"autoscaler": mode}))
+        await bench.log.commit([Message(bench.log.subjects.config(MODES), message)])
+
+    for mode, replicas, reason in (("shadow", 5, "Shadow"), ("enforce", 6, ""), ("shadow", 7, "Shadow")):
+        await say(mode)  # type: ignore[arg-type]  # one of the literals
+        [outcome] = await bench.act(scale(replicas))
+        assert isinstance(outcome, Applied)
+        assert outcome.reason == reason
+    assert await bench.replicas() == 6
+    [outcome] = await bench.act(forget)
+    assert isinstance(outcome, Applied)
+    assert outcome.reason == ""
+
+
+async def test_who_has_decided_by_newer_modes_is_not_refused_by_those_that_were_read_before(
+    bench: Bench,
+) -> None:
+    subject = bench.log.subjects.config(MODES)
+    async with bench.acting():
+        await bench.log.commit([Message(subject, registry.encode(ModesSet(at=1.0, mode="shadow")))])
+        await bench.decide(scale(5))
+        [first] = await bench.outcomes(1)
+        await bench.log.commit([Message(subject, registry.encode(ModesSet(at=2.0)))])
+        await bench.decide(scale(6))
+        [second] = await bench.outcomes(1)
+    assert (first.reason, second.reason) == ("Shadow", "")
+    assert await bench.replicas() == 6
 
 
 async def test_a_status_is_made_equal(bench: Bench) -> None:
