@@ -122,6 +122,14 @@ def watcher(
     clock_wall: Annotated[
         float | None, Parameter(help="Wall time of that moment, seconds; now by default.", group=THE_SERVICE)
     ] = None,
+    incumbent_quiet: Annotated[
+        float,
+        Parameter(
+            help="Wall seconds without a sign of another controller at the same work after which it is gone.",
+            group=THE_SERVICE,
+            validator=NOT_NEGATIVE,
+        ),
+    ] = 60.0,
     sources: SourceFlags | None = None,
     metrics: MetricsFlags | None = None,
 ) -> int:
@@ -136,7 +144,7 @@ def watcher(
         max_age_s=max_age, metrics_interval_s=metrics_interval,
         whitelist_config_map=whitelist_config_map,
         speed=speed, log_start=log_start, clock_wall=clock_wall,
-        cloud=_cloud(cloud), cloud_interval_s=cloud_interval,
+        cloud=_cloud(cloud), cloud_interval_s=cloud_interval, incumbent_quiet_s=incumbent_quiet,
     )  # fmt: skip
     return execute("watcher", process or ProcessFlags(), lambda it: run(options, it))
 

@@ -1,0 +1,193 @@
+"""Beside Datadog's controller: from its first sign on nothing is written, and when it is gone it goes on.
+
+Its Deployment and its lock are made in the namespace of the test, and it watches that one alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+import pytest_asyncio
+
+from tests.e2e.autoscaler.world import PATIENCE_S, Object, World, shell, template, wants
+from tests.e2e.conftest import Cluster, Services, tidewright
+from tidewright.events import registry
+from tidewright.events.acting import HELD_BACK
+from tidewright.events.base import Event
+from tidewright.events.decisions import Effect, ScaleWorkload
+from tidewright.events.incumbents import IncumbentObserved
+from tidewright.kube.times import rfc3339_micro
+from tidewright.log.reader import Reader
+from tidewright.log.server import EmbeddedServer
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+LOCK = "watermarkpodautoscaler-lock"
+QUIET_S = "1"
+
+
+class Tail:
+    """What is on the log, as it comes."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+
+    async def until(self, wanted: Callable[[Event], bool]) -> list[Event]:
+        """Everything up to the first event that is wanted, which is the last one."""
+        found: list[Event] = []
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                for record in await self._reader.fetch(1, timeout_s=5):
+                    event = registry.decode(record.body)
+                    if isinstance(event, Event):
+                        found.append(event)
+                        if wanted(event):
+                            return found
+
+
+class Rival:
+    """Datadog's controller, as far as the cluster shows it."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.deployment = f"{world.deployments}/datadog-wpa"
+        self.leases = f"/apis/coordination.k8s.io/v1/namespaces/{world.namespace}/leases"
+
+    async def comes(self) -> None:
+        labels = {"app.kubernetes.io/name": "watermarkpodautoscaler"}
+        pods = template(labels)
+        pods["spec"]["containers"][0] |= {
+            "image": "gcr.io/datadoghq/watermarkpodautoscaler:v0.9.0",
+            "command": ["watermarkpodautoscaler"],
+            "env": [{"name": "WATCH_NAMESPACE", "value": self.world.namespace}],
+        }
+        manifest: Object = {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": "datadog-wpa", "labels": labels},
+            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": pods},
+        }
+        await self.world.make(self.world.deployments, manifest)
+        record = {"holderIdentity": "datadog-wpa-1_uuid", "leaseDurationSeconds": 15}
+        lease: Object = {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": "Lease",
+            "metadata": {"name": LOCK},
+            "spec": record | {"renewTime": rfc3339_micro(time.time())},
+        }
+        await self.world.make(self.leases, lease)
+
+    @contextlib.asynccontextmanager
+    async def renewing(self) -> AsyncIterator[None]:
+        """It renews its lock every half second."""
+
+        async def renew() -> None:
+            while True:
+                spec = {"renewTime": rfc3339_micro(time.time())}
+                await self.world.patch(f"{self.leases}/{LOCK}", {"spec": spec})
+                await asyncio.sleep(0.5)
+
+        task = asyncio.create_task(renew())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def goes(self) -> None:
+        """It is scaled to zero, and gives its lock back."""
+        await self.world.patch(self.deployment, {"spec": {"replicas": 0}})
+        await self.world.patch(f"{self.leases}/{LOCK}", {"spec": {"holderIdentity": ""}})
+
+
+def met(*, present: bool) -> Callable[[Event], bool]:
+    return lambda event: (
+        isinstance(event, IncumbentObserved) and event.service == "autoscaler" and event.present is present
+    )
+
+
+def scales_to(replicas: int) -> Callable[[Event], bool]:
+    return lambda event: isinstance(event, ScaleWorkload) and event.replicas == replicas
+
+
+async def test_beside_an_incumbent_nothing_is_written_and_when_it_is_gone_it_goes_on(
+    world: World, cluster: Cluster, installed: list[str], nats_of_the_test: EmbeddedServer
+) -> None:
+    del installed  # wanted for being there
+    services = Services(cluster, nats_of_the_test.url)
+    rival = Rival(world)
+    try:
+        await services.start(
+            "watcher", "autoscaler", "actuator",
+            watcher=("--metrics-interval", "0.5", "--incumbent-quiet", QUIET_S),
+        )  # fmt: skip
+        target = await world.deployment()
+        world.measure(60)
+        wpa = await world.autoscaler()
+        await world.until(target, wants(6))
+        await world.until(wpa, lambda found: found.get("status", {}).get("currentReplicas") == 6)
+
+        async with await services.log() as log, log.reader([log.subjects.everything]) as reader:
+            tail = Tail(reader)
+            await rival.comes()
+            async with rival.renewing():
+                found = (await tail.until(met(present=True)))[-1]
+                assert isinstance(found, IncumbentObserved)
+                assert found.covers(world.namespace)
+                before = (await world.get(wpa))["status"]
+                world.measure(110)
+                decided = await tail.until(scales_to(11))
+                order = decided[-1]
+                assert isinstance(order, ScaleWorkload)
+                assert order.shadow
+                assert order.dry_run
+                assert order.because[-1].rule == HELD_BACK
+                outcome = (await tail.until(lambda e: getattr(e, "decision", "") == order.id))[-1]
+                assert getattr(outcome, "reason", "") in ("DryRun", "Shadow")
+                assert (await world.get(target))["spec"]["replicas"] == 6
+                assert (await world.get(wpa))["status"] == before
+                told = await explain(services, world)
+                assert "WatermarkPodAutoscaler controller is at work on the same objects" in told
+                assert "--regardless autoscaler" in told
+            await rival.goes()
+            went = await tail.until(met(present=False))
+            written = [e for e in went if isinstance(e, Effect) and not e.shadow]
+            assert written == []
+            await world.until(target, wants(11))
+            again = (await tail.until(scales_to(11)))[-1]
+            assert isinstance(again, ScaleWorkload)
+            assert not again.shadow
+    finally:
+        await services.supervisor.stop()
+        for name, line in services.lines:  # shown of a test that fails
+            print(f"{name}: {line}")
+
+
+async def explain(services: Services, world: World) -> str:
+    code, out, error = await shell(
+        *tidewright(
+            "explain",
+            "wpa/web",
+            "-n",
+            world.namespace,
+            "--nats",
+            services.nats_url,
+            "--cluster",
+            services.name,
+        )
+    )
+    assert code == 0, error
+    return out
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def nats_of_the_test(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[EmbeddedServer]:
+    """A log server of this test's own, in the session's loop."""
+    server = EmbeddedServer(tmp_path_factory.mktemp("nats"))
+    await server.start()
+    yield server
+    await server.stop()
