@@ -37,10 +37,11 @@ SHORT = {
     "provisioningclasses": "provisioningclass",
     "metrics": "metric",
     "timers": "timer",
+    "incumbents": "incumbent",
 }
 """Short and plural names, as kubectl takes them."""
 
-CLUSTER_SCOPED = frozenset({"node", "nodegroup", "provisioningclass", "clock"})
+CLUSTER_SCOPED = frozenset({"node", "nodegroup", "provisioningclass", "clock", "incumbent"})
 """Kinds without a namespace, as subject tokens."""
 
 _AGO = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)$")

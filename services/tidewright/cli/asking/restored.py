@@ -21,6 +21,7 @@ from tidewright.cli.errors import BadInput
 from tidewright.cli.services import SERVICES, Service, load
 from tidewright.cli.services import Role as ServiceRole
 from tidewright.events import registry
+from tidewright.events.acting import INCUMBENT
 from tidewright.events.base import Decision, Event
 from tidewright.host.decider import Decider
 from tidewright.host.fold import Decided, Fold
@@ -76,6 +77,8 @@ class Asked:
         ]
         if CLUSTER & self.decider.kinds:
             found.append(f"{root}.fact.{ALL}.>")
+        elif INCUMBENT in self.decider.kinds:
+            found.append(f"{root}.fact.{ALL}.{INCUMBENT}.>")
         if self.inputs.ledgers:
             found.append(f"{root}.ledger.{slot}.{name}.{space}.*")
         return found
