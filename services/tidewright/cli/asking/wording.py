@@ -10,7 +10,7 @@ from typing import Any
 
 from tidewright.events import decisions, endpoints, facts, placement, provisioning
 from tidewright.events.base import Event
-from tidewright.events.config import ModesSet
+from tidewright.events.config import KeysSet, ModesSet
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.timers import TimerStepped
 
@@ -61,6 +61,9 @@ def _fact(event: Event) -> str:
             return _modes(event)
         case IncumbentObserved():
             return _incumbent(event)
+        case KeysSet():
+            services = _named(sorted(one.service for one in event.services)) or "nobody"
+            return f"signatures of {services} count, generation {event.generation}, root {event.root}"
     return ""
 
 
