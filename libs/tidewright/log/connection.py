@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
     from nats.js import JetStreamContext
 
+    from tidewright.log.keyring import Keys
     from tidewright.log.signer import Signer
     from tidewright.log.trust import Trust
 
@@ -208,6 +209,10 @@ class Log:
         self._keys = Trust(self.lookups, self.subjects, Keyring(self.subjects, anchors))
         self.trust = self._keys if anchors is not None else None
 
+    async def key_record(self) -> Keys | None:
+        """The key record in force; None when there is none, or nobody asked for keys (`authenticate`)."""
+        return await self._keys.keys() if self._keys is not None else None
+
     async def adopt_keys(self) -> None:
         """Take over the key record on the log, where keys are used at all.
 
@@ -217,7 +222,7 @@ class Log:
         """
         if self._keys is None or (self._signer is None and self.trust is None):
             return
-        keys = await self._keys.keys()
+        keys = await self.key_record()
         if keys is None:
             raise errors.NoKeys(
                 f"there is no key record on {self._keys.keyring.subject} that the trust anchor vouches for: "

@@ -178,6 +178,14 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
+        "keys", "tidewright.cli.keys.app:app", OTHER, "Who may say what on the log: make keys, install them, see them.",
+        (
+            ("tidewright keys new keys/", "a root key, and one for each service"),
+            ("tidewright keys install keys/ --cluster prod --nats nats://nats:4222", "from here on nothing else is believed"),
+            ("tidewright keys show --cluster prod --trust keys/root.pub", "those that are in force"),
+        ),
+    ),
+    Command(
         "version", "tidewright.cli.version:version", OTHER, "Versions of this software and what it runs on.",
         (("tidewright version", "for people"), ("tidewright version -o json", "for programs")),
     ),

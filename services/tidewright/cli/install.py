@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Group, Parameter
 
 from tidewright.cli.errors import BadInput, translated
+from tidewright.cli.keys.folder import KeyFolder
 from tidewright.cli.options import COPIES, NOT_NEGATIVE, SLOTS, ClusterOptions, LogOptions
 from tidewright.cli.services import DECIDERS
 from tidewright.kube.client import Kube
 from tidewright.kube.clusterid import cluster_id as uid_of
 from tidewright.log.connection import Log
 from tidewright.log.install import Plan, install_log
+from tidewright.log.keyrecord import install_keys
 from tidewright.log.subjects import CLUSTER_ID
 
 THE_STREAM = Group("The stream", sort_key=0)
@@ -24,6 +27,12 @@ def install(
     *,
     log: LogOptions | None = None,
     at: ClusterOptions | None = None,
+    keys: Annotated[
+        Path | None,
+        Parameter(
+            help="Folder of `tidewright keys new`: say on the log whose signature counts.", group=THE_STREAM
+        ),
+    ] = None,
     cluster_id: Annotated[
         str,
         Parameter(
@@ -66,13 +75,17 @@ def install(
                     f"which cluster is the log {on.cluster!r} of? Say --kubeconfig FILE, --in-cluster or --cluster-id UID "
                     "(`kubectl get namespace kube-system -o jsonpath={.metadata.uid}`); --cluster-id none leaves it open"
                 )
-            return await install_log(
+            said = await install_log(
                 it,
                 Plan(
                     slots=slots, replicas=replicas, max_age_s=max_age, deciders=DECIDERS,
                     cluster_id="" if known == UNBOUND else known,
                 ),
             )  # fmt: skip
+            if keys is not None:
+                folder = KeyFolder(keys)
+                said.append(f"key record: {await install_keys(it, folder.root(), folder.services())}")
+            return said
 
     with translated():
         said = asyncio.run(run())

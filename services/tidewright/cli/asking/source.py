@@ -284,6 +284,10 @@ async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[S
     with translated():
         log = await _connected(on)
         async with log:
+            if isinstance(on, AskedLogOptions) and on.trust is not None:
+                from tidewright.log.keyfiles import read_anchors
+
+                log.authenticate(anchors=read_anchors(on.trust))
             await _adopted(log)
             try:
                 yield RunningLog(log)

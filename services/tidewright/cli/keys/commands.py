@@ -1,0 +1,116 @@
+"""`tidewright keys new`, `install` and `show`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from tidewright.cli.contract.writing import WRITES
+from tidewright.cli.errors import translated
+from tidewright.cli.keys import manifests
+from tidewright.cli.keys.folder import ROOT, KeyFolder
+from tidewright.cli.options import AskedLogOptions, LogOptions, Output, emit
+from tidewright.log import keyfiles
+from tidewright.log.connection import Log
+from tidewright.log.keyrecord import install_keys
+
+Folder = Annotated[Path, Parameter(help="Folder with the keys; keep it, and the root key above all.")]
+
+
+def new(
+    folder: Folder,
+    /,
+    *,
+    renew: Annotated[tuple[str, ...], Parameter(help="Service that gets another key; repeatable.")] = (),
+    namespace: Annotated[str, Parameter(help="Of the Kubernetes manifests.")] = "tidewright",
+) -> int:
+    """Make a root key and a key per service as files, with a Kubernetes Secret for each; what is there stays."""
+    keys = KeyFolder(folder)
+    made = keys.make(renew)
+    written = manifests.write(keys, namespace, tuple(WRITES))
+    for path in made:
+        print(f"{path}: made, {keyfiles.key_id(keyfiles.read_private(path).public_key())}")
+    print(f"{len(written)} manifests for Kubernetes written beside them; trust anchor: {keys.anchor}")
+    if keys.key(ROOT) in made:
+        print(f"Keep {keys.key(ROOT)} where no service runs: it decides whom every service believes.")
+    if renew:
+        print(
+            f"Next: `tidewright keys install {folder}`, then give the services their new keys; see deploy/README.md."
+        )
+    return 0
+
+
+def install(
+    folder: Folder,
+    /,
+    *,
+    history: Annotated[
+        bool,
+        Parameter(
+            help="Take all that is on the log now as written before it had keys (after an import).",
+            negative=(),
+        ),
+    ] = False,
+    log: LogOptions | None = None,
+) -> int:
+    """Say on the log whose signature counts for what, signed with the root key. Safe to repeat."""
+    on, keys = log or LogOptions(), KeyFolder(folder)
+
+    async def run() -> str:
+        async with await Log.connect(
+            on.nats, on.cluster, credentials=on.nats_credentials, name="install", timeout_s=5.0
+        ) as it:
+            await it.adopt_slots()
+            return await install_keys(it, keys.root(), keys.services(), history=history)
+
+    with translated():
+        said = asyncio.run(run())
+    print(f"key record of {on.cluster}: {said}")
+    return 0
+
+
+def show(*, log: AskedLogOptions | None = None, output: Output = "table") -> int:
+    """The key record on the log, and whether the trust anchor vouches for it (`--trust`)."""
+    on = log or AskedLogOptions()
+
+    async def run() -> dict[str, object]:
+        async with await Log.connect(
+            on.nats, on.cluster, credentials=on.nats_credentials, timeout_s=5.0
+        ) as it:
+            it.authenticate(anchors=keyfiles.read_anchors(on.trust) if on.trust else None)
+            await it.adopt_slots()
+            keys = await it.key_record()
+            if keys is None:
+                return {"cluster": on.cluster, "generation": 0, "services": {}}
+            said = keys.said
+            return {
+                "cluster": on.cluster,
+                "log": said.log,
+                "generation": said.generation,
+                "history": said.history,
+                "root": said.root,
+                "vouched": on.trust is not None,
+                "services": {
+                    one.service: [keyfiles.key_id(keyfiles.decoded(key)) for key in one.keys]
+                    for one in said.services
+                },
+            }
+
+    with translated():
+        found = asyncio.run(run())
+    emit(found, output, lambda: _table(found))
+    return 0
+
+
+def _table(found: dict[str, object]) -> str:
+    services = found["services"]
+    if not isinstance(services, dict) or not services:
+        return f"the log of {found['cluster']} has no key record: nothing on it is authenticated"
+    vouched = "the trust anchor vouches for it" if found["vouched"] else "not checked: pass --trust root.pub"
+    head = f"generation {found['generation']}, by root key {found['root']} ({vouched}); "
+    head += f"sequences up to {found['history']} were written before"
+    width = max(map(len, services))
+    return "\n".join([head, *(f"  {name:{width}}  {', '.join(keys)}" for name, keys in services.items())])
