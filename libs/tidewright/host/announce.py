@@ -29,6 +29,9 @@ from tidewright.log.subjects import ALL
 
 AGAIN_S = 5.0
 """Wall seconds until a refused announcement is made again."""
+NOT_ALLOWED = "NotAllowed"
+BARRED_S = 300.0
+"""Wall seconds until it is made again when the actuator itself does not allow it: that changes by a restart alone."""
 UNANSWERED_S = 30.0
 """Wall seconds without an outcome after which it is made again: the message may have been lost."""
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -138,11 +141,13 @@ class Announcer:
                 self.problem = ""
                 return
             self.problem = f"the API server cannot be made to trust this replica: {outcome.message}"
+            barred = outcome.reason == NOT_ALLOWED
             _log.error(
                 "not trusted", reason=outcome.reason, error=outcome.message,
-                do="give the actuator the right to write webhook configurations",
+                do="start the actuator so that it allows this" if barred
+                else "give the actuator the right to write webhook configurations",
             )  # fmt: skip
-            await asyncio.sleep(AGAIN_S)
+            await asyncio.sleep(BARRED_S if barred else AGAIN_S)
 
     async def forget(self, ca: str, *, remove_last: bool, within_s: float, alone: bool = False) -> bool:
         """Take a certificate out; False when nobody confirmed it within so many wall seconds.

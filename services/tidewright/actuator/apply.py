@@ -7,12 +7,13 @@ since the look. A repeat of an attempt whose answer was lost finds the wanted va
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from tidewright.actuator import requests, verdict
+from tidewright.actuator.allowed.pods import marked
 from tidewright.actuator.correlate import Correlator, Count, Drop, Write
 from tidewright.actuator.endpoints import Endpoints
 from tidewright.actuator.requests import LeaseHeld, Mismatch
@@ -63,6 +64,14 @@ class Allowance:
         self.requests += 1
 
 
+class Gone(Exception):
+    """The object that was meant is not there any more."""
+
+
+class NotOurs(Exception):
+    """The object carries no mark of the service that wants it gone."""
+
+
 class Applier:
     """Effects on Kubernetes objects."""
 
@@ -78,8 +87,11 @@ class Applier:
         """The effect has its outcome: no further attempt will come."""
         self._pending.pop(effect.id, None)
 
-    async def attempt(self, effect: Effect, allowance: Allowance) -> Result:
-        """Try once. Whatever the API server says becomes a result."""
+    async def attempt(self, effect: Effect, allowance: Allowance, marks: Sequence[str] = ()) -> Result:
+        """Try once. Whatever the API server says becomes a result.
+
+        `marks`: labels or annotations, one of which an object that is to go must carry.
+        """
         try:
             match effect:
                 case ScaleWorkload():
@@ -91,11 +103,11 @@ class Applier:
                 case CreateObject():
                     return await self._create(effect, allowance)
                 case DeleteObject():
-                    return await self._delete(effect, allowance)
+                    return await self._delete(effect, allowance, marks)
                 case HoldLease():
                     return await self._hold(effect, allowance)
                 case EvictPod():
-                    return await self._evict(effect, allowance)
+                    return await self._evict(effect, allowance, marks)
                 case RecordObjectEvent():
                     return await self._record(effect, allowance)
                 case EndpointEffect():
@@ -105,6 +117,10 @@ class Applier:
             return Refused(verdict.NOT_SUPPORTED, f"no way here to apply a {type(effect).__name__}")
         except KubeError as error:
             return verdict.of_error(error)
+        except Gone:
+            return Done(found=True)
+        except NotOurs as error:
+            return Refused(verdict.NOT_ALLOWED, str(error))
         except LeaseHeld as error:
             return Refused(verdict.LEASE_HELD, str(error), error.record)
         except Mismatch as error:
@@ -245,15 +261,40 @@ class Applier:
             )
         return Done(result={"uid": requests.uid(made)})
 
-    async def _delete(self, effect: DeleteObject, allowance: Allowance) -> Result:
+    async def _marked(self, target: ObjectRef, path: str, marks: Sequence[str], allowance: Allowance) -> str:
+        """The uid of an object that carries one of the marks: what is done is done to what was looked at.
+
+        Raises:
+            Gone: the object that was meant is not there any more.
+            NotOurs: it carries none of them.
+            KubeError: the API server did not say.
+        """
+        if not marks:
+            return target.uid
+        try:
+            found = await self._request(allowance, "GET", path)
+        except KubeError as error:
+            if error.status == 404:
+                raise Gone from error
+            raise
+        if target.uid and requests.uid(found) != target.uid:
+            raise Gone
+        if not marked(found, marks):
+            raise NotOurs(
+                f"{target.kind} {target.namespace}/{target.name} carries none of {', '.join(marks)} (MarkOfObject)"
+            )
+        return requests.uid(found)
+
+    async def _delete(self, effect: DeleteObject, allowance: Allowance, marks: Sequence[str]) -> Result:
         target = effect.target
         place = await self._place(target, allowance)
         path = place.item(target.namespace, target.name)
+        uid = await self._marked(target, path, marks, allowance)
         try:
-            await self._request(allowance, "DELETE", path, requests.delete_body(effect))
+            await self._request(allowance, "DELETE", path, requests.delete_body(effect, uid))
         except KubeError as error:
             # A uid that does not match: the object that was meant is not there any more.
-            if error.status == 404 or (error.status == 409 and target.uid):
+            if error.status == 404 or (error.status == 409 and uid):
                 return Done(found=True)
             raise
         return Done()
@@ -282,13 +323,15 @@ class Applier:
             return Again(verdict.CONFLICT, f"somebody else made {path} at the same time")
         return Done()
 
-    async def _evict(self, effect: EvictPod, allowance: Allowance) -> Result:
+    async def _evict(self, effect: EvictPod, allowance: Allowance, marks: Sequence[str]) -> Result:
         target = effect.target
-        path = (await self._place(target, allowance)).item(target.namespace, target.name, "eviction")
+        place = await self._place(target, allowance)
+        uid = await self._marked(target, place.item(target.namespace, target.name), marks, allowance)
+        path = place.item(target.namespace, target.name, "eviction")
         try:
-            await self._request(allowance, "POST", path, requests.eviction_body(effect))
+            await self._request(allowance, "POST", path, requests.eviction_body(effect, uid))
         except KubeError as error:
-            if error.status == 404 or (error.status == 409 and target.uid):
+            if error.status == 404 or (error.status == 409 and uid):
                 return Done(found=True)
             if error.status == 429:
                 return Again("DisruptionBudget", str(error), error.retry_after_s)

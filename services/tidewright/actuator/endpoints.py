@@ -124,6 +124,15 @@ def served(found: JsonObject, conversion: JsonObject, bundle: str) -> JsonObject
     return {**found, "spec": spec}
 
 
+def _as_it_is(found: JsonObject) -> JsonObject:
+    """What is wanted of a configuration that stays as it is, but for its bundles."""
+    return {
+        "webhooks": [
+            {"name": hook.get("name"), "clientConfig": _client(hook)} for hook in found.get("webhooks") or ()
+        ]
+    }
+
+
 def _client(webhook: Any) -> JsonObject:
     return dict((webhook or {}).get("clientConfig") or {})
 
@@ -212,7 +221,8 @@ class Endpoints:
                 elif not bundle and remove:
                     await self._ask("DELETE", path, _encoded({"preconditions": _precondition(found)}))
                 else:
-                    made = configured(found, wanted, bundle)
+                    # Who leaves says nothing about those that stay.
+                    made = configured(found, wanted if add else _as_it_is(found), bundle)
                     if made == found:
                         return False
                     await self._ask("PUT", path, _encoded(made))

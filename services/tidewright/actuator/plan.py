@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from enum import IntEnum
 from heapq import heappop, heappush
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -42,6 +42,22 @@ Lane: TypeAlias = tuple[str, str, str, str, str]
 """Group, kind, namespace and name of the target, and what kind of lane."""
 
 
+Ground: TypeAlias = Literal[
+    "",
+    "autoscaler",
+    "spread",
+    "matched",
+    "template",
+    "placeholder",
+    "status",
+    "lock",
+    "set",
+    "service",
+    "labels",
+]
+"""What an effect may have to be founded on; `tidewright.actuator.allowed.grounds` looks it up."""
+
+
 class Rank(IntEnum):
     """Lower goes first."""
 
@@ -60,12 +76,16 @@ class Job(msgspec.Struct, frozen=True):
         seq: its sequence on the log: the order of decisions.
         subject: its subject on the log.
         trace: its W3C traceparent; empty without one.
+        ground: what it must be founded on (`allowed.grounds`); empty for nothing.
+        marks: labels or annotations, one of which its object must carry.
     """
 
     seq: int
     subject: str
     effect: Effect
     trace: str = ""
+    ground: Ground = ""
+    marks: tuple[str, ...] = ()
 
     @property
     def lane(self) -> Lane:

@@ -116,8 +116,8 @@ def create_body(effect: CreateObject) -> bytes:
     return msgspec.json.encode(merged_keeping_nulls(effect.manifest, mark))
 
 
-def delete_body(effect: DeleteObject) -> bytes:
-    """DeleteOptions, with the uid as precondition when the target names one."""
+def delete_body(effect: DeleteObject, uid: str) -> bytes:
+    """DeleteOptions, with the uid as precondition when there is one."""
     options: JsonObject = {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
@@ -125,8 +125,8 @@ def delete_body(effect: DeleteObject) -> bytes:
     }
     if effect.grace_period_s is not None:
         options["gracePeriodSeconds"] = effect.grace_period_s
-    if effect.target.uid:
-        options["preconditions"] = {"uid": effect.target.uid}
+    if uid:
+        options["preconditions"] = {"uid": uid}
     return msgspec.json.encode(options)
 
 
@@ -185,16 +185,16 @@ def _record(effect: HoldLease) -> JsonObject:
     }
 
 
-def eviction_body(effect: EvictPod) -> bytes:
-    """A policy/v1 Eviction of the pod, with the uid as precondition when the target names one."""
+def eviction_body(effect: EvictPod, uid: str) -> bytes:
+    """A policy/v1 Eviction of the pod, with the uid as precondition when there is one."""
     target = effect.target
     body: JsonObject = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"name": target.name, "namespace": target.namespace},
     }
-    if target.uid:
-        body["deleteOptions"] = {"preconditions": {"uid": target.uid}}
+    if uid:
+        body["deleteOptions"] = {"preconditions": {"uid": uid}}
     return msgspec.json.encode(body)
 
 

@@ -12,7 +12,7 @@ import asyncio
 import random
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
 from pathlib import Path
@@ -26,6 +26,10 @@ from aiolimiter import AsyncLimiter
 from prometheus_client import Counter, Gauge, Histogram
 
 from tidewright.actuator import verdict
+from tidewright.actuator.allowed.bounds import Bounds, Refusal
+from tidewright.actuator.allowed.grounds import Grounds
+from tidewright.actuator.allowed.judge import Judging, is_id, judge
+from tidewright.actuator.allowed.table import SERVICES, Grant
 from tidewright.actuator.apply import Allowance, Applier, without_writing
 from tidewright.actuator.cloud import API_VERSION as CLOUD
 from tidewright.actuator.cloud import CloudApplier
@@ -50,7 +54,7 @@ from tidewright.log.clock import Clock
 from tidewright.log.connection import MAX_BATCH, Log, Message
 from tidewright.log.envelope import TRACEPARENT, Writer
 from tidewright.log.reader import Record
-from tidewright.log.subjects import ALL
+from tidewright.log.subjects import ALL, Parsed
 
 SERVICE = "actuator"
 CLOCK = "clock"
@@ -64,6 +68,10 @@ CONCURRENCY = 64
 OWNED_S = 0.5
 """Wall seconds for which it is believed that nobody has taken over. Who takes over waits as long before acting:
 what a process without the bus still writes was looked at before, and the API server refuses it for its version."""
+ALERTS = 256
+"""Causes of a refusal that are each said once: whoever makes up names does not fill the log of this process."""
+_TOKENS = ("service", "kind", "namespace", "name")
+"""Of a decision's subject, after its slot."""
 READ_AHEAD = 5_000
 """Decisions without an outcome beyond which no more are read."""
 
@@ -83,6 +91,7 @@ class Options:
         burst: requests that may be made at once; 0 for twice `qps`.
         retry_for_s: how long an effect is tried again, in wall seconds.
         cloud: `NAME=ADDRESS` of the cloud that node groups are in; empty for none.
+        bounds: what is allowed, of all that the services may ask for.
     """
 
     nats_url: str
@@ -96,6 +105,7 @@ class Options:
     burst: int = 0
     retry_for_s: float = 60.0
     cloud: str = ""
+    bounds: Bounds = field(default_factory=Bounds)
 
 
 async def run(options: Options, process: Process | None = None) -> None:
@@ -172,6 +182,12 @@ class Metrics:
         self.requests = Counter(
             "tidewright_actuator_requests_total", "Requests made to the API server.", registry=registry_
         )
+        self.not_allowed = Counter(
+            "tidewright_actuator_not_allowed_total",
+            "Effects that were refused because their service may not ask for them, by service and rule: above 0 is an alert.",
+            ["service", "rule"],
+            registry=registry_,
+        )
         self.open = Gauge(
             "tidewright_actuator_open", "Decisions read that have no outcome yet.", registry=registry_
         )
@@ -190,13 +206,18 @@ class Actuator:
         applier: Applier,
         health: Health | None = None,
         cloud: CloudApplier | None = None,
+        judging: Judging = judge,
     ) -> None:
+        """`judging` says what is allowed; another one is for tests of how effects are made."""
+        self._judging = judging
         self._options = options
         self._log = log
         self._applier = applier
         self._cloud = cloud
         self._health = health
         self._metrics = Metrics(health) if health else None
+        self._grounds = Grounds(log)
+        self._alerted: set[tuple[str, str]] = set()
         self._clock = Clock()
         self._modes = Modes(log)
         self._clock_read_at = float("-inf")
@@ -294,10 +315,23 @@ class Actuator:
                 _log.warning("a decision of a newer version is left alone", seq=record.seq, type=event.type)
             self._ledger.passed(record.seq)
             return
+        parsed = self._log.subjects.parse(record.subject)
+        if len(parsed.rest) != len(_TOKENS):
+            _log.warning(
+                "a decision on no subject of one is left alone", seq=record.seq, subject=record.subject
+            )
+            self._ledger.passed(record.seq)
+            return
         if not self._ledger.take(record.seq):
             return
         self._read_at[record.seq] = time.monotonic()
         job = Job(record.seq, record.subject, event, record.headers.get(TRACEPARENT, ""))
+        # Before it is in the plan: what is not allowed must not supersede what is.
+        granted = self._judged(parsed, event)
+        if isinstance(granted, Refusal):
+            self._finish(job, verdict.outcome(event, self._refused(job, granted), 0.0, 0))
+            return
+        job = msgspec.structs.replace(job, ground=granted.ground, marks=granted.marks)
         nothing = without_writing(event, shadow=self._options.mode == "shadow")
         if nothing is not None:
             self._finish(job, verdict.outcome(event, nothing, 0.0, 0))
@@ -306,6 +340,26 @@ class Actuator:
                 self._finish(waiting, verdict.superseded(waiting.effect, by.effect, 0.0))
         if self._ledger.open >= READ_AHEAD:
             self._room.clear()
+
+    def _judged(self, parsed: Parsed, effect: Effect) -> Grant | Refusal:
+        try:
+            return self._judging(parsed, effect, self._options.bounds, self._log.slot_of)
+        except Exception as error:  # noqa: BLE001 - fields are of any form: what cannot be judged is not allowed
+            return Refusal("Unreadable", f"it cannot be judged: {type(error).__name__}: {error}")
+
+    def _refused(self, job: Job, refusal: Refusal) -> Refused:
+        """Refuse an effect, and say so to people: once a cause, for it is counted anyway."""
+        service = self._log.subjects.parse(job.subject).rest[0]
+        if self._metrics is not None:
+            self._metrics.not_allowed.labels(service if service in SERVICES else "other", refusal.rule).inc()
+        if (service, refusal.rule) not in self._alerted and len(self._alerted) < ALERTS:
+            self._alerted.add((service, refusal.rule))
+            _log.warning(
+                "a service asks for what it may not", service=service, rule=refusal.rule, error=str(refusal),
+                type=type(job.effect).__name__, seq=job.seq, subject=job.subject,
+                do="find out who speaks in its name; nothing was changed",
+            )  # fmt: skip
+        return Refused(verdict.NOT_ALLOWED, str(refusal))
 
     # -- acting ----------------------------------------------------------------------------------
 
@@ -400,8 +454,13 @@ class Actuator:
     async def _attempt(self, job: Job, allowance: Allowance) -> Result:
         effect = job.effect
         try:
+            if job.ground and (refusal := await self._grounds.refusal(job.ground, effect)) is not None:
+                return self._refused(job, refusal)
             if effect.target.api_version != CLOUD:
-                return await self._applier.attempt(effect, allowance)
+                result = await self._applier.attempt(effect, allowance, job.marks)
+                if isinstance(result, Refused) and result.reason == verdict.NOT_ALLOWED:
+                    return self._refused(job, Refusal.of(result.message))
+                return result
             if self._cloud is None:
                 return Refused(verdict.NOT_SUPPORTED, "the actuator was started without a cloud (--cloud)")
             return await self._cloud.attempt(effect, allowance)
@@ -456,8 +515,9 @@ class Actuator:
         parsed = self._log.subjects.parse(job.subject)
         # The decision's own tokens: its decider reads the outcomes of its slot.
         subject = f"{self._log.subjects.root}.outcome.{parsed.slot}.{'.'.join(parsed.rest[1:])}"
+        name = job.effect.id if is_id(job.effect.id) else ""
         headers = self._writer.headers(
-            f"{SERVICE}.{job.effect.id or job.seq}", cause=job.effect.id, cause_seq=job.seq, trace=job.trace
+            f"{SERVICE}.{name or job.seq}", cause=name, cause_seq=job.seq, trace=job.trace
         )
         return Message(subject, registry.encode(stamped), headers)
 

@@ -20,6 +20,7 @@ SHADOW: Final = "Shadow"
 RATE_LIMITED: Final = "RateLimited"
 NOT_SUPPORTED: Final = "NotSupported"
 LEASE_HELD: Final = "LeaseHeld"
+NOT_ALLOWED: Final = "NotAllowed"
 
 MAX_MESSAGE = 1024
 FIRST_DELAY_S = 0.2

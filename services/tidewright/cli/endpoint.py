@@ -47,8 +47,11 @@ def spread_admission(
     at: EndpointFlags | None = None,
     failure_policy: Annotated[
         Literal["Fail", "Ignore"],
-        Parameter(help="What becomes of a pod when no replica answers.", group=THE_ENDPOINT),
-    ] = "Fail",
+        Parameter(
+            help="What becomes of a pod when no replica answers; Fail: it is refused, in every namespace but ours and kube-*.",
+            group=THE_ENDPOINT,
+        ),
+    ] = "Ignore",
     drain: Annotated[
         float,
         Parameter(

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from cyclopts import App, Group, Parameter
 
 from tidewright.cli import endpoint
+from tidewright.cli.boundflags import BoundFlags
 from tidewright.cli.commands import BY_NAME as COMMANDS
 from tidewright.cli.errors import BadInput, CommandError, translated
 from tidewright.cli.metricsflags import MetricsFlags, SourceFlags
@@ -173,6 +174,7 @@ def actuator(
         ),
     ] = 60.0,
     cloud: CloudText = "",
+    allowed: BoundFlags | None = None,
 ) -> int:
     """Make decisions true, write outcomes."""
     from tidewright.actuator.service import Options, run
@@ -182,6 +184,7 @@ def actuator(
     options = Options(
         **(log or LogOptions()).of_a_service(), **(cluster or ClusterOptions()).of_a_service(),
         mode=mode, qps=qps, burst=burst, retry_for_s=retry_for, cloud=_cloud(cloud),
+        bounds=(allowed or BoundFlags()).bounds(),
     )  # fmt: skip
     return execute("actuator", process or ProcessFlags(), lambda it: run(options, it))
 

@@ -360,6 +360,8 @@ class Stack:
                 command += ["--in-cluster"]
             if self._cloud:
                 command += ["--cloud", self._cloud]
+        if service.role is Role.ACTUATOR and options.admission_url:
+            command += ["--endpoint", f"spread-admission={options.admission_url}"]
         if service.role is Role.WATCHER:
             command += [
                 *(self._clock_flags() if self._new_clock else ()),

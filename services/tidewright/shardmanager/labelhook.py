@@ -17,13 +17,14 @@ import msgspec
 from tidewright.events.base import JsonObject
 from tidewright.events.shards import ShardSetObserved
 from tidewright.host.announce import Address, Announcement
+from tidewright.kube import webhooks
 from tidewright.kube.selectors import LabelSelector, SelectorError
+from tidewright.kube.webhooks import OWN_NAMESPACE
 from tidewright.sharding.source import identity, legal_slot, slot_label_value
 from tidewright.shardmanager.shardset import SetSpec, read_spec
 
-NAME = "tidewright-shard-labels"
-PATH = "/label"
-TIMEOUT_S = 5
+NAME = webhooks.LABELS
+PATH = webhooks.LABEL_PATH
 VERSIONS = ("admission.k8s.io/v1", "admission.k8s.io/v1beta1")
 
 
@@ -62,19 +63,15 @@ def labelled(fact: ShardSetObserved) -> Labelled | None:
     return Labelled(fact.namespace, fact.name, spec)
 
 
-def announcement(address: Address, sets: Iterable[Labelled]) -> Announcement:
+def announcement(
+    address: Address, sets: Iterable[Labelled], *, own_namespace: str = OWN_NAMESPACE
+) -> Announcement:
     """What the API server has to know to call the endpoint for the objects of these sets."""
-    hooks = [_hook(address, one) for one in sets]
-    configuration: JsonObject = {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": "MutatingWebhookConfiguration",
-        "metadata": {"name": NAME, "labels": {"app.kubernetes.io/managed-by": "tidewright"}},
-        "webhooks": hooks,
-    }
-    return Announcement((configuration,), {})
+    hooks = [_hook(address, one, own_namespace) for one in sets]
+    return Announcement((webhooks.configuration(webhooks.MUTATING, NAME, hooks),), {})
 
 
-def _hook(address: Address, one: Labelled) -> JsonObject:
+def _hook(address: Address, one: Labelled, own_namespace: str) -> JsonObject:
     source = one.spec.objects
     rule = {
         "apiGroups": [source.group],
@@ -83,20 +80,13 @@ def _hook(address: Address, one: Labelled) -> JsonObject:
         "operations": ["CREATE", "UPDATE"],
         "scope": "*",
     }
-    hook: JsonObject = {
-        "name": f"{one.name}.{one.namespace}.shards.tidewright.dev",
-        "clientConfig": address.client_config(one.path),
-        "rules": [rule],
-        # An object that goes in without its label gets it from the labeller: no reason to refuse it.
-        "failurePolicy": "Ignore",
-        "matchPolicy": "Equivalent",
-        "sideEffects": "None",
-        "timeoutSeconds": TIMEOUT_S,
-        "admissionReviewVersions": ["v1", "v1beta1"],
-    }
-    if not source.all_namespaces:
-        hook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": one.namespace}}
-    return hook
+    return webhooks.hook(
+        f"{one.name}.{one.namespace}.shards.tidewright.dev",
+        address.client_config(one.path),
+        rule,
+        "Ignore",  # an object that goes in without its label gets it from the labeller: no reason to refuse it
+        webhooks.selector(own_namespace, () if source.all_namespaces else (one.namespace,)),
+    )
 
 
 def read_review(body: bytes) -> Review:

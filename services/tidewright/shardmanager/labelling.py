@@ -24,6 +24,7 @@ from tidewright.host import certificates
 from tidewright.host.announce import Address, Announcer
 from tidewright.host.process import Process
 from tidewright.host.service import LogOptions, connect, find_stream
+from tidewright.kube.webhooks import OWN_NAMESPACE
 from tidewright.log.clock import Clock
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
@@ -172,7 +173,8 @@ class Endpoint:
 
     def _announcer(self) -> Announcer:
         sets = [one for _path, one in sorted(self.sets.by_path.items())]
-        wanted = announcement(self._options.address(self.port), sets)
+        own = self._options.service.partition("/")[0] or OWN_NAMESPACE
+        wanted = announcement(self._options.address(self.port), sets, own_namespace=own)
         return Announcer(self._log, Writer(ENDPOINT), self.sets.clock, wanted)
 
     async def _stay_known(self) -> None:

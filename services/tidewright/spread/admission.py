@@ -25,6 +25,7 @@ from tidewright.host import certificates
 from tidewright.host.announce import Address, Announcer
 from tidewright.host.process import Process
 from tidewright.kube.customworkloads import BadApiVersion
+from tidewright.kube.webhooks import OWN_NAMESPACE, FailurePolicy
 from tidewright.log import errors
 from tidewright.spread import hooks, limits, placing, validation
 from tidewright.spread import ledger as ledgers
@@ -79,9 +80,14 @@ class Options:
     port: int = 0
     url: str = ""
     service: str = ""
-    failure_policy: hooks.FailurePolicy = "Fail"
+    failure_policy: FailurePolicy = "Ignore"
     drain_s: float = 5.0
     enabled: bool = True
+
+    @property
+    def own_namespace(self) -> str:
+        """The namespace that is never called for, beside the cluster's own: the one that this runs in."""
+        return self.service.partition("/")[0] or OWN_NAMESPACE
 
     def address(self, port: int) -> Address:
         """Where the API server finds an endpoint that listens on this port. Raises ValueError."""

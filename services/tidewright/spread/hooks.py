@@ -1,106 +1,57 @@
 """The webhook configurations of the admission endpoint (specification, 1.5, 2.1). Pure.
 
-Pods are looked at on create, delete and eviction; updates change nothing here.
+Pods are looked at on create, delete and eviction; updates change nothing here. What is announced is what
+`tidewright.kube.webhooks` declares, because the actuator writes nothing else.
 """
 
 from __future__ import annotations
 
-from typing import Literal
-
 from tidewright.events.base import JsonObject
 from tidewright.host.announce import Address, Announcement
-from tidewright.spread.spec import GROUP
+from tidewright.kube import webhooks
+from tidewright.kube.webhooks import MUTATING, OWN_NAMESPACE, SPREAD_HOOKS, VALIDATING, FailurePolicy
 
-NAME = "tidewright-spread"
-CREATE_POD, DELETE_POD = "/mutate-pod", "/validate-pod"
-VALIDATE_SPREAD = "/validate-apps-kruise-io-workloadspread"
-CONVERT = "/convert"
-TIMEOUT_S = 30
-DEFINITION = f"workloadspreads.{GROUP}"
-
-FailurePolicy = Literal["Fail", "Ignore"]
-
-NOT_OURS: JsonObject = {
-    "matchExpressions": [
-        {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system"]},
-        {"key": "control-plane", "operator": "NotIn", "values": ["openkruise", "tidewright"]},
-    ]
-}
-"""Namespaces whose pods are left alone: the system's, and those that the endpoint itself runs in."""
+NAME = webhooks.SPREAD
+CREATE_POD, DELETE_POD = SPREAD_HOOKS[0].path, SPREAD_HOOKS[1].path
+VALIDATE_SPREAD = SPREAD_HOOKS[3].path
+CONVERT = webhooks.CONVERT_PATH
+DEFINITION = webhooks.SPREADS
 
 
 def announcement(
-    address: Address, failure_policy: FailurePolicy = "Fail", *, conversion: bool = True
+    address: Address,
+    failure_policy: FailurePolicy = "Ignore",
+    *,
+    own_namespace: str = OWN_NAMESPACE,
+    conversion: bool = True,
 ) -> Announcement:
     """What the API server has to know to call the endpoint."""
-
-    def hook(name: str, path: str, policy: str, rule: JsonObject, **more: JsonObject) -> JsonObject:
-        return {
-            "name": name,
-            "clientConfig": address.client_config(path),
-            "rules": [{"scope": "*", **rule}],
-            "failurePolicy": policy,
-            "matchPolicy": "Equivalent",
-            "sideEffects": "None",
-            "timeoutSeconds": TIMEOUT_S,
-            "admissionReviewVersions": ["v1", "v1beta1"],
-            **more,
-        }
-
-    pods: JsonObject = {"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
-    spreads: JsonObject = {
-        "apiGroups": [GROUP],
-        "apiVersions": ["v1alpha1", "v1beta1"],
-        "resources": ["workloadspreads"],
-    }
-    mutating = hook(
-        "mpod.kb.io",
-        CREATE_POD,
-        failure_policy,
-        {"operations": ["CREATE"], **pods},
-        namespaceSelector=NOT_OURS,
-    )
-    validating = [
-        hook(
-            "vpod.kb.io",
-            DELETE_POD,
-            failure_policy,
-            {"operations": ["DELETE"], **pods},
-            namespaceSelector=NOT_OURS,
-        ),
-        hook(
-            "vpodeviction.kb.io",
-            DELETE_POD,
-            failure_policy,
-            {"operations": ["CREATE"], **pods, "resources": ["pods/eviction"]},
-            namespaceSelector=NOT_OURS,
-        ),
-        hook(
-            "vworkloadspread.kb.io", VALIDATE_SPREAD, "Fail", {"operations": ["CREATE", "UPDATE"], **spreads}
-        ),
-    ]
     conversions: dict[str, JsonObject] = {
         DEFINITION: {
             "strategy": "Webhook",
             "webhook": {
                 "clientConfig": address.client_config(CONVERT),
-                "conversionReviewVersions": ["v1", "v1beta1"],
+                "conversionReviewVersions": list(webhooks.REVIEWS),
             },
         }
     }
-    return Announcement(
-        (
-            _configuration("MutatingWebhookConfiguration", [mutating]),
-            _configuration("ValidatingWebhookConfiguration", validating),
-        ),
-        conversions if conversion else {},
+    configurations = tuple(
+        webhooks.configuration(
+            kind,
+            NAME,
+            [
+                webhooks.hook(
+                    one.name,
+                    address.client_config(one.path),
+                    one.rule,
+                    failure_policy if one.may_fail else "Ignore",
+                    None if one.anywhere else webhooks.selector(own_namespace),
+                    one.conditions,
+                )
+                for one in SPREAD_HOOKS
+                if one.kind == kind
+            ],
+        )
+        for kind in (MUTATING, VALIDATING)
     )
-
-
-def _configuration(kind: str, hooks: list[JsonObject]) -> JsonObject:
-    return {
-        "apiVersion": "admissionregistration.k8s.io/v1",
-        "kind": kind,
-        "metadata": {"name": NAME, "labels": {"app.kubernetes.io/managed-by": "tidewright"}},
-        "webhooks": hooks,
-    }
+    return Announcement(configurations, conversions if conversion else {})

@@ -68,7 +68,9 @@ async def _serve(endpoint: Endpoint, log: Log, process: Process) -> None:
         gc.collect()
         gc.freeze()  # the ledgers stay: no collection of garbage needs to look at them again
         await endpoint.start()
-        announcement = hooks.announcement(options.address(endpoint.port), options.failure_policy)
+        announcement = hooks.announcement(
+            options.address(endpoint.port), options.failure_policy, own_namespace=options.own_namespace
+        )
         announcer = Announcer(log, Writer(ENDPOINT), endpoint.books.observed.clock, announcement)
         trusting = asyncio.create_task(announcer.trust(endpoint.certificate.ca_pem))
         while not (trusting.done() or stop.done()):

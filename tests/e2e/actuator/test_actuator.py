@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.unit.actuator.effects import ANYTHING
 from tidewright.actuator.apply import Applier
 from tidewright.actuator.ledger import ActPosition
 from tidewright.actuator.requests import DECISION
@@ -137,7 +138,8 @@ class Bench:
     @asynccontextmanager
     async def acting(self, mode: Mode = "enforce", **options: Any) -> AsyncIterator[Actuator]:
         chosen = Options(nats_url="", cluster="test", mode=mode, **({"qps": 500.0} | options))
-        actuator = Actuator(chosen, self.log, Applier(self.kube, Discovery(self.kube)))
+        applier = Applier(self.kube, Discovery(self.kube))
+        actuator = Actuator(chosen, self.log, applier, judging=lambda *_: ANYTHING)
         task = asyncio.create_task(actuator.run())
         try:
             yield actuator

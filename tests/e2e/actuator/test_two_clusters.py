@@ -5,24 +5,34 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.e2e.actuator.test_actuator import DEPLOYMENTS, WEB, Bench, Client, kube
 from tidewright.actuator.service import Options, run
+from tidewright.events import registry
 from tidewright.events.decisions import ScaleWorkload
+from tidewright.events.facts import WatermarkPodAutoscalerObserved
 from tidewright.events.outcomes import Applied
 from tidewright.host.health import Health
 from tidewright.host.process import Process, ProcessOptions
 from tidewright.kube.clusterid import cluster_id
 from tidewright.kube.errors import KubeError
 from tidewright.log import errors
-from tidewright.log.connection import Log
+from tidewright.log.connection import Log, Message
 from tidewright.log.server import EmbeddedServer
 
 __all__ = ["kube"]
 
 NAME = "twins"
-SCALE = ScaleWorkload(at=1.0, id="autoscaler.1.1.0", target=WEB, replicas=5, from_replicas=3)
+SCALE = ScaleWorkload(
+    at=1.0,
+    id="autoscaler.1.1.0",
+    target=WEB,
+    replicas=5,
+    from_replicas=3,
+    owner="WatermarkPodAutoscaler/shop/w",
+)
 
 
 def kubeconfig(folder: Path, url: str) -> Path:
@@ -55,7 +65,15 @@ async def test_in_its_own_cluster_it_acts(kube: Client, nats: EmbeddedServer, tm
     async with await Log.connect(nats.url, NAME, timeout_s=10.0) as log:
         await log.ensure(cluster_id=await cluster_id(kube))
         bench = Bench(log, kube)
-        await bench.decide(SCALE)
+        wpa = WatermarkPodAutoscalerObserved(
+            at=1.0, namespace="shop", name="w",
+            spec={"maxReplicas": 9, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
+        )  # fmt: skip
+        slot, names = log.slot_of("shop"), log.subjects
+        await log.commit(
+            [Message(names.fact(slot, "watermarkpodautoscaler", "shop", "w"), registry.encode(wpa))]
+        )
+        await bench.decide(msgspec.structs.replace(SCALE, id=f"autoscaler.{slot}.1.0"))
         process = Process(ProcessOptions("actuator"), Health("actuator"))
         acting = asyncio.create_task(run(options, process))
         (outcome,) = await bench.outcomes(1)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidewright.actuator.allowed.bounds import Feature
+from tidewright.actuator.allowed.table import ANY, Grant
 from tidewright.actuator.plan import Job
 from tidewright.events.base import ObjectRef
 from tidewright.events.decisions import Effect, PatchObject, RecordObjectEvent, ScaleWorkload, SetStatus
+
+ANYTHING = Grant(service="autoscaler", feature=Feature.AUTOSCALING, effect=Effect, kinds=(ANY,))
+"""For tests of how effects are made; which may be made: `tests.e2e.actuator.test_allowed`."""
 
 
 def deployment(name: str = "web", uid: str = "") -> ObjectRef:

@@ -45,7 +45,7 @@ class Shared:
 class Twice:
     """Effects of two requests each."""
 
-    async def attempt(self, effect: object, allowance: Allowance) -> Result:
+    async def attempt(self, effect: object, allowance: Allowance, marks: object) -> Result:
         await allowance.take()
         await allowance.take()
         return Done()
@@ -83,7 +83,7 @@ class Later:
     def __init__(self) -> None:
         self.attempts = 0
 
-    async def attempt(self, effect: object, allowance: Allowance) -> Result:
+    async def attempt(self, effect: object, allowance: Allowance, marks: object) -> Result:
         self.attempts += 1
         return Again("Unavailable", "") if self.attempts == 1 else Done()
 

@@ -114,10 +114,10 @@ def test_a_manifest_takes_name_and_decision_from_the_effect() -> None:
 
 
 def test_deletion_and_eviction_carry_the_uid() -> None:
-    body = msgspec.json.decode(requests.delete_body(DeleteObject(at=1.0, target=deployment(uid="u"))))
+    body = msgspec.json.decode(requests.delete_body(DeleteObject(at=1.0, target=deployment()), "u"))
     assert body["preconditions"] == {"uid": "u"}
-    pod = ObjectRef(api_version="v1", kind="Pod", namespace="shop", name="p", uid="u")
-    body = msgspec.json.decode(requests.eviction_body(EvictPod(at=1.0, target=pod)))
+    pod = ObjectRef(api_version="v1", kind="Pod", namespace="shop", name="p")
+    body = msgspec.json.decode(requests.eviction_body(EvictPod(at=1.0, target=pod), "u"))
     assert body["deleteOptions"]["preconditions"] == {"uid": "u"}
 
 

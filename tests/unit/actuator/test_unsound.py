@@ -8,6 +8,7 @@ from typing import cast
 import msgspec
 import pytest
 
+from tests.unit.actuator.effects import ANYTHING
 from tests.unit.host.test_host import until
 from tidewright.actuator import service
 from tidewright.actuator.apply import Allowance, Applier
@@ -30,7 +31,7 @@ class Counted:
     def __init__(self) -> None:
         self.attempts = 0
 
-    async def attempt(self, effect: object, allowance: Allowance) -> Result:
+    async def attempt(self, effect: object, allowance: Allowance, marks: object) -> Result:
         self.attempts += 1
         return Done()
 
@@ -69,7 +70,13 @@ async def test_a_forged_checkpoint_neither_replays_nor_silences(
     if not running:
         await log.commit([Message(subject, body)])
     applier, health = Counted(), Health("actuator")
-    actuator = Actuator(Options(nats_url="", cluster="test"), log, cast("Applier", applier), health)
+    actuator = Actuator(
+        Options(nats_url="", cluster="test"),
+        log,
+        cast("Applier", applier),
+        health,
+        judging=lambda *_: ANYTHING,
+    )
     task = asyncio.create_task(actuator.run())
     try:
         if running:
@@ -94,7 +101,13 @@ async def test_a_log_that_lost_its_beginning_is_not_begun_anew(log: Log) -> None
     await log.commit([decision(log, 0), decision(log, 1)])
     await log.api(f"STREAM.PURGE.{log.stream}", {"seq": 2})
     applier, health = Counted(), Health("actuator")
-    actuator = Actuator(Options(nats_url="", cluster="test"), log, cast("Applier", applier), health)
+    actuator = Actuator(
+        Options(nats_url="", cluster="test"),
+        log,
+        cast("Applier", applier),
+        health,
+        judging=lambda *_: ANYTHING,
+    )
     task = asyncio.create_task(actuator.run())
     try:
         await until(

@@ -106,7 +106,7 @@ def test_no_rule_is_wider_than_a_resource_but_for_scales_and_metrics() -> None:
         for rule in rbac.rules(service)
         if "*" in (*rule["apiGroups"], *rule["resources"], *rule["verbs"])
     ]
-    assert wide == [("watcher", ["*/scale"]), ("watcher", ["*"]), ("actuator", ["*/scale"])]
+    assert wide == [("watcher", ["*/scale"]), ("watcher", ["*"])]
     assert [r["apiGroups"] for r in rbac.rules(BY_NAME["watcher"]) if r["resources"] == ["*"]] == [
         ["external.metrics.k8s.io"]
     ]

@@ -106,10 +106,13 @@ def test_the_api_server_is_told_of_the_kind_and_the_namespace() -> None:
     made = announcement(Address("https://127.0.0.1:1"), [the_set()])
     hook = made.configurations[0]["webhooks"][0]
     assert hook["rules"][0]["resources"] == ["policies"]
-    assert hook["namespaceSelector"] == {"matchLabels": {"kubernetes.io/metadata.name": "shop"}}
+    left_out, only = hook["namespaceSelector"]["matchExpressions"]
+    assert only == {"key": "kubernetes.io/metadata.name", "operator": "In", "values": ["shop"]}
+    assert {"kube-system", "tidewright"} <= set(left_out["values"])
     assert hook["failurePolicy"] == "Ignore"
     everywhere = announcement(Address("https://127.0.0.1:1"), [the_set(allNamespaces=True)])
-    assert "namespaceSelector" not in everywhere.configurations[0]["webhooks"][0]
+    (only_left_out,) = everywhere.configurations[0]["webhooks"][0]["namespaceSelector"]["matchExpressions"]
+    assert only_left_out == left_out
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,8 @@ from typing import Any
 
 import yaml
 
-from tidewright.cli.contract import permissions, rbac
+from tidewright.actuator.allowed.bounds import Feature
+from tidewright.cli.contract import actuatorroles, permissions, rbac
 from tidewright.cli.services import SERVICES, Role, Service
 
 NAMESPACE = "tidewright"
@@ -51,8 +52,16 @@ def wanted(cluster: str) -> dict[str, str]:
         "services.yaml": [document for service in SERVICES for document in workload(service, cluster)],
     }
     files = {name: _text(found) for name, found in documents.items()}
-    files["kustomization.yaml"] = _text([kustomization(sorted(documents))])
+    for feature in Feature:
+        roles = actuatorroles.manifests(feature, own_namespace=NAMESPACE)
+        files[_roles_of(feature)] = f"# {feature}: {actuatorroles.WHY[feature]}.\n{_text(roles)}"
+    on = [_roles_of(feature) for feature in Feature if feature in actuatorroles.BY_DEFAULT]
+    files["kustomization.yaml"] = _text([kustomization(sorted([*documents, *on]))])
     return files
+
+
+def _roles_of(feature: Feature) -> str:
+    return f"actuator-{feature}.yaml"
 
 
 def kustomization(files: Sequence[str]) -> Manifest:
@@ -92,6 +101,8 @@ def access(service: Service) -> list[Manifest]:
                 "roleRef": reference, "subjects": [subject],
             },
         ]  # fmt: skip
+    if service.role is Role.ACTUATOR:
+        found += actuatorroles.base(NAMESPACE)
     if service.role is Role.WATCHER:
         reference = {"apiGroup": api, "kind": "Role", "name": service.name}
         own = rbac.rule("", ["configmaps"], "list", "watch")
@@ -115,7 +126,8 @@ def command(service: Service, cluster: str) -> list[str]:
             found += ["--in-cluster"]
             found += ["--config-map", f"{NAMESPACE}/tidewright", "--push-token-file", f"{TOKENS_AT}/push"]
         case Role.ACTUATOR:
-            found += ["--in-cluster"]
+            found += ["--in-cluster", "--own-namespace", NAMESPACE]
+            found += ["--features", ",".join(sorted(actuatorroles.BY_DEFAULT))]
         case Role.ENDPOINT:
             found += ["--host", "0.0.0.0", "--port", str(ADMISSION)]  # noqa: S104 - within a pod
             found += ["--service", f"{NAMESPACE}/{service.name}:443"]
@@ -183,7 +195,7 @@ def workload(service: Service, cluster: str) -> list[Manifest]:
     tokens = ["metrics", *(["push"] if service.role is Role.WATCHER else [])]
     spec = {
         "serviceAccountName": service.name,
-        "automountServiceAccountToken": bool(rbac.rules(service)),
+        "automountServiceAccountToken": service.role in (Role.WATCHER, Role.ACTUATOR),
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [container],
         # Mounted as a folder: a single file of it (`subPath`) would stay as it was when the Secret changes.

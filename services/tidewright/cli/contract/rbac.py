@@ -1,6 +1,6 @@
 """What each service may do at the API server: the rules of its ClusterRole, from the tables of kinds.
 
-The watcher reads, the actuator writes what decisions ask for, and everybody else has no verb at all.
+The watcher reads, the actuator writes what decisions ask for (`actuatorroles`), and everybody else has no verb at all.
 """
 
 from __future__ import annotations
@@ -14,9 +14,6 @@ from tidewright.watcher.incumbents.rivals import LOOKS
 
 Rule: TypeAlias = dict[str, Any]
 
-ADMISSION = "admissionregistration.k8s.io"
-DEFINITIONS = "apiextensions.k8s.io"
-
 
 def rule(group: str, resources: list[str], *verbs: str, names: list[str] | None = None) -> Rule:
     """One rule of a role; `names` narrows it to objects of these names."""
@@ -25,13 +22,8 @@ def rule(group: str, resources: list[str], *verbs: str, names: list[str] | None 
 
 
 def rules(service: Service) -> list[Rule]:
-    """The rules of a service's ClusterRole; empty for one that talks to nothing but the log."""
-    match service.role:
-        case Role.WATCHER:
-            return _watcher()
-        case Role.ACTUATOR:
-            return _actuator()
-    return []
+    """The rules of a service's ClusterRole; empty for one that talks to nothing but the log, and for the actuator."""
+    return _watcher() if service.role is Role.WATCHER else []
 
 
 def _watcher() -> list[Rule]:
@@ -62,34 +54,3 @@ def _incumbents() -> list[Rule]:
         rule(group, [plural], "list", "watch", names=sorted(names))
         for (group, plural), names in sorted(named.items())
     ]
-
-
-def _actuator() -> list[Rule]:
-    return [
-        # Whose decisions may be carried out here: the uid of kube-system.
-        rule("", ["namespaces"], "get", names=["kube-system"]),
-        rule("*", ["*/scale"], "get", "update"),
-        rule("", ["pods"], "get", "create", "patch", "delete"),
-        rule("", ["pods/eviction"], "create"),
-        # The annotation that says for whom room on a node is kept.
-        rule("", ["nodes"], "get", "patch"),
-        rule("", ["events"], "create", "patch"),
-        # The status that provisioning reports. A name cannot be demanded of a create.
-        rule("", ["configmaps"], "create"),
-        rule("", ["configmaps"], "patch", names=["cluster-autoscaler-status"]),
-        rule("datadoghq.com", ["watermarkpodautoscalers"], "get", "patch"),
-        rule("datadoghq.com", ["watermarkpodautoscalers/status"], "update"),
-        rule("autoscaling.x-k8s.io", ["provisioningrequests"], "get", "delete"),
-        rule("autoscaling.x-k8s.io", ["provisioningrequests/status"], "update", "patch"),
-        rule("apps.kruise.io", ["workloadspreads"], "get"),
-        rule("apps.kruise.io", ["workloadspreads/status"], "update"),
-        rule("shards.tidewright.dev", ["shardsets"], "get"),
-        rule("shards.tidewright.dev", ["shardsets/status"], "update"),
-        rule("shards.tidewright.dev", ["shardmembers"], "get", "patch", "delete"),
-        # Locks of workers in gate mode, and of the original manager whose place ours takes.
-        rule("coordination.k8s.io", ["leases"], "get", "create", "patch", "delete"),
-        # The certificates of our endpoints. A name cannot be demanded of a create.
-        rule(ADMISSION, ["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
-             "get", "create", "update", "delete"),
-        rule(DEFINITIONS, ["customresourcedefinitions"], "get", "update"),
-    ]  # fmt: skip

@@ -18,6 +18,9 @@ from tidewright.provisioning.folding.common import (
 from tidewright.provisioning.indexing import doom, index_of
 from tidewright.provisioning.state import State
 
+NOT_ALLOWED = "NotAllowed"
+"""Reason of a refusal by the actuator's own table: it stays until somebody changes what the actuator is told."""
+
 
 def _outcome(state: State, event: o.Applied | o.Rejected | o.Failed | o.Superseded) -> None:
     order = state.orders.pop(event.decision, None)
@@ -35,7 +38,8 @@ def _outcome(state: State, event: o.Applied | o.Rejected | o.Failed | o.Supersed
             wake(state)
         return
     if kind in ("hold", "free"):
-        _placeholder_answered(state, kind, name, applied)
+        barred = isinstance(event, o.Rejected) and event.reason == NOT_ALLOWED
+        _placeholder_answered(state, kind, name, applied, barred=barred)
         return
     if kind == "mark":
         mark = state.marks.get(name)
@@ -77,9 +81,13 @@ def _outcome(state: State, event: o.Applied | o.Rejected | o.Failed | o.Supersed
     wake(state)
 
 
-def _placeholder_answered(state: State, kind: str, name: str, applied: bool) -> None:
+def _placeholder_answered(state: State, kind: str, name: str, applied: bool, *, barred: bool) -> None:
     held = state.held.get(name)
     if held is None:
+        return
+    if barred:
+        # Asked again at once it would be refused again at once: it rests like one that its node refused.
+        held.refused_at, held.leaving = state.now, False
         return
     if kind == "hold" and not applied:
         del state.held[name]
