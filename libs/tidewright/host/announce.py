@@ -133,7 +133,7 @@ class Announcer:
             except TimeoutError:
                 _log.warning("no outcome, announcing again", do="check that the actuator runs")
                 continue
-            except errors.LogUnavailable as error:
+            except (errors.LogUnavailable, errors.Unsound) as error:
                 self.problem = str(error)
                 await asyncio.sleep(AGAIN_S)
                 continue

@@ -1,6 +1,7 @@
 """One OS process of Tidewright: structured logs on stderr, probes, signals, exit codes.
 
-Exit codes: 0 asked to stop; 1 failed; 2 refused configuration; 69 a dependency is not available.
+Exit codes: 0 asked to stop; 1 failed; 2 refused configuration; 69 a dependency is not available. Who was asked to stop
+has `STOP_WITHIN_S` to hand over what it has; a dependency that is away meanwhile is no failure of its.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import structlog
 import uvloop
@@ -25,6 +27,12 @@ from tidewright.log import errors
 from tidewright.log.redaction import redact_line
 
 EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_UNAVAILABLE = 0, 1, 2, 69
+
+STOP_WITHIN_S = 6.0
+"""How long a service that was told to stop may go on, wall seconds: what is not handed over by then is on the log as
+far as it matters, and decided again by whoever comes next."""
+CUT_OFF_S = 1.0
+"""How long a service that was cut off then may still clean up."""
 
 
 @dataclass(frozen=True)
@@ -52,11 +60,17 @@ class ProcessOptions:
 
 @dataclass
 class Process:
-    """What a service's main function is given."""
+    """What a service's main function is given.
+
+    Attributes:
+        stop: is set when the process is told to stop.
+        drain_s: how long it goes on serving then, before the time to stop begins to count, wall seconds.
+    """
 
     options: ProcessOptions
     health: Health
     stop: asyncio.Event = field(default_factory=asyncio.Event)
+    drain_s: float = 0.0
 
 
 def configure_logs(level: str, log_format: str, **bound: str) -> None:
@@ -111,14 +125,46 @@ async def _run(options: ProcessOptions, main: Callable[[Process], Awaitable[None
         )  # fmt: skip
         return EXIT_UNAVAILABLE
     logger.info("started", health_port=process.health.port)
+    work = asyncio.ensure_future(main(process))
     try:
-        await main(process)
+        if not await _ended(process, work):
+            logger.warning("not everything was handed over in time, stopped all the same")
+            # What does not heed its cancellation is not waited for: the loop would, at its end.
+            sys.stderr.flush()
+            os._exit(EXIT_OK)
+        work.result()
+    except asyncio.CancelledError:
+        if not process.stop.is_set():
+            raise
     except Exception as error:  # noqa: BLE001 - the last place where it can be told
-        return _failed(logger, error)
+        if not process.stop.is_set() or not is_outage(error):
+            return _failed(logger, error)
+        logger.warning("stopped while the log was away", error=str(next(causes(error))))
     finally:
         await process.health.stop()
     logger.info("stopped")
     return EXIT_OK
+
+
+async def _ended(process: Process, work: asyncio.Future[None]) -> bool:
+    """Whether a service has ended: by itself, or soon after it was told to. What takes longer is cut off."""
+    stop = asyncio.ensure_future(process.stop.wait())
+    try:
+        either: set[asyncio.Future[Any]] = {work, stop}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stop.cancel()
+    if not work.done():
+        await asyncio.wait({work}, timeout=process.drain_s + STOP_WITHIN_S)
+    if not work.done():
+        work.cancel()
+        await asyncio.wait({work}, timeout=CUT_OFF_S)
+    return work.done()
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether nothing but the log's absence ended a service."""
+    return all(isinstance(one, errors.LogUnavailable) for one in causes(error))
 
 
 def _failed(logger: structlog.stdlib.BoundLogger, error: Exception) -> int:

@@ -126,6 +126,14 @@ async def find_stream(log: Log, process: Process | None, cluster_id: str = "") -
             await pause(process, PAUSE_S)
 
 
+async def halt_when_broken(log: Log, process: Process) -> None:
+    """Have a process that keeps no position be not ready, and append nothing, once the log is another than before."""
+    error = await log.continuity.until_broken()
+    process.health.halted = str(error)
+    process.health.metrics.errors.labels(error.reason).inc()
+    logger.error("the log is another than before", reason=error.reason, error=str(error))
+
+
 async def pause(process: Process, seconds: float) -> None:
     """Sleep, but not longer than the process is to live."""
     with contextlib.suppress(TimeoutError):

@@ -240,7 +240,8 @@ class Log:
         """Close the connection. What was not answered is not waited for."""
         await self._room.close()
         # What the client has yet to say to a server that is gone must not hide why we close.
-        with contextlib.suppress(OSError, nats.errors.Error):
+        # Its own words for a transport that is closed already are a RuntimeError (uvloop).
+        with contextlib.suppress(OSError, RuntimeError, nats.errors.Error):
             await self.client.close()
 
     async def __aenter__(self) -> Self:
@@ -409,8 +410,11 @@ class Log:
             StoreFull: the store limit is reached.
             LogUnavailable: no answer in time; the append may or may not have happened.
             LogForbidden: this writer may not write one of the subjects.
+            Unsound: the log is known to be another than before.
             AppendRefused: anything else that the server refuses.
         """
+        if self.continuity.broken is not None:
+            raise errors.Unsound(str(self.continuity.broken))
         if not 0 < len(messages) <= MAX_BATCH:
             raise ValueError(f"an append takes 1 to {MAX_BATCH} messages, not {len(messages)}")
         if full := await self._room.full():

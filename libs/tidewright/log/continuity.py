@@ -92,6 +92,8 @@ class Continuity:
         self._wall_at = float("-inf")
         self._young: tuple[int, float] | None = None
         """A sequence, and a moment (wall) before which its message was not on the log."""
+        self.broken: Unsound | None = None
+        """What is the matter, once the log is another than before; nothing is appended to it then."""
 
     @property
     def begun(self) -> bool:
@@ -141,6 +143,7 @@ class Continuity:
             try:
                 await self.check()
             except Unsound as error:
+                self.broken = error
                 return error
             except LogError as error:
                 _log.debug("not known whether the log is what it was", error=str(error))

@@ -24,7 +24,7 @@ from tidewright.cli.options import (
     named_object,
 )
 from tidewright.cli.services import BY_NAME, SERVICES, Role, Service, load
-from tidewright.host.process import Process, ProcessOptions
+from tidewright.host.process import Process, ProcessOptions, is_outage
 from tidewright.host.process import run as run_process
 
 THE_SERVICE = Group("Service", sort_key=0)
@@ -68,6 +68,8 @@ def execute(service: str, flags: ProcessFlags, main: Callable[[Process], Awaitab
             with translated():
                 await main(process)
         except CommandError as error:
+            if process.stop.is_set() and error.__cause__ is not None and is_outage(error.__cause__):
+                raise error.__cause__ from None  # asked to stop, it fails nobody by what is away
             failure.append(error)
             structlog.get_logger(__name__).error("cannot go on", error=str(error))
 

@@ -23,8 +23,9 @@ from tidewright.events.shards import ShardSetGone, ShardSetObserved
 from tidewright.host import certificates
 from tidewright.host.announce import Address, Announcer
 from tidewright.host.process import Process
-from tidewright.host.service import LogOptions, connect, find_stream
+from tidewright.host.service import LogOptions, connect, find_stream, halt_when_broken
 from tidewright.kube.webhooks import OWN_NAMESPACE
+from tidewright.log import errors
 from tidewright.log.clock import Clock
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
@@ -46,6 +47,7 @@ CHECK_S = 60.0
 ANNOUNCE_EVERY_S = 300.0
 """The API server is told of a replica this often, in case somebody took its configuration away."""
 FORGET_WITHIN_S = 3.0
+AWAY_S = 0.5
 
 _log = structlog.get_logger(__name__)
 
@@ -85,7 +87,15 @@ class Sets:
         self.current = asyncio.Event()
 
     async def follow(self) -> None:
-        """Read the last word on each set, then on and on."""
+        """Read the last word on each set, then on and on; after an outage from the last words again."""
+        while True:
+            try:
+                await self._follow()
+            except errors.LogUnavailable as error:
+                _log.warning("the log is away, reading on when it is back", error=str(error))
+                await asyncio.sleep(AWAY_S)
+
+    async def _follow(self) -> None:
         subjects = self._log.subjects
         record = await self._log.last(subjects.config("clock"))
         event = registry.read(record.body) if record else None
@@ -231,6 +241,7 @@ async def run(options: Options, process: Process) -> None:
             return
         endpoint = Endpoint(log, options, process)
         process.health.not_ready = "reading the shard sets"
+        minding = asyncio.create_task(halt_when_broken(log, process))
         following = asyncio.create_task(endpoint.sets.follow())
         serving = asyncio.create_task(endpoint.serve())
         try:
@@ -241,5 +252,6 @@ async def run(options: Options, process: Process) -> None:
                 following.result()
             await serving
         finally:
+            minding.cancel()
             following.cancel()
             serving.cancel()

@@ -13,7 +13,7 @@ import structlog
 
 from tidewright.host.announce import Announcer
 from tidewright.host.process import Process
-from tidewright.host.service import LogOptions, connect, find_stream
+from tidewright.host.service import LogOptions, connect, find_stream, halt_when_broken
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
 from tidewright.spread import hooks
@@ -37,6 +37,7 @@ async def run(options: Options, process: Process) -> None:
         ValueError: neither a URL nor a service that could be called.
     """
     options.address(options.port or 1)
+    process.drain_s = (options.drain_s if options.service else 0.0) + FORGET_WITHIN_S
     on = LogOptions(options.nats_url, options.cluster, options.nats_credentials)
     async with await connect(on, process) as log:
         await find_stream(log, process)
@@ -47,6 +48,7 @@ async def run(options: Options, process: Process) -> None:
         process.health.not_ready = "reading the ledgers"
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(books.follow()), tasks.create_task(books.append_late())]
+            running.append(tasks.create_task(halt_when_broken(log, process)))
             serving = tasks.create_task(_serve(endpoint, log, process))
             while not process.stop.is_set() and not serving.done():
                 process.health.tick()

@@ -18,6 +18,8 @@ from tidewright.host.process import Process
 SERVER = Group("API server", sort_key=0)
 NODES = Group("Nodes and metrics", sort_key=10)
 CLOCK = Group("Clock", sort_key=20)
+KEEPS_S = 60.0
+"""How long keeping a large cluster's objects may take at its end, wall seconds."""
 
 
 @Parameter(name="*", group=NODES)
@@ -153,6 +155,7 @@ def _run(settings: dict[str, Any], nodes: NodeFlags, clock: ClockFlags, process:
             ) from error
         except (TimeoutError, ValueError) as error:
             raise CommandError(str(error)) from error
+        it.drain_s = KEEPS_S
         try:
             it.health.not_ready = ""
             await _until_stopped(it, cluster)
