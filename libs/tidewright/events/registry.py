@@ -155,7 +155,11 @@ def decode(body: bytes) -> Event | Unknown:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             raise NotAnEvent(f"not an event: {error}") from error
         raise NotAnEvent(f"not a {named}: {error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:  # the latter is what text that is none gives
+    except (
+        msgspec.DecodeError,
+        UnicodeDecodeError,
+        RecursionError,
+    ) as error:  # the second is what text that is none gives
         raise NotAnEvent(f"not an event: {error}") from error
 
 

@@ -21,6 +21,7 @@ Pure:
     readiness    which pods count as ready
     recommendation      the protocol of recommenders
     metricquery  names of metric queries
+    yamltext, csvtext, expressions      what people write: YAML, CSV and regular expressions, within bounds
     selectors, quantities, times, mergepatch     labels and fields, exact amounts, RFC 3339, RFC 7386
 
 crds/ holds the CustomResourceDefinitions.

@@ -85,7 +85,7 @@ def whitelist_of(text: str) -> Whitelist:
     try:
         document = _lower(msgspec.json.decode(text.encode()))
         return Whitelist(tuple(_entry(e) for e in (document or {}).get("workloads") or ()))
-    except (msgspec.DecodeError, AttributeError, TypeError) as error:
+    except (msgspec.DecodeError, AttributeError, TypeError, RecursionError) as error:
         raise BadWhitelist(
             f"ConfigMap {WHITELIST_CONFIG_MAP}, key {WHITELIST_KEY}: {error}; expected "
             '{"workloads": [{"Group": ..., "Version": ..., "Kind": ..., "replicasPath": ...}]}'

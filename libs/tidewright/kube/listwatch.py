@@ -24,6 +24,7 @@ import structlog
 
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError, Status, error_of
+from tidewright.kube.projection.reading import as_nested_as_json_goes
 
 _log = structlog.get_logger(__name__)
 
@@ -283,8 +284,9 @@ class _Follower:
             with attempt:
                 try:
                     answer = await self._kube.request("GET", self._path, query=query, timeout_s=60.0)
-                    page = _list.decode(answer.body)
-                except msgspec.MsgspecError as error:
+                    with as_nested_as_json_goes():
+                        page = _list.decode(answer.body)
+                except (msgspec.MsgspecError, RecursionError) as error:
                     raise KubeError(0, "Garbage", f"GET {self._path}: not a list: {error}") from error
                 except KubeError as error:
                     if error.status == 410:
@@ -302,7 +304,8 @@ class _Follower:
                     objects: list[bytes] = []
                     async for lines in self._lines(query):
                         for line in lines:
-                            event = _event.decode(line)
+                            with as_nested_as_json_goes():
+                                event = _event.decode(line)
                             if event.type == "BOOKMARK":
                                 metadata = _versioned.decode(event.object).metadata
                                 if (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
@@ -313,7 +316,7 @@ class _Follower:
                                 raise _error_in(event.object)
                             else:
                                 objects.append(bytes(event.object))
-                except msgspec.MsgspecError as error:
+                except (msgspec.MsgspecError, RecursionError) as error:
                     raise KubeError(0, "Garbage", f"GET {self._path}: not a watch event: {error}") from error
                 except KubeError as error:
                     if error.error_class == "invalid":
@@ -356,8 +359,9 @@ class _Follower:
         items: list[Item] = []
         for line in lines:
             try:
-                event = _event.decode(line)
-            except msgspec.MsgspecError as error:
+                with as_nested_as_json_goes():
+                    event = _event.decode(line)
+            except (msgspec.MsgspecError, RecursionError) as error:
                 text = line[:200].decode("utf-8", "replace")
                 _log.warning("not a watch event, listing again", path=self._path, error=str(error), line=text)
                 return items, _Expired()

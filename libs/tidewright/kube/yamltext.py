@@ -3,14 +3,15 @@
     one, many     the document, or the documents, of a text
     converted     the one document as a type; unknown fields and wrong values are told with their line
 
-All raise `BadYaml`.
+All raise `BadYaml`. Bounds hold before anything is made of a text: an alias (`*name`) counts as often as all
+that it stands for, because ten lines of them make a billion values.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 import yaml
@@ -20,6 +21,32 @@ T = TypeVar("T")
 _PLACE = re.compile(r"^(?P<what>.*?) - at `(?:key in )?\$(?P<path>[^`]*)`$", re.DOTALL)
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _UNKNOWN = re.compile(r"^Object contains unknown field `(.*)`$", re.DOTALL)
+
+
+class Bounds(NamedTuple):
+    """How much a text may be.
+
+    Attributes:
+        size: bytes.
+        values: scalars, lists and mappings, each alias counted as what it stands for.
+        depth: lists and mappings within each other.
+    """
+
+    size: int
+    values: int
+    depth: int
+
+
+FROM_FILE: Final = Bounds(32 * 2**20, 2_000_000, 100)
+"""Of a file that somebody names on a command line."""
+FROM_CLUSTER: Final = Bounds(2**20, 50_000, 64)
+"""Of a key of a ConfigMap, as long as the API server lets a whole one be."""
+MAX_NUMBER: Final = 200
+"""Characters of a number; one of a hundred thousand digits takes seconds to read."""
+_NUMBER: Final = re.compile(r"[-+.0-9][-+.0-9_:a-fA-FxX]*")
+_SMALL: Final = 2**14
+"""Characters up to which the parser in Python reads a text: its messages are better, but it is slow."""
+_FAST: Final[type[Any]] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class BadYaml(ValueError):
@@ -40,15 +67,16 @@ def node_line(node: yaml.Node) -> int:
     return int(node.start_mark.line) + 1
 
 
-def one(text: str, name: str, valid: str) -> Any:
+def one(text: str, name: str, valid: str, bounds: Bounds = FROM_FILE) -> Any:
     """The only document of a text; None where there is nothing in it.
 
     Args:
         text: the YAML.
         name: of the file or option, for people.
         valid: what is expected, as in "a mapping with `groups`".
+        bounds: how much it may be.
     """
-    documents = _documents(text, name, valid)
+    documents = _documents(text, name, valid, bounds)
     if len(documents) > 1:
         raise BadYaml(
             f"{name}, line {documents[1].line}: a second document begins before this line (`---`); "
@@ -57,9 +85,9 @@ def one(text: str, name: str, valid: str) -> Any:
     return documents[0].value if documents else None
 
 
-def many(text: str, name: str, valid: str) -> list[Any]:
+def many(text: str, name: str, valid: str, bounds: Bounds = FROM_FILE) -> list[Any]:
     """The documents of a text, without empty ones; arguments as for `one`."""
-    return [document.value for document in _documents(text, name, valid)]
+    return [document.value for document in _documents(text, name, valid, bounds)]
 
 
 def converted(
@@ -70,14 +98,69 @@ def converted(
     try:
         return msgspec.convert({} if value is None else value, kind, dec_hook=dec_hook)
     except msgspec.ValidationError as error:
-        documents = _documents(text, name, valid)
+        documents = _documents(text, name, valid, FROM_FILE)
         raise BadYaml(_placed(str(error), name, kind, documents[0].node if documents else None)) from error
 
 
-def _documents(text: str, name: str, valid: str) -> list[_Document]:
+def _check(text: str, name: str, bounds: Bounds) -> None:
+    """Refuse a text that is too much, without making anything of it."""
+    if (size := len(text)) > bounds.size or (size := len(text.encode("utf-8", "replace"))) > bounds.size:
+        raise BadYaml(f"{name}: it has {size} bytes; valid are at most {bounds.size}")
+    total = 0
+    open_: list[tuple[str | None, int, int]] = []  # anchor, values and depth of what began and has not ended
+    anchors: dict[str, tuple[int, int]] = {}
+    values = depth = 0  # of what is within the innermost that is open
+
+    def within(line: int) -> None:
+        if total + values > bounds.values:
+            raise BadYaml(
+                f"{name}, line {line}: more than {bounds.values} values up to here, each alias (*name) counted as all "
+                "that it stands for; valid are fewer"
+            )
+        if len(open_) + depth > bounds.depth:
+            raise BadYaml(f"{name}, line {line}: nested too deeply; valid are at most {bounds.depth} levels")
+
+    try:
+        for event in yaml.parse(text, Loader=_FAST):
+            line = event.start_mark.line + 1 if event.start_mark is not None else 0
+            match event:
+                case yaml.CollectionStartEvent():
+                    open_.append((event.anchor, values, depth))
+                    if event.anchor is not None:
+                        anchors.pop(event.anchor, None)  # an alias within stands for nothing yet
+                    total, values, depth = total + values, 1, 0
+                case yaml.CollectionEndEvent():
+                    anchor, before, deepest = open_.pop()
+                    if anchor is not None:
+                        anchors[anchor] = (values, depth + 1)
+                    total -= before
+                    values, depth = values + before, max(depth + 1, deepest)
+                case yaml.AliasEvent():
+                    if any(anchor == event.anchor for anchor, _, _ in open_):
+                        raise BadYaml(f"{name}, line {line}: alias *{event.anchor} stands for what it is in")
+                    more, deeper = anchors.get(event.anchor or "", (1, 0))
+                    values, depth = values + more, max(depth, deeper)
+                case yaml.ScalarEvent():
+                    if event.anchor is not None:
+                        anchors[event.anchor] = (1, 0)
+                    if event.implicit[0] and len(event.value) > MAX_NUMBER and _NUMBER.fullmatch(event.value):
+                        raise BadYaml(
+                            f"{name}, line {line}: a number of {len(event.value)} characters; valid are at most "
+                            f"{MAX_NUMBER}, or a text in quotes"
+                        )
+                    values += 1
+                case yaml.DocumentStartEvent():
+                    anchors.clear()
+            within(line)
+    except yaml.YAMLError:
+        return  # told by who reads it, with the place
+
+
+def _documents(text: str, name: str, valid: str, bounds: Bounds) -> list[_Document]:
+    _check(text, name, bounds)
     loader, found = None, []
     try:
-        loader = yaml.SafeLoader(text)
+        loader = (yaml.SafeLoader if len(text) <= _SMALL else _FAST)(text)
         while loader.check_node():
             if (node := loader.get_node()) is None:
                 break

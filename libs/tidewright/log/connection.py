@@ -252,6 +252,11 @@ class Log:
     ) -> None:
         await self.close()
 
+    @property
+    def max_message_bytes(self) -> int:
+        """What the server takes of one message, headers included."""
+        return int(self.client.max_payload)
+
     @cached_property
     def jetstream(self) -> JetStreamContext:
         """What the client library makes of buckets; who only reads the log does without its import."""

@@ -21,6 +21,7 @@ import msgspec
 import structlog
 
 from tidewright.kube.client import Kube
+from tidewright.kube.csvtext import lines
 from tidewright.kube.errors import KubeError
 from tidewright.log.clock import Clock
 from tidewright.sim.controllers.cache import Cache
@@ -344,7 +345,7 @@ class _Replay:
 def _rows(path: Path, columns: Sequence[str]) -> list[tuple[str, dict[str, str]]]:
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
+            reader = csv.DictReader(lines(file))
             found = reader.fieldnames or ()
             missing = [column for column in columns if column not in found]
             if missing:

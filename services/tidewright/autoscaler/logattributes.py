@@ -26,6 +26,6 @@ def log_attributes(annotations: Mapping[str, str]) -> JsonObject:
         return {}
     try:
         found: JsonObject = msgspec.json.decode(text, type=dict)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidAttributes(f"annotation {ANNOTATION}: {error}; a JSON object is expected") from error
     return found

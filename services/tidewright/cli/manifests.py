@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 from tidewright.cli.errors import BadInput
-from tidewright.kube.yamltext import BadYaml, many, one
+from tidewright.kube.yamltext import FROM_FILE, BadYaml, many, one
 
 
 def read_text(path: Path, name: str) -> str:
@@ -17,7 +18,11 @@ def read_text(path: Path, name: str) -> str:
         BadInput: it cannot be read.
     """
     try:
-        return sys.stdin.read() if str(path) == "-" else path.read_text(encoding="utf-8")
+        with nullcontext(sys.stdin) if str(path) == "-" else path.open(encoding="utf-8") as file:
+            text = file.read(FROM_FILE.size + 1)
+        if len(text) > FROM_FILE.size:
+            raise BadInput(f"{name}: cannot be read: it has more than {FROM_FILE.size} characters")
+        return text
     except OSError as error:
         raise BadInput(f"{name}: cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 import msgspec
+
+from tidewright.kube.expressions import compiled
 
 GIB = 1024**3
 MIB = 1024**2
@@ -147,15 +148,15 @@ def pod_price(cpu_millis: int, memory_bytes: int, gpus: int = 0) -> float:
 def by_priority(options: Sequence[Option], config: Names | None) -> tuple[list[Option], list[PriorityNote]]:
     """Options of the highest matching priority, and what there is to say about the configuration.
 
-    Expressions are unanchored and looked for in the group's id. Whatever makes the configuration
+    Expressions are of RE2's syntax, as the reference's are, unanchored and looked for in the group's id. Whatever makes the configuration
     unusable keeps all options.
     """
     try:
         levels = sorted(
-            ((int(level), [re.compile(text) for text in texts]) for level, texts in (config or {}).items()),
+            ((int(level), [compiled(text) for text in texts]) for level, texts in (config or {}).items()),
             key=lambda entry: entry[0],
         )
-    except (ValueError, TypeError, re.error):
+    except (ValueError, TypeError):
         levels = []
     if not levels:
         return list(options), [PriorityNote("PriorityConfigMapInvalid")]

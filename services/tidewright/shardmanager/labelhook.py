@@ -97,7 +97,7 @@ def read_review(body: bytes) -> Review:
     """
     try:
         read: Any = msgspec.json.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise BadReview(f"not an AdmissionReview: {error}") from error
     request = read.get("request") if isinstance(read, Mapping) else None
     if not isinstance(request, Mapping) or read.get("kind") != "AdmissionReview":

@@ -93,11 +93,11 @@ def placement_of(text: str | None) -> Placement | None:
         # As everybody writes it; what is not is read with more care below.
         try:
             return _usual.decode(text)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             pass
     try:
         found = msgspec.json.decode(text.encode())
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     if not isinstance(found, dict):
         return None

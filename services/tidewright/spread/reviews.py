@@ -83,7 +83,7 @@ def read_review(body: bytes) -> Review:
     """
     try:
         read = _decoder.decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise BadReview(f"not an AdmissionReview: {error}") from error
     if read.kind != "AdmissionReview" or read.api_version not in VERSIONS:
         raise BadReview(

@@ -86,7 +86,7 @@ def sample(query: Query, body: bytes, at: float) -> MetricSampled:
         if parsed.source == "external":
             return _external(query, body, at)
         return _resource(query, parsed.metric, body, at)
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         return failure(query, f"the answer cannot be read: {error}", "garbage", at)
 
 

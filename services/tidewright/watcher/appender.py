@@ -9,13 +9,21 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import msgspec
+import structlog
 
 from tidewright.host import fenced
+from tidewright.host.once import Once
 from tidewright.log.connection import MAX_BATCH, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.subjects import ALL, Subjects
 
 SERVICE = "watcher"
+MAX_FACT_BYTES = 2**20
+"""Of one fact, where the server takes so much: what a fact says is read and kept by many."""
+HEADERS_BYTES = 2**14
+"""What of a message's size its headers may take, signatures included."""
+
+_log = structlog.get_logger(__name__)
 
 
 class LogPort(fenced.LogPort, Protocol):
@@ -23,6 +31,8 @@ class LogPort(fenced.LogPort, Protocol):
 
     @property
     def subjects(self) -> Subjects: ...
+    @property
+    def max_message_bytes(self) -> int: ...
 
 
 class WatchPosition(fenced.Position, frozen=True, kw_only=True, tag="checkpoint.watch.v1"):
@@ -42,16 +52,22 @@ class Appender(fenced.Part[WatchPosition]):
         super().__init__(log, writer, log.subjects.checkpoint(ALL, SERVICE, part), WatchPosition, in_flight)
         self._name = f"{SERVICE}.{part}.{writer.incarnation}"
         self._facts = 0
+        self._names = log
+        self._once = Once()
+        self.set_aside = 0
+        """Facts that were too large for the log since the start."""
 
     async def say(self, facts: Sequence[tuple[str, bytes]], *, resource_version: str, at: float) -> None:
         """Append facts (subject, body) and the new checkpoint, in as many batches as it takes.
 
         Only the last batch says `resource_version`: before it, the facts are known to be incomplete
-        and a restart reads them again from the position before.
+        and a restart reads them again from the position before. A fact that is too large is set aside:
+        what was said about its object stands.
 
         Raises:
             Fenced: another process owns the part; nothing of the refused batch is on the log.
         """
+        facts = self._fitting(facts)
         size = MAX_BATCH - 1
         for start in range(0, len(facts), size) or (0,):
             messages = []
@@ -63,3 +79,18 @@ class Appender(fenced.Part[WatchPosition]):
             await self.commit(
                 messages, msgspec.structs.replace(self.position, at=at, resource_version=version)
             )
+
+    def _fitting(self, facts: Sequence[tuple[str, bytes]]) -> Sequence[tuple[str, bytes]]:
+        """Those that the server takes; a refused one would hold up all behind it for ever."""
+        most = min(MAX_FACT_BYTES, self._names.max_message_bytes - HEADERS_BYTES)
+        if all(len(body) <= most for _, body in facts):
+            return facts
+        for subject, body in facts:
+            if len(body) > most:
+                self.set_aside += 1
+                if times := self._once.due(subject):
+                    _log.error(
+                        "a fact is too large for the log and set aside, what was said before stands",
+                        subject=subject, bytes=len(body), most=most, times=times, do="make the object smaller",
+                    )  # fmt: skip
+        return [(subject, body) for subject, body in facts if len(body) <= most]

@@ -11,12 +11,12 @@ from typing import Any
 
 import msgspec
 import structlog
-import yaml
 
 from tidewright.events import registry
 from tidewright.events.base import Fact
 from tidewright.events.config import ClockSet, ConfigSet
 from tidewright.host.fenced import RENEW_S
+from tidewright.kube import expressions, yamltext
 from tidewright.kube.client import Kube
 from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP
 from tidewright.kube.listwatch import Deleted, Item, ListStarted, Page, list_watch
@@ -32,6 +32,10 @@ CLOCK = "clock"
 PRIORITY_EXPANDER = "cluster-autoscaler-priority-expander"
 """The ConfigMap with the priorities of node groups, of this name and with this key in it."""
 PRIORITIES = "priorities"
+MAX_EXPRESSIONS = 1000
+"""Of the priorities; each is looked for in each group."""
+MAX_ERROR = 1000
+"""Characters of what is wrong with them."""
 JUMP_CHECK_S = 1.0
 SUFFIXES = (".yaml", ".yml", ".json")
 
@@ -45,6 +49,10 @@ class _ConfigMap(msgspec.Struct):
 _decoder = msgspec.json.Decoder(_ConfigMap)
 
 
+class BadPart(ValueError):
+    """A key of a ConfigMap that holds something else than is wanted."""
+
+
 def priorities_of(data: dict[str, str] | None) -> ConfigSet:
     """The priorities of node groups, `at` 0, from their ConfigMap; None: there is none. Pure.
 
@@ -54,21 +62,45 @@ def priorities_of(data: dict[str, str] | None) -> ConfigSet:
     if data is None:
         return ConfigSet(at=0.0, name=PRIORITY_EXPANDER)
     try:
-        found = yaml.safe_load(data.get(PRIORITIES, ""))
-        levels = {str(int(level)): [str(text) for text in _list(texts)] for level, texts in found.items()}
-    except (yaml.YAMLError, AttributeError, TypeError, ValueError) as error:
-        return ConfigSet(at=0.0, name=PRIORITY_EXPANDER, data={"error": str(error)})
+        levels = _levels(data.get(PRIORITIES, ""))
+    except BadPart as error:
+        problem = f"ConfigMap {PRIORITY_EXPANDER}, {error}"
+        return ConfigSet(at=0.0, name=PRIORITY_EXPANDER, data={"error": problem[:MAX_ERROR]})
     return ConfigSet(at=0.0, name=PRIORITY_EXPANDER, data={PRIORITIES: levels})
 
 
-def _list(found: Any) -> list[Any]:
-    if not isinstance(found, list):
-        raise TypeError(f"{found!r} is no list")
-    return found
+def _levels(text: str) -> dict[str, list[str]]:
+    """Expressions by priority.
 
-
-class BadPart(ValueError):
-    """A key of the ConfigMap that holds no mapping."""
+    Raises:
+        BadPart: the text is something else, or has too many of them; the message names the key and what is valid.
+    """
+    key, valid = f"key {PRIORITIES!r}", "a mapping of numbers to lists of regular expressions"
+    try:
+        found = yamltext.one(text, key, valid, yamltext.FROM_CLUSTER)
+    except yamltext.BadYaml as error:
+        raise BadPart(str(error)) from error
+    if not isinstance(found, dict):
+        raise BadPart(f"{key} holds {type(found).__name__}: valid is {valid}")
+    levels: dict[str, list[str]] = {}
+    count = 0
+    for level, texts in found.items():
+        try:
+            number = int(level)
+        except (TypeError, ValueError, OverflowError) as error:
+            raise BadPart(f"{key} has the priority {level!r}: valid is {valid}") from error
+        if not isinstance(texts, list):
+            raise BadPart(f"{key}, priority {number}: {str(texts)[:40]!r} is no list: valid is {valid}")
+        count += len(texts)
+        if count > MAX_EXPRESSIONS:
+            raise BadPart(f"{key} has more than {MAX_EXPRESSIONS} expressions: valid are fewer")
+        levels[str(number)] = [str(one) for one in texts]
+        if long := [one for one in levels[str(number)] if len(one) > expressions.MAX_LENGTH]:
+            raise BadPart(
+                f"{key}, priority {number}: {long[0][:40]!r}... has {len(long[0])} characters: valid are at most "
+                f"{expressions.MAX_LENGTH}"
+            )
+    return levels
 
 
 def part_of(key: str) -> str:
@@ -86,9 +118,9 @@ def read_part(key: str, text: str) -> ConfigSet:
         BadPart: it is no YAML, or no mapping; the message names the key and the place.
     """
     try:
-        data: Any = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise BadPart(f"key {key!r} is not YAML: {error}") from error
+        data: Any = yamltext.one(text, f"key {key!r}", "a mapping of names to values", yamltext.FROM_CLUSTER)
+    except yamltext.BadYaml as error:
+        raise BadPart(str(error)) from error
     if data is None:
         data = {}
     if not isinstance(data, dict) or not all(isinstance(name, str) for name in data):

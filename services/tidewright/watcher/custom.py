@@ -157,7 +157,7 @@ def readable(api_version: str, kind: str) -> Project:
         try:
             found = whole(raw)
             replicas = _scaled.decode(raw).spec.replicas
-        except (Malformed, msgspec.MsgspecError):
+        except (Malformed, msgspec.MsgspecError, RecursionError):
             return bare(raw)
         if not isinstance(found.fact, WorkloadObserved):
             return found
@@ -410,7 +410,7 @@ class CustomWorkloads:
     async def _replicas(self, place: Place, raw: Bytes) -> None:
         try:
             number = replicas_at_paths(msgspec.json.decode(raw), place.paths)
-        except (BadPath, msgspec.DecodeError) as error:
+        except (BadPath, msgspec.DecodeError, RecursionError) as error:
             await self._say_replicas(place, error=str(error))
             return
         fault = f"paths {', '.join(place.paths)} give {number}: not a number of pods" if number < 0 else ""

@@ -20,6 +20,7 @@ from tidewright.events import registry
 from tidewright.events.base import Fact
 from tidewright.events.facts import ObjectFact, ShapeGone, ShapeObserved, TemplateObserved
 from tidewright.host.fenced import RENEW_S
+from tidewright.host.once import Once
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.kube.kinds import WatchedKind
@@ -34,7 +35,7 @@ from tidewright.kube.listwatch import (
     Page,
     list_watch_batches,
 )
-from tidewright.kube.projection.reading import Malformed
+from tidewright.kube.projection.reading import Malformed, identity, left_out
 from tidewright.log.pace import Pace
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot
@@ -66,6 +67,7 @@ class Progress(msgspec.Struct):
         facts: published since the start.
         unchanged: objects seen that gave no fact.
         malformed: objects that could not be read.
+        left_out: annotations that were too long for a fact.
         error_class: of the last request that failed, empty since one succeeded.
     """
 
@@ -74,6 +76,7 @@ class Progress(msgspec.Struct):
     facts: int = 0
     unchanged: int = 0
     malformed: int = 0
+    left_out: int = 0
     error_class: str = ""
 
 
@@ -113,6 +116,7 @@ class Follower:
         """Commits of this part: following, renewing and refreshing take turns."""
         self._committed_at = 0.0
         self._pace = Pace()
+        self._once = Once()
 
     async def run(self) -> None:
         """Follow the kind for ever, stepping back while somebody else owns it."""
@@ -220,11 +224,22 @@ class Follower:
             _log.info("listed", kind=self.kind.name, objects=len(self._diff.objects), facts=said)
 
     def _seen(self, raw: bytes | msgspec.Raw, at: float) -> list[Fact]:
+        before = left_out.total()
         try:
-            return self._diff.seen(raw, at)
+            facts = self._diff.seen(raw, at)
         except Malformed as error:
-            _log.warning("object skipped", kind=self.kind.name, error=str(error))
+            if times := self._once.due("skipped", str(error)):
+                _log.warning("object skipped", kind=self.kind.name, error=str(error), times=times)
             return []
+        if count := left_out.total() - before:
+            self.progress.left_out += count
+            who = identity(raw)
+            if self._once.due("left out", who.namespace, who.name):
+                _log.warning(
+                    "annotations left out, they are too long for a fact",
+                    kind=self.kind.name, namespace=who.namespace, name=who.name, annotations=count,
+                )  # fmt: skip
+        return facts
 
     def _gone(self, raw: bytes | msgspec.Raw) -> list[Fact]:
         try:

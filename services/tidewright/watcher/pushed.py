@@ -121,7 +121,7 @@ def decode_json(body: bytes) -> list[Sample]:
         problem, _, path = str(error).partition(" - at `$")
         field = f"samples{path.rstrip('`')}" if path else "samples"
         raise BadPush(field, f"cannot be read: {problem}") from error
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise BadPush("body", f"is no JSON: {error}") from error
 
 

@@ -222,7 +222,7 @@ class Recommenders:
         answer = await self._kube.request("GET", path, query=query, timeout_s=TIMEOUT_S)
         try:
             facts = [pods.pod(raw).fact for raw in _list.decode(answer.body).items or []]
-        except (msgspec.MsgspecError, Malformed) as error:
+        except (msgspec.MsgspecError, RecursionError, Malformed) as error:
             raise KubeError(0, "Garbage", f"GET {path}: {error}") from error
         return [pod_of(fact) for fact in facts if isinstance(fact, PodObserved)]
 

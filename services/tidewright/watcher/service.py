@@ -165,9 +165,10 @@ class Watcher:
         self._log = log
         writer = Writer(SERVICE)
         self._in_flight = InFlight()
+        self._appenders: dict[str, Appender] = {}
 
         def appender(part: str) -> Appender:
-            return Appender(log, writer, part, self._in_flight)
+            return self._appenders.setdefault(part, Appender(log, writer, part, self._in_flight))
 
         self._config_appender = appender(CONFIG)
         self._configuration = Configuration(
@@ -334,10 +335,19 @@ class Watcher:
                 ("facts", "Facts published since the start."),
                 ("unchanged", "Objects seen that gave no fact."),
                 ("malformed", "Objects that could not be read."),
+                ("left_out", "Annotations that were too long for a fact."),
             )
         }
+        set_aside = Gauge(
+            "tidewright_watcher_set_aside",
+            "Facts that were too large for the log.",
+            ["part"],
+            registry=health.metrics.registry,
+        )
         while True:
             health.tick()
+            for part, one in self._appenders.items():
+                set_aside.labels(part).set(one.set_aside)
             waiting = []
             for kind, follower in self.followers.items():
                 progress = follower.progress

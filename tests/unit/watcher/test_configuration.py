@@ -5,6 +5,9 @@ import pytest
 from tidewright.events.config import ConfigSet
 from tidewright.watcher.configuration import BadPart, changes, priorities_of, read_part
 
+PRIORITIES_OF = "ConfigMap cluster-autoscaler-priority-expander, key 'priorities'"
+VALID = "valid is a mapping of numbers to lists of regular expressions"
+
 
 def test_a_key_is_a_part_with_or_without_the_suffix_of_a_file() -> None:
     assert read_part("autoscaler.yaml", "a: 1").name == "autoscaler"
@@ -47,9 +50,19 @@ def test_a_part_that_cannot_be_read_stays_as_it_was() -> None:
     ("text", "expected"),
     [
         ("10:\n- .*spot.*\n50:\n- big\n- ^x", {"priorities": {"10": [".*spot.*"], "50": ["big", "^x"]}}),
-        ("10: spot", {"error": "'spot' is no list"}),
-        ("high: [a]", {"error": "invalid literal for int() with base 10: 'high'"}),
-        ("- a", {"error": "'list' object has no attribute 'items'"}),
+        ("10: spot", {"error": f"{PRIORITIES_OF}, priority 10: 'spot' is no list: {VALID}"}),
+        ("high: [a]", {"error": f"{PRIORITIES_OF} has the priority 'high': {VALID}"}),
+        ("- a", {"error": f"{PRIORITIES_OF} holds list: {VALID}"}),
+        (
+            f"1: [{'a,' * 1001}]",
+            {"error": f"{PRIORITIES_OF} has more than 1000 expressions: valid are fewer"},
+        ),
+        (
+            f"1: [{'a' * 600}]",
+            {
+                "error": f"{PRIORITIES_OF}, priority 1: {'a' * 40!r}... has 600 characters: valid are at most 512"
+            },
+        ),
     ],
 )
 def test_priorities_of_groups_are_read_as_the_reference_has_them(

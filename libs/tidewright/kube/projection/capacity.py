@@ -13,7 +13,7 @@ from tidewright.events.provisioning import (
     ResourceQuotaObserved,
 )
 from tidewright.kube import quantities
-from tidewright.kube.projection.reading import UNREADABLE, Bytes, Meta, Projection, malformed
+from tidewright.kube.projection.reading import UNREADABLE, Bytes, Meta, Projection, checked, malformed
 from tidewright.kube.projection.resources import resource
 from tidewright.kube.quotascopes import scopes_of
 
@@ -94,6 +94,7 @@ def pod_template(raw: Bytes) -> Projection:
     try:
         found = _pod_template.decode(raw)
         meta = found.metadata
+        checked(meta, found.template)
         fact = PodTemplateObserved(
             at=0.0,
             namespace=meta.namespace,
@@ -112,6 +113,7 @@ def daemon_set(raw: Bytes) -> Projection:
     try:
         found = _daemon_set.decode(raw)
         meta = found.metadata
+        checked(meta, found.spec.template)
         fact = DaemonSetObserved(
             at=0.0,
             namespace=meta.namespace,
@@ -152,7 +154,7 @@ def provisioning_request(raw: Bytes) -> Projection:
     projected = _request(raw)
     try:
         owners = _owned.decode(raw).metadata.ownerReferences or ()
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise malformed("ProvisioningRequest", raw, error) from error
     if not any(owner.controller for owner in owners):
         return projected

@@ -12,6 +12,7 @@ from tidewright.kube.projection.reading import (
     Condition,
     Meta,
     Projection,
+    checked,
     malformed,
     moment,
     wanted,
@@ -49,6 +50,7 @@ def node(raw: Bytes) -> Projection:
     try:
         found = _node.decode(raw)
         meta = found.metadata
+        checked(meta)
         ready = next((c for c in found.status.conditions or () if c.type == "Ready"), None)
         taints = tuple({"key": t.key, "value": t.value, "effect": t.effect} for t in found.spec.taints or ())
         fact = NodeObserved(

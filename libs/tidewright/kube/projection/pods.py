@@ -11,6 +11,7 @@ from tidewright.kube.projection.reading import (
     Condition,
     Meta,
     Projection,
+    checked,
     malformed,
     moment,
     owners,
@@ -78,6 +79,7 @@ def pod(raw: Bytes) -> Projection:
     try:
         found = _pod.decode(raw)
         meta, status = found.metadata, found.status
+        checked(meta)
         labels = meta.labels or {}
         shape = _shapes.of(meta.namespace, labels, found.spec)
         ready: bool | None = None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TypeAlias
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -91,8 +94,37 @@ class _Named(msgspec.Struct):
 
 _named = msgspec.json.Decoder(_Named)
 
-UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, AttributeError, KeyError)
+UNREADABLE = (msgspec.MsgspecError, ValueError, TypeError, AttributeError, KeyError, RecursionError)
 """What reading an object of any content can raise."""
+
+MAX_DEPTH = 64
+"""Lists and mappings within each other in what a fact has of an object as it is: readers go down by calling themselves."""
+MAX_ANNOTATION = 2**15
+"""Characters of one annotation that a fact has."""
+MAX_ANNOTATIONS = 2**17
+"""Characters of all of them."""
+MAX_LABELS = 2**16
+"""Characters of an object's labels, which are looked at by every selector."""
+MAX_OWNERS = 100
+MAX_FINALIZERS = 200
+
+
+NESTED_BY_SERVERS = 10_000
+"""What an API server takes; the decoder gives up where Python's own calls would."""
+
+
+@contextmanager
+def as_nested_as_json_goes() -> Iterator[None]:
+    """Have the decoder go down as far as an API server does; for what is skipped, and not walked through.
+
+    Otherwise one object that is nested deeply would hide all others of its list.
+    """
+    before = sys.getrecursionlimit()
+    sys.setrecursionlimit(max(before, NESTED_BY_SERVERS + before))
+    try:
+        yield
+    finally:
+        sys.setrecursionlimit(before)
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -111,8 +143,9 @@ def identity(raw: Bytes) -> Identity:
         Malformed: even that cannot be read.
     """
     try:
-        meta = _named.decode(raw).metadata
-    except msgspec.MsgspecError as error:
+        with as_nested_as_json_goes():
+            meta = _named.decode(raw).metadata
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise Malformed(f"an object without readable metadata: {error}") from error
     return Identity(meta.namespace, meta.name, meta.uid, meta.resourceVersion)
 
@@ -146,11 +179,81 @@ def wanted(annotations: Mapping[str, str] | None) -> dict[str, str]:
     """Of a pod's or node's annotations those that deciders look at."""
     if not annotations:
         return {}
-    return {name: value for name, value in annotations.items() if name.startswith(POD_ANNOTATIONS)}
+    return short({name: value for name, value in annotations.items() if name.startswith(POD_ANNOTATIONS)})
 
 
 def unapplied(annotations: dict[str, str]) -> dict[str, str]:
     """Without kubectl's copy of the object, and without the revision, which has a field of its own."""
-    if LAST_APPLIED not in annotations and REVISION not in annotations:
+    if LAST_APPLIED in annotations or REVISION in annotations:
+        annotations = {
+            name: value for name, value in annotations.items() if name not in (LAST_APPLIED, REVISION)
+        }
+    return short(annotations)
+
+
+left_out: Counter[str] = Counter()
+"""Annotations that were too long for a fact, by name, since the start; for a metric of whoever reads objects."""
+
+
+def short(annotations: dict[str, str]) -> dict[str, str]:
+    """Without what is too long to be copied into a fact at each change of its object.
+
+    Deciders read short ones; what is left out is counted in `left_out`.
+    """
+    total = sum(map(len, annotations.values()))
+    if total <= MAX_ANNOTATION:
         return annotations
-    return {name: value for name, value in annotations.items() if name not in (LAST_APPLIED, REVISION)}
+    kept: dict[str, str] = {}
+    room = MAX_ANNOTATIONS
+    for name in sorted(annotations, key=lambda name: (len(annotations[name]), name)):
+        size = len(annotations[name])
+        if size > MAX_ANNOTATION or size > room:
+            if name in left_out or len(left_out) < _NAMES_KEPT:
+                left_out[name] += 1
+            continue
+        room -= size
+        kept[name] = annotations[name]
+    return {name: value for name, value in annotations.items() if name in kept}
+
+
+_NAMES_KEPT = 100
+
+
+def checked(meta: Meta, *free: Any) -> None:
+    """Refuse metadata that no object needs, and free parts (`spec`, `status`) that are nested too deeply.
+
+    Raises:
+        ValueError: the message names the field and what is valid.
+    """
+    for field, found, most in (
+        ("ownerReferences", meta.ownerReferences, MAX_OWNERS),
+        ("finalizers", meta.finalizers, MAX_FINALIZERS),
+    ):
+        if found is not None and len(found) > most:
+            raise ValueError(f"metadata.{field} has {len(found)} entries; at most {most} are read")
+    if meta.labels is not None and len(meta.labels) > _FEW_LABELS:
+        size = sum(len(name) + len(value) for name, value in meta.labels.items())
+        if size > MAX_LABELS:
+            raise ValueError(f"metadata.labels have {size} characters; at most {MAX_LABELS} are read")
+    for part in free:
+        if deeper_than(part, MAX_DEPTH):
+            raise ValueError(f"it is nested too deeply; at most {MAX_DEPTH} levels are read")
+
+
+_FEW_LABELS = MAX_LABELS // 512
+"""So many are short whatever they are: the API allows 63 characters of a value and 317 of a name."""
+
+
+def deeper_than(value: Any, levels: int) -> bool:
+    """Whether lists and mappings lie within each other deeper than this. It calls nothing of itself."""
+    found = [value]
+    while found and levels >= 0:
+        within: list[Any] = []
+        for one in found:
+            if isinstance(one, dict):
+                within += one.values()
+            elif isinstance(one, list):
+                within += one
+        found = [one for one in within if isinstance(one, dict | list)]
+        levels -= 1
+    return bool(found)

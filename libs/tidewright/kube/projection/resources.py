@@ -13,6 +13,7 @@ from tidewright.kube.projection.reading import (
     Meta,
     Project,
     Projection,
+    checked,
     malformed,
     moment,
     unapplied,
@@ -35,6 +36,7 @@ def resource(kind: str, fact_type: type[ResourceFact]) -> Project:
         try:
             found = _resource.decode(raw)
             meta = found.metadata
+            checked(meta, found.spec, found.status)
             fact = fact_type(
                 at=0.0,
                 namespace=meta.namespace,

@@ -14,6 +14,7 @@ from tidewright.kube.projection.reading import (
     Meta,
     Project,
     Projection,
+    checked,
     malformed,
     moment,
     owners,
@@ -90,6 +91,7 @@ def workload(api_version: str, kind: str) -> Project:
         try:
             found = _workload.decode(raw)
             meta, spec, status = found.metadata, found.spec, found.status
+            checked(meta)
             annotations = meta.annotations or {}
             meta_of_pods = spec.template.metadata if spec.template else None
             template = (
@@ -134,6 +136,7 @@ def bare_workload(api_version: str, kind: str) -> Project:
     def project(raw: Bytes) -> Projection:
         try:
             meta = _bare.decode(raw).metadata
+            checked(meta)
             fact = WorkloadObserved(
                 at=0.0,
                 namespace=meta.namespace,

@@ -9,6 +9,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tidewright.kube.csvtext import lines
+
 LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 """No time is later: calendars end there."""
 _MORE = "more"
@@ -55,20 +57,20 @@ class Trace:
         """
         try:
             with path.open(encoding="utf-8-sig", newline="") as file:  # spreadsheets write a mark
-                return cls.parse(file, str(path))
+                return cls.parse(lines(file), str(path))
         except OSError as error:
             raise TraceError(f"{path}: cannot be read: {error.strerror}") from error
         except UnicodeDecodeError as error:
             raise TraceError(f"{path}: cannot be read: it is no text in UTF-8") from error
 
     @classmethod
-    def parse(cls, lines: Iterable[str], name: str) -> Trace:
+    def parse(cls, text: Iterable[str], name: str) -> Trace:
         """Read rows; `name` is said in errors. Times are UTC, or seconds since the epoch.
 
         Raises:
             TraceError: a missing column, a malformed or repeated time, a value that is no number.
         """
-        reader = csv.DictReader(lines, restkey=_MORE, strict=True)
+        reader = csv.DictReader(text, restkey=_MORE, strict=True)
         times: list[float] = []
         values: list[float] = []
         try:

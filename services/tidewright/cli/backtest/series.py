@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from tidewright.cli.asking.source import Source
 from tidewright.cli.errors import BadInput
+from tidewright.kube.csvtext import lines
 
 if TYPE_CHECKING:
     from tidewright.autoscaler.spec import Metric, Rules
@@ -88,7 +89,7 @@ def from_csv(path: Path, metrics: Sequence[Metric], advance: Callable[[int], Non
     values: list[array[float]] = [array("d") for _ in metrics]
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.reader(file)
+            reader = csv.reader(lines(file))
             where = f"--metrics {path}"
             at_column, value_columns = columns(next(reader, []), metrics, f"{where}, line 1")
             last = -math.inf

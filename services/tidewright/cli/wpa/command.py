@@ -15,6 +15,7 @@ from cyclopts import App, Parameter
 from tidewright.cli.commands import BY_NAME
 from tidewright.cli.errors import BadInput, CommandError, translated
 from tidewright.cli.options import ClusterOptions
+from tidewright.kube.csvtext import lines
 
 if TYPE_CHECKING:
     from tidewright.cli.wpa.objects import Object
@@ -165,16 +166,16 @@ def _saved(file: Path | None) -> list[tuple[str, str, bool]]:
     if file is None or str(file) == "-":
         if file is None and sys.stdin.isatty():
             raise BadInput("give the saved list with --csv-file FILE, or pipe it in")
-        return list(_rows(sys.stdin))
+        return list(_rows(lines(sys.stdin)))
     try:
-        with file.open(encoding="utf-8", newline="") as lines:
-            return list(_rows(lines))
+        with file.open(encoding="utf-8", newline="") as opened:
+            return list(_rows(lines(opened)))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(f"--csv-file {file}: cannot be read: {error}") from error
 
 
-def _rows(lines: Iterable[str]) -> Iterable[tuple[str, str, bool]]:
-    for number, row in enumerate(csv.reader(lines), start=1):
+def _rows(text: Iterable[str]) -> Iterable[tuple[str, str, bool]]:
+    for number, row in enumerate(csv.reader(text), start=1):
         if not row:
             continue
         if len(row) != 3:

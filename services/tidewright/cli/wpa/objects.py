@@ -9,9 +9,9 @@ from typing import Any
 from urllib.parse import quote
 
 import msgspec
-import yaml
 
 from tidewright.cli.errors import BadInput, CommandError
+from tidewright.cli.manifests import one_document
 from tidewright.kube.client import Kube
 
 API = "/apis/datadoghq.com/v1alpha1"
@@ -125,8 +125,8 @@ def current_namespace(kubeconfig: Path | None, context: str | None) -> str:
     contexts: dict[str, Any] = {}
     for path in paths:
         try:
-            content = yaml.safe_load(path.read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError, yaml.YAMLError):
+            content = one_document(path, str(path), "a kubeconfig")
+        except BadInput:
             continue
         if not isinstance(content, dict):
             continue

@@ -1,0 +1,201 @@
+"""What users may write into a cluster to have the watcher or a decider run out of memory, of time or of stack."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from contextlib import aclosing
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from tests.unit.kube.api import Api, event, pod, serving
+from tidewright.autoscaler.logattributes import InvalidAttributes, log_attributes
+from tidewright.events import registry
+from tidewright.events.spread import WorkloadSpreadObserved
+from tidewright.host.fenced import InFlight
+from tidewright.kube import yamltext
+from tidewright.kube.client import Kube
+from tidewright.kube.customworkloads import BadWhitelist, whitelist_of
+from tidewright.kube.listwatch import Added, Page, list_watch
+from tidewright.kube.projection import reading
+from tidewright.kube.projection.pods import pod as project_pod
+from tidewright.kube.projection.reading import Malformed, identity, unapplied
+from tidewright.kube.projection.resources import resource
+from tidewright.log.connection import Log
+from tidewright.log.envelope import Writer
+from tidewright.log.subjects import ALL
+from tidewright.spread.pods import placement_of
+from tidewright.watcher.appender import MAX_FACT_BYTES, Appender
+from tidewright.watcher.configuration import BadPart, read_part
+
+DEEP = b"[" * 5000 + b"]" * 5000
+
+CONFINED = """
+import resource, sys
+resource.setrlimit(resource.RLIMIT_AS, (2 * 2**30, 2 * 2**30))
+resource.setrlimit(resource.RLIMIT_CPU, (30, 30))
+{setup}
+try:
+    print({ask})
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+"""A child that is ended when it takes too much, whatever the machine is busy with."""
+
+
+def confined(setup: str, ask: str) -> str:
+    code = CONFINED.format(setup=setup, ask=ask)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=300, check=False)
+    assert ended.returncode == 0, (ended.returncode, ended.stderr[-2000:])
+    return ended.stdout.decode()
+
+
+LAUGHS = "a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol, lol]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)
+)
+MERGES = "a0: &a0 {k: v}\n" + "".join(
+    f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}\n" for n in range(1, 9)
+)
+
+
+@pytest.mark.parametrize("text", [LAUGHS, MERGES])
+def test_aliases_that_stand_for_a_billion_values_are_refused_before_they_are_made(text: str) -> None:
+    assert len(text) < 1000
+    said = confined(
+        f"from tidewright.watcher.configuration import read_part\ntext = {text!r}",
+        "len(str(read_part('autoscaler', text)))",
+    )
+    assert said.startswith("BadPart key 'autoscaler', line ")
+    assert "more than 50000 values" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("a: &a [*a]", "alias *a stands for what it is in"),
+        ("a: " + "[" * 65 + "]" * 65, "nested too deeply; valid are at most 64 levels"),
+        ("a: " + "[" * 400_000, "nested too deeply"),
+        ("a: [" + "1," * 60_000 + "]", "more than 50000 values"),
+        ("a: " + "9" * 5000, "a number of 5000 characters"),
+        ("a: 1" + ":1" * 5000, "a number of 10001 characters"),
+        ("a: 2001-13-01", "month must be in 1..12"),
+        ("a: " + "x" * 2**20, "bytes; valid are at most 1048576"),
+        ("a: &b [*b0]\nc: *b", "undefined alias"),
+    ],
+)
+def test_a_part_that_is_too_much_is_refused_by_key_and_by_what_is_valid(text: str, problem: str) -> None:
+    with pytest.raises(BadPart) as refused:
+        read_part("autoscaler", text)
+    assert str(refused.value).startswith("key 'autoscaler'")
+    assert problem in str(refused.value)
+
+
+def test_aliases_that_save_typing_stay() -> None:
+    text = "limits: &l {low: 1, high: 2}\na: *l\nb: {<<: *l, high: 3}\nc: " + "x1 " * 200
+    assert read_part("autoscaler", text).data["b"] == {"low": 1, "high": 3}
+    assert read_part("autoscaler", text).data["a"] == {"low": 1, "high": 2}
+    many = "\n---\n".join(["a: &a [1]\nb: *a"] * 3)
+    assert len(yamltext.many(many, "f", "anything")) == 3
+
+
+def test_an_expression_that_backtracks_for_ever_does_not() -> None:
+    said = confined(
+        "from tidewright.provisioning.expander import Option, by_priority\n"
+        "options = [Option(group='a' * 64 + '-eu')]",
+        "by_priority(options, {'10': ['(a+)+$', '(a|aa)+$', '(.*a){30}$']})",
+    )
+    assert "PriorityConfigMapNoGroupMatched" in said
+
+
+def nested(levels: int) -> dict[str, Any]:
+    found: Any = "x"
+    for _ in range(levels):
+        found = {"a": found}
+    return {"a": found}
+
+
+@pytest.mark.parametrize("levels", [100, 900])
+def test_an_object_that_is_nested_deeply_is_named_and_left_out(levels: int) -> None:
+    raw = msgspec.json.encode({"metadata": {"name": "w", "namespace": "shop"}, "spec": nested(levels)})
+    with pytest.raises(Malformed, match="WorkloadSpread shop/w cannot be read: it is nested too deeply"):
+        resource("WorkloadSpread", WorkloadSpreadObserved)(raw)
+
+
+def test_one_that_is_nested_as_deeply_as_servers_allow_is_named_too() -> None:
+    raw = b'{"metadata":{"name":"w","namespace":"shop"},"spec":{"a":' + DEEP + b"}}"
+    with pytest.raises(Malformed, match="WorkloadSpread shop/w cannot be read"):
+        resource("WorkloadSpread", WorkloadSpreadObserved)(raw)
+    assert identity(raw).name == "w"
+
+
+async def test_one_object_that_is_nested_deeply_hides_no_other_of_its_list() -> None:
+    odd = b'{"metadata":{"name":"odd","resourceVersion":"3"},"x":' + DEEP + b"}"
+    body = b'{"metadata":{"resourceVersion":"9"},"items":[%s,%s]}' % (odd, msgspec.json.encode(pod("a", "1")))
+    api = Api()
+    api.lists = [web.Response(body=body, content_type="application/json")]
+    api.watches = [[b'{"type":"ADDED","object":' + odd + b"}\n" + event("ADDED", pod("b", "10"))]]
+    found: list[str] = []
+    async with serving(api), Kube.at(api.url) as kube:
+        stream = list_watch(kube, "/api/v1/pods")
+        async with aclosing(stream):
+            async for item in stream:
+                if isinstance(item, Page):
+                    found += [identity(raw).name for raw in item.objects]
+                elif isinstance(item, Added):
+                    found.append(identity(item.raw).name)
+                if len(found) == 4:
+                    break
+    assert found == ["odd", "a", "odd", "b"]
+    assert len(api.queries(watch=False)) == 1
+
+
+def test_what_deciders_read_of_annotations_and_configuration_is_refused_and_not_their_end() -> None:
+    text = DEEP.decode()
+    assert placement_of('{"name": ' + text + "}") is None
+    with pytest.raises(InvalidAttributes):
+        log_attributes({"wpa.datadoghq.com/logs-attributes": '{"a": ' + text + "}"})
+    with pytest.raises(BadWhitelist):
+        whitelist_of('{"workloads": ' + text + "}")
+    with pytest.raises(registry.NotAnEvent):
+        registry.decode(b'{"type":"config.config-set.v1","at":1.0,"name":"a","data":{"a":' + DEEP + b"}}")
+
+
+def test_long_annotations_are_not_copied_into_facts() -> None:
+    before = reading.left_out.total()
+    kept = unapplied({"long": "x" * 2**18, "short": "y", "deployment.kubernetes.io/revision": "1"})
+    assert kept == {"short": "y"}
+    assert reading.left_out.total() == before + 1
+    some = {f"a{n}": "x" * 2**14 for n in range(20)}
+    assert sum(map(len, unapplied(some).values())) <= reading.MAX_ANNOTATIONS
+
+
+@pytest.mark.parametrize(
+    ("metadata", "problem"),
+    [
+        ({"labels": {f"l{n}": "x" * 60 for n in range(2000)}}, "metadata.labels have"),
+        ({"ownerReferences": [{"kind": "A", "name": "b"}] * 101}, "metadata.ownerReferences has 101 entries"),
+        ({"finalizers": ["a/b"] * 201}, "metadata.finalizers has 201 entries"),
+    ],
+)
+def test_metadata_that_no_object_needs_is_refused_by_field(metadata: dict[str, Any], problem: str) -> None:
+    raw = msgspec.json.encode({"metadata": {"name": "p", "namespace": "shop", **metadata}})
+    with pytest.raises(Malformed, match=f"Pod shop/p cannot be read: {problem}"):
+        project_pod(raw)
+
+
+async def test_a_fact_that_the_log_does_not_take_holds_up_no_other(log: Log) -> None:
+    appender = Appender(log, Writer("watcher"), "config", InFlight())
+    await appender.claim()
+    subjects = [log.subjects.fact(ALL, "node", "", name) for name in ("a", "b", "c")]
+    for size in (MAX_FACT_BYTES + 1, log.max_message_bytes + 1):
+        await appender.say(
+            [(subjects[0], b"{}"), (subjects[1], b"x" * size), (subjects[2], b"{}")],
+            resource_version="7",
+            at=1.0,
+        )
+    found = [await log.last(subject) for subject in subjects]
+    assert [None if one is None else one.body for one in found] == [b"{}", None, b"{}"]
+    assert (appender.set_aside, appender.position.resource_version) == (2, "7")
