@@ -19,12 +19,18 @@ import aiohttp
 import msgspec
 
 from tidewright.kube.errors import TIMEOUT, UNREACHABLE, KubeError, error_of
+from tidewright.log.redaction import redacted
 
 KUBECONFIG: Final = "KUBECONFIG"
 """The variable that names kubeconfig files, where none is given."""
 DEFAULT: Final = "~/.kube/config"
 
 _READ_BUFFER_BYTES = 2**20
+MAX_ANSWER_BYTES: Final = 2**28
+"""Of an answer that is read as a whole: a page of 500 objects of 500 kB."""
+MAX_REFUSAL_BYTES: Final = 2**20
+MAX_LINE_BYTES: Final = 2**25
+"""Of one event of a watch; an API server stores objects of 1.5 MB."""
 
 
 class Response(msgspec.Struct, frozen=True):
@@ -47,6 +53,8 @@ class Kube:
         self._auth = auth
         self._request_args = auth.request_args() if auth else {}
         self.url = url.rstrip("/")
+        self.shown = redacted(self.url)
+        """The URL for messages: they end up in logs, and on objects."""
 
     @classmethod
     async def connect(
@@ -90,7 +98,7 @@ class Kube:
         content_type: str = "application/json",
         accept: str = "application/json",
         timeout_s: float = 30.0,
-        limit_bytes: int | None = None,
+        limit_bytes: int = MAX_ANSWER_BYTES,
     ) -> Response:
         """One request, answered whole. An expired login is renewed once.
 
@@ -116,7 +124,7 @@ class Kube:
         content_type: str,
         accept: str,
         timeout_s: float,
-        limit_bytes: int | None,
+        limit_bytes: int,
     ) -> Response:
         headers = await self._headers(accept)
         if body is not None:
@@ -131,17 +139,19 @@ class Kube:
                 allow_redirects=False,
                 **self._request_args,
             ) as answer:
-                content = await answer.read() if limit_bytes is None else await _up_to(answer, limit_bytes)
+                content = await _up_to(answer, limit_bytes)
                 if answer.status >= 400:
                     refusal = error_of(answer.status, content, answer.headers.get("Retry-After"))
-                    refusal.server = self.url
+                    refusal.server = self.shown
                     raise refusal
                 names = {name.lower(): value for name, value in answer.headers.items()}
                 return Response(answer.status, names, content)
         except TimeoutError as error:
-            raise KubeError(0, TIMEOUT, f"{method} {self.url}{path}: no answer in {timeout_s:g} s") from error
+            raise KubeError(
+                0, TIMEOUT, f"{method} {self.shown}{path}: no answer in {timeout_s:g} s"
+            ) from error
         except aiohttp.ClientError as error:
-            raise KubeError(0, UNREACHABLE, f"{method} {self.url}{path}: {error}") from error
+            raise KubeError(0, UNREACHABLE, f"{method} {self.shown}{path}: {error}") from error
 
     async def stream(
         self, path: str, *, query: Mapping[str, str], read_timeout_s: float | None = None
@@ -169,23 +179,32 @@ class Kube:
                 self._address(path, query), headers=headers, timeout=timeout, **self._request_args
             ) as answer:
                 if answer.status >= 400:
-                    raise error_of(answer.status, await answer.read(), answer.headers.get("Retry-After"))
+                    refusal = await _up_to(answer, MAX_REFUSAL_BYTES)
+                    raise error_of(answer.status, refusal, answer.headers.get("Retry-After"))
                 yield []
-                rest = b""
+                rest = bytearray()
                 async for chunk in answer.content.iter_any():
                     lines = chunk.split(b"\n")
                     if len(lines) == 1:
                         rest += chunk
+                        if len(rest) > MAX_LINE_BYTES:
+                            raise KubeError(
+                                0,
+                                "TooLong",
+                                f"GET {self.shown}{path}: an event of more than {MAX_LINE_BYTES} bytes",
+                            )
                         continue
-                    lines[0] = rest + lines[0]
-                    rest = lines.pop()
+                    lines[0] = bytes(rest) + lines[0]
+                    rest = bytearray(lines.pop())
                     yield [line for line in lines if line]
                 if rest:
-                    raise KubeError(0, UNREACHABLE, f"GET {self.url}{path}: the stream ended within an item")
+                    raise KubeError(
+                        0, UNREACHABLE, f"GET {self.shown}{path}: the stream ended within an item"
+                    )
         except TimeoutError as error:
-            raise KubeError(0, TIMEOUT, f"GET {self.url}{path}: silent for {read_timeout_s} s") from error
+            raise KubeError(0, TIMEOUT, f"GET {self.shown}{path}: silent for {read_timeout_s} s") from error
         except aiohttp.ClientError as error:
-            raise KubeError(0, UNREACHABLE, f"GET {self.url}{path}: {error}") from error
+            raise KubeError(0, UNREACHABLE, f"GET {self.shown}{path}: {error}") from error
 
     async def _headers(self, accept: str) -> dict[str, str]:
         headers = {"Accept": accept, "User-Agent": "tidewright"}
@@ -211,7 +230,9 @@ async def _up_to(answer: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
     async for chunk in answer.content.iter_any():
         content += chunk
         if len(content) > limit_bytes:
-            raise KubeError(0, "TooLong", f"{answer.method} {answer.url}: more than {limit_bytes} bytes")
+            raise KubeError(
+                0, "TooLong", f"{answer.method} {redacted(str(answer.url))}: more than {limit_bytes} bytes"
+            )
     return bytes(content)
 
 

@@ -96,6 +96,8 @@ class Status(msgspec.Struct, frozen=True):
 
 
 _status = msgspec.json.Decoder(Status)
+MAX_MESSAGE = 4096
+"""Characters of what a server says; a validation that names every field of an object is shorter."""
 
 
 def error_of(status: int, body: bytes, retry_after: str | None = None) -> KubeError:
@@ -108,7 +110,7 @@ def error_of(status: int, body: bytes, retry_after: str | None = None) -> KubeEr
     """
     try:
         said = _status.decode(body)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         said = Status()
     if said.kind != "Status":
         text = body[:300].decode("utf-8", "replace").strip()
@@ -120,7 +122,7 @@ def error_of(status: int, body: bytes, retry_after: str | None = None) -> KubeEr
     return KubeError(
         status,
         said.reason or _reason(status),
-        said.message,
+        said.message if len(said.message) <= MAX_MESSAGE else f"{said.message[:MAX_MESSAGE]}...",
         retry_after_s=wait_s,
         body=body,
         details=details,

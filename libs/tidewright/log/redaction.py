@@ -10,6 +10,8 @@ HIDDEN = "***"
 # Up to the last `@` before a path, so that a password with an `@` in it goes as a whole, and a list
 # of servers behind one scheme does.
 _USERINFO = re.compile(r"(?<![A-Za-z0-9+.-])([A-Za-z][A-Za-z0-9+.-]{1,15}://)[^/\s\"'<>]*@")
+# One with a slash in it, which no reader of URLs takes for one; what is no port.
+_ODD = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{1,15}://)[^/\s@:]*:(?!\d+(?:[/,?#\s\"']|$))[^\s\"'<>]+@")
 _BEARER = re.compile(r"(?i)\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}")
 _MAX_DEPTH = 6
 
@@ -17,7 +19,7 @@ _MAX_DEPTH = 6
 def redacted(text: str) -> str:
     """A text without the user and password of its URLs, and without tokens of `Authorization` headers."""
     if "@" in text:
-        text = _USERINFO.sub(rf"\g<1>{HIDDEN}@", text)
+        text = _ODD.sub(rf"\g<1>{HIDDEN}@", _USERINFO.sub(rf"\g<1>{HIDDEN}@", text))
     if "earer" in text or "asic" in text or "EARER" in text:
         text = _BEARER.sub(rf"\g<1> {HIDDEN}", text)
     return text

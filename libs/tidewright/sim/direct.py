@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 import aiohttp
 
-from tidewright.kube.client import Kube, Response
+from tidewright.kube.client import MAX_ANSWER_BYTES, Kube, Response
 from tidewright.kube.errors import TIMEOUT, UNREACHABLE, KubeError, error_of
 from tidewright.sim.api.answers import Headers
 from tidewright.sim.api.server import ApiServer
@@ -38,11 +38,11 @@ class DirectKube(Kube):
         content_type: str = "application/json",
         accept: str = "application/json",
         timeout_s: float = 30.0,
-        limit_bytes: int | None = None,
+        limit_bytes: int = MAX_ANSWER_BYTES,
     ) -> Response:
         """As `Kube.request`."""
         target = f"{path}?{urlencode(query)}" if query else path
-        if limit_bytes is not None or not self._server.answers(method, target):
+        if limit_bytes != MAX_ANSWER_BYTES or not self._server.answers(method, target):
             return await super().request(
                 method, path, query=query, body=body, content_type=content_type, accept=accept,
                 timeout_s=timeout_s, limit_bytes=limit_bytes,

@@ -6,6 +6,7 @@ has an environment twin: `--nats` is `TIDEWRIGHT_NATS`.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 
@@ -16,6 +17,9 @@ from tidewright.cli.commands import COMMANDS, OTHER
 from tidewright.cli.errors import BAD_USAGE, INTERRUPTED, CommandError
 from tidewright.events.version import __version__
 from tidewright.log.redaction import redacted
+
+_PASSWORD = re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]*)://[^/\s@:]*:(?!\d+(?:/|$))\S+@")
+"""A URL with a password, which may have a slash in it; but no port before a path."""
 
 
 def application() -> App:
@@ -41,6 +45,13 @@ def application() -> App:
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run one command line, and return its exit code."""
+    if (shown := _with_password(sys.argv[1:] if arguments is None else arguments)) is not None:
+        print(
+            f"error: {shown}: a password in an argument can be read by everybody on this machine; give it in the "
+            "environment, where each option has a twin (`--cloud` is `TIDEWRIGHT_CLOUD`)",
+            file=sys.stderr,
+        )
+        return BAD_USAGE
     try:
         result = application()(arguments, exit_on_error=False, print_error=False)
     except CycloptsError as error:
@@ -57,6 +68,16 @@ def run(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()  # whoever read our output has seen enough
         return 0
     return result if isinstance(result, int) else 0
+
+
+def _with_password(arguments: Sequence[str]) -> str | None:
+    """The option whose URL has a password; None when none has. Those of NATS are the log's own business."""
+    for before, argument in zip(("", *arguments), arguments, strict=False):
+        found = _PASSWORD.search(argument)
+        if found is not None and found[1].lower() not in ("nats", "tls", "ws", "wss"):
+            name = argument.partition("=")[0] if argument.startswith("-") else before
+            return name if name.startswith("-") else redacted(argument)
+    return None
 
 
 def _unknown(error: UnknownCommandError) -> str:

@@ -50,8 +50,12 @@ class SourceFlags:
     ] = ()
 
     def arguments(self) -> tuple[str, ...]:
-        """As arguments of `tidewright run watcher`."""
-        given = ((f"--{f.name.replace('_', '-')}", getattr(self, f.name)) for f in fields(self))
+        """As arguments of `tidewright run watcher`, which reads itself what the environment says."""
+        given = (
+            (f"--{f.name.replace('_', '-')}", value)
+            for f in fields(self)
+            if (value := getattr(self, f.name)) != os.environ.get(f"TIDEWRIGHT_{f.name.upper()}")
+        )
         return tuple(
             part
             for name, value in given

@@ -7,6 +7,7 @@ hold (CRDs, the stream), the services. Ended in the reverse order.
 from __future__ import annotations
 
 import math
+import os
 import sys
 import time
 from collections.abc import Sequence
@@ -358,7 +359,7 @@ class Stack:
                 command += ["--context", options.context]
             if options.in_cluster:
                 command += ["--in-cluster"]
-            if self._cloud:
+            if self._cloud and self._cloud != os.environ.get("TIDEWRIGHT_CLOUD"):  # which is read there, too
                 command += ["--cloud", self._cloud]
         if service.role is Role.ACTUATOR and options.admission_url:
             command += ["--endpoint", f"spread-admission={options.admission_url}"]

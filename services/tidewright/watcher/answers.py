@@ -15,8 +15,14 @@ from tidewright.kube.errors import TIMEOUT, KubeError
 from tidewright.kube.metricquery import MetricQuery
 from tidewright.kube.quantities import QuantityText
 from tidewright.kube.times import seconds
+from tidewright.log.redaction import redacted
 from tidewright.watcher.wanted import Query
 
+MAX_SERIES = 10_000
+"""Of one answer: as many as may be pushed for a query. A fact of them still fits into a message."""
+MAX_PODS = 15_000
+MAX_ERROR = 500
+"""Characters of what a metrics API says in words: they end up on the log, and on objects."""
 EXTERNAL = "/apis/external.metrics.k8s.io/v1beta1"
 RESOURCE = "/apis/metrics.k8s.io/v1beta1"
 
@@ -94,6 +100,8 @@ def _external(query: Query, body: bytes, at: float) -> MetricSampled:
     items = _values.decode(body).items or []
     if not items:
         return failure(query, "no metrics returned from external metrics API", "empty", at)
+    if len(items) > MAX_SERIES:
+        return _too_many(query, "series", len(items), MAX_SERIES, at)
     return MetricSampled(
         at=at,
         namespace=query.namespace,
@@ -107,6 +115,8 @@ def _resource(query: Query, resource: str, body: bytes, at: float) -> MetricSamp
     items = _pods.decode(body).items or []
     if not items:
         return failure(query, "no metrics returned from resource metrics API", "empty", at)
+    if len(items) > MAX_PODS:
+        return _too_many(query, "pods", len(items), MAX_PODS, at)
     pods: dict[str, int] = {}
     for item in items:
         if item.containers and all(resource in container.usage for container in item.containers):
@@ -120,10 +130,20 @@ def _resource(query: Query, resource: str, body: bytes, at: float) -> MetricSamp
     )
 
 
+def _too_many(query: Query, what: str, count: int, most: int, at: float) -> MetricSampled:
+    problem = f"the answer has {count} {what}, at most {most} are read: select fewer"
+    return failure(query, problem, "garbage", at)
+
+
 def failure(query: Query, error: str, error_class: str, at: float) -> MetricSampled:
     """The fact that a query failed."""
+    text = redacted(error)
     return MetricSampled(
-        at=at, namespace=query.namespace, name=query.name, error=error, error_class=error_class
+        at=at,
+        namespace=query.namespace,
+        name=query.name,
+        error=text if len(text) <= MAX_ERROR else f"{text[:MAX_ERROR]}...",
+        error_class=error_class,
     )
 
 

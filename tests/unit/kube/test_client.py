@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -8,6 +10,7 @@ import yaml
 from aiohttp import web
 
 from tests.unit.kube.api import Api, serving, status
+from tidewright.kube import client
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError, error_of
 
@@ -155,3 +158,48 @@ async def test_a_silent_stream_is_a_timeout() -> None:
             async for _ in kube.stream("/x", query={"watch": "true"}, read_timeout_s=0.05):
                 pass
         assert caught.value.reason == "Timeout"
+
+
+@asynccontextmanager
+async def serving_at(handle: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> AsyncIterator[str]:
+    runner = web.ServerRunner(web.Server(handle, access_log=None), shutdown_timeout=0.1)  # type: ignore[arg-type]  # a BaseRequest, of which all is used
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def test_answers_and_events_that_do_not_end_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "MAX_LINE_BYTES", 10_000)
+    sent = 0
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        answer = web.StreamResponse(status=int(request.query.get("status", "200")))
+        await answer.prepare(request)
+        with suppress(ConnectionError):
+            while sent < 2**30:
+                await answer.write(b"x" * 2**16)
+                sent += 2**16
+        return answer
+
+    async with serving_at(endless) as url, Kube.at(url) as kube:
+        with pytest.raises(KubeError, match="more than 100000 bytes"):
+            await kube.request("GET", "/a", limit_bytes=100_000)
+        with pytest.raises(KubeError, match="more than 10000 bytes"):
+            async for _ in kube.stream("/a", query={}):
+                pass
+        with pytest.raises(KubeError, match="more than 1048576 bytes"):
+            async for _ in kube.stream("/a", query={"status": "500"}):
+                pass
+    assert sent < 2**28
+
+
+async def test_a_password_in_a_url_is_in_no_message() -> None:
+    async with Kube.at("http://user:s3cret@127.0.0.1:9") as kube:
+        with pytest.raises(KubeError) as refused:
+            await kube.request("GET", "/a")
+    assert "s3cret" not in str(refused.value)
+    assert "http://***@127.0.0.1:9/a" in str(refused.value)

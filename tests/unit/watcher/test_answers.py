@@ -125,3 +125,20 @@ def test_only_targets_that_are_not_watched_are_polled() -> None:
     assert [target.subject_name for target in wanted.targets] == ["Rollout.argoproj.io/web"]
     wanted.observe(wpa("one", target=deployment))
     assert wanted.targets == []
+
+
+@pytest.mark.parametrize("items", [answers.MAX_SERIES + 1, answers.MAX_SERIES])
+def test_an_answer_of_too_many_series_is_none(items: int) -> None:
+    body = b'{"items":[' + b",".join([b'{"value":"1"}'] * items) + b"]}"
+    fact = answers.sample(EXTERNAL, body, 9.0)
+    assert (fact.error_class, len(fact.series_milli)) == (
+        ("", items) if items == answers.MAX_SERIES else ("garbage", 0)
+    )
+
+
+def test_what_a_metrics_api_says_is_short_and_has_no_password() -> None:
+    said = "GET http://user:s3cret@metrics/x: " + "x" * 10_000
+    fact = answers.refused(EXTERNAL, KubeError(500, "Odd", said), 9.0)
+    assert fact.error.startswith("GET http://***@metrics/x: ")
+    assert len(fact.error) < 600
+    assert answers.sample(EXTERNAL, b"[" * 5000, 9.0).error_class == "garbage"

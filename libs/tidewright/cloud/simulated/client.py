@@ -25,6 +25,10 @@ from tidewright.cloud.simulated.wire import PREFIX, Creation, Deletion, GroupVie
 T = TypeVar("T")
 
 
+MAX_ANSWER_BYTES = 2**26
+"""Of one call; a group of tens of thousands of machines is shorter."""
+
+
 class _Settings(msgspec.Struct):
     gpu_label: str = ""
     limits: dict[str, ResourceLimit] = {}
@@ -284,7 +288,11 @@ class SimulatedProvider:
         content = None if body is None else msgspec.json.encode(body)
         try:
             async with self._session.request(method, url, data=content, params=query) as answer:
-                found, status = await answer.read(), answer.status
+                found, status = bytearray(), answer.status
+                async for chunk in answer.content.iter_any():
+                    found += chunk
+                    if len(found) > MAX_ANSWER_BYTES:
+                        raise Unavailable(f"{method} {url}: an answer of more than {MAX_ANSWER_BYTES} bytes")
         except (TimeoutError, aiohttp.ClientError, asyncio.IncompleteReadError) as error:
             raise Unavailable(f"{method} {url}: {type(error).__name__}: {error}") from error
         try:
