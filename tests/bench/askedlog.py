@@ -153,7 +153,7 @@ class MadeUp:
         outcome = Applied(at=self._at, decision=scale.id, attempts=1)
         subject = self.subjects.outcome(slot, "deployment", space, app)
         self._wanted[space, app] = scale.replicas
-        headers = self._actuator.headers(f"o.{scale.id}", cause=scale.id)
+        headers = self._actuator.headers(f"actuator.{scale.id}", cause=scale.id)
         return [
             (slot, self._record(subject, registry.encode(outcome), headers), outcome),
             self._told(self._workload(space, app)),
@@ -189,7 +189,9 @@ class MadeUp:
                 checkpoint_of(fold, position=end, epoch=1, incarnation="b" * 16, commit=commit)
             )
             record = self._record(
-                self.subjects.checkpoint(slot, "autoscaler"), body, self._writer.headers(f"c.{slot}.{commit}")
+                self.subjects.checkpoint(slot, "autoscaler"),
+                body,
+                self._writer.headers(f"autoscaler.{slot}.{self._writer.incarnation}.{commit}"),
             )
             self.last_checkpoint[slot] = record.seq
             yield record

@@ -22,6 +22,7 @@ from tidewright.events.base import JsonObject, ObjectRef, Outcome
 from tidewright.events.endpoints import EndpointEffect, ForgetEndpoint, TrustEndpoint
 from tidewright.events.outcomes import Applied
 from tidewright.log import errors
+from tidewright.log.checkpoint import digest_of
 from tidewright.log.clock import Clock
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import Writer
@@ -113,6 +114,8 @@ class Announcer:
         self._clock = clock
         self._announcement = announcement
         self._count = 0
+        self._prev = ""
+        """Digest of this replica's decision before, which the next one names."""
         first = announcement.configurations[0]
         self._target = ObjectRef(
             api_version=str(first["apiVersion"]), kind=str(first["kind"]), name=str(first["metadata"]["name"])
@@ -170,12 +173,14 @@ class Announcer:
         decision_id = f"{service}.{ALL}.{self._writer.incarnation}.{self._count}"
         stamped = type(effect)(
             **{name: getattr(effect, name) for name in effect.__struct_fields__}
-            | {"at": self._clock.now(), "id": decision_id}
+            | {"at": self._clock.now(), "id": decision_id, "prev": self._prev}
         )
         kind = self._target.kind.lower()
         subject = names.decision(ALL, service, kind, "", self._target.name)
-        message = Message(subject, registry.encode(stamped), self._writer.headers(decision_id))
+        body = registry.encode(stamped)
+        message = Message(subject, body, self._writer.headers(decision_id))
         committed = await self._log.commit([message])
+        self._prev = digest_of(body)
         outcomes = names.outcome(ALL, kind, "", self._target.name)
         async with self._log.reader([outcomes], after=committed.last_seq) as reader:
             while True:

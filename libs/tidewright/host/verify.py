@@ -35,6 +35,9 @@ Cause = Literal[
     "other software version",
     "undecodable message",
     "different decision",
+    "altered message",
+    "not authenticated",
+    "cut off",
 ]
 
 
@@ -121,6 +124,8 @@ class SlotVerifier:
         self._found: list[Difference] = []
         """Differences since the last checkpoint, whose digest says what they come from."""
         self.checkpoints = 0
+        self.covered = snapshot.position if snapshot else 0
+        """The greatest position of its checkpoints on the log."""
 
     def input(self, seq: int, body: bytes, event: Event | registry.Unknown) -> None:
         """An event that the service folded."""
@@ -147,6 +152,7 @@ class SlotVerifier:
     def checkpoint(self, seq: int, checkpoint: Checkpoint, written_by: str) -> None:
         """Up to where the service had decided: everything up to there is compared now."""
         self._written_by = written_by
+        self.covered = max(self.covered, checkpoint.position)
         if seq <= self._from:
             return  # the snapshot is of a later one
         if checkpoint.partial:
@@ -343,6 +349,19 @@ class Verifier:
         if self.checkpoints:
             for verifier in self._all:
                 verifier.finish()
+
+    def held_against(self, promised: Mapping[str, int], first: int) -> None:
+        """Compare with what the log's own head says was on it: `<service>.<slot>` to the position of its last checkpoint."""
+        for slot, verifier in self.slots.items():
+            end = promised.get(f"{self.inputs.service}.{slot}", 0)
+            if verifier.covered < end >= first:
+                self._report.add(
+                    Difference(
+                        self.inputs.service, slot, verifier.covered, "cut off",
+                        f"the log is said to hold a checkpoint of position {end}, and the last one on it is of {verifier.covered}: "
+                        "its end was cut off, or checkpoints were removed",
+                    )
+                )  # fmt: skip
 
 
 Reading = tuple[Verifier, Role, tuple[SlotVerifier, ...]]

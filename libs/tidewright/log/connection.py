@@ -587,9 +587,15 @@ class Log:
         after: int = 0,
         last_only: bool = False,
         window: int = reader.WINDOW,
+        believing: bool = True,
     ) -> reader.Reader:
-        """Records of the subjects that match, in stream order, from the sequence `after` + 1 on."""
-        return reader.Reader(self, tuple(filters), after, last_only=last_only, window=window)
+        """Records of the subjects that match, in stream order, from the sequence `after` + 1 on.
+
+        Without `believing`, everything as it is stored.
+        """
+        return reader.Reader(
+            self, tuple(filters), after, last_only=last_only, window=window, believing=believing
+        )
 
     @property
     def disconnected(self) -> str:

@@ -22,6 +22,7 @@ SIGNER = "Tw-Signer"
 MANIFEST = "Tw-Manifest"
 SIGNATURE = "Tw-Signature"
 SCHEDULER = "Nats-Scheduler"
+SCHEDULE = "Nats-Schedule"
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 BATCH_ID, BATCH_SEQUENCE, BATCH_COMMIT = "Nats-Batch-Id", "Nats-Batch-Sequence", "Nats-Batch-Commit"
 

@@ -26,6 +26,9 @@ FORMAT = "tidewright-export-1"
 LEVEL = 3
 _PREFIX = 4
 _SIZE = struct.Struct(">I")
+MAX_FRAME_BYTES = 256 << 20
+"""More than any message (the server takes 8 MB), and than a state of 5,000 nodes and 150,000 pods several times over."""
+_MOST_AT_ONCE = 1 << 20
 _CHUNK = 1 << 16
 """Bytes decompressed at once: few enough to stay in the cache, and in memory that is used again and again."""
 
@@ -48,6 +51,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
         ends: `<service>.<slot>` to the position of its last checkpoint in the export; None when the
             software that wrote it did not say.
         cluster_id: uid of the cluster's `kube-system` namespace; empty when it was not known.
+        keys: every key record of the log, also of what was left out: by these its signatures are checked.
     """
 
     format: str = FORMAT
@@ -63,6 +67,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     ends: dict[str, int] | None = None
     cluster_id: str = ""
+    keys: tuple[Record, ...] = ()
 
 
 class _Trailer(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="end"):
@@ -235,19 +240,37 @@ class _Pieces:
         self.left = b""
 
     def __iter__(self) -> Iterator[bytes]:
-        """Pieces to the end of the file.
+        """Pieces to the end of the file; each ends a frame at least, however long that is.
 
         Raises:
-            BadExport: it does not decompress.
+            BadExport: it does not decompress, or says that a frame is longer than any.
         """
         reader = zstandard.ZstdDecompressor().stream_reader(self._file)
         try:
             while data := reader.read(_CHUNK):
-                yield self.left + data
+                parts, size = [self.left, data], len(self.left) + len(data)
+                wanted = self._wanted(parts)
+                # A long frame is put together once, not once per piece that it comes in.
+                while size < wanted and (data := reader.read(min(wanted - size, _MOST_AT_ONCE))):
+                    parts.append(data)
+                    size += len(data)
+                yield b"".join(parts)
         except zstandard.ZstdError as error:
             raise BadExport(
                 f"{self.path} does not decompress: it is no export, or was altered ({error})"
             ) from error
+
+    def _wanted(self, parts: list[bytes]) -> int:
+        """How many bytes the first frame of what is there takes, with its prefix."""
+        head = parts[0] if len(parts[0]) >= _PREFIX else b"".join(parts)
+        if len(head) < _PREFIX:
+            return 0
+        size: int = _SIZE.unpack_from(head)[0]
+        if size > MAX_FRAME_BYTES:
+            raise BadExport(
+                f"{self.path} was altered: it says that a frame has {size} bytes, and none has more than {MAX_FRAME_BYTES}"
+            )
+        return _PREFIX + size
 
 
 def _first_frame(pieces: _Pieces) -> memoryview:

@@ -75,8 +75,8 @@ class Keyring:
         self.subject = subjects.config(PART)
         self._from: list[int] = []
         self._keys: list[Keys] = []
-        self._good: dict[int, bytes] = {}
-        """Sequences of key records that are believed, and their bodies."""
+        self._good: dict[int, Record] = {}
+        """The key records that are believed, by sequence."""
 
     @property
     def latest(self) -> Keys | None:
@@ -110,16 +110,22 @@ class Keyring:
             if not again and (said.generation <= latest.said.generation or said.log != latest.log):
                 return Cause.KEYS
             if again:
-                self._good[record.seq] = record.body
+                self._good[record.seq] = record
                 return None
-        self._good[record.seq] = record.body
+        self._good[record.seq] = record
         self._from.append(record.seq)
         self._keys.append(keys)
         return None
 
     def believes(self, record: Record) -> Cause | None:
         """Why a message on the subject of key records, which was taken before, is not believed."""
-        return None if self._good.get(record.seq) == record.body else Cause.KEYS
+        found = self._good.get(record.seq)
+        return None if found is not None and found.body == record.body else Cause.KEYS
+
+    @property
+    def records(self) -> tuple[Record, ...]:
+        """The key records that are believed, in order."""
+        return tuple(self._good.values())
 
     def _vouched(self, said: KeysSet) -> bool:
         return any(

@@ -75,10 +75,12 @@ class Reader:
         last_only: bool = False,
         stream: str = "",
         window: int = WINDOW,
+        believing: bool = True,
     ) -> None:
         """`stream` is the log's own unless another one (the membership bucket's) is named.
 
-        `window`: records asked for ahead; fewer for who will stop soon.
+        `window`: records asked for ahead; fewer for who will stop soon. `believing` is off for who judges
+        what is stored by himself.
         """
         self._window = window
         self._log = log
@@ -104,7 +106,8 @@ class Reader:
         """Messages dropped because they are not believed."""
         self.held = False
         """What came last is a part of a commit, of which the server has yet to store the rest."""
-        self._judges = not stream or stream == log.stream
+        self._believing = believing
+        self._judges = believing and (not stream or stream == log.stream)
         self._settled, self._settled_at = False, 0
         self._hidden: list[tuple[str, int]] = []
         """With `last_only`: subjects of which the last message is not believed, and its sequence."""
@@ -296,7 +299,7 @@ class Reader:
         self.received = seq
         if not self._settled:
             self._settled_at, self._settled = seq, pending == 0
-        cause = belief.refused(self._log.subjects, message.subject, headers)
+        cause = belief.refused(self._log.subjects, message.subject, headers) if self._believing else None
         if cause is not None:
             self._refuse(cause, message.subject, seq)
             return

@@ -28,6 +28,7 @@ from tidewright.log.envelope import (
     EXPECTED,
     LEFT,
     MANIFEST,
+    SCHEDULE,
     SIGNATURE,
     SIGNER,
 )
@@ -39,18 +40,27 @@ DIGEST_BYTES = 16
 _NOT_DIGESTED = frozenset((BATCH_ID, BATCH_SEQUENCE, BATCH_COMMIT, MANIFEST, SIGNATURE))
 """The batch is named when it is sent, and held against the place of the message; the last two are made of the digests."""
 _FEW = 4
+_GOES = 0x80
+"""Of the first byte of a digest: the message may be gone, and is not missed."""
 
 
 def digest(subject: str, body: bytes, headers: Mapping[str, str]) -> bytes:
     """What a manifest has of a message: of all that it says, and where."""
     lines = [f"{name}:{value}" for name, value in headers.items() if name not in _NOT_DIGESTED]
     said = "\n".join((subject, *lines, "", ""))
-    return blake2b(said.encode() + body, digest_size=DIGEST_BYTES).digest()
+    found = blake2b(said.encode(errors="surrogatepass") + body, digest_size=DIGEST_BYTES).digest()
+    first = found[0] | _GOES if SCHEDULE in headers else found[0] & ~_GOES
+    return bytes((first,)) + found[1:]
+
+
+def goes(digest: bytes) -> bool:
+    """Whether the server takes a message away again: it is a schedule, and fires or is replaced."""
+    return bool(digest[0] & _GOES)
 
 
 def _statement(log: str, signer: str, subject: str, expected: str, manifest: bytes) -> bytes:
     said = "\0".join((log, signer, subject, expected, str(len(manifest) // DIGEST_BYTES)))
-    return FORMAT + b"\0" + said.encode() + b"\0" + manifest
+    return FORMAT + b"\0" + said.encode(errors="surrogatepass") + b"\0" + manifest
 
 
 def sign(

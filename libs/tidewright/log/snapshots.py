@@ -185,9 +185,17 @@ class Snapshots:
 
     async def history(self, service: str, slot: Slot) -> list[int]:
         """Positions of the snapshots that were kept."""
+        return [position for place, position in await self._kept(service) if place == slot]
+
+    async def furthest(self, service: str) -> int:
+        """The greatest position of the snapshots of a service that were kept; 0 without any."""
+        return max((position for _, position in await self._kept(service)), default=0)
+
+    async def _kept(self, service: str) -> list[tuple[str, int]]:
+        """Slots and positions of the snapshots of a service that were kept."""
         if self._left_alone(service):
             return []
-        store, found = bucket(self._log.stream, service), list[int]()
+        store, found = bucket(self._log.stream, service), list[tuple[str, int]]()
         try:
             subjects = await self._bounded(self._log.subjects_of(f"OBJ_{store}", f"$O.{store}.M.>"))
         except LogUnavailable:
@@ -198,8 +206,8 @@ class Snapshots:
         for subject in subjects:
             name = urlsafe_b64decode(subject.rpartition(".")[2]).decode()
             place, _, position = name.partition("/")
-            if place == slot and position:
-                found.append(int(position))
+            if position.isdigit():
+                found.append((place, int(position)))
         return found
 
     async def oldest(self, service: str, slot: Slot, state_version: int, first_seq: int) -> Snapshot | None:

@@ -20,7 +20,7 @@ from tidewright.log.reader import Record
 if TYPE_CHECKING:
     from tidewright.log.connection import Message
 
-SCHEDULE = "Nats-Schedule"
+from tidewright.log.envelope import SCHEDULE
 
 
 class Torn:

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from tests.e2e.asking.conftest import Answer, Ask
-from tests.e2e.asking.world import APP, SPACE, place, rechained, records_in, stored, with_body
+from tests.e2e.asking.world import APP, SPACE, place, rechained, records_in, server, stored, with_body
 from tidewright.autoscaler.decide import DECIDER
+from tidewright.cli.keys.folder import KeyFolder
 from tidewright.host.software import software_of
 from tidewright.log.export import ExportFile
 from tidewright.log.reader import Record
@@ -196,3 +197,54 @@ def test_an_altered_fact_in_a_part_is_found(ask: Ask, running: tuple[str, ...], 
     altered = tmp_path / "altered.twlog"
     write_export(altered, file.manifest, file.snapshots(), found)
     assert first(ask("verify", "--log", altered, "-o", "json"))["cause"] == "altered or missing fact"
+
+
+def test_an_empty_log_is_not_true(ask: Ask, tmp_path: Path) -> None:
+    with server(tmp_path) as url:
+        empty = ("--nats", url, "--cluster", "bench")
+        assert ask("install", *empty, "--cluster-id", "none").code == 0
+        answer = ask("verify", *empty)
+        assert answer.code == 1
+        assert "The log is empty: NOTHING WAS VERIFIED" in answer.out
+        assert json.loads(ask("verify", *empty, "-o", "json").out)["verified"] is False
+
+
+def test_a_log_whose_end_was_cut_off_is_not_true(ask: Ask, whole: Path, tmp_path: Path) -> None:
+    # The file is whole in itself; its head says what it held, and the checkpoints that are left do not reach there.
+    said = ExportFile(whole).manifest
+    records = records_in(whole)
+    cut = stored(
+        tmp_path / "cut.twlog", records[: len(records) // 2], ends=ends_in(records), last_seq=said.last_seq
+    )
+    difference = first(ask("verify", "--log", cut, "-o", "json"))
+    assert difference["cause"] == "cut off"
+    assert "its end was cut off" in difference["message"]
+
+
+def ends_in(records: list[Record]) -> dict[str, int]:
+    """The positions of the last checkpoints."""
+    return {
+        f"autoscaler.{r.subject.split('.')[3]}": json.loads(r.body)["position"]
+        for r in records
+        if ".checkpoint." in r.subject
+    }
+
+
+def test_an_altered_header_is_named(ask: Ask, records: list[Record], tmp_path: Path) -> None:
+    for name, value in (("Tw-Writer", "actuator"), ("Tw-Version", "9.9"), ("Tw-Id", "autoscaler.1.2.3")):
+        found = list(records)
+        at = place(found, is_hold, 2)
+        found[at] = Record(
+            found[at].seq, found[at].subject, found[at].body, found[at].headers | {name: value}
+        )
+        difference = first(ask("verify", "--log", stored(tmp_path / "h.twlog", found), "-o", "json"))
+        assert (difference["cause"], difference["sequence"]) == ("altered message", found[at].seq), name
+
+
+def test_a_log_without_keys_says_that_nothing_is_signed(ask: Ask, whole: Path, tmp_path: Path) -> None:
+    assert "Nothing on this log is signed" in ask("verify", "--log", whole).out
+    folder = KeyFolder(tmp_path)
+    folder.make()
+    answer = ask("verify", "--log", whole, "--trust", folder.anchor)
+    assert answer.code == 2
+    assert "no key record" in answer.err

@@ -12,7 +12,7 @@ from tidewright.events.timers import TimerFired
 from tidewright.log import errors, room, timers, torn
 from tidewright.log import server as server_module
 from tidewright.log.connection import Log, Message
-from tidewright.log.envelope import BATCH_ID, BATCH_SEQUENCE
+from tidewright.log.envelope import BATCH_ID, BATCH_SEQUENCE, SCHEDULE
 from tidewright.log.reader import Record
 from tidewright.log.server import EmbeddedServer
 from tidewright.log.subjects import Slot
@@ -113,7 +113,7 @@ async def test_an_unanswered_batch_of_which_a_schedule_has_fired_is_whole(
 @pytest.mark.parametrize("behind", [0, 4])
 async def test_a_hole_behind_a_torn_batch_is_no_message_of_it(behind: int) -> None:
     """Others append there, and a schedule of theirs fires: who took it for the checkpoint would lose decisions."""
-    timed = Message("c.schedule", b"", {torn.SCHEDULE: "@at 2026-01-01T00:00:00Z"})
+    timed = Message("c.schedule", b"", {SCHEDULE: "@at 2026-01-01T00:00:00Z"})
     messages = [
         Message("c.decision.a", b""),
         timed,

@@ -10,16 +10,20 @@ from __future__ import annotations
 import tempfile
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from tidewright.cli.asking.progress import progress
-from tidewright.cli.asking.source import matches
+from tidewright.cli.asking.source import Anchors, keyring_of, matches
 from tidewright.log.export import ExportFile
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot
 from tidewright.log.subjects import Slot, Subjects
+
+if TYPE_CHECKING:
+    from tidewright.log.keyring import Keyring
 
 IN_MEMORY_BYTES = 64 << 20
 """A file whose records take more is kept on disk while it is asked."""
@@ -29,8 +33,8 @@ EVERY_N = 5_000
 class Indexed:
     """The records of a file, by place, by sequence and by subject."""
 
-    def __init__(self, file: ExportFile) -> None:
-        """Read the file once.
+    def __init__(self, file: ExportFile, records: Iterable[Record]) -> None:
+        """Read the file once; `records` are those of it that are wanted.
 
         Raises:
             BadExport: it was cut off or altered.
@@ -45,7 +49,7 @@ class Indexed:
         with progress(
             f"reading {file.path}", file.manifest.last_seq - file.manifest.first_seq + 1
         ) as advance:
-            for place, record in enumerate(file.records()):
+            for place, record in enumerate(records):
                 data = encode(record)
                 self._stored.write(data)
                 self._offsets.append(offset)
@@ -103,8 +107,18 @@ class Indexed:
 class ExportedLog:
     """A log in a file."""
 
-    def __init__(self, file: ExportFile) -> None:
+    def __init__(self, file: ExportFile, anchors: Anchors = None) -> None:
+        """With `anchors`, only what they vouch for is there.
+
+        Raises:
+            NoKeys: they vouch for no key record of the log.
+        """
         self.file = file
+        self._anchors = anchors
+        self.vouched = anchors is not None
+        manifest = file.manifest
+        self.part = bool(manifest.namespaces) or (manifest.since, manifest.until) != (None, None)
+        self.promised: Mapping[str, int] = manifest.ends or {}
         self.subjects = Subjects(file.manifest.cluster)
         self.slots = file.manifest.slots
         self.name = str(file.path)
@@ -112,12 +126,35 @@ class ExportedLog:
         self.since = file.manifest.since
         self.everywhere = not file.manifest.namespaces
         self._indexed: Indexed | None = None
+        self._keyring = keyring_of(self.subjects, file.manifest.keys, anchors)
+
+    def _believed(self) -> Iterator[Record]:
+        """The records of the file; with a trust anchor, those that are believed."""
+        if self._anchors is None:
+            yield from self.file.records()
+            return
+        from tidewright.log.passing import Passing
+
+        passing = Passing(self.subjects, self._keyring, since=self.file.manifest.first_seq)
+        for record in self.file.records():
+            yield from (one for one, cause in passing.take(record) if cause is None)
+        yield from (one for one, cause in passing.finish() if cause is None)
+
+    async def stored(self) -> AsyncGenerator[Record, None]:
+        for record in self.file.records():
+            yield record
+
+    async def furthest(self) -> int:
+        return max((s.position for s in self.file.snapshots()), default=0)
+
+    async def keyring(self) -> Keyring | None:
+        return self._keyring
 
     @property
     def indexed(self) -> Indexed:
         """The records by place; the file is read when this is first asked for."""
         if self._indexed is None:
-            self._indexed = Indexed(self.file)
+            self._indexed = Indexed(self.file, self._believed())
         return self._indexed
 
     async def cluster_id(self) -> str:
@@ -133,7 +170,7 @@ class ExportedLog:
         self, pattern: str = "", after: int = 0, ahead: int = 0
     ) -> AsyncGenerator[Record, None]:
         if not pattern and not after and self._indexed is None:  # once through: no index is worth it
-            for record in self.file.records():
+            for record in self._believed():
                 yield record
             return
         for record in self._chosen([pattern], after):

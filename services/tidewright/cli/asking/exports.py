@@ -118,6 +118,7 @@ async def exported(source: Source, path: Path, part: Part) -> int:
         cluster=source.subjects.cluster, stream=source.stream, slots=source.slots, slot_hash=SLOT_HASH,
         first_seq=max(first, needed.least + 1), last_seq=until, since=part.since_at, until=part.until_at,
         namespaces=part.namespaces, version=__version__, ends=ends, cluster_id=await source.cluster_id(),
+        keys=await _key_records(source),
     )  # fmt: skip
     with (
         ExportWriter(path, manifest) as writer,
@@ -136,6 +137,12 @@ async def exported(source: Source, path: Path, part: Part) -> int:
                 if count % EVERY_N == 0:
                     advance(EVERY_N)
     return writer.records
+
+
+async def _key_records(source: Source) -> tuple[Record, ...]:
+    """The key records of the log that are good."""
+    keyring = await source.keyring()
+    return () if keyring is None else keyring.records
 
 
 COMMITTED_WITHIN = 20_000

@@ -8,22 +8,23 @@ from __future__ import annotations
 from tidewright.cli.asking import quick  # isort: skip  # before whoever imports what it leaves
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from heapq import heapify, heappop, heapreplace
 from pathlib import Path
-from typing import Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias
 
 from cyclopts import Parameter
 
 from tidewright.cli.errors import BadInput, CommandError, Unavailable, translated
 from tidewright.cli.options import THE_LOG, AskedLogOptions, LogOptions
+from tidewright.cli.services import SERVICES, Role
 from tidewright.events import registry
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.connection import Log
 from tidewright.log.direct import TooMany
-from tidewright.log.errors import LogError, LogUnavailable, Unsound, WrongStream
+from tidewright.log.errors import BadKey, LogError, LogUnavailable, NoKeys, Unsound, WrongStream
 from tidewright.log.lastwords import Known, last_words
 from tidewright.log.reader import WINDOW, Record
 from tidewright.log.snapshots import Snapshot, Snapshots
@@ -34,6 +35,16 @@ FromFile = Annotated[
     Parameter(name="--log", help="Read this exported file instead of a running log.", group=THE_LOG),
 ]
 
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    from tidewright.log.keyring import Keyring
+
+Anchors: TypeAlias = "Sequence[Ed25519PublicKey] | None"
+"""Root keys that vouch for key records; None: nobody asked."""
+KEYS = "keys"
+"""The part of the configuration that holds key records."""
 
 SOON = 50
 """Records that are fetched ahead by who stops at the first that answers a question."""
@@ -106,6 +117,33 @@ class Source(Protocol):
         """What there is among the last `count` sequences."""
         ...
 
+    def stored(self) -> AsyncGenerator[Record, None]:
+        """All records as they are stored, believed or not."""
+        ...
+
+    part: bool
+    """Whether something was left out of it."""
+
+    @property
+    def promised(self) -> Mapping[str, int]:
+        """`<service>.<slot>` to the position of its last checkpoint, as the head of a file says; empty where nothing does."""
+        ...
+
+    vouched: bool
+    """Whether a trust anchor says which key records are good."""
+
+    async def furthest(self) -> int:
+        """The greatest sequence that anything beside the log says was on it; 0 when nothing does."""
+        ...
+
+    async def keyring(self) -> Keyring | None:
+        """The key records of the log, all taken; None on a log without keys that was asked for none.
+
+        Raises:
+            NoKeys: a trust anchor was given, and vouches for none of them.
+        """
+        ...
+
     async def bounds(self) -> tuple[int, int]:
         """First and last sequence; last is first - 1 when there is nothing."""
         ...
@@ -133,6 +171,7 @@ class RunningLog:
     """A log that is being written."""
 
     log: Log
+    anchors: Anchors = None
 
     def __post_init__(self) -> None:
         self.subjects = self.log.subjects
@@ -141,6 +180,9 @@ class RunningLog:
         self.name = f"stream {self.stream}"
         self.since: float | None = None
         self.everywhere = True
+        self.vouched = self.anchors is not None
+        self.part = False
+        self.promised: Mapping[str, int] = {}
         self._words: Known = {}
 
     async def cluster_id(self) -> str:
@@ -200,6 +242,22 @@ class RunningLog:
     async def first_of(self, pattern: str, seq: int) -> Record | None:
         return await self.log.first_of(pattern, seq)
 
+    async def stored(self) -> AsyncGenerator[Record, None]:
+        async with self.log.reader([self.subjects.everything], believing=False) as reader:
+            async for record in reader.until_current():
+                yield record
+
+    async def furthest(self) -> int:
+        store = Snapshots(self.log)
+        found = [await store.furthest(service.name) for service in SERVICES if service.role is Role.DECIDER]
+        return max(found, default=0)
+
+    async def keyring(self) -> Keyring | None:
+        subject = self.subjects.config(KEYS)
+        async with self.log.reader([subject], believing=False) as reader:
+            found = [record async for record in reader.until_current()]
+        return keyring_of(self.subjects, found, self.anchors)
+
     async def tail(self, count: int) -> list[Record]:
         _, last = await self.log.bounds()
         return [record async for record in self.records(after=max(0, last - count), ahead=count)]
@@ -258,8 +316,8 @@ async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[S
         if not file.is_file():  # noqa: ASYNC240  # once, before anything else runs
             raise BadInput(f"--log {file}: there is no such file; `tidewright export` writes one")
         try:
-            exported = ExportedLog(ExportFile(file))
-        except BadExport as error:
+            exported = ExportedLog(ExportFile(file), _anchors(where))
+        except (BadExport, BadKey, NoKeys) as error:
             raise BadInput(str(error)) from error
         try:
             yield exported
@@ -276,7 +334,10 @@ async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[S
         return
     on = where or LogOptions()
     if folder is not None:
-        async with _kept(on, folder) as kept, opened(kept, None) as source:
+        async with (
+            _kept(on, folder) as kept,
+            opened(_asking(on, kept), None) as source,
+        ):
             yield source
         return
     if on.nats.startswith(("ws:", "wss:")):
@@ -284,15 +345,52 @@ async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[S
     with translated():
         log = await _connected(on)
         async with log:
+            anchors: Anchors = None
             if isinstance(on, AskedLogOptions) and on.trust is not None:
                 from tidewright.log.keyfiles import read_anchors
 
-                log.authenticate(anchors=read_anchors(on.trust))
+                anchors = read_anchors(on.trust)
+                log.authenticate(anchors=anchors)
             await _adopted(log)
             try:
-                yield RunningLog(log)
+                yield RunningLog(log, anchors)
             except registry.NotAnEvent as error:
                 raise CommandError(f"stream {log.stream}: {_parked(error)}") from error
+
+
+def _asking(on: LogOptions, kept: LogOptions) -> AskedLogOptions:
+    """The log of a folder, asked as the options say."""
+    trust = on.trust if isinstance(on, AskedLogOptions) else None
+    return AskedLogOptions(nats=kept.nats, cluster=kept.cluster, trust=trust)
+
+
+def _anchors(where: LogOptions | None) -> Anchors:
+    trust = where.trust if isinstance(where, AskedLogOptions) else None
+    if trust is None:
+        return None
+    from tidewright.log.keyfiles import read_anchors
+
+    return read_anchors(trust)
+
+
+def keyring_of(subjects: Subjects, records: Sequence[Record], anchors: Anchors) -> Keyring | None:
+    """A keyring that has taken some key records; None without any, where no anchor asks for one.
+
+    Raises:
+        NoKeys: the anchors vouch for none of them.
+    """
+    if not records and anchors is None:
+        return None
+    from tidewright.log.belief import refused
+    from tidewright.log.keyring import Keyring
+
+    found = Keyring(subjects, anchors)
+    for record in records:
+        if refused(subjects, record.subject, record.headers) is None:
+            found.take(record)
+    if found.latest is None and anchors is not None:
+        raise NoKeys(f"there is no key record on {found.subject} that the trust anchor vouches for")
+    return found
 
 
 async def _connected(on: LogOptions) -> Log:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -15,12 +16,19 @@ from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.restored import deciders, inputs_of
 from tidewright.cli.asking.source import FromFile, Source, opened
 from tidewright.cli.options import AskedLogOptions, Output, emit
-from tidewright.cli.services import Service, load
+from tidewright.cli.services import SERVICES, Role, Service, load
 from tidewright.host.decider import Decider
+from tidewright.host.provenance import Provenance
 from tidewright.host.software import software_of
-from tidewright.host.verify import Report, Verification, Verifier
+from tidewright.host.verify import Difference, Report, Verification, Verifier
+from tidewright.log.belief import SAID
+from tidewright.log.belief import Cause as Unbelieved
+from tidewright.log.envelope import WRITER
+from tidewright.log.passing import Judged, Passing
+from tidewright.log.reader import Record
 
 EVERY_N = 2000
+ENDPOINTS = tuple(service.name for service in SERVICES if service.role is Role.ENDPOINT)
 
 
 @dataclass(frozen=True)
@@ -29,16 +37,35 @@ class Verified:
 
     Attributes:
         services: those that have ever run on this log; of the others there is nothing to verify.
+        messages: on the log, believed or not.
+        commits, signed: commits with a good signature, and messages that are believed for one.
+        unknown: messages of a part of a log, the ends of whose commits are left out of it.
+        generation: of the key record; 0 on a log without one. `vouched`: a trust anchor vouches for it.
+        history: sequence up to which nothing is signed.
     """
 
     report: Report
     services: tuple[str, ...]
+    messages: int = 0
+    commits: int = 0
+    signed: int = 0
+    unknown: int = 0
+    generation: int = 0
+    vouched: bool = False
+    history: int = 0
+
+    @property
+    def good(self) -> bool:
+        """Whether anything was verified, and everything is as it should be."""
+        return self.report.count == 0 and bool(self.services)
 
 
 async def verified(source: Source, services: tuple[Service, ...]) -> Verified:
     """Verify some services' decisions over everything that the log holds."""
     report = Report()
+    furthest = await source.furthest()
     first, last = await source.bounds()  # of a log that is being written: what comes later is another matter
+    keyring = await source.keyring()
     ends = await source.ends()
     verifiers = []
     for service in services:
@@ -52,17 +79,70 @@ async def verified(source: Source, services: tuple[Service, ...]) -> Verified:
         )
         verifiers.append(Verifier(decider, inputs, report, snapshots, known, software_of(decider)))
     verification = Verification(verifiers)
-    take, told = verification.take, first
+    passing = Passing(source.subjects, keyring, partial=source.part, since=first)
+    said: list[Difference] = []
+    # Told after what decisions and digests say, which is more to the point where both are there.
+    provenance = Provenance(source.subjects, ENDPOINTS, partial(_altered, said), since=first)
+    take_headers, take, told, messages = provenance.take, verification.take, first, 0
+
+    def judged(found: Iterable[Judged]) -> None:
+        for record, cause in found:
+            if cause is None:
+                take_headers(record)
+                take(record)
+            else:
+                _unbelieved(report, record, cause)
+
     with progress("verifying", last - first + 1) as advance, seldom_collecting():
-        async for record in source.records():
+        async for record in source.stored():
             seq = record.seq
             if seq <= last:
-                take(record)
+                messages += 1
+                judged(passing.take(record))
             if seq >= told + EVERY_N:
                 advance(seq - told)
                 told = seq
+        judged(passing.finish())
     verification.finish()
-    return Verified(report, tuple(v.inputs.service for v in verifiers if v.checkpoints))
+    for difference in said:
+        report.add(difference)
+    for seq in passing.missing:
+        message = f"message {seq} is signed by the end of its commit, and is not on the log: it was removed"
+        report.add(Difference("the log", "", seq, "altered message", message))
+    for verifier in verifiers:
+        verifier.held_against(source.promised, first)
+    _cut(report, first, last, furthest, verifiers)
+    keys = keyring.latest if keyring is not None else None
+    return Verified(
+        report, tuple(v.inputs.service for v in verifiers if v.checkpoints), messages, passing.commits, passing.signed,
+        passing.unknown, keys.said.generation if keys else 0, source.vouched, keys.said.history if keys else 0,
+    )  # fmt: skip
+
+
+def _altered(found: list[Difference], record: Record, service: str, what: str) -> None:
+    if len(found) < Report.KEPT:
+        message = f"message {record.seq} on {record.subject}: {what}"
+        found.append(Difference(service, "", record.seq, "altered message", message, recorded=record.body))
+
+
+def _unbelieved(report: Report, record: Record, cause: Unbelieved) -> None:
+    writer = record.headers.get(WRITER, "nobody")
+    message = f"message {record.seq} on {record.subject} is not believed ({cause.value}): {SAID[cause]}"
+    report.add(Difference(writer, "", record.seq, "not authenticated", message, recorded=record.body))
+
+
+def _cut(report: Report, first: int, last: int, furthest: int, verifiers: Sequence[Verifier]) -> None:
+    """Note what is known to have been on the log beyond its end."""
+    beyond = max([furthest, *(slot.covered for v in verifiers for slot in v.slots.values())])
+    if beyond > last:
+        report.add(
+            Difference(
+                "the log", "", last, "cut off",
+                f"it ends with message {last}, and a snapshot or a checkpoint was made of message {beyond}: its end was cut off, "
+                "or an earlier copy was put in its place" if last >= first else
+                f"it is empty, and a snapshot was made of message {beyond}: it was erased",
+            )
+        )  # fmt: skip
 
 
 @contextmanager
@@ -97,14 +177,19 @@ def verify(
 
     found, name = asyncio.run(run())
     emit(_as_json(found, name), output, lambda: _as_text(found, name, chosen))
-    return 1 if found.report.count else 0
+    return 0 if found.good else 1
 
 
 def _as_json(found: Verified, name: str) -> dict[str, Any]:
     report = found.report
     return {
         "log": name,
-        "verified": report.count == 0,
+        "verified": found.good,
+        "messages": found.messages,
+        "authenticated": {
+            "keys": found.generation, "vouched": found.vouched, "history": found.history,
+            "commits": found.commits, "messages": found.signed, "unknown": found.unknown,
+        },
         "services": list(found.services),
         "events": report.events,
         "decisions": report.decisions,
@@ -143,19 +228,47 @@ def _as_text(found: Verified, name: str, asked: tuple[Service, ...]) -> str:
     if report.software:
         writers = ", ".join(f"{software} ({n})" for software, n in sorted(report.software.items()))
         lines.append(f"The decisions were written by {writers}.")
-    if not found.services:
-        return "\n".join(lines)
+    lines.append(_authenticated(found))
+    if not found.services and not report.count:
+        nothing = (
+            "The log is empty"
+            if not found.messages
+            else f"No decider has run on the {found.messages} messages of this log"
+        )
+        return "\n".join(
+            [
+                *lines,
+                f"{nothing}: NOTHING WAS VERIFIED. If there should be more, it was erased, or this is another log.",
+            ]
+        )
     if not report.count:
         lines.append("Every decision is what its recorded facts give, byte for byte, and the chain is whole.")
         return "\n".join(lines)
     first = report.differences[0]
     lines += [
-        f"{report.count} differences. The first: {first.cause}, {first.service} slot {first.slot}, sequence {first.seq}:",
+        f"{report.count} differences. The first: {first.cause}, {_whose(first)}, sequence {first.seq}:",
         f"  {first.message}",
     ]
     if first.recorded:
         lines.append(f"  recorded   {first.recorded.decode(errors='replace')}")
     if first.recomputed:
         lines.append(f"  recomputed {first.recomputed.decode(errors='replace')}")
-    lines += [f"  also {d.cause} at {d.seq} ({d.service} slot {d.slot})" for d in report.differences[1:5]]
+    lines += [f"  also {d.cause} at {d.seq} ({_whose(d)})" for d in report.differences[1:5]]
     return "\n".join(lines)
+
+
+def _whose(difference: Difference) -> str:
+    return f"{difference.service} slot {difference.slot}" if difference.slot else difference.service
+
+
+def _authenticated(found: Verified) -> str:
+    """By what the log is what its writers said."""
+    if not found.generation:
+        return "Nothing on this log is signed: whoever may write to it may have written any of it (`tidewright keys`)."
+    said = f"{found.commits} commits with {found.signed} messages are signed by their writers, with the keys of generation {found.generation}"
+    said += "" if found.vouched else ", for which no trust anchor was asked (--trust root.pub)"
+    if found.history:
+        said += f"; up to sequence {found.history} nothing is"
+    if found.unknown:
+        said += f"; of {found.unknown} messages the signature is not in this part of the log"
+    return said + "."

@@ -1,0 +1,158 @@
+"""What verification can tell of single messages: whether headers, subject and body say the same. Pure.
+
+Without keys that is all there is to say of headers, and of decisions of endpoints, which nobody can take
+again: they are chained by the digest of the one before, and every outcome names its decision.
+Who alters one of these has to alter all that agrees with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from tidewright.events import registry
+from tidewright.events.base import Decision
+from tidewright.log import envelope
+from tidewright.log.checkpoint import digest_of
+from tidewright.log.reader import Record
+from tidewright.log.subjects import Subjects
+
+INSTALLER = "install"
+_REMEMBERED = 20_000
+"""Messages whose ids are kept, to hold causes against."""
+_OF_A_FACT = 4
+"""Tokens of the id of a fact, at least."""
+_COMMIT = re.compile(rb'"commit":(\d+)')
+
+Found = Callable[[Record, str, str], None]
+"""Takes a message, the service that it is of, and what is wrong with it."""
+
+
+def _counted(said: str, incarnation: str) -> bool:
+    """Whether an id as the watcher gives it (`watcher.<part>.<incarnation>.<n>`) names the incarnation."""
+    tokens = said.split(".")
+    return len(tokens) < _OF_A_FACT or tokens[-2] == incarnation
+
+
+class Provenance:
+    """The messages of one log, in order."""
+
+    def __init__(self, subjects: Subjects, endpoints: Iterable[str], found: Found, *, since: int = 0) -> None:
+        """`since`: the sequence that the log, or the part of it, begins with; what is before cannot be asked for."""
+        self._depth = subjects.root.count(".") + 1
+        self._endpoints = frozenset(endpoints)
+        self._found = found
+        self._since = since
+        self._ids: dict[int, str] = {}
+        self._versions: dict[str, str] = {}
+        self._announced: dict[str, set[str]] = {}
+        """By incarnation of an endpoint, the digests of its decisions."""
+        self._counted: dict[str, int] = {}
+        self._decided: set[str] = set()
+
+    def take(self, record: Record) -> None:
+        """Look at one message."""
+        headers = record.headers
+        writer = headers.get(envelope.WRITER)
+        tokens = record.subject.split(".", self._depth + 3)
+        if len(tokens) < self._depth + 2:
+            return
+        cls = tokens[self._depth]
+        if writer is not None and envelope.SCHEDULER not in headers:
+            problem = self._problem(record, writer, cls, tokens[self._depth + 2].partition(".")[0])
+            if problem:
+                self._found(record, writer, problem)
+        if len(self._ids) >= _REMEMBERED:
+            del self._ids[next(iter(self._ids))]
+        self._ids[record.seq] = headers.get(envelope.ID, "")
+        if cls == "decision" and tokens[self._depth + 2] in self._endpoints:
+            self._endpoint(record, tokens[self._depth + 2])
+        elif cls == "outcome":
+            self._outcome(record)
+
+    def _problem(self, record: Record, writer: str, cls: str, third: str) -> str:
+        """What speaks against the headers of a message; empty when nothing does."""
+        headers, body = record.headers, record.body
+        said, incarnation = headers.get(envelope.ID, ""), headers.get(envelope.INCARNATION, "")
+        match cls:
+            case "fact":
+                rightful, agrees = "watcher", _counted(said, incarnation)
+            case "config":
+                rightful, agrees = INSTALLER if writer == INSTALLER else "watcher", True
+            case "outcome":
+                cause = headers.get(envelope.CAUSE, "")
+                rightful = "actuator"
+                agrees = not cause or (
+                    said == f"{writer}.{cause}" and f'"decision":"{cause}"'.encode() in body
+                )
+            case "checkpoint":
+                commit = _COMMIT.search(body)
+                rightful = third
+                agrees = commit is None or (
+                    said.endswith(f".{incarnation}.{commit[1].decode()}")
+                    and f'"incarnation":"{incarnation}"'.encode() in body
+                )
+            case "decision":
+                rightful, agrees = third, f'"id":"{said}"'.encode() in body
+            case "schedule":
+                rightful, agrees = third, said.startswith(f"{third}.")
+            case "ledger":
+                name, _, rest = said.rpartition(".")
+                own = said.startswith((f"{third}.entry.", f"{third}.late."))
+                key, value = ("request", rest) if own else ("id", name)
+                rightful, agrees = third, not value or f'"{key}":"{value}"'.encode() in body
+            case _:
+                return ""
+        if writer != rightful:
+            return f"its header says that {writer} wrote it, and only {rightful} writes there"
+        if not agrees:
+            return f"its header says that it is {said!r} of {writer} {incarnation}, and its body or the rest of its headers another"
+        return self._history(record, incarnation)
+
+    def _history(self, record: Record, incarnation: str) -> str:
+        """What speaks against the headers of a message in the light of those before it."""
+        headers = record.headers
+        version = headers.get(envelope.VERSION, "")
+        if incarnation and self._versions.setdefault(incarnation, version) != version:
+            known = self._versions[incarnation]
+            return f"its header says that {incarnation} is of version {version!r}, which was {known!r} before"
+        cause, at = headers.get(envelope.CAUSE, ""), headers.get(envelope.CAUSE_SEQ, "")
+        if not cause or not at:
+            return ""
+        if not at.isdigit() or int(at) >= record.seq:
+            return f"its header names message {at} as its cause, which was not there before it"
+        known_id = self._ids.get(int(at))
+        if known_id is not None and known_id != cause:
+            return f"its header names {cause!r} at {at} as its cause, where {known_id!r} lies"
+        return ""
+
+    def _endpoint(self, record: Record, service: str) -> None:
+        event = registry.read(record.body)
+        if not isinstance(event, Decision):
+            self._found(record, service, "it is no decision")
+            return
+        name, _, count = event.id.rpartition(".")
+        incarnation = name.rpartition(".")[2]
+        if not name.startswith(f"{service}.") or not count.isdigit():
+            self._found(record, service, f"its id is {event.id!r}, which is none of {service}")
+            return
+        digests = self._announced.setdefault(name, set())
+        if int(count) <= self._counted.get(name, 0):
+            self._found(record, service, f"{incarnation} had decided {self._counted[name]} times before")
+        elif event.prev and event.prev not in digests and (digests or self._since <= 1):
+            self._found(
+                record, service, "the decision before it, whose digest it names, was altered or removed"
+            )
+        digests.add(digest_of(record.body))
+        self._counted[name] = max(self._counted.get(name, 0), int(count))
+        self._decided.add(event.id)
+
+    def _outcome(self, record: Record) -> None:
+        cause, at = record.headers.get(envelope.CAUSE, ""), record.headers.get(envelope.CAUSE_SEQ, "")
+        service = cause.partition(".")[0]
+        if service not in self._endpoints or cause in self._decided:
+            return
+        if at.isdigit() and int(at) >= self._since:
+            self._found(
+                record, service, f"it answers decision {cause}, which was removed from the log or altered"
+            )

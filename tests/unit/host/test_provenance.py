@@ -1,0 +1,144 @@
+"""Headers that disagree with bodies or with one another, and decisions of endpoints that were altered or removed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from tidewright.events import registry
+from tidewright.events.base import ObjectRef
+from tidewright.events.endpoints import TrustEndpoint
+from tidewright.events.facts import PodObserved
+from tidewright.events.outcomes import Applied
+from tidewright.host.announce import Announcement, Announcer
+from tidewright.host.provenance import Provenance
+from tidewright.log.clock import Clock
+from tidewright.log.connection import Log, Message
+from tidewright.log.envelope import Writer
+from tidewright.log.reader import Record
+from tidewright.log.subjects import ALL
+
+ENDPOINT = "spread-admission"
+HOOK = {"apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingWebhookConfiguration", "metadata": {"name": "w"}}  # fmt: skip
+
+
+async def recorded(log: Log) -> list[Record]:
+    """Facts, and an endpoint that announces itself three times with an actuator that answers."""
+    watcher, actuator = Writer("watcher"), Writer("actuator")
+    names = log.subjects
+    for n in range(3):
+        fact = registry.encode(PodObserved(at=1.0 + n, namespace="shop", name=f"p{n}"))
+        headers = watcher.headers(f"watcher.pod.{watcher.incarnation}.{n}")
+        await log.commit([Message(names.fact(log.slot_of("shop"), "pod", "shop", f"p{n}"), fact, headers)])
+    announcer = Announcer(log, Writer(ENDPOINT), Clock(lambda: 9.0), Announcement((HOOK,), {}))
+
+    async def act() -> None:
+        async with log.reader([names.decisions("*", ENDPOINT)]) as reader:
+            done = 0
+            while done < 3:
+                for record in await reader.fetch():
+                    event = registry.decode(record.body)
+                    assert isinstance(event, TrustEndpoint)
+                    headers = actuator.headers(f"actuator.{event.id}", cause=event.id, cause_seq=record.seq)
+                    subject = names.outcome(ALL, "mutatingwebhookconfiguration", "", "w")
+                    await log.commit(
+                        [Message(subject, registry.encode(Applied(at=9.0, decision=event.id)), headers)]
+                    )
+                    done += 1
+
+    acting = asyncio.create_task(act())
+    for ca in ("a", "b", "c"):
+        await announcer.trust(ca)
+    await acting
+    async with log.reader([names.everything]) as reader:
+        return [record async for record in reader.until_current()]
+
+
+def found_in(log: Log, records: list[Record]) -> list[tuple[int, str]]:
+    """Sequences and what is wrong there."""
+    found: list[tuple[int, str]] = []
+    provenance = Provenance(
+        log.subjects, [ENDPOINT], lambda record, _, what: found.append((record.seq, what)), since=1
+    )
+    for record in records:
+        provenance.take(record)
+    return found
+
+
+def place(records: list[Record], cls: str, n: int) -> int:
+    return [i for i, record in enumerate(records) if f".{cls}." in record.subject][n]
+
+
+def headed(record: Record, **changed: str) -> Record:
+    """A record with other headers, of which the names are given without hyphens."""
+    names = {name.replace("-", "").lower(): name for name in record.headers}
+    headers = dict(record.headers)
+    for short, value in changed.items():
+        headers[names[short.replace("_", "")]] = value
+    return Record(record.seq, record.subject, record.body, headers)
+
+
+async def test_what_agrees_is_left_alone(log: Log) -> None:
+    assert found_in(log, await recorded(log)) == []
+
+
+@pytest.mark.parametrize(
+    ("cls", "header", "value", "words"),
+    [
+        ("fact", "twwriter", "spread", "says that spread wrote it, and only watcher writes there"),
+        ("fact", "twincarnation", "0" * 16, "another"),
+        ("fact", "twversion", "9.9", "is of version '9.9', which was"),
+        ("decision", "twwriter", "spread", "only spread-admission writes there"),
+        ("decision", "twid", "spread-admission.all.x.9", "and its body"),
+        ("outcome", "twwriter", "watcher", "only actuator writes there"),
+        ("outcome", "twcause", "spread-admission.all.x.9", "and its body"),
+        ("outcome", "twcauseseq", "1", "as its cause, where"),
+        ("outcome", "twcauseseq", "999", "which was not there before it"),
+    ],
+)
+async def test_a_header_that_was_altered_is_found(
+    log: Log, cls: str, header: str, value: str, words: str
+) -> None:
+    records = await recorded(log)
+    at = place(records, cls, 1)
+    records[at] = headed(records[at], **{header: value})
+    found = found_in(log, records)
+    assert [what for seq, what in found if seq == records[at].seq and words in what], found
+
+
+def _altered(records: list[Record], at: int) -> None:
+    one = records[at]
+    records[at] = Record(one.seq, one.subject, one.body.replace(b'"ca":"', b'"ca":"x'), one.headers)
+
+
+def _removed(records: list[Record], at: int) -> None:
+    del records[at]
+
+
+def _forged(records: list[Record], at: int) -> None:
+    """One more under the same id, as if it had been said twice."""
+    one = records[at]
+    event = registry.decode(one.body)
+    assert isinstance(event, TrustEndpoint)
+    forged = TrustEndpoint(
+        at=1.0, id=event.id, ca="evil", target=ObjectRef(api_version="v1", kind="X", name="w")
+    )
+    records.insert(at + 1, Record(one.seq + 1, one.subject, registry.encode(forged), one.headers))
+
+
+@pytest.mark.parametrize("change", [_altered, _removed, _forged])
+@pytest.mark.parametrize("n", [0, 1])
+async def test_an_endpoints_decision_that_was_altered_is_found(
+    log: Log, change: Callable[[list[Record], int], None], n: int
+) -> None:
+    records = await recorded(log)
+    change(records, place(records, "decision", n))
+    assert found_in(log, records)
+
+
+async def test_the_last_decision_of_an_endpoint_is_missed_by_its_outcome(log: Log) -> None:
+    records = await recorded(log)
+    _removed(records, place(records, "decision", 2))
+    assert ["removed from the log" in what for _, what in found_in(log, records)] == [True]
