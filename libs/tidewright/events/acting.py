@@ -107,10 +107,13 @@ class Acting(msgspec.Struct, omit_defaults=True):
         return Acting(self.modes, dict(self.incumbents))
 
     def heard(self, event: Event) -> bool:
-        """Fold an event; True when it may have changed an answer."""
+        """Fold an event; True when it may have changed an answer.
+
+        One that only says again what was said counts, too: it is all that is left once the log forgot the first.
+        """
         if isinstance(event, IncumbentObserved):
-            return not event.refresh and self._met(event)
-        if not isinstance(event, ModesSet) or event.refresh or not _differ(self.modes, event):
+            return self._met(event)
+        if not isinstance(event, ModesSet) or not _differ(self.modes, event):
             return False
         self.modes = event
         return True

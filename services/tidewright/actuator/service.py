@@ -425,12 +425,12 @@ class Actuator:
             loop.time() + self._options.retry_for_s
         )  # what the log was away for before is not its fault
         allowance = Allowance(partial(self._spend, job), prepaid=1)
-        if not await self._modes.allow(job.effect):
-            undone = Done(reason=verdict.SHADOW)
-            self._end(job, verdict.outcome(job.effect, undone, 0.0, 0), allowance)
-            return
         attempt = 0
         while True:
+            if not (held := await self._modes.now(job.effect)).acts:
+                undone = Done(reason=verdict.DRY_RUN if held.mode == "dry-run" else verdict.SHADOW)
+                self._end(job, verdict.outcome(job.effect, undone, 0.0, allowance.requests), allowance)
+                return
             attempt += 1
             result = await self._attempt(job, allowance)
             if not isinstance(result, Again):

@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from tidewright.events.acting import INCUMBENT
 from tidewright.events.base import Decision, Event
 from tidewright.events.decisions import RecordObjectEvent, SetTimer
 from tidewright.events.outcomes import Applied, Failed, Rejected, Superseded
@@ -70,6 +71,7 @@ class ProvisioningDecider:
             "resourceclaimtemplate",
             "resourceslice",
             "deviceclass",
+            INCUMBENT,
         )
     )
 

@@ -15,6 +15,7 @@ from tidewright.events.decisions import (
     CancelTimer,
     SetTimer,
 )
+from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.timers import TimerFired
 from tidewright.provisioning.folding.common import (
     CONFIGURATION_IGNORED,
@@ -26,7 +27,7 @@ from tidewright.provisioning.folding.facts import FACTS
 from tidewright.provisioning.folding.objects import OBJECTS
 from tidewright.provisioning.folding.outcomes import OUTCOMES
 from tidewright.provisioning.forgetting import run_out
-from tidewright.provisioning.holding import modes_set
+from tidewright.provisioning.holding import acting_set
 from tidewright.provisioning.indexing import index_of
 from tidewright.provisioning.state import State
 
@@ -93,7 +94,8 @@ _FOLDS: dict[type[Event], Callable[[State, Any], None]] = {
     SetTimer: _set_timer,
     CancelTimer: _cancel_timer,
     TimerFired: _timer,
-    ModesSet: modes_set,
+    ModesSet: acting_set,
+    IncumbentObserved: acting_set,
 }
 
 __all__ = [

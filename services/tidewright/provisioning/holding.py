@@ -1,4 +1,4 @@
-"""Provisioning while the modes in force hold it back: what is recorded, and what is dropped when it may act.
+"""Provisioning while the modes in force, or an incumbent, hold it back: what is recorded, and what is dropped when it may act.
 
 Nothing that it would do is folded, so that there are no nodes on their way, no bookings and no steps of a
 plan that nobody carries out: every evaluation starts from what is so. What would be done is recorded
@@ -13,10 +13,11 @@ from collections.abc import Iterable
 import msgspec
 
 from tidewright.events import acting
-from tidewright.events.acting import Acting, Held
+from tidewright.events.acting import Held
 from tidewright.events.base import Decision, ObjectRef
 from tidewright.events.config import ModesSet
 from tidewright.events.decisions import RecordObjectEvent, SetTimer
+from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.provisioning import (
     AcceptRequest,
     AttemptRequest,
@@ -89,9 +90,9 @@ def _held(state: State, service: Held, decision: Decision) -> Held:
     return state.acting.held(SERVICE, target.namespace)
 
 
-def modes_set(state: State, event: ModesSet) -> None:
-    """Other modes: an evaluation looks at everything anew, from what is so when it was held back."""
-    before = Acting(state.acting.modes).of_service(SERVICE)
+def acting_set(state: State, event: ModesSet | IncumbentObserved) -> None:
+    """Other modes, or an incumbent that comes or goes: an evaluation looks at everything anew, from what is so when it was held back."""
+    before = state.acting.copied().of_service(SERVICE)
     if not state.acting.heard(event):
         return
     if not before.acts and state.acting.of_service(SERVICE).acts:

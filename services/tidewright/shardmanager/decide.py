@@ -15,11 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tidewright.events.acting import NOT_DONE, Held
+from tidewright.events.acting import INCUMBENT, NOT_DONE, Held
 from tidewright.events.base import Decision, Event, ObjectRef, Outcome
 from tidewright.events.config import ModesSet
 from tidewright.events.decisions import CreateObject, DeleteObject, HoldLease, PatchObject, ScaleWorkload
 from tidewright.events.facts import PodGone, PodObserved
+from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.outcomes import Applied, Rejected
 from tidewright.events.provisioning import PodTemplateGone, PodTemplateObserved
 from tidewright.events.shards import ShardSetObserved
@@ -32,7 +33,7 @@ from tidewright.shardmanager.state import Asked, State
 
 SERVICE = "shard-manager"
 KINDS = frozenset(
-    {"pod", "podtemplate", "statefulset", "shardset", "shardmember", "slotlabels", "serviceload"}
+    {"pod", "podtemplate", "statefulset", "shardset", "shardmember", "slotlabels", "serviceload", INCUMBENT}
 )
 
 
@@ -74,8 +75,8 @@ class ShardManager:
                 _ask(state, event)
             case Outcome():
                 _answer(state, event)
-            case ModesSet():
-                holding.modes_set(state, event)
+            case ModesSet() | IncumbentObserved():
+                holding.acting_set(state, event)
             case ShardSetObserved():
                 known = state.sets.get(f"{event.namespace}/{event.name}")
                 held = holding.of_set(state.acting, known) if known is not None else None

@@ -1,4 +1,4 @@
-"""Sets and fleets that the modes in force hold back: what is recorded of them, and what is dropped when they may act.
+"""Sets and fleets that the modes in force, or an incumbent, hold back: what is recorded of them, and what is dropped when they may act.
 
 Nothing of a round or a pass is folded: no lease is believed to be held, no slot given, no pod made. A round
 that asks for another one waits, and a pass begins anew with every event, so that what is recorded
@@ -16,6 +16,7 @@ from tidewright.events.acting import Acting, Held
 from tidewright.events.base import Decision, ObjectRef
 from tidewright.events.config import ModesSet
 from tidewright.events.decisions import SetTimer
+from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.shards import RecordPass, ReportShards
 from tidewright.shardmanager import compat, native
 from tidewright.shardmanager.rounds import TIMER
@@ -68,9 +69,9 @@ def _later(state: State, timer: SetTimer) -> SetTimer | None:
     return msgspec.structs.replace(timer, due=max(timer.due, state.now + LOOK_AGAIN_S))
 
 
-def modes_set(state: State, event: ModesSet) -> None:
-    """Other modes: every set has a round, and those begin from what is so that were held back."""
-    before = Acting(state.acting.modes)
+def acting_set(state: State, event: ModesSet | IncumbentObserved) -> None:
+    """Other modes, or an incumbent that comes or goes: every set has a round, and those begin from what is so that were held back."""
+    before = state.acting.copied()
     if not state.acting.heard(event):
         return
     if not before.of_service(SERVICE).acts and state.acting.of_service(SERVICE).acts:

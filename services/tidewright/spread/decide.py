@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tidewright.events.acting import INCUMBENT
 from tidewright.events.base import Because, Decision, Event, ObjectRef
 from tidewright.events.decisions import PatchObject, ScaleWorkload
 from tidewright.events.spread import (
@@ -42,6 +43,7 @@ KINDS = frozenset(
         "cloneset",
         "job",
         "customworkload",
+        INCUMBENT,
         "kindrefused",
     }
 )

@@ -31,6 +31,7 @@ from tidewright.events.facts import (
     WorkloadGone,
     WorkloadObserved,
 )
+from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.outcomes import Applied, Failed, Rejected, Superseded
 from tidewright.events.spread import (
     ChangeLedger,
@@ -68,7 +69,7 @@ from tidewright.spread.foldledger import (
 from tidewright.spread.foldpods import pod_gone, pod_observed
 from tidewright.spread.foldspreads import kind_refused, spread_gone, spread_observed, target_replicas
 from tidewright.spread.foldworkloads import workload_gone, workload_observed
-from tidewright.spread.holding import modes_set
+from tidewright.spread.holding import acting_set
 from tidewright.spread.nodeterms import Node
 from tidewright.spread.pods import VERSIONED_KINDS
 from tidewright.spread.state import TIMER, Settings, State, Touched
@@ -177,7 +178,8 @@ _FOLDS: dict[type[Event], Callable[[State, Any], None]] = {
     ShapeObserved: _shape,
     ShapeGone: _shape_gone,
     ConfigSet: _config,
-    ModesSet: modes_set,
+    ModesSet: acting_set,
+    IncumbentObserved: acting_set,
     TimerFired: _timer,
     PodPlaced: entry_appended,
     PodLeaving: entry_appended,

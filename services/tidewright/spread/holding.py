@@ -1,4 +1,4 @@
-"""Spreads that the modes in force hold back: what is recorded of them, and what is dropped when they may act.
+"""Spreads that the modes in force, or an incumbent, hold back: what is recorded of them, and what is dropped when they may act.
 
 Rules, and places of pods that carry a placement, are facts, and stay on the ledger; the rules say that pods
 go in untouched. A cost, an adoption, a deletion or an eviction is recorded when it changes, and not folded:
@@ -13,6 +13,7 @@ from tidewright.events import acting
 from tidewright.events.acting import Acting, Held
 from tidewright.events.base import Decision
 from tidewright.events.config import ModesSet
+from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.spread import ChangeLedger, ForeseeScaleIn, RecordSpread
 from tidewright.spread.state import ADOPTING, CALLED, SpreadState, State, spread_key
 
@@ -35,9 +36,9 @@ def recorded(state: State, spread: SpreadState, found: Iterable[Decision]) -> li
     return [one for decision in found if (one := acting.recorded(decision, holds, ALWAYS)) is not None]
 
 
-def modes_set(state: State, event: ModesSet) -> None:
-    """Other modes: every spread is looked at for which something else holds than before."""
-    before = Acting(state.acting.modes)
+def acting_set(state: State, event: ModesSet | IncumbentObserved) -> None:
+    """Other modes, or an incumbent that comes or goes: every spread is looked at for which something else holds than before."""
+    before = state.acting.copied()
     if not state.acting.heard(event):
         return
     for key in sorted(state.spreads):

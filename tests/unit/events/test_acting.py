@@ -74,7 +74,7 @@ def test_other_namespaces_than_the_selected_ones_are_left_alone() -> None:
 def test_only_a_change_is_heard() -> None:
     found = after(mode="shadow")
     assert not found.heard(ModesSet(at=9.0, mode="shadow"))
-    assert not found.heard(ModesSet(at=9.0, refresh=True))
+    assert not found.heard(ModesSet(at=9.0, mode="shadow", refresh=True))
     assert found.heard(ModesSet(at=9.0))
     assert found.of_service("spread").acts
 
@@ -171,3 +171,12 @@ def test_other_evidence_and_a_refresh_change_no_answer() -> None:
     assert not found.heard(msgspec.structs.replace(RIVAL, at=5.0, refresh=True))
     assert not found.heard(IncumbentObserved(at=5.0, service="spread", unseen=("list leases",)))
     assert found.heard(msgspec.structs.replace(RIVAL, at=6.0, everywhere=False, namespaces=("a",)))
+
+
+def test_what_is_said_again_holds_when_the_log_has_forgotten_the_first() -> None:
+    found = Acting()
+    assert found.heard(ModesSet(at=9.0, mode="shadow", refresh=True))
+    assert found.heard(msgspec.structs.replace(RIVAL, refresh=True))
+    assert found.held("spread").mode == "shadow"
+    assert found.beside("autoscaler") is not None
+    assert not found.heard(ModesSet(at=10.0, mode="shadow"))

@@ -67,6 +67,7 @@ class Rival(msgspec.Struct, frozen=True, kw_only=True):
         webhooks: names of its mutating webhook configurations.
         scope: where the program acts.
         lock_everywhere: a lock alone says that it acts everywhere; otherwise in the lock's namespace.
+        writes_everywhere: so does a status that it wrote; otherwise it acts in that object's namespace.
         off: the program does other work, but not this.
     """
 
@@ -85,6 +86,7 @@ class Rival(msgspec.Struct, frozen=True, kw_only=True):
     webhooks: tuple[str, ...] = ()
     scope: Callable[[Program], Scope] = lambda _program: None
     lock_everywhere: bool = True
+    writes_everywhere: bool = False
     off: Callable[[Program], bool] = lambda _program: False
 
 
@@ -145,6 +147,7 @@ RIVALS: tuple[Rival, ...] = (
         old_lock="Endpoints",
         managers=frozenset({"cluster-autoscaler"}),
         writes=(BY_KIND["autoscaling.x-k8s.io", "ProvisioningRequest"],),
+        writes_everywhere=True,  # nodes are of no namespace
         status_map="cluster-autoscaler-status",
     ),
     Rival(

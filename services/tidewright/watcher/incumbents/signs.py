@@ -325,7 +325,7 @@ def sign_of_writes(
         evidence=Evidence(
             kind=kind, namespace=namespace, shows=f"status is written by field manager {manager}"
         ),
-        scope=(namespace,),
+        scope=None if rival.writes_everywhere else (namespace,),
         beat=text,
         beat_at=_time(text),
         lasts_s=WRITES_S,
