@@ -17,7 +17,7 @@ from tidewright.actuator.ledger import ActPosition
 from tidewright.actuator.requests import DECISION
 from tidewright.actuator.service import Actuator, Mode, Options
 from tidewright.events import registry
-from tidewright.events.acting import MODES
+from tidewright.events.acting import INCUMBENT, MODES
 from tidewright.events.base import ObjectRef, Outcome
 from tidewright.events.config import ClockSet, ModesSet
 from tidewright.events.config import Mode as ConfigMode
@@ -32,6 +32,7 @@ from tidewright.events.decisions import (
     SetStatus,
 )
 from tidewright.events.endpoints import ForgetEndpoint
+from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.outcomes import Applied, Failed, Rejected, Superseded
 from tidewright.host.certificates import make
 from tidewright.kube.client import Kube, Response
@@ -300,6 +301,26 @@ async def test_who_has_decided_by_newer_modes_is_not_refused_by_those_that_were_
         await bench.decide(scale(6))
         [second] = await bench.outcomes(1)
     assert (first.reason, second.reason) == ("Shadow", "")
+    assert await bench.replicas() == 6
+
+
+async def test_an_incumbent_on_the_log_is_heeded_whatever_a_decision_says(bench: Bench) -> None:
+    subjects = bench.log.subjects
+
+    async def say(service: str, **fields: Any) -> None:
+        fact = IncumbentObserved(at=1.0, service=service, rival="the other", **fields)
+        subject = subjects.fact(ALL, INCUMBENT, "", service)
+        await bench.log.commit([Message(subject, registry.encode(fact))])
+
+    await say("spread", present=True, everywhere=True)
+    await say("autoscaler", present=True, namespaces=(WEB.namespace,))
+    [outcome] = await bench.act(scale(5))
+    assert isinstance(outcome, Applied)
+    assert (outcome.reason, outcome.attempts) == ("DryRun", 0)
+    assert bench.kube.calls == []
+    await say("autoscaler")
+    [outcome] = await bench.act(scale(6))
+    assert outcome.reason == ""
     assert await bench.replicas() == 6
 
 

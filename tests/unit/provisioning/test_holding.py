@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.vectors.provisioning_life import Cluster
@@ -12,6 +13,7 @@ from tidewright.events.acting import HELD_BACK, MODE
 from tidewright.events.base import Decision
 from tidewright.events.config import ConfigSet, Mode, ModesSet
 from tidewright.events.decisions import Effect, SetStatus, SetTimer
+from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.outcomes import Applied
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
@@ -192,3 +194,58 @@ def test_the_dry_run_of_the_configuration_waits_for_no_nodes_either() -> None:
     (order,) = cluster.of(p.IncreaseNodeGroup)
     assert order.dry_run
     assert cluster.state.open == {}
+
+
+def beside(at: float, *, present: bool = True, **more: Any) -> IncumbentObserved:
+    return IncumbentObserved(
+        at=at, service="provisioning", rival="Cluster Autoscaler", present=present, everywhere=present, **more
+    )
+
+
+def test_beside_cluster_autoscaler_it_says_what_it_would_order_and_orders_nothing() -> None:
+    cluster = Shadowed("enforce")
+    cluster.tell(beside(cluster.now))
+    cluster.waiting()
+    cluster.advance(3600)
+    (plan,) = cluster.of(p.PlanScaleUp)
+    assert plan.shadow
+    assert plan.because[-1].values["why"] == (
+        "Cluster Autoscaler is at work on the same objects (stop it, or say --regardless provisioning)"
+    )
+    assert cluster.done() == []  # the status ConfigMap is not written either
+    assert cluster.groups["workers"].target == 0
+
+
+def test_a_plan_under_way_ends_at_its_next_step_when_an_incumbent_comes() -> None:
+    cluster = Shadowed("enforce")
+    cluster.waiting()
+    cluster.settle()
+    ordered = len(cluster.done())
+    assert ordered
+    cluster.tell(beside(cluster.now))
+    cluster.pod("one-more", cluster.shape({"cpu": 4000}))
+    cluster.advance(3600)
+    assert len(cluster.done()) == ordered
+    assert cluster.groups["workers"].target == 4
+
+
+def test_when_cluster_autoscaler_is_gone_it_orders_what_is_needed_then() -> None:
+    cluster = Shadowed("enforce")
+    cluster.tell(beside(cluster.now))
+    cluster.waiting()
+    cluster.advance(120)
+    cluster.tell(beside(cluster.now, present=False, quiet_s=60.0))
+    cluster.settle()
+    assert cluster.groups["workers"].target == 4
+
+
+def test_beside_an_incumbent_regardless_or_when_it_does_the_work_of_another_service() -> None:
+    for event in (ModesSet(at=0, regardless=("provisioning",)), beside(0, present=False)):
+        cluster = Shadowed("enforce")
+        cluster.tell(event)
+        if isinstance(event, ModesSet):
+            cluster.tell(beside(cluster.now))
+        cluster.tell(msgspec.structs.replace(beside(cluster.now), service="spread"))
+        cluster.waiting()
+        cluster.settle()
+        assert cluster.groups["workers"].target == 4

@@ -13,6 +13,7 @@ from tidewright.events.acting import HELD_BACK, MODE
 from tidewright.events.base import Decision, Event
 from tidewright.events.config import ConfigSet, Mode, ModesSet
 from tidewright.events.decisions import CreateObject, Effect, HoldLease, ScaleWorkload, SetStatus, SetTimer
+from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.outcomes import Applied
 from tidewright.events.shards import ChangeAssignment, ServiceLoadObserved, ShardSetObserved
 
@@ -178,3 +179,55 @@ def test_what_an_actuator_leaves_undone_by_itself_is_not_believed() -> None:
     cluster.configure(fleet())
     cluster.template()
     assert not any(pod.expected for pod in cluster.state.pods.get(KOZMO, {}).values())
+
+
+def propeller(at: float, *, present: bool = True, namespace: str = KOZMO) -> IncumbentObserved:
+    return IncumbentObserved(
+        at=at, service="shard-manager", rival="propeller manager", present=present, namespaces=(namespace,) * present
+    )  # fmt: skip
+
+
+def test_beside_a_propeller_manager_no_lease_is_asked_for_and_no_pod_made() -> None:
+    cluster = Modal(KOZMO)
+    cluster.submit(propeller(cluster.now))
+    cluster.configure(elected())
+    cluster.template()
+    cluster.advance(600)
+    assert cluster.leases == {}
+    assert cluster.done() == []
+    made = [d for d in cluster.decided if isinstance(d, CreateObject)]
+    assert len(made) == 3
+    assert made[0].because[-1].values["why"] == (
+        "propeller manager is at work on the same objects (stop it, or say --regardless shard-manager)"
+    )
+
+
+def test_when_the_propeller_manager_is_gone_the_lease_is_taken_and_the_pods_are_made() -> None:
+    cluster = Modal(KOZMO)
+    cluster.submit(propeller(cluster.now))
+    cluster.configure(elected())
+    cluster.template()
+    cluster.submit(propeller(cluster.now, present=False))
+    assert LOCK in cluster.leases
+    assert len(cluster.pods) == 3
+
+
+def test_a_propeller_manager_that_comes_later_ends_the_acting_at_once() -> None:
+    cluster = Modal(KOZMO)
+    cluster.configure(fleet(2))
+    cluster.template()
+    assert len(cluster.pods) == 2
+    before = len(cluster.done())
+    cluster.submit(propeller(cluster.now))
+    cluster.configure(fleet(3))
+    cluster.advance(600)
+    assert len(cluster.done()) == before
+    assert len(cluster.pods) == 2
+
+
+def test_a_propeller_manager_in_another_namespace_holds_nothing_back() -> None:
+    cluster = Modal(KOZMO)
+    cluster.submit(propeller(cluster.now, namespace="elsewhere"))
+    cluster.configure(fleet(2))
+    cluster.template()
+    assert len(cluster.pods) == 2

@@ -22,6 +22,7 @@ from tidewright.events.decisions import (
     SetTimer,
 )
 from tidewright.events.facts import NodeObserved
+from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.outcomes import Applied
 from tidewright.events.spread import ChangeLedger
 from tidewright.events.timers import TimerFired
@@ -164,3 +165,48 @@ def test_what_an_actuator_leaves_undone_by_itself_is_not_believed() -> None:
     world.see(Applied(at=0, decision=adoption.id, reason="Shadow"))
     assert world.spread.pods["web-0"].subset == ""
     assert world.spread.ledger.counts == {}
+
+
+def kruise(*namespaces: str, present: bool = True) -> IncumbentObserved:
+    return IncumbentObserved(
+        at=0, service="spread", rival="OpenKruise manager", present=present, namespaces=namespaces
+    )
+
+
+def beside_kruise(*namespaces: str) -> World:
+    return World(
+        kruise(*namespaces), node(), spread_fact(spec(3, None)), *deployment(2), placed("a", 0), stray(1)
+    )
+
+
+def test_beside_kruise_nothing_is_written_and_pods_go_in_untouched() -> None:
+    world = beside_kruise(NAMESPACE)
+    (adoption,) = [d for d in world.said if isinstance(d, PatchObject) and MATCHED in str(d.patch)]
+    assert (adoption.shadow, adoption.dry_run) == (True, True)
+    assert adoption.because[-1].values["why"] == (
+        "OpenKruise manager is at work on the same objects (stop it, or say --regardless spread)"
+    )
+    assert done(world.said) == []
+    spread = spread_on(world.spread.ledger, NAMESPACE, SPREAD)
+    pod = new_pod(1)
+    assert created(world.spread.ledger, spread, pod, Request("r", START)).pod is pod
+
+
+def test_when_kruise_is_gone_it_adopts_and_writes_the_status_from_what_is_so() -> None:
+    world = beside_kruise(NAMESPACE)
+    given = world.see(kruise(present=False))
+    assert [type(d) for d in done(given)].count(SetStatus) == 1
+    assert world.spread.ledger.counts == {HASH: {"a": 1, "b": 1}}
+
+
+def test_kruise_that_comes_later_has_pods_go_in_untouched_from_then_on() -> None:
+    world = World(node(), spread_fact(spec(3, None)), *deployment(1), placed("a", 0))
+    given = world.see(kruise(NAMESPACE), stray(1))
+    assert done(given) == []
+    spread = spread_on(world.spread.ledger, NAMESPACE, SPREAD)
+    pod = new_pod(2)
+    assert created(world.spread.ledger, spread, pod, Request("r", START)).pod is pod
+
+
+def test_kruise_in_other_namespaces_holds_nothing_back() -> None:
+    assert done(beside_kruise("elsewhere").said)
