@@ -90,7 +90,10 @@ async def test_a_propeller_fleet_is_made_repaired_and_replaced(
         return {name: pod["metadata"]["uid"] for name, pod in found.items()}
 
     await services.start(
-        "watcher", "shard-manager", "actuator", watcher=["--config-map", f"{namespace}/tidewright"]
+        "watcher",
+        "shard-manager",
+        "actuator",
+        watcher=["--config-map", f"{namespace}/tidewright", "--incumbent-quiet", "0"],
     )
     version = made["metadata"]["resourceVersion"]
     # The original renews no more: its lock is taken when it was seen to stand still, and nothing is made before.

@@ -28,7 +28,8 @@ LEADER = "control-plane.alpha.kubernetes.io/leader"
 """The annotation by which ConfigMaps and Endpoints are locks."""
 LAST_UPDATED = "cluster-autoscaler.kubernetes.io/last-updated"
 """The annotation that Cluster Autoscaler writes with its status, and we do not."""
-LEAST_LEASE_S = 15.0
+LEASE_S = 15.0
+"""The duration of a lock that states none, seconds: what the usual election libraries take."""
 STATUS_MAP_S = 180.0
 """For how long a status ConfigMap speaks for its writer: a loop over a large cluster takes minutes."""
 WRITES_S = 300.0
@@ -255,7 +256,7 @@ def _of_lock(kind: str, meta: _Meta, record: _LeaseSpec) -> Sign | None:
         scope=None if rival.lock_everywhere else (meta.namespace,),
         beat=f"{holder} {renewed}",
         beat_at=_time(renewed),
-        lasts_s=2 * max(float(record.leaseDurationSeconds or 0), LEAST_LEASE_S),
+        lasts_s=2 * float(record.leaseDurationSeconds or LEASE_S),
     )
 
 
