@@ -38,6 +38,8 @@ INCUMBENT = "incumbent"
 """The kind of the facts about incumbents, in their subjects: whoever keeps an `Acting` reads them."""
 SETTING: tuple[type[ModesSet], type[IncumbentObserved]] = (ModesSet, IncumbentObserved)
 """Types of events that an `Acting` hears of."""
+ENDPOINTS: dict[str, str] = {"spread-admission": "spread", "shard-labels": "shard-manager"}
+"""The decider of each endpoint; a test holds it to the table of services."""
 RANKS: dict[str, int] = {"enforce": 0, "dry-run": 1, "shadow": 2}
 _PASSING = frozenset({"id", "prev", "because", "type", "plan", "attempt", "retry_at"})
 """Fields of decisions that differ between two of them which say the same."""
@@ -129,6 +131,7 @@ class Acting(msgspec.Struct, omit_defaults=True):
 
     def beside(self, service: str, namespace: str = "") -> IncumbentObserved | None:
         """The incumbent at the work of a service on objects of a namespace (empty: of none); None when it acts regardless."""
+        service = decider_of(service)
         found = self.incumbents.get(service)
         if found is None or not found.covers(namespace):
             return None
@@ -142,7 +145,7 @@ class Acting(msgspec.Struct, omit_defaults=True):
         found = self.beside(service, namespace)
         if found is None:
             return ENFORCED
-        why = f"{found.rival} is at work on the same objects (stop it, or say --regardless {service})"
+        why = f"{found.rival} is at work on the same objects (stop it, or say --regardless {found.service})"
         return Held("dry-run", why, reports=False)
 
     def _of_modes(self, service: str) -> Held:
@@ -166,6 +169,11 @@ class Acting(msgspec.Struct, omit_defaults=True):
         if annotations and MODE in annotations:
             found = careful(found, of_annotation(annotations))
         return careful(found, self._of_incumbent(service, namespace))
+
+
+def decider_of(service: str) -> str:
+    """The decider whose work a service does: an endpoint that of its decider, every other one its own."""
+    return ENDPOINTS.get(service, service)
 
 
 def _differ(before: ModesSet | None, after: ModesSet) -> bool:

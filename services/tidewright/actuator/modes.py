@@ -52,7 +52,10 @@ class Modes:
 
     async def _read(self, service: str) -> None:
         subjects = self._log.subjects
-        for subject in (subjects.config(acting.MODES), subjects.fact(ALL, acting.INCUMBENT, "", service)):
+        for subject in (
+            subjects.config(acting.MODES),
+            subjects.fact(ALL, acting.INCUMBENT, "", acting.decider_of(service)),
+        ):
             async for attempt in attempts():
                 with attempt:
                     record = await self._log.last(subject)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from tidewright.cli.services import SERVICES
 from tidewright.events import acting
 from tidewright.events.acting import ENFORCED, Acting
 from tidewright.events.base import Because, ObjectRef
@@ -180,3 +181,15 @@ def test_what_is_said_again_holds_when_the_log_has_forgotten_the_first() -> None
     assert found.held("spread").mode == "shadow"
     assert found.beside("autoscaler") is not None
     assert not found.heard(ModesSet(at=10.0, mode="shadow"))
+
+
+def test_the_webhook_of_an_endpoint_is_held_back_with_its_decider() -> None:
+    found = after()
+    found.heard(msgspec.structs.replace(RIVAL, service="spread"))
+    assert found.held("spread-admission").mode == "dry-run"
+    assert found.held("spread-admission").why.endswith("--regardless spread)")
+    assert found.held("shard-labels").acts
+
+
+def test_the_endpoints_are_those_of_the_table_of_services() -> None:
+    assert {service.name: service.of for service in SERVICES if service.of} == acting.ENDPOINTS
