@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidewright.sim.api.errors import ApiError
+from tidewright.sim.api.errors import ApiError, NoSpace
 from tidewright.sim.api.journal import FileJournal, JournalError
 from tidewright.sim.api.store import Record, Store
 
@@ -167,3 +169,81 @@ def test_a_journal_that_is_mostly_history_is_rewritten(tmp_path: Path) -> None:
     assert path.stat().st_size < before / 10
     assert again.rv == store.rv
     assert reopened(tmp_path).table(TABLE).objects["ns/a"].raw == store.table(TABLE).objects["ns/a"].raw
+
+
+def whole(store: Store) -> dict[str, bytes]:
+    return {key: record.raw for key, record in store.table(TABLE).objects.items()}
+
+
+class Disk:
+    """`os.write` of a disk that has room for so many bytes more, and then none."""
+
+    def __init__(self, room: int) -> None:
+        self.room, self.write = room, os.write
+
+    def __call__(self, fd: int, data: bytes) -> int:
+        if self.room <= 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        written = self.write(fd, data[: self.room])
+        self.room -= written
+        return written
+
+
+@pytest.mark.parametrize("room", [0, 1, 30, 120])
+def test_what_a_full_disk_takes_in_part_is_cut_off_and_refused(
+    tmp_path: Path, room: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = journaled(tmp_path)
+    table = store.table(TABLE)
+    store.put(table, thing("a"))
+    disk = Disk(room)
+    monkeypatch.setattr(os, "write", disk)
+    for name in ("b", "a"):
+        with pytest.raises(NoSpace, match=f"no space left on {tmp_path}"):
+            store.put(table, thing(name, value="refused" * 100))
+    assert whole(reopened(tmp_path)) == whole(store)
+    assert [r.name for r in table.scan()] == ["a"]
+    disk.room = 1 << 20
+    store.put(table, thing("c"))
+    assert whole(reopened(tmp_path)) == whole(store)
+    assert reopened(tmp_path).rv == store.rv
+
+
+@pytest.mark.parametrize("kept", [1, 10, 60, 150, -3, -1])
+def test_a_half_written_entry_in_the_middle_is_left_out(tmp_path: Path, kept: int) -> None:
+    """As a version left it that wrote on behind what the disk had taken in part."""
+    store = journaled(tmp_path)
+    table, path = store.table(TABLE), tmp_path / "objects.journal"
+    store.put(table, thing("a"))
+    before = path.read_bytes()
+    store.put(table, thing("lost"))
+    half = path.read_bytes()[len(before) :][:kept]
+    path.write_bytes(before)
+    store.remove(table, table.objects["ns/lost"], thing("lost"))
+    store.put(table, thing("b"))
+    after = path.read_bytes()[len(before) :]
+    path.write_bytes(before + half + after)
+    for _ in range(2):  # the second time from the file that was written anew
+        assert whole(reopened(tmp_path)) == whole(store)
+    again = journaled(tmp_path)
+    again.put(again.table(TABLE), thing("c"))
+    assert set(whole(reopened(tmp_path))) == {"ns/a", "ns/b", "ns/c"}
+
+
+def test_a_journal_that_cannot_be_rewritten_for_want_of_room_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = journaled(tmp_path)
+    for index in range(100):
+        store.put(store.table(TABLE), thing("a", value="x" * 100_000 + str(index)))
+    size = (tmp_path / "objects.journal").stat().st_size
+
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    again = Store(journal=None)
+    FileJournal(tmp_path).open(again)
+    assert whole(again) == whole(store)
+    assert (tmp_path / "objects.journal").stat().st_size == size
+    assert not (tmp_path / "objects.new").exists()

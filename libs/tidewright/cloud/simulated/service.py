@@ -40,6 +40,7 @@ from tidewright.cloud.simulated.wire import (
     Resize,
 )
 from tidewright.kube.errors import KubeError
+from tidewright.log import disk
 from tidewright.log.clock import Clock
 from tidewright.sim.controllers.cache import Cache
 from tidewright.sim.controllers.objects import NODE, Node
@@ -211,8 +212,8 @@ class SimulatedCloud:
                 return self._define(group_id, body)
             case "DELETE", ["groups", group_id] if request.query.get("force") == "true":
                 self.engine.vanish(group_id, self._clock.now())
-                self._keep()
                 self._wake.set()
+                self._keep()
                 return b"{}"
             case "DELETE", ["groups", group_id]:
                 self.engine.delete_group(group_id, key=request.query.get("key", ""))
@@ -239,8 +240,8 @@ class SimulatedCloud:
                 self.engine.delete(group_id, deletion.ids, now, key=deletion.key, force=deletion.force)
             case _:
                 raise NotFound(f"{call}: valid are increase, decrease, delete-nodes")
-        self._keep()
         self._wake.set()
+        self._keep()
         if losing:
             raise _AnswerLost
         return _encode({"target": self.engine.group(group_id).target})
@@ -275,17 +276,27 @@ class SimulatedCloud:
         except ConfigError as error:
             raise Invalid(str(error)) from error
         self.engine.define(config, self._clock.now())
-        self._keep()
         self._wake.set()
+        self._keep()
         return _encode(self._view(self.engine.group(group_id)))
 
     def _keep(self) -> None:
-        """Write the books down before anybody hears that a call was done."""
+        """Write the books down before anybody hears that a call was done.
+
+        Raises:
+            Unavailable: the disk is full; what was done is done, and a repeat with its key finds it so.
+        """
         if self._books is None:
             return
         new = self._books.with_suffix(".new")
-        new.write_bytes(_encode(self.engine.books()))
-        new.replace(self._books)
+        try:
+            new.write_bytes(_encode(self.engine.books()))
+            new.replace(self._books)
+        except OSError as error:
+            if not disk.is_full(error):
+                raise
+            new.unlink(missing_ok=True)
+            raise Unavailable(disk.no_space(self._books.parent)) from error
 
     def _set_faults(self, group_id: str, body: bytes) -> bytes:
         group = self.engine.group(group_id)
@@ -299,8 +310,8 @@ class SimulatedCloud:
         machine = self.engine.lose(instance_id, self._clock.now())
         if self._on_lost is not None:
             self._on_lost(machine.node)
-        self._keep()
         self._wake.set()
+        self._keep()
         return _encode({"node": machine.node})
 
     def _create(self, wanted: Creation) -> bytes:

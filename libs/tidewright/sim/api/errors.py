@@ -8,9 +8,12 @@ The constructors below carry the wording of the API conventions, so that clients
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from tidewright.log import disk
 
 REASONS = {
     400: "BadRequest",
@@ -94,6 +97,15 @@ class ApiError(Exception):
     @property
     def body(self) -> bytes:
         return f"{self.message}\n".encode() if self.plain else msgspec.json.encode(self.status())
+
+
+class NoSpace(ApiError):
+    """The disk of the embedded cluster is full."""
+
+
+def no_space(folder: Path) -> ApiError:
+    """503 for a write that the disk of the embedded cluster has no room for; nothing was written."""
+    return NoSpace(503, disk.no_space(folder))
 
 
 def qualified(group: str, plural: str) -> str:

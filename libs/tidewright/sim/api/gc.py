@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidewright.sim.api import quota
 from tidewright.sim.api.deletion import CRD_CLEANUP, FOREGROUND, ORPHAN, DeleteOptions
+from tidewright.sim.api.errors import NoSpace
 from tidewright.sim.api.request import Request
 from tidewright.sim.api.resources import Kind
 from tidewright.sim.api.store import Record, Table
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 Object = dict[str, Any]
 _DEFINITIONS = "apiextensions.k8s.io/customresourcedefinitions"
 _LAST_IN_NAMESPACE = ("/events",)
+NO_SPACE_S = 0.5
+"""Wall seconds until what the disk had no room for is tried again."""
 
 
 class Collector:
@@ -94,7 +97,11 @@ class Collector:
             while self._due:
                 what, table, key = next(iter(self._due))
                 del self._due[what, table, key]
-                await self._work(what, table, key)
+                try:
+                    await self._work(what, table, key)
+                except NoSpace:
+                    self._note(what, table, key)
+                    await asyncio.sleep(NO_SPACE_S)
                 await asyncio.sleep(0)  # requests come in between
 
     async def _work(self, what: str, table: str, key: str) -> None:

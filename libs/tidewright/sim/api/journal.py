@@ -2,26 +2,36 @@
 
 One append-only file in the data folder. A line of head (`P` or `D`, version, uid, length, table, key, owners)
 is followed by the object's JSON; it is handed to the operating system before the write is answered, so a killed
-process loses nothing that it acknowledged (a machine that loses power may lose the last moments). On start
-the file is read, a torn last entry is dropped, and a file that is mostly history is rewritten.
+process loses nothing that it acknowledged (a machine that loses power may lose the last moments). What could not be
+written whole, because the disk is full, is cut off again, and the write is refused. On start the file is read, a
+half-written entry is dropped (the last one, or one that an earlier version left in the middle), and a file that is
+mostly history is rewritten.
 """
 
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import msgspec
+import structlog
 
+from tidewright.log.disk import is_full, no_space
+from tidewright.sim.api import errors
 from tidewright.sim.api.store import Change, Record, Store
 
 FORMAT = 1
 _REWRITE_FROM_BYTES = 8 * 1024 * 1024
 _REWRITE_RATIO = 3
+_BEGINNING = re.compile(rb'\["[PD]",\d+,')
+"""How an entry begins; in an object's JSON these bytes would stand behind a name and a colon, or in quotes."""
+
+logger = structlog.get_logger(__name__)
 
 
 class JournalError(RuntimeError):
-    """A journal that cannot be read; the message names the file and what is wrong with it."""
+    """A journal that cannot be read, or begun; the message names the file and what is wrong with it."""
 
 
 class _Head(msgspec.Struct, array_like=True):
@@ -45,26 +55,50 @@ class FileJournal:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "objects.journal"
         self._fd = -1
+        self._size = 0
+        self._torn = False
 
     def open(self, store: Store) -> None:
         """Read the journal into the store, then write on behind it. Raises JournalError, OSError."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         size = self._read(store) if self._path.exists() else 0
         live = sum(len(record.raw) for table in store.tables.values() for record in table.objects.values())
-        if size == 0 or (size > _REWRITE_FROM_BYTES and size > _REWRITE_RATIO * live):
-            self._rewrite(store)
-        else:
+        cut = False
+        if size == 0 or self._torn or (size > _REWRITE_FROM_BYTES and size > _REWRITE_RATIO * live):
+            cut = self._rewritten(store, needed=size == 0)
+        if not cut:
             os.truncate(self._path, size)
+        self._torn, self._size = False, self._path.stat().st_size
         self._fd = os.open(self._path, os.O_WRONLY | os.O_APPEND)
 
     def append(self, change: Change, table: str, record: Record) -> None:
-        """Hand one change to the operating system."""
+        """Hand one change to the operating system.
+
+        Raises:
+            ApiError: the disk is full; nothing of the change is in the journal.
+        """
         if self._fd < 0:
             return
-        data = _entry(change, table, record)
-        written = os.write(self._fd, data)
-        while written < len(data):
-            written += os.write(self._fd, data[written:])
+        data, written = _entry(change, table, record), 0
+        try:
+            if self._torn:
+                self._cut()
+            while written < len(data):
+                self._torn = True
+                written += os.write(self._fd, data[written:])
+        except OSError as error:
+            if self._torn:
+                self._cut()
+            if is_full(error):
+                raise errors.no_space(self._path.parent) from error
+            raise
+        self._torn = False
+        self._size += len(data)
+
+    def _cut(self) -> None:
+        """Take away what was written in part: what comes next must begin where an entry ends."""
+        os.ftruncate(self._fd, self._size)
+        self._torn = False
 
     def close(self) -> None:
         if self._fd >= 0:
@@ -83,6 +117,9 @@ class FileJournal:
             try:
                 head = _decode_head(data[position:end])
             except msgspec.DecodeError as error:
+                if position and (following := _following(data, position)):
+                    position = self._skip(position, following)
+                    continue
                 raise JournalError(
                     f"{self._path}: byte {position}: not an entry of a journal ({error}); move the file away to start anew"
                 ) from error
@@ -92,7 +129,10 @@ class FileJournal:
                 position = end + 1
                 continue
             body_end = end + 1 + head.length
-            if body_end + 1 > len(data):
+            if data[body_end : body_end + 1] != b"\n":
+                if following := _following(data, position):
+                    position = self._skip(position, following)
+                    continue
                 break
             rv = max(rv, head.rv)
             if head.operation == "P":
@@ -106,6 +146,28 @@ class FileJournal:
         store.restored(rv)
         return position
 
+    def _skip(self, position: int, following: int) -> int:
+        """Where to read on behind a half-written entry, of a change that nobody was told of."""
+        logger.warning(
+            "a half-written entry of the journal is left out",
+            journal=str(self._path), byte=position, bytes=following - position,
+        )  # fmt: skip
+        self._torn = True  # the file is written anew without it
+        return following
+
+    def _rewritten(self, store: Store, *, needed: bool) -> bool:
+        """Whether the file was written anew; a full disk leaves it as it is, unless that is `needed`."""
+        try:
+            self._rewrite(store)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            self._path.with_suffix(".new").unlink(missing_ok=True)
+            if needed or self._torn:
+                raise JournalError(no_space(self._path.parent)) from error
+            return False
+        return True
+
     def _rewrite(self, store: Store) -> None:
         fresh = self._path.with_suffix(".new")
         with fresh.open("wb") as file:
@@ -117,6 +179,23 @@ class FileJournal:
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(self._path)
+
+
+def _following(data: bytes, position: int) -> int:
+    """Where the first whole entry begins behind a half-written one at `position`; 0 when there is none."""
+    for match in _BEGINNING.finditer(data, position + 1):
+        begin = match.start()
+        end = data.find(b"\n", begin)
+        if end < 0:
+            return 0
+        try:
+            head = _decode_head(data[begin:end])
+        except msgspec.DecodeError:
+            continue
+        body_end = end + 1 + head.length
+        if data[body_end : body_end + 1] == b"\n":
+            return begin
+    return 0
 
 
 def _entry(change: Change, table: str, record: Record) -> bytes:

@@ -146,14 +146,19 @@ def _run(settings: dict[str, Any], nodes: NodeFlags, clock: ClockFlags, process:
         raise BadInput(str(error)) from error
 
     async def main(it: Process) -> None:
+        from tidewright.log.disk import is_full, no_space
+        from tidewright.sim.api.journal import JournalError
+
         try:
             await cluster.start()
         except OSError as error:
+            if is_full(error):
+                raise Unavailable(no_space(options.data or Path.cwd())) from error
             raise Unavailable(
                 f"the cluster cannot listen: {error.strerror or error}: stop what uses that port,"
                 " or name others with --port and --side-port"
             ) from error
-        except (TimeoutError, ValueError) as error:
+        except (TimeoutError, ValueError, JournalError) as error:
             raise CommandError(str(error)) from error
         it.drain_s = KEEPS_S
         try:
