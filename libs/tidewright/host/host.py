@@ -293,7 +293,7 @@ class Host(Generic[State]):
     async def _idle(self, stop: asyncio.Event) -> None:
         """Nothing owned: wait for membership, for slots to arrive, or for the end."""
         if self._doubts or not self._arrivals or self.warm:
-            self.health.not_ready = self._stopped  # a standby is ready too
+            self.health.not_ready = self._stopped or self.log.unable  # a standby is ready too
         waits = [asyncio.ensure_future(self._membership.changed.wait()), asyncio.ensure_future(stop.wait())]
         await asyncio.wait([*waits, *self._arrivals], timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
         for wait in waits:
@@ -345,7 +345,9 @@ class Host(Generic[State]):
         if self.owned:
             metrics.last_event.set(max(o.fold.at for o in self.owned.values()))
         behind = (reader.pending or 0) > FETCH
-        self.health.not_ready = self._stopped or ("catching up with the log" if behind else "")
+        self.health.not_ready = (
+            self._stopped or self.log.unable or ("catching up with the log" if behind else "")
+        )
 
     def _take(self, record: Record) -> bool:
         """Fold one record into the slots that it belongs to; True when the clock was set."""

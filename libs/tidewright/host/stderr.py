@@ -5,15 +5,29 @@ from __future__ import annotations
 import sys
 from typing import TextIO, cast
 
+from tidewright.log.disk import is_full
+
 
 class _Stderr:
-    """A stream that outlives what standard error is replaced by, and a logger that is kept for ever."""
+    """A stream that outlives what standard error is replaced by, and a logger that is kept for ever.
+
+    What a full disk does not take, where it is a file, is lost: that must end nothing.
+    """
 
     def write(self, text: str) -> int:
-        return sys.stderr.write(text)
+        try:
+            return sys.stderr.write(text)
+        except OSError as error:
+            if not is_full(error):
+                raise
+            return len(text)
 
     def flush(self) -> None:
-        sys.stderr.flush()
+        try:
+            sys.stderr.flush()
+        except OSError as error:
+            if not is_full(error):
+                raise
 
 
 STDERR = cast("TextIO", _Stderr())

@@ -32,7 +32,7 @@ from tidewright.log.direct import StoredHeaders
 from tidewright.log.doubts import Doubts
 from tidewright.log.envelope import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE, EXPECTED
 from tidewright.log.lookups import Lookups
-from tidewright.log.room import Room
+from tidewright.log.room import Room, place_of
 from tidewright.log.subjects import Slot, Subjects
 from tidewright.log.torn import Torn
 
@@ -346,11 +346,24 @@ class Log:
                 f"no stream of cluster {self.cluster!r} at {shown(self.url)}: run `tidewright install` first, with --cluster {self.cluster}"
             )
         self._check_metadata(metadata, {"tw.slot-hash": subjects.SLOT_HASH})
+        self._room.lies_in(metadata.get(subjects.STORE, ""))
         self.slots = int(count)
         self.replicas = int((found or {}).get("num_replicas") or 1)
         self.max_age_s = ((found or {}).get("max_age") or 0) / 1e9
         await self.adopt_keys()
         return self.slots
+
+    async def say_store(self, folder: Path) -> None:
+        """Have the stream say in which folder of this machine its store lies, so that writers see its disk.
+
+        For who started the server. Raises LogUnavailable, LogForbidden, WrongStream as ever.
+        """
+        found, place = await self.settings(self.stream) or {}, place_of(folder)
+        metadata = found.get("metadata") or {}
+        self._room.lies_in(place)
+        if metadata.get(subjects.STORE) != place:
+            merged = found | {"metadata": metadata | {subjects.STORE: place}}
+            await self.api(f"STREAM.UPDATE.{self.stream}", merged)
 
     def slot_of(self, namespace: str) -> Slot:
         """The slot of a namespace; `all` for the empty one."""
@@ -422,6 +435,8 @@ class Log:
             raise errors.Unsound(str(self.continuity.broken))
         if not 0 < len(messages) <= MAX_BATCH:
             raise ValueError(f"an append takes 1 to {MAX_BATCH} messages, not {len(messages)}")
+        if no_space := self._room.no_space:
+            raise errors.StoreFull(f"{no_space}; nothing was dropped")
         if full := await self._room.full():
             raise errors.StoreFull(
                 f"the store of nats-server at {shown(self.url)} is full ({full}): enlarge it or shorten max_age; nothing was dropped"
@@ -598,8 +613,10 @@ class Log:
         )
 
     @property
-    def disconnected(self) -> str:
-        """Why nothing reaches the server at present; empty while it is connected."""
+    def unable(self) -> str:
+        """Why nothing can be appended at present, as far as is known without asking; empty while it can."""
+        if no_space := self._room.no_space:
+            return no_space
         return "" if self.client.is_connected else f"nats-server at {shown(self.url)} is not reached"
 
     # -- protocol --------------------------------------------------------------------------------

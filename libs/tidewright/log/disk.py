@@ -64,7 +64,7 @@ def size_of(folder: Path) -> int:
 
 def no_space(folder: Path | str) -> str:
     """The words that every surface uses."""
-    return f"no space left on {folder}: make room on that disk, and it goes on by itself"
+    return f"no space left on {folder}: make room on that disk"
 
 
 def is_full(error: BaseException) -> bool:

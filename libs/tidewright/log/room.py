@@ -2,16 +2,20 @@
 
 A server at its limit refuses cleanly, but a batch in the midst of which the limit is reached is torn
 (`tidewright.log.torn`). Where the account has a limit, it says how much is used; so a writer stops
-a margin before. A limit of the server as a whole is not told to its clients.
+a margin before. A limit of the server as a whole is not told to its clients. Where the store lies on a disk
+of this machine, which the stream's metadata say (`tw.store`), the disk itself is looked at before each append.
 """
 
 from __future__ import annotations
 
 import asyncio
+import platform
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 from typing import Any
 
+from tidewright.log import disk
 from tidewright.log.errors import LogError, LogForbidden
 
 CHECK_S = 1.0
@@ -38,6 +42,22 @@ class Room:
         self._known_at = float("-inf")
         self._full = ""
         self._asking: asyncio.Task[None] | None = None
+        self._folder: Path | None = None
+
+    def lies_in(self, place: str) -> None:
+        """Where the server's store lies, as `place_of` says it; another machine's place is no matter of ours."""
+        machine, _, folder = place.partition(":")
+        self._folder = Path(folder) if machine == platform.node() and folder else None
+
+    @property
+    def no_space(self) -> str:
+        """Why the disk takes nothing more; empty while it has room, or is not of this machine."""
+        if self._folder is None:
+            return ""
+        try:
+            return disk.space(self._folder).full
+        except OSError:
+            return ""  # it is not there any more, or not for us to see
 
     async def full(self) -> str:
         """Why nothing more may be appended; empty while there is room.
@@ -70,6 +90,11 @@ class Room:
         if self._asking is not None:
             self._asking.cancel()
             await asyncio.wait([self._asking])
+
+
+def place_of(folder: Path) -> str:
+    """A folder of this machine, as the stream's metadata say it."""
+    return f"{platform.node()}:{folder}"
 
 
 def _full(info: Mapping[str, Any]) -> str:

@@ -20,6 +20,8 @@ ALL = Slot("all")
 NO_NAMESPACE = "_"
 CLUSTER_ID = "tw.cluster-id"
 """Of the stream's metadata: the uid of the cluster's `kube-system` namespace."""
+STORE = "tw.store"
+"""Of the stream's metadata: machine and folder of the server's store, `MACHINE:FOLDER`, where it is known."""
 SLOT_HASH = "blake2b-8"
 """Name of the hash below, kept in the stream's metadata."""
 

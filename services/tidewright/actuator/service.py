@@ -537,7 +537,7 @@ class Actuator:
     async def _report(self) -> None:
         while self._health is not None and self._metrics is not None:
             self._health.tick()
-            self._health.not_ready = self._log.disconnected or self._in_flight.why
+            self._health.not_ready = self._log.unable or self._in_flight.why
             self._in_flight.tell(self._health)
             self._metrics.open.set(self._ledger.open)
             await asyncio.sleep(0.5)

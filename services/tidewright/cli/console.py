@@ -14,6 +14,8 @@ from typing import IO, Any
 
 import msgspec
 
+from tidewright.log.disk import is_full
+
 LISTED = 4
 """Members of a list that a line for people shows."""
 COLOURS = (36, 32, 35, 34, 33, 96, 92, 95)
@@ -65,7 +67,11 @@ class Printer:
         if _rank(str(fields["level"])) < self._least:
             return
         text = msgspec.json.encode(fields).decode() if self._json else self._for_people(fields)
-        print(text, file=self._stream, flush=True)
+        try:
+            print(text, file=self._stream, flush=True)
+        except OSError as error:
+            if not is_full(error):  # a line is lost then, and nothing else
+                raise
 
     def _for_people(self, fields: Mapping[str, Any]) -> str:
         program, level = str(fields["program"]), str(fields["level"])

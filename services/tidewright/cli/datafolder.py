@@ -10,6 +10,7 @@ cluster/      the embedded cluster's objects
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -25,6 +26,7 @@ from typing import IO
 from tidewright.cli import foldermark
 from tidewright.cli.errors import BadInput, Unavailable
 from tidewright.cli.foldermark import MARK, MadeBy, Whose
+from tidewright.log.disk import is_full, no_space
 
 PARTS = ("nats", "cluster", "ports.json", "kubeconfig")
 """What is ours in the folder, and what `--fresh` takes away."""
@@ -82,6 +84,8 @@ class DataFolder:
                 _refuse_others(path, by, fresh=fresh)
             lock = (path / "lock").open("a+")
         except OSError as error:
+            if is_full(error):
+                raise Unavailable(no_space(path)) from error
             raise BadInput(
                 f"data folder {path} cannot be used ({error.strerror}): name another with --data"
             ) from error
@@ -94,17 +98,20 @@ class DataFolder:
             raise Unavailable(
                 f"data folder {path} is in use by process {holder}: stop it, or name another with --data"
             ) from error
-        lock.truncate(0)
-        lock.write(f"{os.getpid()}\n")
-        lock.flush()
         try:
+            lock.truncate(0)
+            lock.write(f"{os.getpid()}\n")
+            lock.flush()
             if fresh:
                 _clear(path, say)
             # One with other things in it stays unmarked: then nothing ever clears it.
             if by is not None and foldermark.whose(path) is not Whose.MIXED:
                 foldermark.put(path, by)
-        except BaseException:
-            lock.close()
+        except BaseException as error:
+            with contextlib.suppress(OSError):  # which a full disk has it say once more
+                lock.close()
+            if is_full(error):
+                raise Unavailable(no_space(path)) from error
             raise
         return cls(path, lock)
 

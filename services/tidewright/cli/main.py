@@ -14,7 +14,7 @@ from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 from cyclopts.config import Env
 
 from tidewright.cli.commands import COMMANDS, OTHER
-from tidewright.cli.errors import BAD_USAGE, INTERRUPTED, CommandError
+from tidewright.cli.errors import BAD_USAGE, INTERRUPTED, UNAVAILABLE, CommandError
 from tidewright.events.version import __version__
 from tidewright.log.redaction import redacted
 
@@ -67,6 +67,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         sys.stderr.close()  # whoever read our output has seen enough
         return 0
+    except OSError as error:
+        from tidewright.log.disk import is_full, no_space
+
+        if not is_full(error):
+            raise
+        print(f"error: {no_space(error.filename or 'the disk that is written to')}", file=sys.stderr)
+        return UNAVAILABLE
     return result if isinstance(result, int) else 0
 
 

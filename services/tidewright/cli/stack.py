@@ -6,6 +6,7 @@ hold (CRDs, the stream), the services. Ended in the reverse order.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import os
 import sys
@@ -22,7 +23,8 @@ import structlog
 from tidewright.cli.crds.choosing import Policy
 from tidewright.cli.crds.installing import Outcome, install
 from tidewright.cli.datafolder import DataFolder
-from tidewright.cli.errors import BadInput, translated
+from tidewright.cli.diskwatch import DiskWatch, limit_for
+from tidewright.cli.errors import BadInput, Unavailable, translated
 from tidewright.cli.services import BY_NAME, DECIDERS, EVERY, Role, Service
 from tidewright.cli.supervisor import CannotStart, Fields, Program, Sink, Supervisor
 from tidewright.cloud.providers import provider_of
@@ -33,6 +35,7 @@ from tidewright.kube.client import Kube
 from tidewright.kube.clusterid import cluster_id
 from tidewright.log.clock import Clock
 from tidewright.log.connection import DEFAULT_SLOTS, Log
+from tidewright.log.disk import size_of, space
 from tidewright.log.errors import WrongStream
 from tidewright.log.install import Plan, install_log
 from tidewright.log.server import configuration, find_binary
@@ -166,7 +169,9 @@ class Stack:
     def __init__(self, options: StackOptions, sink: Sink, folder: DataFolder | None = None) -> None:
         """`folder`: the data folder, where it is open already."""
         self.options = options
-        self.supervisor = Supervisor(sink, stop_within_s=options.stop_within_s)
+        self._disk = DiskWatch(options.data, options.data / "nats")
+        self._watching: asyncio.Task[None] | None = None
+        self.supervisor = Supervisor(self._heard(sink), stop_within_s=options.stop_within_s)
         self.nats_url = options.nats or ""
         self.kubeconfig = options.kubeconfig
         self.crds: list[Outcome] = []
@@ -208,6 +213,9 @@ class Stack:
         """
         if self._folder is None:
             self._folder = DataFolder.open(self.options.data, "up", fresh=self.options.fresh)
+        self._disk = DiskWatch(self._folder.path, self._folder.path / "nats")
+        if full := space(self._folder.path).full:
+            raise Unavailable(full)
         with translated():
             if not self.nats_url:
                 self.nats_url = await self._start_nats()
@@ -226,10 +234,23 @@ class Stack:
 
     async def stop(self) -> None:
         """End everything, and let go of the data folder."""
+        if self._watching is not None:
+            self._watching.cancel()
+            await asyncio.wait([self._watching])
         await self.supervisor.stop()
         if self._folder is not None:
             self._folder.close()
             self._folder = None
+
+    def _heard(self, sink: Sink) -> Sink:
+        """A sink before which the disk's watch hears what the log's server says."""
+
+        def hears(name: str, line: str) -> None:
+            if name == "nats":
+                self._disk.heard(line)
+            sink(name, line)
+
+        return hears
 
     async def _log(self) -> Log:
         options = self.options
@@ -268,6 +289,8 @@ class Stack:
             await install_log(
                 log, Plan(slots=self._slots, cluster_id=await cluster_id(kube), deciders=DECIDERS)
             )
+            if not options.nats:
+                await log.say_store(self.folder.path / "nats")
             self.crds = await install(kube, options.crds_policy)
 
     async def _start_nats(self) -> str:
@@ -276,13 +299,27 @@ class Stack:
         config = store / "nats-server.conf"
         for remaining in reversed(range(TRIES)):
             port = self.folder.port("nats", self.options.nats_port)
-            config.write_text(
-                configuration(store, HOST, port, sync_always=self.options.sync_always, max_store_bytes=None)
-            )
+            self._configure_nats(store, port)
             program = Program("nats", (str(find_binary()), "-c", str(config)), started=_nats_started)
             if await self._started(program, retry=remaining > 0 and self.options.nats_port is None):
                 break
+        child = self.supervisor.last("nats")
+
+        def restart() -> None:
+            self._configure_nats(store, port)
+            child.restart()
+
+        self._disk.restart = restart
+        self._watching = asyncio.create_task(self._disk.run(), name="watch the disk")
         return f"nats://{HOST}:{port}"
+
+    def _configure_nats(self, store: Path, port: int) -> None:
+        """Write the server's configuration, with a limit that lies below the end of its disk as it is now."""
+        limit = limit_for(space(store), size_of(store))
+        self._disk.started(limit, asyncio.get_running_loop().time())
+        (store / "nats-server.conf").write_text(
+            configuration(store, HOST, port, sync_always=self.options.sync_always, max_store_bytes=limit)
+        )
 
     async def _start_cluster(self) -> None:
         options, folder = self.options, self.folder

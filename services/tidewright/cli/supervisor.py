@@ -99,6 +99,7 @@ class Child:
         self.ready: asyncio.Future[Fields] = asyncio.get_running_loop().create_future()
         self._sink, self._backoff, self._stop_within_s = sink, backoff, stop_within_s
         self._process: asyncio.subprocess.Process | None = None
+        self._ending: asyncio.Task[None] | None = None
         self._last_words = ""
         self.not_ready = ""
         self._task = asyncio.create_task(self._keep(), name=f"keep {program.name}")
@@ -129,6 +130,11 @@ class Child:
         """Whoever waits for readiness is not left waiting when the keeper itself fails."""
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(f"{self.program.name} cannot be kept running: {type(error).__name__}: {error}", 1)
+
+    def restart(self) -> None:
+        """End its process; it is started again as after a crash. Nothing happens while there is none."""
+        if self._process is not None and self._process.returncode is None:
+            self._ending = asyncio.create_task(processes.stop(self._process, self._stop_within_s))
 
     async def kept(self) -> None:
         """Return when it is no longer kept running, which only a defect of ours or `stop` does."""
@@ -282,6 +288,13 @@ class Supervisor:
         """End everything, the last stage first."""
         while self._stages:
             await self.stop_last()
+
+    def last(self, name: str) -> Child:
+        """What keeps the program of this name that was started last. Raises LookupError."""
+        for child in reversed(list(self.children())):
+            if child.program.name == name:
+                return child
+        raise LookupError(name)
 
     def children(self) -> Iterable[Child]:
         """Everything that is kept running, in the order of the start."""

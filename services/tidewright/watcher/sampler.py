@@ -47,6 +47,8 @@ MAX_ANSWER_BYTES = 32 * 2**20
 GROUP = 500
 METRIC, WORKLOAD, RECOMMENDATION = "metric", "workload", "recommendation"
 MONITOR = "datadogmonitor"
+ON_THE_LOG_WITHIN_S = 8.0
+"""Wall seconds that a push waits for the log, before it is told to come again; senders give up after 10 s or more."""
 PUSHED_WAITING = 20_000
 """Pushed facts that wait for the log; more are refused."""
 
@@ -92,6 +94,8 @@ class Sampler:
         self.failures = 0
         self.recommenders: Recommenders | None = None
         """Without them no recommender is asked."""
+        self.unable: Callable[[], str] = lambda: ""
+        """Why nothing can be appended to the log at present; then a push is refused at once."""
         self.monitors_unread: Callable[[], bool] = lambda: False
         """Whether monitors cannot be followed: then each one that gates an object is asked for, to say why."""
         self._sources = sources
@@ -132,11 +136,13 @@ class Sampler:
         """Take samples that were pushed with a token; returns when what they say is on the log.
 
         Raises:
-            NotSampling: another process does, or too much waits for the log.
+            NotSampling: another process does, too much waits for the log, or it takes nothing at present.
             BadPush: there are too many.
         """
         if not self._owns:
             raise NotSampling("another watcher samples metrics at the moment, or this one is only starting")
+        if unable := self.unable():
+            raise NotSampling(unable)
         if self._answers.qsize() > PUSHED_WAITING:
             raise NotSampling("too many samples wait for the log")
         taken = self.pushed.take(list(samples), self._stamp.now(), token)
@@ -146,7 +152,13 @@ class Sampler:
             done: asyncio.Future[None] = loop.create_future()
             waiting.append(done)
             self._say(METRIC, fact, fact.name, done)
-        await asyncio.gather(*waiting)
+        try:
+            async with asyncio.timeout(ON_THE_LOG_WITHIN_S):
+                await asyncio.gather(*waiting)
+        except TimeoutError as error:
+            raise NotSampling(
+                f"the log did not take it within {ON_THE_LOG_WITHIN_S:g} s: push again, which does no harm"
+            ) from error
         return taken
 
     def _say(self, kind: str, fact: ObjectFact, name: str, done: asyncio.Future[None] | None = None) -> None:

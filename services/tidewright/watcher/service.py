@@ -240,6 +240,7 @@ class Watcher:
         self.service_loads = ServiceLoads(sources.kube, log, appender(SERVICE_LOAD), self.stamp)
         self.followers = {kind: self._follower(kind, sources.kube, appender(kind.name)) for kind in kinds}
         self.sampler.monitors_unread = self._monitors_unread
+        self.sampler.unable = lambda: self._log.unable
 
     def _follower(self, kind: WatchedKind, kube: Kube, appender: Appender) -> Follower:
         return Follower(
@@ -360,6 +361,6 @@ class Watcher:
             if self.node_groups is not None and not self.node_groups.synced.is_set():
                 waiting.append(f"{NODE_GROUP} (first poll)")
             listing = f"not listed yet: {', '.join(waiting)}" if waiting else ""
-            health.not_ready = self._log.disconnected or self._in_flight.why or listing
+            health.not_ready = self._log.unable or self._in_flight.why or listing
             self._in_flight.tell(health)
             await asyncio.sleep(0.2)

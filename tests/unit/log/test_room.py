@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tidewright.log.errors import LogUnavailable
-from tidewright.log.room import Room
+from tidewright.log import disk
+from tidewright.log.connection import Log, Message
+from tidewright.log.errors import LogUnavailable, StoreFull
+from tidewright.log.room import Room, place_of
+from tidewright.log.server import EmbeddedServer
 
 EMPTY = {"limits": {"max_storage": 1000}, "storage": 0}
 FULL = {"limits": {"max_storage": 1000}, "storage": 950}
@@ -114,3 +119,44 @@ async def test_closing_ends_a_question_under_way() -> None:
     await turn()
     await room.close()
     assert server.asked == 2
+
+
+def room_on(folder: Path) -> Room:
+    room = Room(Server().ask)
+    room.lies_in(place_of(folder))
+    return room
+
+
+def test_a_disk_of_this_machine_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = disk.Space(tmp_path, 1000, 100)
+    monkeypatch.setattr(disk, "space", lambda folder: replace(found, folder=folder))
+    assert room_on(tmp_path).no_space == ""
+    found = replace(found, free=99)
+    assert room_on(tmp_path).no_space.startswith(f"no space left on {tmp_path}: make room on that disk")
+    other = Room(Server().ask)
+    assert other.no_space == ""  # nothing is known
+    other.lies_in(f"another-machine:{tmp_path}")
+    assert other.no_space == ""
+
+
+def test_a_folder_that_is_gone_hinders_nothing(tmp_path: Path) -> None:
+    assert room_on(tmp_path / "gone").no_space == ""
+
+
+async def test_nothing_is_sent_to_a_server_whose_disk_is_full(
+    nats: EmbeddedServer, log: Log, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    await log.say_store(tmp_path)
+    async with await Log.connect(nats.url, "test", timeout_s=10.0) as other:
+        await other.adopt_slots()
+        message = Message(other.subjects.config("x"), b"{}")
+        await other.commit([message])
+        _, before = await other.bounds()
+        monkeypatch.setattr(disk, "space", lambda folder: disk.Space(folder, 1000, 0))
+        assert other.unable.startswith(f"no space left on {tmp_path}")
+        with pytest.raises(StoreFull, match=f"no space left on {tmp_path}"):
+            await other.commit([message])
+        assert (await other.bounds())[1] == before
+        await log.ensure(8)  # an installer changes nothing about it
+        await other.adopt_slots()
+        assert other.unable

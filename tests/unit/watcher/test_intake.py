@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -24,9 +26,10 @@ from tidewright.host import certificatefiles
 from tidewright.host.health import Health
 from tidewright.host.misconfigured import Misconfigured
 from tidewright.host.process import Process, ProcessOptions
+from tidewright.log import disk
 from tidewright.log.connection import Log
 from tidewright.log.server import EmbeddedServer
-from tidewright.watcher import service
+from tidewright.watcher import sampler, service
 from tidewright.watcher.intake import AT_ONCE, MAX_BODY_BYTES
 from tidewright.watcher.pushport import PushOptions, PushPort
 from tidewright.watcher.sampler import Sampler
@@ -331,3 +334,36 @@ async def test_a_token_file_without_a_token_is_refused_at_the_start(
     process = Process(ProcessOptions("watcher"), Health("watcher"))
     with pytest.raises(Misconfigured, match="token file"):
         await service.run(options, process)
+
+
+async def test_a_push_that_the_log_does_not_take_is_told_to_come_again(
+    cluster: Cluster,
+    nats: EmbeddedServer,
+    log: Log,
+    tail: Tail,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    await log.say_store(tmp_path)
+    monkeypatch.setattr(sampler, "ON_THE_LOG_WITHIN_S", 0.2)
+    async with serving(cluster, nats, tmp_path, speed=150.0) as session:
+        await asked_for(cluster, tail)
+        with monkeypatch.context() as patch:
+            patch.setattr(disk, "space", lambda folder: disk.Space(folder, 1000, 0))
+            async with session.post("/v1/metrics", json=[SAMPLE]) as answer:
+                assert answer.status == 503
+                assert int(answer.headers["Retry-After"]) > 0
+                assert f"no space left on {tmp_path}" in await answer.text()
+        os.kill(nats.pid, signal.SIGSTOP)  # it hangs, as over a disk that does not answer
+        try:
+            async with session.post("/v1/metrics", json=[SAMPLE]) as answer:
+                assert answer.status == 503
+                assert int(answer.headers["Retry-After"]) > 0
+                assert "the log did not take it within" in await answer.text()
+        finally:
+            os.kill(nats.pid, signal.SIGCONT)
+        for _ in range(100):
+            if (await push(session, json=[SAMPLE]))[0] == 200:
+                return
+            await asyncio.sleep(0.1)
+        pytest.fail("no push is taken any more")

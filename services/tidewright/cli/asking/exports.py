@@ -18,13 +18,14 @@ from tidewright.cli.asking.objects import shown
 from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.restored import inputs_of
 from tidewright.cli.asking.source import FromFile, Source, ends_of, opened, slot_in
-from tidewright.cli.errors import BadInput, translated
+from tidewright.cli.errors import BadInput, Unavailable, translated
 from tidewright.cli.options import AskedLogOptions, LogOptions
 from tidewright.cli.services import DECIDERS, SERVICES, Role, Service, load
 from tidewright.events.version import __version__
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.connection import MAX_BATCH, Log, Message
 from tidewright.log.direct import TooMany
+from tidewright.log.disk import is_full, no_space
 from tidewright.log.errors import Unsound
 from tidewright.log.export import BadExport, ExportFile, ExportWriter, Manifest
 from tidewright.log.install import Plan, install_log
@@ -255,6 +256,8 @@ def export(
     try:
         count = asyncio.run(run())
     except OSError as error:
+        if is_full(error):
+            raise Unavailable(no_space(path.parent)) from error
         raise BadInput(f"{path} cannot be written: {error.strerror}") from error
     print(f"{count} records written to {path}")
     return 0
