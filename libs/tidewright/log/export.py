@@ -8,6 +8,7 @@ the count and a digest over all frames before it. Cut off or altered, it does no
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from hashlib import blake2b
 from itertools import dropwhile
@@ -21,6 +22,7 @@ import zstandard
 from tidewright.log.errors import LogError
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot
+from tidewright.log.subjects import escape
 
 FORMAT = "tidewright-export-1"
 LEVEL = 3
@@ -52,6 +54,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
             software that wrote it did not say.
         cluster_id: uid of the cluster's `kube-system` namespace; empty when it was not known.
         keys: every key record of the log, also of what was left out: by these its signatures are checked.
+        without: fields that were left out of its records; empty for an export as the log is.
     """
 
     format: str = FORMAT
@@ -68,11 +71,13 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
     ends: dict[str, int] | None = None
     cluster_id: str = ""
     keys: tuple[Record, ...] = ()
+    without: tuple[str, ...] = ()
 
 
 class _Trailer(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="end"):
     records: int
     digest: bytes
+    kinds: dict[str, int] = {}
 
 
 class _Snapshot(msgspec.Struct, frozen=True, array_like=True, tag="snapshot"):
@@ -111,6 +116,9 @@ class ExportWriter:
         self._stream = zstandard.ZstdCompressor(level=LEVEL, threads=-1).stream_writer(self._file)
         self._digest = blake2b(digest_size=16)
         self.records = 0
+        self.kinds: Counter[str] = Counter()
+        """What is held, as `fact pod` or `decision autoscaler`, and how often."""
+        self._prefix = len(f"tw.{escape(manifest.cluster)}.")
         self._put(_encoder.encode(manifest))
 
     def snapshot(self, snapshot: Snapshot) -> None:
@@ -120,6 +128,8 @@ class ExportWriter:
     def record(self, record: Record) -> None:
         """The next record, in stream order."""
         self.records += 1
+        class_, _, kind, *_ = f"{record.subject[self._prefix :]}..".split(".")
+        self.kinds[f"{class_} {kind}".rstrip()] += 1
         self._put(_encoder.encode(record))
 
     def __enter__(self) -> Self:
@@ -129,7 +139,11 @@ class ExportWriter:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
-            self._put(_encoder.encode(_Trailer(records=self.records, digest=self._digest.digest())))
+            self._put(
+                _encoder.encode(
+                    _Trailer(records=self.records, digest=self._digest.digest(), kinds=dict(self.kinds))
+                )
+            )
         self._stream.flush(zstandard.FLUSH_FRAME)
         self._file.close()
         if error is None:
@@ -153,6 +167,8 @@ class ExportFile:
             BadExport: it is no export of this software.
         """
         self.path = path
+        self.kinds: dict[str, int] = {}
+        """What it holds and how often, once it was read to its end."""
         try:
             with path.open("rb") as file:
                 self.manifest = _manifest.decode(_first_frame(_Pieces(file, path)))
@@ -216,6 +232,7 @@ class ExportFile:
                             raise BadExport(
                                 f"{self.path} was altered: it does not match the digest at its end"
                             )
+                        self.kinds = frame.kinds
                         return
                     elif count:
                         raise BadExport(f"{self.path} was altered: it has a snapshot behind record {count}")

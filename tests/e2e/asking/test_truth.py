@@ -248,3 +248,26 @@ def test_a_log_without_keys_says_that_nothing_is_signed(ask: Ask, whole: Path, t
     answer = ask("verify", "--log", whole, "--trust", folder.anchor)
     assert answer.code == 2
     assert "no key record" in answer.err
+
+
+def test_an_export_without_fields_holds_none_and_its_chain_is_followed(
+    ask: Ask, whole: Path, tmp_path: Path
+) -> None:
+    left = tmp_path / "left.twlog"
+    said = ask("export", left, "--without", "labels,annotations", "--log", whole)
+    assert said.code == 0
+    assert "fact metric: " in said.out
+    assert "Left out: labels (" in said.out
+    assert not any(b'"labels"' in record.body for record in ExportFile(left).records())
+    answer = ask("verify", "--log", left, "-o", "json")
+    found = json.loads(answer.out)
+    assert (answer.code, found["verified"], found["chain"], found["without"]) == (
+        0,
+        False,
+        True,
+        ["labels", "annotations"],
+    )
+    assert found["decisions"] > 0
+    refused = ask("import", left, "--cluster", "bench", "--nats", "nats://127.0.0.1:1")
+    assert (refused.code, "was exported without labels, annotations" in refused.err) == (2, True)
+    assert ask("explain", f"wpa/{APP}", "-n", SPACE, "--log", left).code == 0

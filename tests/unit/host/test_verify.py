@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -9,6 +10,10 @@ import pytest
 
 from tests.unit.host.counting import Counting
 from tests.unit.host.test_host import NAMESPACES, expect_holds, hosting, pod
+from tidewright.cli.asking.exports import import_
+from tidewright.cli.asking.verify import verify
+from tidewright.cli.asking.withholding import Withholding
+from tidewright.cli.errors import BadInput
 from tidewright.host.inputs import Inputs
 from tidewright.host.verify import Difference, Report, Verification, Verifier
 from tidewright.log.connection import Log
@@ -101,3 +106,55 @@ def test_a_report_keeps_the_first_differences_only() -> None:
     for i in range(150):
         report.add(Difference("s", "1", i, "different decision", "m"))
     assert (report.count, len(report.differences)) == (150, 100)
+
+
+async def redacted_export(log: Log, path: Path, records: list[Record], *fields: str) -> ExportFile:
+    withholding = Withholding(fields)
+    manifest = Manifest(
+        cluster="test", stream=log.stream, slots=log.slots, slot_hash=SLOT_HASH, first_seq=1,
+        last_seq=records[-1].seq, without=withholding.fields,
+    )  # fmt: skip
+    left = [withholding.record(record, log.subjects.class_token(record.subject)) for record in records]
+    write_export(path, manifest, [], left)
+    return ExportFile(path)
+
+
+async def test_an_export_without_fields_says_so_and_its_chain_can_still_be_followed(
+    log: Log, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    records = await recorded(log)
+    file = await redacted_export(log, tmp_path / "a.twlog", records, "labels,phase", "because")
+    bodies = b"".join(record.body for record in file.records())
+    assert not any(name in bodies for name in (b'"labels"', b'"because"', b'"phase":"Running"'))
+    assert file.kinds["fact pod"] == sum(".fact." in record.subject for record in records)
+    code = await asyncio.to_thread(verify, file=tmp_path / "a.twlog", output="table")
+    said = capsys.readouterr().out
+    assert code == 0
+    assert "was exported without labels, phase, because" in said
+    assert "through 48 decisions" in said
+    assert "The chain is whole" in said
+    # Altered, removed: the chain tells although nothing can be decided again.
+    decisions = [i for i, r in enumerate(records) if ".decision." in r.subject]
+    held = next(i for i in decisions if b"hold 1" in records[i].body)
+    for number, wrong in enumerate(
+        (
+            [r for i, r in enumerate(records) if i != decisions[3]],
+            [
+                altered(r, r.body.replace(b"hold 1", b"hold 7")) if i == held else r
+                for i, r in enumerate(records)
+            ],
+        )
+    ):
+        path = tmp_path / f"{number}.twlog"
+        await redacted_export(log, path, wrong, "labels")
+        assert await asyncio.to_thread(verify, file=path, output="table") == 1
+        assert "times it is torn. The first:" in capsys.readouterr().out
+
+
+async def test_an_export_without_fields_is_no_log_to_go_on_from(log: Log, tmp_path: Path) -> None:
+    records = await recorded(log)
+    await redacted_export(log, tmp_path / "a.twlog", records, "labels")
+    with pytest.raises(BadInput, match="was exported without labels: a log of it would say what never was"):
+        import_(tmp_path / "a.twlog")
+    with pytest.raises(BadInput, match="--without at: without it nothing on the log could be read"):
+        Withholding(["labels,at"])

@@ -18,6 +18,7 @@ explain    `tidewright explain`: what was decided, why, what became of it, what 
 telling    an explanation as text and as JSON
 state      `tidewright state`: any aggregate as of any moment
 verify     `tidewright verify`: fold again, compare every decision
+withholding  an export without chosen fields, and what can still be checked of one
 exports    `tidewright export` and `tidewright import`
 diff       `tidewright diff`: two logs, or a log and its replay, decision by decision
 """

@@ -18,6 +18,7 @@ from tidewright.cli.asking.objects import shown
 from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.restored import inputs_of
 from tidewright.cli.asking.source import FromFile, Source, ends_of, opened, slot_in
+from tidewright.cli.asking.withholding import Withholding, left_out_of
 from tidewright.cli.errors import BadInput, Unavailable, translated
 from tidewright.cli.options import AskedLogOptions, LogOptions
 from tidewright.cli.services import DECIDERS, SERVICES, Role, Service, load
@@ -99,8 +100,14 @@ async def _known(source: Source, namespace: str) -> None:
         raise BadInput(f"--namespace {namespace}: nothing on {source.name} is about it")
 
 
-async def exported(source: Source, path: Path, part: Part) -> int:
-    """Write a part of a log to a file, with the states that it starts from; returns the number of records."""
+async def exported(
+    source: Source, path: Path, part: Part, withholding: Withholding | None = None
+) -> ExportWriter:
+    """Write a part of a log to a file, with the states that it starts from; returns what wrote it.
+
+    With something withheld, without states: they are made of what is withheld.
+    """
+    withholding = withholding or Withholding(())
     first, _ = await source.bounds()
     slots = part.slots(source)
     # What decides over the whole cluster cannot be verified by the facts of some slots.
@@ -120,12 +127,13 @@ async def exported(source: Source, path: Path, part: Part) -> int:
         first_seq=max(first, needed.least + 1), last_seq=until, since=part.since_at, until=part.until_at,
         namespaces=part.namespaces, version=__version__, ends=ends, cluster_id=await source.cluster_id(),
         keys=await _key_records(source),
+        without=withholding.fields or left_out_of(source),
     )  # fmt: skip
     with (
         ExportWriter(path, manifest) as writer,
         progress("exporting", until - manifest.first_seq + 1) as advance,
     ):
-        for snapshot in snapshots:
+        for snapshot in () if withholding.fields else snapshots:
             writer.snapshot(snapshot)
         count = 0
         async with aclosing(source.records(after=needed.least)) as records:
@@ -133,11 +141,11 @@ async def exported(source: Source, path: Path, part: Part) -> int:
                 if record.seq > until:
                     break
                 if needed.takes(source, record):
-                    writer.record(record)
+                    writer.record(withholding.record(record, source.subjects.class_token(record.subject)))
                 count += 1
                 if count % EVERY_N == 0:
                     advance(EVERY_N)
-    return writer.records
+    return writer
 
 
 async def _key_records(source: Source) -> tuple[Record, ...]:
@@ -244,22 +252,38 @@ def export(
     namespace: Annotated[
         tuple[str, ...], Parameter(name=["--namespace", "-n"], help="Only the slots of these namespaces.")
     ] = (),
+    without: Annotated[
+        tuple[str, ...],
+        Parameter(
+            help="Fields to leave out wherever they stand, as annotations,labels; what was decided cannot be verified then.",
+        ),
+    ] = (),
     log: AskedLogOptions | None = None,
     file: FromFile = None,
 ) -> int:
     """Write the log, or a part of it, to one compressed file that verifies alone."""
+    withholding = Withholding(without)
 
-    async def run() -> int:
+    async def run() -> ExportWriter:
         async with opened(log, file) as source:
-            return await exported(source, path, await part_of(source, since, until, namespace))
+            if (earlier := left_out_of(source)) and withholding.fields:
+                raise BadInput(
+                    f"{source.name} was exported without {', '.join(earlier)}: leave more out of the log itself"
+                )
+            return await exported(source, path, await part_of(source, since, until, namespace), withholding)
 
     try:
-        count = asyncio.run(run())
+        written = asyncio.run(run())
     except OSError as error:
         if is_full(error):
             raise Unavailable(no_space(path.parent)) from error
         raise BadInput(f"{path} cannot be written: {error.strerror}") from error
-    print(f"{count} records written to {path}")
+    print(f"{written.records} records written to {path}")
+    print(f"It holds {', '.join(f'{kind}: {count}' for kind, count in sorted(written.kinds.items()))}.")
+    if withholding.fields:
+        print(
+            f"Left out: {withholding.told()}; so it has no states, and what was decided cannot be decided again from it."
+        )
     return 0
 
 
@@ -321,6 +345,11 @@ def import_(
     """Read an exported file into an empty log, every record at its old sequence."""
     on = log or LogOptions()
     file = whole(path)
+    if file.manifest.without:
+        raise BadInput(
+            f"{path} was exported without {', '.join(file.manifest.without)}: a log of it would say what never was; "
+            "import one that was exported whole"
+        )
     if file.manifest.cluster != on.cluster:
         raise BadInput(
             f"{path} is a log of cluster {file.manifest.cluster!r}: pass --cluster {file.manifest.cluster}"

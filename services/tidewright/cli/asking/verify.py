@@ -15,6 +15,7 @@ from cyclopts import Parameter
 from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.restored import deciders, inputs_of
 from tidewright.cli.asking.source import FromFile, Source, opened
+from tidewright.cli.asking.withholding import Followed, as_json, as_text, followed, left_out_of
 from tidewright.cli.options import AskedLogOptions, Output, emit
 from tidewright.cli.services import SERVICES, Role, Service, load
 from tidewright.host.decider import Decider
@@ -171,13 +172,20 @@ def verify(
     """Fold the log again and compare every decision byte for byte; exit code 1 when one differs."""
     chosen = deciders(service)
 
-    async def run() -> tuple[Verified, str]:
+    async def run() -> tuple[Verified | Followed, str, tuple[str, ...]]:
         async with opened(log, file) as source:
-            return await verified(source, chosen), source.name
+            if without := left_out_of(source):
+                return await followed(source.stored(), source.subjects), source.name, without
+            return await verified(source, chosen), source.name, ()
 
-    found, name = asyncio.run(run())
-    emit(_as_json(found, name), output, lambda: _as_text(found, name, chosen))
-    return 0 if found.good else 1
+    found, name, without = asyncio.run(run())
+    if isinstance(found, Followed):
+        told = found
+        emit(as_json(told, name, without), output, lambda: as_text(told, name, without))
+        return 1 if told.count else 0
+    whole = found
+    emit(_as_json(whole, name), output, lambda: _as_text(whole, name, chosen))
+    return 0 if whole.good else 1
 
 
 def _as_json(found: Verified, name: str) -> dict[str, Any]:
