@@ -15,6 +15,8 @@ from tidewright.cli.boundflags import BoundFlags
 from tidewright.cli.commands import BY_NAME as COMMANDS
 from tidewright.cli.errors import BadInput, CommandError, translated
 from tidewright.cli.metricsflags import MetricsFlags, SourceFlags
+from tidewright.cli.modeflags import ModeFlags
+from tidewright.cli.modeflags import services as deciding
 from tidewright.cli.options import (
     NOT_NEGATIVE,
     POSITIVE,
@@ -133,6 +135,7 @@ def watcher(
             validator=NOT_NEGATIVE,
         ),
     ] = 60.0,
+    modes: ModeFlags | None = None,
     sources: SourceFlags | None = None,
     metrics: MetricsFlags | None = None,
 ) -> int:
@@ -148,6 +151,7 @@ def watcher(
         whitelist_config_map=whitelist_config_map,
         speed=speed, log_start=log_start, clock_wall=clock_wall,
         cloud=_cloud(cloud), cloud_interval_s=cloud_interval, incumbent_quiet_s=incumbent_quiet,
+        modes=(modes or ModeFlags()).wanted(), services=deciding(),
     )  # fmt: skip
     return execute("watcher", process or ProcessFlags(), lambda it: run(options, it))
 
@@ -160,7 +164,7 @@ def actuator(
     process: ProcessFlags | None = None,
     mode: Annotated[
         Literal["enforce", "shadow"],
-        Parameter(help="shadow: write nothing, and say what would be written.", group=THE_SERVICE),
+        Parameter(help="shadow: write nothing, whatever the modes on the log let it.", group=THE_SERVICE),
     ] = "enforce",
     qps: Annotated[
         float, Parameter(help="Requests to the API server per second, on average.", group=THE_SERVICE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tidewright.events.acting import SETTING
 from tidewright.events.base import Event, Fact
 from tidewright.events.config import ModesSet
 from tidewright.events.decisions import (
@@ -37,7 +38,7 @@ def evolve(state: State, event: Event) -> State:
     state.now = max(state.now, event.at)
     state.touched = ()
     apply = _FOLDS.get(type(event))
-    if apply is not None and not (isinstance(event, Fact) and event.refresh):
+    if apply is not None and (not (isinstance(event, Fact) and event.refresh) or isinstance(event, SETTING)):
         apply(state, event)
     return state
 

@@ -1,7 +1,8 @@
 """Configuration onto the log: the clock's mapping, and the parts of one ConfigMap.
 
 Each key of the ConfigMap is one part: `autoscaler`, or `autoscaler.yaml`, holds the configuration of
-the autoscaler as YAML. A part that cannot be read is left as it was, and said so.
+the autoscaler as YAML. A part that cannot be read is left as it was, and said so. The part `modes` says which
+services act, in place of the flags.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import msgspec
 import structlog
 
 from tidewright.events import registry
+from tidewright.events.acting import MODES
 from tidewright.events.base import Fact
-from tidewright.events.config import ClockSet, ConfigSet
+from tidewright.events.config import ClockSet, ConfigSet, ModesSet
 from tidewright.host.fenced import RENEW_S
 from tidewright.kube import expressions, yamltext
 from tidewright.kube.client import Kube
@@ -25,6 +27,16 @@ from tidewright.log.subjects import ALL
 from tidewright.watcher.again import Again
 from tidewright.watcher.appender import Appender
 from tidewright.watcher.follow import FactLog
+from tidewright.watcher.modes import (
+    BadModes,
+    Services,
+    Wanted,
+    event_of,
+    known_namespaces,
+    selected,
+    to_say,
+)
+from tidewright.watcher.modes import read as read_modes
 from tidewright.watcher.stamp import Stamp
 
 CONFIG = "config"
@@ -37,6 +49,7 @@ MAX_EXPRESSIONS = 1000
 MAX_ERROR = 1000
 """Characters of what is wrong with them."""
 JUMP_CHECK_S = 1.0
+NO_SERVICES = Services()
 SUFFIXES = (".yaml", ".yml", ".json")
 
 _log = structlog.get_logger(__name__)
@@ -204,8 +217,12 @@ class Configuration:
         config_map: str = "",
         priorities: str = f"kube-system/{PRIORITY_EXPANDER}",
         max_age_s: float = 0.0,
+        modes: Wanted | None = None,
+        services: Services = NO_SERVICES,
     ) -> None:
         """`config_map` is `namespace/name`; empty for none. `max_age_s` is the log's.
+
+        `modes` are those of the flags; None leaves those of the log. `services` have them.
 
         `priorities` is `namespace/name` of the ConfigMap with the priorities of node groups.
         """
@@ -220,6 +237,24 @@ class Configuration:
         self._turn = asyncio.Lock()
         self._committed_at = 0.0
         self._claimed = True
+        self._flags = self._wanted = modes
+        self._services = services
+        self._modes: ModesSet | None = None
+        self._other_modes = asyncio.Event()
+
+    async def first_modes(self) -> None:
+        """Say the modes of the flags before anything else is said, so that nobody acts in between.
+
+        The namespaces of a selector are those of the log, or none, until they are seen. Where the ConfigMap
+        may say otherwise, what it said last holds until it is read.
+        """
+        record = await self._log.last(self._log.subjects.config(MODES))
+        event = registry.read(record.body) if record else None
+        self._modes = event if isinstance(event, ModesSet) else None
+        if self._config_map and self._modes is not None:
+            self._wanted = None
+        elif self._wanted is not None:
+            await self._say_modes(self._wanted, known_namespaces(self._modes, self._wanted))
 
     async def run(self) -> None:
         """Follow for ever; the part is claimed already the first time."""
@@ -232,10 +267,13 @@ class Configuration:
         self._again = Again(self._log, self._max_age_s)
         async for record in self._log.last_per_subject([self._log.subjects.configs]):
             event = registry.read(record.body)
+            if isinstance(event, ModesSet):
+                self._modes = event  # another process may have said others meanwhile
             if isinstance(event, Fact) and record.subject != self._log.subjects.config(WHITELIST_CONFIG_MAP):
                 self._again.said(record.subject, event.at)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._mind_the_clock())
+            tasks.create_task(self._mind_the_modes())
             tasks.create_task(self._say_again())
             if self._config_map:
                 tasks.create_task(self._follow())
@@ -261,6 +299,60 @@ class Configuration:
                 at = self._stamp.now()
                 if due := await self._again.due(at):
                     await self._say([(subject, registry.encode(fact)) for subject, fact in due], at)
+
+    async def _say_modes(self, wanted: Wanted, namespaces: tuple[str, ...]) -> None:
+        event = event_of(wanted, namespaces, self._services)
+        if not to_say(self._modes, event):
+            return
+        event = msgspec.structs.replace(event, at=self._stamp.now())
+        await self._append([(self._log.subjects.config(MODES), registry.encode(event))], event.at)
+        self._modes = event
+        _log.info(
+            "modes said", mode=event.mode, services=event.services, selector=event.selector,
+            namespaces=len(event.namespaces),
+        )  # fmt: skip
+
+    async def _mind_the_modes(self) -> None:
+        """Keep the modes on the log to what is wanted, and to the namespaces that are selected."""
+        while True:
+            self._other_modes.clear()
+            following = asyncio.create_task(self._follow_modes(self._wanted))
+            other = asyncio.create_task(self._other_modes.wait())
+            try:
+                await asyncio.wait({following, other}, return_when=asyncio.FIRST_COMPLETED)
+                if following.done():
+                    following.result()
+                    await other
+            finally:
+                following.cancel()
+                other.cancel()
+
+    async def _follow_modes(self, wanted: Wanted | None) -> None:
+        if wanted is None:
+            return
+        if not wanted.namespaces:
+            await self._say_modes(wanted, ())
+            return
+        async for names in selected(self._kube, wanted.namespaces):
+            await self._say_modes(wanted, names)
+
+    def _take_modes(self, data: dict[str, str]) -> dict[str, str]:
+        """Take the part about the modes out of the ConfigMap's data, and go by it."""
+        mine = {key: text for key, text in data.items() if part_of(key) == MODES}
+        wanted = self._flags
+        for key, text in mine.items():
+            try:
+                wanted = read_modes(read_part(key, text).data, self._services)
+            except (BadPart, BadModes) as error:
+                _log.error(
+                    "modes left as they were", config_map=self._config_map, key=key, error=str(error),
+                    do="correct the key in the ConfigMap",
+                )  # fmt: skip
+                wanted = self._wanted
+        if wanted != self._wanted:
+            self._wanted = wanted
+            self._other_modes.set()
+        return {key: text for key, text in data.items() if key not in mine}
 
     @property
     def _jumps(self) -> str:
@@ -290,7 +382,7 @@ class Configuration:
             data = _data(item)
             if data is None:
                 continue
-            said, bad = changes(known, data)
+            said, bad = changes(known, self._take_modes(data))
             for error in bad:
                 _log.error(
                     "configuration left as it was", config_map=self._config_map, error=str(error),

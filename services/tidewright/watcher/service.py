@@ -28,7 +28,7 @@ from tidewright.log.clock import Clock
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
 from tidewright.watcher.appender import SERVICE, Appender
-from tidewright.watcher.configuration import CONFIG, Configuration, set_clock
+from tidewright.watcher.configuration import CONFIG, NO_SERVICES, Configuration, set_clock
 from tidewright.watcher.custom import CUSTOM, CustomWorkloads
 from tidewright.watcher.follow import Follower
 from tidewright.watcher.heard import Heard
@@ -36,6 +36,7 @@ from tidewright.watcher.incumbents.judging import QUIET_S
 from tidewright.watcher.incumbents.looking import INCUMBENT, Incumbents
 from tidewright.watcher.labelscan import KIND as SLOT_LABELS
 from tidewright.watcher.labelscan import LabelScanner
+from tidewright.watcher.modes import Services, Wanted
 from tidewright.watcher.nodegroups import INTERVAL_S as CLOUD_INTERVAL_S
 from tidewright.watcher.nodegroups import NODE_GROUP, NodeGroups
 from tidewright.watcher.outbound import Hosts, own_namespace
@@ -69,6 +70,8 @@ class Options:
         max_age_s: how long the log keeps a message, seconds; 0: as the stream says.
         external_metrics_url, resource_metrics_url: base URLs of metrics APIs; empty for the API server.
         config_map: `namespace/name` of the configuration; empty for none.
+        modes: which services act, where the configuration does not say; None: as the log says.
+        services: those that have a mode.
         whitelist_config_map: `namespace/name` of the ConfigMap with spread's custom workloads.
         speed: log seconds per wall second; None to follow what the log says.
         log_start: log time at which a new mapping starts; None for the wall clock's.
@@ -98,6 +101,8 @@ class Options:
     external_metrics_url: str = ""
     resource_metrics_url: str = ""
     config_map: str = ""
+    modes: Wanted | None = None
+    services: Services = NO_SERVICES
     whitelist_config_map: str = f"kruise-system/{WHITELIST_CONFIG_MAP}"
     speed: float | None = None
     log_start: float | None = None
@@ -178,6 +183,8 @@ class Watcher:
             self.stamp,
             config_map=options.config_map,
             max_age_s=options.max_age_s,
+            modes=options.modes,
+            services=options.services,
         )
         self.sampler = Sampler(
             sources,
@@ -292,6 +299,7 @@ class Watcher:
             self.options.log_start,
             self.options.clock_wall,
         )
+        await self._configuration.first_modes()
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._configuration.run())
             tasks.create_task(self.sampler.run(self._heard("WatermarkPodAutoscaler")))

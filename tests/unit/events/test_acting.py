@@ -80,6 +80,12 @@ def test_only_a_change_is_heard() -> None:
     assert found.of_service("spread").acts
 
 
+def test_modes_that_are_only_said_again_hold_where_retention_took_the_first_word() -> None:
+    found = Acting()
+    assert found.heard(ModesSet(at=9.0, mode="shadow", refresh=True))
+    assert not found.of_service("spread").acts
+
+
 def test_what_would_be_done_is_marked_with_why_it_is_not() -> None:
     held = after(mode="shadow").held("autoscaler", "shop")
     found = acting.recorded(scale(5, because=(Because(rule="Above"),)), held)
