@@ -248,6 +248,8 @@ class Services:
         if name in ("watcher", "actuator"):
             command += ["--kubeconfig", str(self.cluster.kubeconfig)]
         if name == "watcher":
+            if "--mode" not in more:
+                command += ["--mode", "enforce"]
             if self.external_metrics_url:
                 command += ["--external-metrics-url", self.external_metrics_url]
             if not self.cluster.embedded:

@@ -20,6 +20,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from tidewright.cli import modeflags
 from tidewright.cli.crds.choosing import Policy
 from tidewright.cli.crds.installing import Outcome, install
 from tidewright.cli.datafolder import DataFolder
@@ -39,6 +40,7 @@ from tidewright.log.disk import size_of, space
 from tidewright.log.errors import WrongStream
 from tidewright.log.install import Plan, install_log
 from tidewright.log.server import configuration, find_binary
+from tidewright.watcher.modes import Wanted
 
 HOST = "127.0.0.1"
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -70,6 +72,7 @@ class StackOptions:
             log's present and now.
         sim: further arguments of `tidewright sim up`.
         watcher: further arguments of `tidewright run watcher`.
+        modes: which services act; None: all in the embedded cluster, and none in another one.
         crds: what may be done with CustomResourceDefinitions; None: `ours` in the embedded cluster, `missing` in
             another one, where others may run a newer version on those that Tidewright created.
         admission_url: under which the API server reaches spread's admission on this machine, which
@@ -98,6 +101,7 @@ class StackOptions:
     clock_wall: float | None = None
     sim: Sequence[str] = ()
     watcher: Sequence[str] = ()
+    modes: Wanted | None = None
     crds: Policy | None = None
     admission_url: str = ""
     node_groups: Path | None = None
@@ -151,6 +155,11 @@ class StackOptions:
     def crds_policy(self) -> Policy:
         """What may be done with CustomResourceDefinitions."""
         return self.crds or ("ours" if self.embedded_cluster else "missing")
+
+    @property
+    def wanted_modes(self) -> Wanted:
+        """Which services act: in a cluster of somebody else's, those that are told to."""
+        return self.modes or Wanted(mode="enforce" if self.embedded_cluster else "shadow")
 
     @property
     def programs_log_level(self) -> str:
@@ -404,6 +413,7 @@ class Stack:
             command += [
                 *(self._clock_flags() if self._new_clock else ()),
                 *options.watcher,
+                *modeflags.arguments(options.wanted_modes),
             ]
         return Program(service.name, _tidewright(*command), env=env)
 

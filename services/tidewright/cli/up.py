@@ -16,8 +16,9 @@ from tidewright.cli.console import Printer
 from tidewright.cli.crds.choosing import POLICY_HELP, Policy
 from tidewright.cli.errors import INTERRUPTED, BadInput
 from tidewright.cli.metricsflags import SourceFlags
+from tidewright.cli.modeflags import ModeFlags
 from tidewright.cli.options import PORT, THE_CLUSTER, THE_LOG, ClusterOptions, Level, LogFormat
-from tidewright.cli.services import EVERY
+from tidewright.cli.services import EVERY, SERVICES, Role
 from tidewright.cli.stack import Stack, StackOptions
 from tidewright.cli.typed import typed
 from tidewright.host.process import configure_logs
@@ -79,6 +80,7 @@ def up(
             group=THE_CLUSTER,
         ),
     ] = "",
+    modes: ModeFlags | None = None,
     sources: SourceFlags | None = None,
     services: Annotated[
         tuple[str, ...],
@@ -89,11 +91,16 @@ def up(
         LogFormat, Parameter(help="Lines for people or JSON; auto: for people on a terminal.")
     ] = "auto",
 ) -> int:
-    """Bring up the log, a cluster and every service, until Ctrl-C."""
+    """Bring up the log, a cluster and every service, until Ctrl-C.
+
+    In a cluster that is there it decides and writes nothing (shadow), until it is told otherwise.
+    """
+    place = at or ClusterOptions()
+    elsewhere = place.kubeconfig is not None or place.in_cluster or place.context is not None
     options = StackOptions(
         data=data or datafolder.default(), fresh=fresh, nats=nats, nats_credentials=nats_credentials,
         nats_port=nats_port, sync_always=sync_always, cluster=cluster, slots=slots,
-        **(at or ClusterOptions()).of_a_service(),
+        **place.of_a_service(), modes=(modes or ModeFlags()).wanted("shadow" if elsewhere else "enforce"),
         api_port=api_port, speed=speed, services=_named(services), log_level=log_level, admission_url=admission_url, crds=crds,
         node_groups=node_groups.resolve() if node_groups else None, cloud=cloud,
         sim=("--nodes", str(nodes)), watcher=(sources or SourceFlags()).arguments(),
@@ -159,7 +166,7 @@ def _welcome(stack: Stack) -> str:
     """What is up, where it lies, and what to type next."""
     options = stack.options
     lines = [
-        f"Tidewright is up: {', '.join(options.running)}.",
+        *_acting(stack),
         f"  log      {shown(stack.nats_url)}, cluster {options.cluster}, kept in {stack.folder.path}"
         + (" (an existing server)" if options.nats else ""),
     ]
@@ -181,6 +188,43 @@ def _welcome(stack: Stack) -> str:
         )
     lines.append("Ctrl-C ends it; the next start continues from there, --fresh starts anew.")
     return "\n".join(lines)
+
+
+def _acting(stack: Stack) -> list[str]:
+    """In the first line what changes in the cluster and what does not, and how that is changed."""
+    options, wanted = stack.options, stack.options.wanted_modes
+    running = ", ".join(options.running)
+    deciding = [s.name for s in SERVICES if s.role is Role.DECIDER and s.name in options.running]
+    acts = [name for name in deciding if wanted.services.get(name, wanted.mode) == "enforce"]
+    rest = [name for name in deciding if name not in acts]
+    where = f", and only in namespaces with {wanted.namespaces}" if wanted.namespaces else ""
+    if not rest:
+        if options.embedded_cluster and not where:
+            return [f"Tidewright is up: {running}."]
+        lines = [f"Tidewright is up and ACTS on this cluster{where}; --mode shadow has it decide only."]
+    else:
+        made = sum(outcome.action in ("created", "updated") for outcome in stack.crds)
+        but = (
+            f" but the {made} CustomResourceDefinitions named below"
+            if made and not options.embedded_cluster
+            else ""
+        )
+        who = (
+            f"{', '.join(acts)} {'act' if len(acts) > 1 else 'acts'}{where}, {', '.join(rest)} in shadow"
+            if acts
+            else "in SHADOW"
+        )
+        nothing = (
+            "which decides and writes nothing to this cluster"
+            if acts
+            else "it decides, and writes nothing to this cluster"
+        )
+        go_on = "--mode enforce has all act" if acts else "--mode enforce has it act, --enforce SERVICES some"
+        start = "Tidewright is up, " if acts else "Tidewright is up "
+        lines = [f"{start}{who}: {nothing}{but}; {go_on}."]
+    if any(argument == "--config-map" for argument in options.watcher):
+        lines.append("  modes    the part modes of the ConfigMap, where there is one, says otherwise")
+    return [*lines, f"  services {running}"]
 
 
 def _definitions(stack: Stack) -> list[str]:

@@ -190,7 +190,7 @@ async def test_beside_a_cluster_that_is_there_it_calls_itself_only_where_it_is_t
     start: Callable[..., Any], cluster: Cluster, kube: Kube, installed: list[str]
 ) -> None:
     del installed  # wanted for being there
-    at = ("--kubeconfig", str(cluster.kubeconfig))
+    at = ("--kubeconfig", str(cluster.kubeconfig), "--mode", "enforce")
     before = await webhooks(kube)
 
     up = await start(*at)

@@ -123,7 +123,7 @@ def command(service: Service, cluster: str) -> list[str]:
     found += ["--metrics-token-file", f"{TOKENS_AT}/metrics"]
     match service.role:
         case Role.WATCHER:
-            found += ["--in-cluster"]
+            found += ["--in-cluster", "--mode", "shadow"]
             found += ["--config-map", f"{NAMESPACE}/tidewright", "--push-token-file", f"{TOKENS_AT}/push"]
         case Role.ACTUATOR:
             found += ["--in-cluster", "--own-namespace", NAMESPACE]
