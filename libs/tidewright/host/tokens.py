@@ -97,7 +97,7 @@ class Tokens:
         self._seen: object = None
         self._held: tuple[Token, ...] = ()
         if file is None:
-            self._held = parse(text, "the tokens given")
+            self._held = parse(text, "the tokens of the environment")
         else:
             self._held, self._seen = self._read(file), _stamp(file)
 

@@ -69,15 +69,19 @@ def selector_text(selector: Mapping[str, Any] | None) -> str:
     return ",".join(sorted(str(r) for r in LabelSelector.of(selector or {}).requirements))
 
 
+MAX_METRICS = 50
+"""Entries of one object that are asked for: each is a request at every interval, on behalf of whoever wrote it."""
+
+
 def queries(spec: Mapping[str, Any]) -> tuple[str, ...]:
     """The names of all queries of a WatermarkPodAutoscaler's spec, each once, in its order.
 
     Entries that cannot be asked (unknown type, body or name missing, selector unreadable) are left
-    out: the autoscaler says what is wrong with them.
+    out, and so is what lies beyond `MAX_METRICS`: the autoscaler says what is wrong with them.
     """
     found: dict[str, None] = {}
     metrics = spec.get("metrics")
-    for entry in metrics if isinstance(metrics, list) else ():
+    for entry in metrics[:MAX_METRICS] if isinstance(metrics, list) else ():
         query = _query(entry)
         if query is not None:
             found[query.name] = None

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from tidewright.kube.metricquery import MetricQuery, Source, selector_text
+from tidewright.kube.metricquery import MAX_METRICS, MetricQuery, Source, selector_text
 from tidewright.kube.quantities import NotAQuantity, Quantity, QuantityText, parse, printed
 from tidewright.kube.recommendation import metric_name
 from tidewright.kube.selectors import SelectorError
@@ -257,6 +257,8 @@ def _factor_problem(spec: WatermarkSpec) -> str:
 def _metrics_problem(spec: WatermarkSpec, *, namespace: str, name: str) -> str:
     if spec.recommender is not None and spec.metrics:
         return "recommender and metrics can't be set at the same time, please choose one"
+    if len(spec.metrics) > MAX_METRICS:
+        return f"metrics has {len(spec.metrics)} entries; at most {MAX_METRICS} are asked for"
     for index, entry in enumerate(spec.metrics):
         body: ExternalMetric | ResourceMetric | None
         match entry.type:

@@ -13,10 +13,11 @@ from aiohttp import web
 
 from tests.unit.kube.api import Api, event, pod, serving
 from tidewright.autoscaler.logattributes import InvalidAttributes, log_attributes
+from tidewright.autoscaler.spec import InvalidSpec, compiled
 from tidewright.events import registry
 from tidewright.events.spread import WorkloadSpreadObserved
 from tidewright.host.fenced import InFlight
-from tidewright.kube import yamltext
+from tidewright.kube import metricquery, yamltext
 from tidewright.kube.client import Kube
 from tidewright.kube.customworkloads import BadWhitelist, whitelist_of
 from tidewright.kube.listwatch import Added, Page, list_watch
@@ -199,3 +200,25 @@ async def test_a_fact_that_the_log_does_not_take_holds_up_no_other(log: Log) -> 
     found = [await log.last(subject) for subject in subjects]
     assert [None if one is None else one.body for one in found] == [b"{}", None, b"{}"]
     assert (appender.set_aside, appender.position.resource_version) == (2, "7")
+
+
+def test_an_object_of_thousands_of_metrics_asks_for_few_and_is_told() -> None:
+    def entry(n: int) -> dict[str, Any]:
+        body = {
+            "metricName": f"m{n}",
+            "metricSelector": {"matchLabels": {"a": "b"}},
+            "highWatermark": "2",
+            "lowWatermark": "1",
+        }
+        return {"type": "External", "external": body}
+
+    spec: dict[str, Any] = {
+        "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        "minReplicas": 1,
+        "maxReplicas": 5,
+        "metrics": [entry(n) for n in range(5000)],
+    }
+    assert len(metricquery.queries(spec)) == metricquery.MAX_METRICS
+    with pytest.raises(InvalidSpec, match="metrics has 5000 entries; at most 50 are asked for"):
+        compiled(spec, namespace="shop", name="w")
+    compiled({**spec, "metrics": spec["metrics"][:50]}, namespace="shop", name="w")
