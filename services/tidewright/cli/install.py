@@ -14,6 +14,7 @@ from tidewright.cli.options import COPIES, NOT_NEGATIVE, SLOTS, ClusterOptions, 
 from tidewright.cli.services import DECIDERS
 from tidewright.kube.client import Kube
 from tidewright.kube.clusterid import cluster_id as uid_of
+from tidewright.log.archive import install_archive
 from tidewright.log.connection import Log
 from tidewright.log.install import Plan, install_log
 from tidewright.log.keyrecord import install_keys
@@ -52,6 +53,14 @@ def install(
         int | None,
         Parameter(help="Servers that keep a copy; as it is, or 1.", group=THE_STREAM, validator=COPIES),
     ] = None,
+    archive_nats: Annotated[
+        str,
+        Parameter(
+            help="The same server as the archive's own user sees it (nats://archive:PASSWORD@HOST): keep a mirror "
+            "there that nothing can be deleted from.",
+            group=THE_STREAM,
+        ),
+    ] = "",
     max_age: Annotated[
         float | None,
         Parameter(
@@ -75,16 +84,19 @@ def install(
                     f"which cluster is the log {on.cluster!r} of? Say --kubeconfig FILE, --in-cluster or --cluster-id UID "
                     "(`kubectl get namespace kube-system -o jsonpath={.metadata.uid}`); --cluster-id none leaves it open"
                 )
-            said = await install_log(
-                it,
-                Plan(
-                    slots=slots, replicas=replicas, max_age_s=max_age, deciders=DECIDERS,
-                    cluster_id="" if known == UNBOUND else known,
-                ),
+            plan = Plan(
+                slots=slots, replicas=replicas, max_age_s=max_age, deciders=DECIDERS,
+                cluster_id="" if known == UNBOUND else known,
             )  # fmt: skip
+            said = await install_log(it, plan)
             if keys is not None:
                 folder = KeyFolder(keys)
                 said.append(f"key record: {await install_keys(it, folder.root(), folder.services())}")
+            if archive_nats:
+                async with await Log.connect(
+                    archive_nats, on.cluster, name="install", timeout_s=5.0
+                ) as archive:
+                    said.append(await install_archive(it, archive))
             return said
 
     with translated():

@@ -37,7 +37,10 @@ HARDENED = {
 """What a container may do on its node: nothing."""
 MAX_AGE_S = 30 * 86_400
 """How long the log keeps a message: a month."""
-STORE = "20Gi"
+STORE, STORE_BYTES = "40Gi", "38GB"
+"""Of each server's volume, and what JetStream may take of it: the account limits below lie beneath it."""
+STORES = ("45GB", "60GB")
+"""Of the log's account and of the archive's, on all servers together: the archive has what the log no longer has."""
 
 Manifest = dict[str, Any]
 
@@ -247,7 +250,7 @@ def nats_configuration() -> str:
             "max_payload: 8MB",
             "jetstream {",
             '  store_dir: "/data"',
-            "  max_file_store: 18GB",
+            f"  max_file_store: {STORE_BYTES}",
             "  sync_interval: always",
             "}",
             f"cluster {{ name: tidewright, port: 6222, routes: [{routes}] }}",
@@ -260,7 +263,10 @@ def nats_configuration() -> str:
 def nats(cluster: str) -> list[Manifest]:
     """Three servers with a volume each, one service name, and how many may be missing at a time."""
     labels = {"app.kubernetes.io/name": "nats"}
-    files = {"nats.conf": nats_configuration(), "permissions.conf": permissions.configuration(cluster)}
+    files = {
+        "nats.conf": nats_configuration(),
+        "permissions.conf": permissions.configuration(cluster, STORES),
+    }
     ports = [("client", 4222), ("cluster", 6222), ("monitor", 8222)]
     container = {
         "name": "nats",

@@ -1,0 +1,137 @@
+"""A bus as it is deployed, and whoever attacks it with the credentials of a part that was taken over."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import nats
+import nats.errors
+from nats.aio.client import Client
+
+from tidewright.cli.contract.permissions import (
+    ARCHIVE,
+    INSTALLER,
+    READER,
+    USERS,
+    configuration,
+    stream_of,
+    variable,
+)
+from tidewright.cli.services import DECIDERS, EVERY
+from tidewright.log.archive import install_archive
+from tidewright.log.connection import Log
+from tidewright.log.install import Plan, install_log, members_of
+from tidewright.log.snapshots import bucket
+
+CLUSTER = "prod"
+STREAM = stream_of(CLUSTER)
+ROOT = f"tw.{CLUSTER}"
+ATTACKERS = (*EVERY, READER)
+"""Whose credentials may fall into wrong hands, tried one by one."""
+STREAMS = (STREAM, f"KV_{members_of(STREAM)}", *(f"OBJ_{bucket(STREAM, name)}" for name in DECIDERS))
+BIN = Path(sys.executable).parent / "nats-server"
+STARTED_WITHIN_S = 60.0
+
+
+def free_port() -> int:
+    """A port that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def served(folder: Path, port: int, more: str = "", name: str = "bus") -> Iterator[subprocess.Popen[bytes]]:
+    """A nats-server with the generated accounts; the password of each user is its name."""
+    config = folder / f"{name}.conf"
+    config.write_text(
+        f'host: "127.0.0.1"\nport: {port}\nserver_name: {name}\n'
+        f'jetstream {{ store_dir: "{folder}/{name}" }}\n{more}{configuration(CLUSTER)}'
+    )
+    env = os.environ | {variable(user): user for user in USERS}
+    said = folder / f"{name}.log"
+    process = subprocess.Popen([BIN, "-c", config, "-l", said], env=env)
+    try:
+        until = time.monotonic() + STARTED_WITHIN_S
+        while "Server is ready" not in (said.read_text() if said.exists() else ""):
+            assert process.poll() is None, said.read_text()
+            assert time.monotonic() < until, said.read_text()
+            time.sleep(0.02)
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+@dataclass(frozen=True)
+class Bus:
+    """A running bus. `url` names one server, or several with commas between them."""
+
+    addresses: tuple[str, ...]
+
+    def url(self, user: str) -> str:
+        """With the user's password, as a service has it."""
+        return ",".join(f"nats://{user}:{user}@{address}" for address in self.addresses)
+
+    async def log(self, user: str, timeout_s: float = 10.0) -> Log:
+        """A connection as this software makes it."""
+        return await Log.connect(self.url(user), CLUSTER, timeout_s=timeout_s)
+
+    @asynccontextmanager
+    async def client(self, user: str) -> AsyncIterator[Client]:
+        """A connection as an attacker makes it: any client."""
+
+        async def silent(error: Exception) -> None:
+            del error  # of permissions, mostly
+
+        client = await nats.connect(self.url(user).split(","), error_cb=silent)
+        try:
+            yield client
+        finally:
+            await client.close()
+
+    async def install(self) -> None:
+        """As the Job does."""
+        async with await self.log(INSTALLER) as log, await self.log(ARCHIVE) as archive:
+            await install_log(log, Plan(slots=4, replicas=min(3, len(self.addresses)), deciders=DECIDERS))
+            await install_archive(log, archive)
+
+    async def contents(self) -> Mapping[str, Any]:
+        """Everything that the streams hold and are: what no attack may change."""
+        found: dict[str, Any] = {}
+        async with await self.log(INSTALLER) as log:
+            listed = await log.api("STREAM.NAMES", {})
+            found["streams"] = sorted(listed["streams"])
+            for stream in STREAMS:
+                info = await log.api(f"STREAM.INFO.{stream}", {"subjects_filter": ">"})
+                state = info["state"]
+                found[stream] = (state["messages"], state["last_seq"], state.get("subjects"), info["config"])
+        return found
+
+
+async def asked(client: Client, subject: str, body: object = None, reply: str = "") -> None:
+    """Send something, and see to it that the server has taken it in."""
+    payload = body if isinstance(body, bytes) else msgspec.json.encode(body) if body is not None else b""
+    await client.publish(subject, payload, reply=reply)
+    await client.flush()
+
+
+async def answer(client: Client, subject: str, body: object = None, **headers: str) -> dict[str, Any]:
+    """What the server answers; `{"error": ...}` when it refuses, answers nothing, or nobody is there."""
+    payload = body if isinstance(body, bytes) else msgspec.json.encode(body) if body is not None else b""
+    try:
+        got = await client.request(subject, payload, timeout=0.5, headers=headers or None)
+    except (nats.errors.Error, TimeoutError) as error:
+        return {"error": repr(error)}
+    found: dict[str, Any] = msgspec.json.decode(got.data) if got.data else {}
+    return found

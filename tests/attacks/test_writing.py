@@ -1,0 +1,93 @@
+"""Nobody writes where another speaks: on the log, among the members, among the snapshots."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.attacks.bus import ATTACKERS, CLUSTER, ROOT, STREAM, STREAMS, Bus, answer, asked
+from tidewright.cli.contract.permissions import imports
+from tidewright.cli.services import DECIDERS, EVERY
+from tidewright.log.connection import Message
+from tidewright.log.errors import LogForbidden, LogUnavailable
+from tidewright.log.install import members_of
+
+
+def spoken(service: str) -> list[str]:
+    """Subjects that a service may publish, filled in."""
+    found = [s for s in imports(CLUSTER)[service] if s.startswith((ROOT, "$KV.", "$O."))]
+    return [subject.replace("*", "1").replace(">", "forged") for subject in found]
+
+
+def foreign(attacker: str) -> list[str]:
+    """Subjects of everybody else, which the attacker may not."""
+    own = set(spoken(attacker)) if attacker in EVERY else set()
+    return sorted({s for service in EVERY for s in spoken(service)} - own)
+
+
+@pytest.mark.parametrize("attacker", ATTACKERS)
+async def test_nobody_says_what_is_anothers(bus: Bus, attacker: str) -> None:
+    before = await bus.contents()
+    timers = [f"{ROOT}.timer.1.autoscaler.due", f"{ROOT}.gap.all.import"]
+    async with bus.client(attacker) as client:
+        for subject in (*foreign(attacker), *timers):
+            await asked(client, subject, b"{}")
+            assert "error" in await answer(client, subject, b"{}") or subject in timers
+    assert await bus.contents() == before
+
+
+@pytest.mark.parametrize("attacker", ATTACKERS)
+async def test_nobody_says_it_within_a_batch_of_ones_own(bus: Bus, attacker: str) -> None:
+    if attacker not in EVERY:
+        pytest.skip("has nothing of its own to say")
+    mine = f"{ROOT}.checkpoint.1.{attacker}.forged"
+    before = await bus.contents()
+    async with await bus.log(attacker, timeout_s=1.0) as log:
+        for subject in foreign(attacker)[:6]:
+            with pytest.raises((LogForbidden, LogUnavailable)):
+                await log.commit([Message(mine, b"{}"), Message(subject, b"{}"), Message(mine, b"{}")])
+    assert await bus.contents() == before
+
+
+STREAM_VERBS = (
+    *(f"STREAM.{verb}" for verb in ("CREATE", "UPDATE", "PURGE", "DELETE", "RESTORE", "SNAPSHOT")),
+    *(f"STREAM.{verb}" for verb in ("MSG.DELETE", "PEER.REMOVE", "LEADER.STEPDOWN")),
+)
+
+
+@pytest.mark.parametrize("attacker", ATTACKERS)
+async def test_nobody_makes_changes_empties_copies_or_ends_a_stream(bus: Bus, attacker: str) -> None:
+    before = await bus.contents()
+    changed = {"max_msgs": 1, "allow_rollup_hdrs": True, "subjects": [f"{ROOT}.>"], "seq": 1, "keep": 0}
+    copied = {"republish": {"src": ">", "dest": f"{ROOT}.decision.1.provisioning.x"}, "deliver_subject": "x"}
+    async with bus.client(attacker) as client:
+        for stream in (*STREAMS, "NEW"):
+            for verb in STREAM_VERBS:
+                body = {"name": stream, **changed, **(copied if stream == "NEW" else {})}
+                got = await answer(client, f"$JS.API.{verb}.{stream}", body)
+                assert "error" in got, (verb, stream, got)
+    assert await bus.contents() == before
+
+
+@pytest.mark.parametrize("attacker", ATTACKERS)
+async def test_nobody_speaks_to_the_server_itself(bus: Bus, attacker: str) -> None:
+    before = await bus.contents()
+    async with bus.client(attacker) as client:
+        for subject in (
+            "$SYS.REQ.SERVER.PING", "$SYS.REQ.ACCOUNT.PING.CONNZ", "$SYS.REQ.CLAIMS.UPDATE", "$SYS.REQ.SERVER.PING.JSZ",
+            "$JS.API.META.LEADER.STEPDOWN", "$JS.API.SERVER.REMOVE", "$JS.API.ACCOUNT.PURGE.log",
+            f"$JS.API.ACCOUNT.STREAM.MOVE.log.{STREAM}", "$JS.API.STREAM.NAMES", "$JS.API.STREAM.LIST",
+            f"$JS.API.CONSUMER.DURABLE.CREATE.{STREAM}.kept", "$SRV.PING",
+        ):  # fmt: skip
+            assert "error" in await answer(client, subject, {}), subject
+    assert await bus.contents() == before
+
+
+@pytest.mark.parametrize("attacker", ATTACKERS)
+async def test_nobody_reads_anothers_snapshots_but_who_only_reads(bus: Bus, attacker: str) -> None:
+    async with bus.client(attacker) as client:
+        for name in DECIDERS:
+            got = await answer(client, f"$JS.API.STREAM.MSG.GET.OBJ_{STREAM}_snapshots_{name}", {"seq": 1})
+            assert ("error" in got) is (attacker not in (name, "reader")), (name, got)
+        got = await answer(client, f"$JS.API.STREAM.MSG.GET.KV_{members_of(STREAM)}", {"last_by_subj": "x"})
+        if attacker != "reader":  # who is alive, everybody may see
+            assert got["error"]["code"] == 404
