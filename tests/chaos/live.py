@@ -118,7 +118,7 @@ async def run(
     began, begins, phases = time.monotonic(), time.time() + lead_s, Phases()
     asked = folder / "requests.jsonl"
     options = StackOptions(
-        data=folder / "data", fresh=True, cluster=CLUSTER, services=RUNNING, slots=SLOTS,
+        data=folder / "data", fresh=True, max_age_s=0.0, cluster=CLUSTER, services=RUNNING, slots=SLOTS,
         speed=scenario.speed, log_start=scenario.start, clock_wall=begins,
         sim=(
             "--nodes", str(nodes_for(scenario.workloads)), "--node-cpu", "64", "--no-node-leases", "--request-log", str(asked),

@@ -2,7 +2,8 @@
 
 For the services at the edge (watcher, actuator), whose position is not a fold's. A *part* is what one
 checkpoint covers. `claim` takes it over; a commit that finds another owner's checkpoint raises
-`Fenced`, and nothing of it is on the log. An unreachable log is waited for. A checkpoint that cannot be gone
+`Fenced`, and nothing of it is on the log. Who is there says the bucket of members, which is a hint: it is the checkpoint that fences.
+A checkpoint is written with what it covers, and otherwise only before the log forgets it. An unreachable log is waited for. A checkpoint that cannot be gone
 on from, or a log that is another than before, halts: nothing is acted on, and it is said why.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from math import inf
 from typing import Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
@@ -19,18 +21,22 @@ import structlog
 
 from tidewright.events.version import __version__
 from tidewright.host.health import Health
+from tidewright.host.membership import BucketMembership, Membership
 from tidewright.host.process import causes
 from tidewright.log import checkpoint as checkpoints
-from tidewright.log.connection import Committed, Message
+from tidewright.log.connection import Committed, Log, Message
 from tidewright.log.continuity import Continuity, Doubt, earlier
 from tidewright.log.envelope import Writer
 from tidewright.log.errors import Conflict, LogUnavailable, StoreFull, Unsound
 from tidewright.log.reader import Record
 
-RENEW_S = 10.0
-"""An owner renews its checkpoint at least this often, in wall seconds."""
-TAKE_OVER_S = 35.0
-"""A checkpoint that has not moved for so long has no owner."""
+LOOK_S = 5.0
+"""How often who stands by looks whose a checkpoint is, in wall seconds."""
+ABSENT_S = 0.6
+"""An owner that is not heard of for so long, by who hears others, is not there: entries come every half second."""
+POLL_S = 0.1
+TURN_S = 60.0
+"""The longest that an owner with nothing to say waits before it looks whether its checkpoint is due."""
 HALTED_S = 5.0
 """A checkpoint that could not be gone on from is looked at again after so long: somebody may have put it right."""
 
@@ -42,9 +48,11 @@ class Fenced(Exception):
 
 
 class InFlight(asyncio.Lock):
-    """Keeps a process at one open batch; its parts share it.
+    """What the parts of a process share: one open batch at a time, who else is there, and what the matter is.
 
     Attributes:
+        others: who is there; None: nobody else is ever taken to be.
+        renew_s: how often a checkpoint is said again, wall seconds; infinite on a log that keeps everything.
         problem: why the log takes nothing at present, for the readiness probe; empty when it does.
         lost: why nothing at all is acted on any more; empty while the log is what it was.
         halted: by checkpoint, why its part is not acted on.
@@ -52,6 +60,8 @@ class InFlight(asyncio.Lock):
 
     def __init__(self) -> None:
         super().__init__()
+        self.others: Membership | None = None
+        self.renew_s = inf
         self.problem = self.lost = ""
         self.halted: dict[str, str] = {}
 
@@ -59,6 +69,10 @@ class InFlight(asyncio.Lock):
     def why(self) -> str:
         """Why this process is not ready, as far as the log goes."""
         return self.lost or "; ".join(self.halted.values()) or self.problem
+
+    def is_there(self, incarnation: str) -> bool:
+        """Whether a process is there, as far as can be told."""
+        return self.others is not None and incarnation in self.others.members
 
     def tell(self, health: Health) -> None:
         """What is halted, as a metric."""
@@ -108,6 +122,7 @@ class Part(Generic[P]):
         self._decoder: msgspec.json.Decoder[P] = msgspec.json.Decoder(position_type)
         self._in_flight = in_flight
         self._doubt = Doubt()
+        self._committed_at = 0.0
         self._sequence = 0
         self._count = 0
         self.position: P = position_type()
@@ -179,6 +194,13 @@ class Part(Generic[P]):
                 self._sequence = await self._append(batch, written)
                 self._in_flight.problem = ""
         self.position = written
+        self._committed_at = asyncio.get_running_loop().time()
+
+    @property
+    def renewal_in_s(self) -> float:
+        """Wall seconds until the checkpoint is to be said again; at most `TURN_S`, for who waits for something else."""
+        due = self._committed_at + self._in_flight.renew_s
+        return min(TURN_S, max(0.0, due - asyncio.get_running_loop().time()))
 
     async def _append(self, batch: list[Message], written: P) -> int:
         """Append once; the sequence of the checkpoint. A refusal is not proof of another owner."""
@@ -209,16 +231,28 @@ class Part(Generic[P]):
             )
 
     async def stand_by(self) -> None:
-        """Return when the part's owner has been silent for `TAKE_OVER_S`."""
+        """Return when the part's owner is not there any more."""
+        while True:
+            found, sequence = await self.look()
+            if await self._is_absent(found.incarnation):
+                _, now = await self.look()
+                if now == sequence:  # else another one has taken it over
+                    break
+        _log.info("the owner is not there, taking over", checkpoint=self._subject, owner=found.incarnation)
+
+    async def _is_absent(self, owner: str) -> bool:
+        """Whether an owner is not there for `ABSENT_S`; False as soon as it has been seen for `LOOK_S`."""
+        if owner == self._writer.incarnation:
+            return True
         loop = asyncio.get_running_loop()
-        _, sequence = await self.look()
-        since = loop.time()
-        while loop.time() - since < TAKE_OVER_S:
-            await asyncio.sleep(TAKE_OVER_S / 10)
-            _, found = await self.look()
-            if found != sequence:
-                sequence, since = found, loop.time()
-        _log.info("the owner is silent, taking over", checkpoint=self._subject)
+        began = since = loop.time()
+        while loop.time() - since < ABSENT_S:
+            await asyncio.sleep(POLL_S)
+            if self._in_flight.is_there(owner):
+                since = loop.time()
+                if since - began > LOOK_S:
+                    return False
+        return True
 
     async def keep(self, own: Callable[[], Awaitable[None]], **said: str) -> NoReturn:
         """Run `own`, which claims the part, for ever: standing by while another process has it.
@@ -264,6 +298,24 @@ class Part(Generic[P]):
                 break
         del self._in_flight.halted[self._subject]
         _log.info("the checkpoint can be gone on from again", checkpoint=self._subject)
+
+
+@contextlib.asynccontextmanager
+async def present(log: Log, writer: Writer, in_flight: InFlight, max_age_s: float) -> AsyncIterator[None]:
+    """Be known to be there while the block runs, and know who else is. `max_age_s` is the log's, 0 when it keeps everything.
+
+    Raises:
+        WrongStream: the log has no bucket of members.
+    """
+    membership = BucketMembership(log, writer.service, writer.incarnation)
+    in_flight.others, in_flight.renew_s = membership, max_age_s / 3 if max_age_s else inf
+    async for attempt in attempts(in_flight):
+        with attempt:
+            await membership.join()
+    try:
+        yield
+    finally:
+        await membership.leave()
 
 
 async def mind(continuity: Continuity, in_flight: InFlight) -> None:

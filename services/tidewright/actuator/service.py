@@ -42,7 +42,7 @@ from tidewright.events import registry
 from tidewright.events.base import Decision, Event, Outcome
 from tidewright.events.config import ClockSet
 from tidewright.events.decisions import Effect
-from tidewright.host.fenced import RENEW_S, Fenced, InFlight, Part, attempts, mind
+from tidewright.host.fenced import Fenced, InFlight, Part, attempts, mind, present
 from tidewright.host.health import Health
 from tidewright.host.process import Process
 from tidewright.host.service import introduce
@@ -72,6 +72,8 @@ ALERTS = 256
 """Causes of a refusal that are each said once: whoever makes up names does not fill the log of this process."""
 _TOKENS = ("service", "kind", "namespace", "name")
 """Of a decision's subject, after its slot."""
+READ_AGAIN = 50_000
+"""Sequences without an effect after which the position moves on all the same: a restart would look through them again."""
 READ_AHEAD = 5_000
 """Decisions without an outcome beyond which no more are read."""
 
@@ -253,7 +255,8 @@ class Actuator:
             asyncio.create_task(mind(self._log.continuity, self._in_flight)),
         ]
         try:
-            await self._part.keep(self._own)
+            async with present(self._log, self._writer, self._in_flight, self._log.max_age_s):
+                await self._part.keep(self._own)
         finally:
             for task in beside:
                 task.cancel()
@@ -485,14 +488,16 @@ class Actuator:
         self._outcomes.put_nowait((job, outcome))
 
     async def _commit(self) -> None:
-        """Outcomes onto the log, grouped; without any, the checkpoint is renewed."""
+        """Outcomes onto the log, grouped; without any, the checkpoint alone, when it is due or lies far back."""
         while True:
             group: list[tuple[Job, Outcome]] = []
             try:
-                async with asyncio.timeout(RENEW_S):
+                async with asyncio.timeout(self._part.renewal_in_s):
                     group.append(await self._outcomes.get())
             except TimeoutError:
-                pass
+                ahead = self._ledger.position - self._part.position.position
+                if self._part.renewal_in_s and ahead < READ_AGAIN:
+                    continue
             while len(group) < MAX_BATCH - 1 and not self._outcomes.empty():
                 group.append(self._outcomes.get_nowait())
             messages = [self._message(job, outcome) for job, outcome in group]

@@ -35,7 +35,7 @@ from tidewright.events.config import ClockSet
 from tidewright.kube.client import Kube
 from tidewright.kube.clusterid import cluster_id
 from tidewright.log.clock import Clock
-from tidewright.log.connection import DEFAULT_SLOTS, Log
+from tidewright.log.connection import DEFAULT_SLOTS, Log, shown
 from tidewright.log.disk import size_of, space
 from tidewright.log.errors import WrongStream
 from tidewright.log.install import Plan, install_log
@@ -45,6 +45,10 @@ from tidewright.watcher.modes import Wanted
 HOST = "127.0.0.1"
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 TRIES = 3
+KEPT_S = 7 * 86_400.0
+"""How long a log that is made in a data folder keeps a message: a laptop's disk is not filled by years of samples."""
+LEAST_BYTES = 64 << 20
+"""Of a limit of the store: several services append, and each leaves some room."""
 """Times that a free port may turn out to be taken after all."""
 
 CLOCK = "clock"
@@ -67,6 +71,9 @@ class StackOptions:
         slots: partitions of the log; None takes those of the log that is there, or 32.
         services: names of those to run.
         sync_always: every append reaches the disk before it is answered.
+        max_age_s: how long the log keeps a message, wall seconds, 0 for ever; None leaves it as it is, and has a log
+            that is made in the data folder keep `KEPT_S`.
+        max_bytes: how large the embedded log's store may become; None for no limit of its own.
         speed: log seconds per wall second; None leaves the clock as it is.
         log_start, clock_wall: log time and wall time at which a new speed starts; by default the
             log's present and now.
@@ -96,6 +103,8 @@ class StackOptions:
     services: Sequence[str] = EVERY
     slots: int | None = None
     sync_always: bool = False
+    max_age_s: float | None = None
+    max_bytes: int | None = None
     speed: float | None = None
     log_start: float | None = None
     clock_wall: float | None = None
@@ -117,6 +126,12 @@ class StackOptions:
             raise BadInput(f"--speed {self.speed:g}: log seconds per wall second, more than 0")
         if self.slots is not None and not 1 <= self.slots <= 1024:
             raise BadInput(f"--slots {self.slots}: 1 to 1024")
+        if self.max_bytes is not None and self.nats:
+            raise BadInput(
+                f"--max-bytes {self.max_bytes} and --nats {shown(self.nats)}: the limit of a server that is there is set there"
+            )
+        if self.max_bytes is not None and self.max_bytes < LEAST_BYTES:
+            raise BadInput(f"--max-bytes {self.max_bytes}: at least {LEAST_BYTES}, which a log begins with")
         try:
             if self.node_groups is not None:
                 load(self.node_groups)
@@ -296,11 +311,22 @@ class Stack:
             await kube.request("GET", "/version", timeout_s=10.0)
             # First the log, which refuses another cluster: then nothing was written to this one.
             await install_log(
-                log, Plan(slots=self._slots, cluster_id=await cluster_id(kube), deciders=DECIDERS)
-            )
+                log,
+                Plan(
+                    slots=self._slots, cluster_id=await cluster_id(kube), deciders=DECIDERS,
+                    max_age_s=await self._max_age_s(log),
+                ),
+            )  # fmt: skip
             if not options.nats:
                 await log.say_store(self.folder.path / "nats")
             self.crds = await install(kube, options.crds_policy)
+
+    async def _max_age_s(self, log: Log) -> float | None:
+        """What is asked for; None leaves a log that is there as it is."""
+        given = self.options.max_age_s
+        if given is not None or self.options.nats or await log.settings(log.stream) is not None:
+            return given
+        return KEPT_S
 
     async def _start_nats(self) -> str:
         store = self.folder.path / "nats"
@@ -324,8 +350,13 @@ class Stack:
 
     def _configure_nats(self, store: Path, port: int) -> None:
         """Write the server's configuration, with a limit that lies below the end of its disk as it is now."""
-        limit = limit_for(space(store), size_of(store))
-        self._disk.started(limit, asyncio.get_running_loop().time())
+        limit, asked = limit_for(space(store), size_of(store)), self.options.max_bytes
+        now = asyncio.get_running_loop().time()
+        if asked is not None and asked < limit:
+            limit = asked
+            self._disk.started(0, now)  # a start does not move a limit that was asked for
+        else:
+            self._disk.started(limit, now)
         (store / "nats-server.conf").write_text(
             configuration(store, HOST, port, sync_always=self.options.sync_always, max_store_bytes=limit)
         )

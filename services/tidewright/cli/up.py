@@ -17,7 +17,7 @@ from tidewright.cli.crds.choosing import POLICY_HELP, Policy
 from tidewright.cli.errors import INTERRUPTED, BadInput
 from tidewright.cli.metricsflags import SourceFlags
 from tidewright.cli.modeflags import ModeFlags
-from tidewright.cli.options import PORT, THE_CLUSTER, THE_LOG, ClusterOptions, Level, LogFormat
+from tidewright.cli.options import NOT_NEGATIVE, PORT, THE_CLUSTER, THE_LOG, ClusterOptions, Level, LogFormat
 from tidewright.cli.services import EVERY, SERVICES, Role
 from tidewright.cli.stack import Stack, StackOptions
 from tidewright.cli.typed import typed
@@ -47,6 +47,18 @@ def up(
     sync_always: Annotated[
         bool, Parameter(negative="", help="Every append reaches the disk before its answer.", group=THE_LOG)
     ] = False,
+    max_age: Annotated[
+        float | None,
+        Parameter(
+            help="How long the log keeps a message, seconds; 0: for ever. As it is; a new log in the data folder 7 days.",
+            group=THE_LOG,
+            validator=NOT_NEGATIVE,
+        ),
+    ] = None,
+    max_bytes: Annotated[
+        int | None,
+        Parameter(help="Size of the embedded log's store, bytes, at which it refuses more.", group=THE_LOG),
+    ] = None,
     cluster: Annotated[str, Parameter(help="Name of the cluster on the log.", group=THE_LOG)] = "local",
     slots: Annotated[
         int | None, Parameter(help="Partitions of a new log, 32 by default.", group=THE_LOG)
@@ -99,7 +111,7 @@ def up(
     elsewhere = place.kubeconfig is not None or place.in_cluster or place.context is not None
     options = StackOptions(
         data=data or datafolder.default(), fresh=fresh, nats=nats, nats_credentials=nats_credentials,
-        nats_port=nats_port, sync_always=sync_always, cluster=cluster, slots=slots,
+        nats_port=nats_port, sync_always=sync_always, max_age_s=max_age, max_bytes=max_bytes, cluster=cluster, slots=slots,
         **place.of_a_service(), modes=(modes or ModeFlags()).wanted("shadow" if elsewhere else "enforce"),
         api_port=api_port, speed=speed, services=_named(services), log_level=log_level, admission_url=admission_url, crds=crds,
         node_groups=node_groups.resolve() if node_groups else None, cloud=cloud,

@@ -44,7 +44,7 @@ ENDPOINT = "shard-labels"
 """Its name on the bus."""
 MAX_BODY_BYTES = 8 << 20
 CHECK_S = 60.0
-ANNOUNCE_EVERY_S = 300.0
+ANNOUNCE_EVERY_S = 1800.0
 """The API server is told of a replica this often, in case somebody took its configuration away."""
 FORGET_WITHIN_S = 3.0
 AWAY_S = 0.5

@@ -51,7 +51,7 @@ AGAIN_S = 0.05
 IN_FORCE_WAIT_S = 2.0
 """How long pods wait for the rules of a spread that this replica has just let in: they come by the log."""
 ROTATION_CHECK_S = 60.0
-ANNOUNCE_EVERY_S = 300.0
+ANNOUNCE_EVERY_S = 1800.0
 """The API server is told of a replica this often, in case somebody took its configurations away."""
 ENDPOINT = "spread-admission"
 """Its name on the bus."""

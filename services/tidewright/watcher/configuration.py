@@ -17,7 +17,6 @@ from tidewright.events import registry
 from tidewright.events.acting import MODES
 from tidewright.events.base import Fact
 from tidewright.events.config import ClockSet, ConfigSet, ModesSet
-from tidewright.host.fenced import RENEW_S
 from tidewright.kube import expressions, yamltext
 from tidewright.kube.client import Kube
 from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP
@@ -235,7 +234,6 @@ class Configuration:
         self._max_age_s = max_age_s
         self._again = Again(log, max_age_s)
         self._turn = asyncio.Lock()
-        self._committed_at = 0.0
         self._claimed = True
         self._flags = self._wanted = modes
         self._services = services
@@ -286,7 +284,6 @@ class Configuration:
 
     async def _say(self, messages: list[tuple[str, bytes]], at: float) -> None:
         await self._appender.say(messages, resource_version="", at=at)
-        self._committed_at = asyncio.get_running_loop().time()
         for subject, _ in messages:
             if subject != self._jumps:
                 self._again.said(subject, at)
@@ -360,13 +357,12 @@ class Configuration:
         return self._log.subjects.fact(ALL, CLOCK, "", "watcher")
 
     async def _mind_the_clock(self) -> None:
-        loop = asyncio.get_running_loop()
         while True:
             jumped = self._stamp.jump()
             if jumped is not None:
                 _log.warning("the clock jumped", from_at=jumped.from_at, to_at=jumped.to_at)
                 await self._append([(self._jumps, registry.encode(jumped))], jumped.at)
-            elif loop.time() - self._committed_at > RENEW_S:
+            elif not self._appender.renewal_in_s:
                 await self._append([], self._stamp.now())
             await asyncio.sleep(JUMP_CHECK_S)
 

@@ -29,7 +29,6 @@ from tidewright.events.spread import (
     WorkloadSpreadGone,
     WorkloadSpreadObserved,
 )
-from tidewright.host.fenced import RENEW_S
 from tidewright.kube.client import Kube
 from tidewright.kube.customworkloads import (
     BUILT_IN,
@@ -495,10 +494,12 @@ class CustomWorkloads:
                 checked_at = loop.time()
                 group += await self._again.due(self._stamp.now())
             try:
-                async with asyncio.timeout(0 if group else min(RENEW_S, self._again.check_s)):
+                left_s = min(self._appender.renewal_in_s, self._again.check_s)
+                async with asyncio.timeout(0 if group else left_s):
                     group.append(await self._sayings.get())
             except TimeoutError:
-                pass
+                if not group and self._appender.renewal_in_s:
+                    continue
             while len(group) < GROUP and not self._sayings.empty():
                 group.append(self._sayings.get_nowait())
             at = self._stamp.now()

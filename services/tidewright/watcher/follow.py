@@ -2,8 +2,7 @@
 
 claim -> read back what was said -> list or resume -> diff -> stamp -> append with the checkpoint
 
-A follower that is fenced drops its state and stands by: it claims again when the new owner's
-checkpoint has not been renewed for `TAKE_OVER_S`.
+A follower that is fenced drops its state and stands by: it claims again when the new owner is not there any more.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import structlog
 from tidewright.events import registry
 from tidewright.events.base import Fact
 from tidewright.events.facts import ObjectFact, ShapeGone, ShapeObserved, TemplateObserved
-from tidewright.host.fenced import RENEW_S
 from tidewright.host.once import Once
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
@@ -45,6 +43,8 @@ from tidewright.watcher.heard import Heard
 from tidewright.watcher.stamp import Stamp
 
 REFRESH_BATCH = 200
+UNCHANGED = 5_000
+"""Objects seen that gave no fact, after which the position moves on all the same: a restart would see them again."""
 FLOOD_BYTES = 1 << 16
 """So much of a watch at once is half of what the connection keeps: no time is spent on gathering more."""
 
@@ -114,7 +114,8 @@ class Follower:
         """Facts said when the list began that is being read."""
         self._turn = asyncio.Lock()
         """Commits of this part: following, renewing and refreshing take turns."""
-        self._committed_at = 0.0
+        self._unchanged = 0
+        """Objects seen that gave no fact, up to the last commit."""
         self._pace = Pace()
         self._once = Once()
 
@@ -125,7 +126,7 @@ class Follower:
     async def _own(self) -> None:
         position = await self._appender.claim()
         self._stamp.raise_to(position.at)
-        self._diff = Diff(self.kind)
+        self._diff, self._unchanged = Diff(self.kind), 0
         self._version = position.resource_version
         await self._read_back()
         if self._version:
@@ -216,7 +217,7 @@ class Follower:
             self._version = change.resource_version or self._version
         self.progress.unchanged = self._diff.unchanged
         self.progress.malformed = self._diff.malformed
-        if facts or listed:
+        if facts or listed or self._diff.unchanged - self._unchanged >= UNCHANGED:
             await self._say(facts, at)
         if listed:
             self._synced()
@@ -258,7 +259,7 @@ class Follower:
         began = time.monotonic()
         await self._appender.say(messages, resource_version=self._version, at=at)
         self._pace.took(time.monotonic() - began)
-        self._committed_at = asyncio.get_running_loop().time()
+        self._unchanged = self._diff.unchanged
         self.progress.facts += len(facts)
         for fact in facts:
             self._tell(fact)
@@ -276,11 +277,11 @@ class Follower:
         raise TypeError(f"a {type(fact).__name__} is about no object")
 
     async def _renew(self) -> None:
-        loop = asyncio.get_running_loop()
+        """Say the position again before the log forgets it."""
         while True:
-            await asyncio.sleep(RENEW_S / 4)
+            await asyncio.sleep(self._appender.renewal_in_s)
             async with self._turn:
-                if loop.time() - self._committed_at >= RENEW_S:
+                if not self._appender.renewal_in_s:
                     await self._say([], self._stamp.now())
 
     async def _refresh(self) -> None:

@@ -23,7 +23,6 @@ from tidewright.events.shards import (
     SlotLabelsScanned,
     UnlabelledObject,
 )
-from tidewright.host.fenced import RENEW_S
 from tidewright.kube.client import Kube
 from tidewright.kube.discovery import Discovery
 from tidewright.kube.errors import KubeError
@@ -132,16 +131,13 @@ class LabelScanner:
         await self._appender.keep(own, kind=KIND)
 
     async def _own(self) -> None:
-        loop = asyncio.get_running_loop()
         position = await self._appender.claim()
         self._stamp.raise_to(position.at)
-        said_at = loop.time()
         while True:
             self._news.clear()
             facts = [fact for key in sorted(self._sets) if (fact := await self._look(key)) is not None]
-            if facts or loop.time() - said_at >= RENEW_S / 2:
+            if facts or not self._appender.renewal_in_s:
                 await self._say(facts)
-                said_at = loop.time()
             # A full page was only the first: the next one follows as soon as its labels can be there.
             pause_s = 1.0 if any(f.remaining for f in facts) else INTERVAL_S
             try:

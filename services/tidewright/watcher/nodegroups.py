@@ -26,7 +26,6 @@ from tidewright.events.provisioning import (
     NodeGroupObserved,
     TemplateNode,
 )
-from tidewright.host.fenced import RENEW_S
 from tidewright.kube.podspecs import amounts
 from tidewright.kube.projection.capacity import for_scheduling
 from tidewright.log.clock import Clock
@@ -185,18 +184,17 @@ class NodeGroups:
         self._stamp.raise_to(position.at)
         await self._read_back()
         loop = asyncio.get_running_loop()
-        due = committed_at = loop.time()
+        due = loop.time()
         while True:
             facts: list[ObjectFact] = []
             if loop.time() >= due:
                 began = loop.time()
                 facts = await self.poll()
                 due = began + self._pause_s()
-            if facts or loop.time() - committed_at >= RENEW_S / 2:
+            if facts or not self._appender.renewal_in_s:
                 await self._say(facts)
-                committed_at = loop.time()
             self.synced.set()
-            await asyncio.sleep(max(0.0, min(due, committed_at + RENEW_S / 2) - loop.time()))
+            await asyncio.sleep(max(0.0, min(due - loop.time(), self._appender.renewal_in_s)))
 
     def _pause_s(self) -> float:
         """Wall seconds from one poll to the next."""

@@ -19,7 +19,6 @@ import structlog
 
 from tidewright.events import registry
 from tidewright.events.facts import DatadogMonitorGone, ObjectFact, WorkloadGone, WorkloadObserved
-from tidewright.host.fenced import RENEW_S
 from tidewright.host.tokens import EVERYTHING, Token
 from tidewright.kube.client import Kube
 from tidewright.kube.discovery import Discovery
@@ -350,10 +349,11 @@ class Sampler:
         while True:
             group: list[Answer] = []
             try:
-                async with asyncio.timeout(RENEW_S):
+                async with asyncio.timeout(self._appender.renewal_in_s):
                     group.append(await self._answers.get())
             except TimeoutError:
-                pass
+                if self._appender.renewal_in_s:
+                    continue
             while len(group) < GROUP and not self._answers.empty():
                 group.append(self._answers.get_nowait())
             at = self._stamp.now()

@@ -15,7 +15,7 @@ from prometheus_client import Gauge
 
 from tidewright.cloud.providers import provider_of
 from tidewright.events.facts import ObjectFact
-from tidewright.host.fenced import InFlight, mind
+from tidewright.host.fenced import InFlight, mind, present
 from tidewright.host.health import Health
 from tidewright.host.process import Process
 from tidewright.host.service import find_stream, introduce
@@ -168,12 +168,12 @@ class Watcher:
         self.clock = Clock()
         self.stamp = Stamp(self.clock.now, time.monotonic, lambda: self.clock.speed)
         self._log = log
-        writer = Writer(SERVICE)
+        self._writer = Writer(SERVICE)
         self._in_flight = InFlight()
         self._appenders: dict[str, Appender] = {}
 
         def appender(part: str) -> Appender:
-            return self._appenders.setdefault(part, Appender(log, writer, part, self._in_flight))
+            return self._appenders.setdefault(part, Appender(log, self._writer, part, self._in_flight))
 
         self._config_appender = appender(CONFIG)
         self._configuration = Configuration(
@@ -281,11 +281,15 @@ class Watcher:
             running = [tasks.create_task(mind(self._log.continuity, self._in_flight))]
             if process is not None:
                 running.append(tasks.create_task(self._report(process.health)))
-            running.append(tasks.create_task(self._work()))
+            running.append(tasks.create_task(self._be_present()))
             if process is not None:
                 await process.stop.wait()
                 for task in running:
                     task.cancel()
+
+    async def _be_present(self) -> None:
+        async with present(self._log, self._writer, self._in_flight, self.options.max_age_s):
+            await self._work()
 
     async def _work(self) -> None:
         found = await self._config_appender.take()

@@ -20,7 +20,6 @@ import structlog
 from tidewright.events import registry
 from tidewright.events.config import ConfigSet
 from tidewright.events.shards import ServiceLoadObserved
-from tidewright.host.fenced import RENEW_S
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.log import checkpoint as checkpoints
@@ -33,8 +32,8 @@ from tidewright.watcher.stamp import Stamp
 
 KIND = "serviceload"
 PART = "shardmanager"
-INTERVAL_S = RENEW_S / 2
-"""Wall seconds between two looks, and at most what the claim of this part lasts without a word."""
+INTERVAL_S = 5.0
+"""Wall seconds between two looks."""
 
 _log = structlog.get_logger(__name__)
 
@@ -105,14 +104,12 @@ class ServiceLoads:
         await self._appender.keep(self._own, kind=KIND)
 
     async def _own(self) -> None:
-        loop = asyncio.get_running_loop()
         position = await self._appender.claim()
         self._stamp.raise_to(position.at)
         self._seen.clear()
-        said_at = loop.time()
         while True:
             facts = await self.look()
-            if facts or loop.time() - said_at >= RENEW_S / 2:
+            if facts or not self._appender.renewal_in_s:
                 at = self._stamp.now()
                 messages = []
                 for fact in facts:
@@ -121,7 +118,6 @@ class ServiceLoads:
                     )
                     messages.append((subject, registry.encode(msgspec.structs.replace(fact, at=at))))
                 await self._appender.say(messages, resource_version="", at=at)
-                said_at = loop.time()
             await asyncio.sleep(self._interval_s)
 
     async def look(self) -> list[ServiceLoadObserved]:

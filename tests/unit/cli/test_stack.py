@@ -27,3 +27,10 @@ def test_admission_listens_where_its_url_says(url: str, at: tuple[str, int]) -> 
 def test_what_is_no_https_url_is_refused(url: str) -> None:
     with pytest.raises(BadInput, match="--admission-url"):
         StackOptions(data=Path(), admission_url=url)
+
+
+def test_a_limit_of_the_store_that_cannot_be_is_refused() -> None:
+    with pytest.raises(BadInput, match="--max-bytes 5: at least"):
+        StackOptions(data=Path(), max_bytes=5)
+    with pytest.raises(BadInput, match="is set there"):
+        StackOptions(data=Path(), nats="nats://user:secret@there", max_bytes=10**9)

@@ -1,4 +1,4 @@
-"""What a service at the edge says of a log that takes nothing."""
+"""What a service at the edge says of a log that takes nothing, and to whom its parts go."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from tidewright.host.fenced import InFlight, Part, Position
-from tidewright.log.connection import Committed, Message
+from tidewright.host import fenced
+from tidewright.host.fenced import InFlight, Part, Position, present
+from tidewright.log.connection import Committed, Log, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.errors import LogUnavailable, StoreFull
 from tidewright.log.reader import Record
+from tidewright.log.server import EmbeddedServer
+from tidewright.log.subjects import ALL
 
 
 class Server:
@@ -55,3 +58,102 @@ async def test_it_is_forgotten_when_the_log_takes_something_again() -> None:
     await committing(server, in_flight)
     assert server.failed.is_set()
     assert in_flight.problem == ""
+
+
+class Process:
+    """One process with one part, which does nothing once it has it."""
+
+    def __init__(self, log: Log) -> None:
+        self.log = log
+        self.owns = asyncio.Event()
+        self._writer, self._in_flight = Writer("watcher"), InFlight()
+        subject = log.subjects.checkpoint(ALL, "watcher", "pod")
+        self.part = Part(log, self._writer, subject, Position, self._in_flight)
+        self.task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        async with present(self.log, self._writer, self._in_flight, self.log.max_age_s):
+            await self.part.keep(self._own, kind="pod")
+
+    async def _own(self) -> None:
+        await self.part.claim()
+        self.owns.set()
+        try:
+            while True:
+                await asyncio.sleep(self.part.renewal_in_s)
+                await (
+                    self.part.commit([], self.part.position)
+                    if not self.part.renewal_in_s
+                    else asyncio.sleep(0)
+                )
+                await self.part.confirm()
+                await asyncio.sleep(0.05)
+        finally:
+            self.owns.clear()
+
+    async def end(self) -> None:
+        self.task.cancel()
+        await asyncio.gather(self.task, return_exceptions=True)
+
+
+async def connected(nats: EmbeddedServer) -> Log:
+    log = await Log.connect(nats.url, "test", timeout_s=10.0)
+    await log.adopt_slots()
+    return log
+
+
+@pytest.fixture
+def looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An owner looks at once whether the part is still its own."""
+    monkeypatch.setattr(fenced, "TURN_S", 0.05)
+
+
+@pytest.mark.usefixtures("looking")
+@pytest.mark.parametrize("how", ["killed", "stopped"])
+async def test_a_part_goes_to_another_process_when_its_owner_is_not_there_and_not_before(
+    nats: EmbeddedServer, log: Log, how: str
+) -> None:
+    first = Process(await connected(nats))
+    await first.owns.wait()
+    second = Process(
+        await connected(nats)
+    )  # who comes later takes over at once, so that it may be rolled out
+    try:
+        async with asyncio.timeout(30):
+            await second.owns.wait()
+            while first.owns.is_set():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        _, end = await log.bounds()
+        await asyncio.sleep(2 * fenced.ABSENT_S + 1.0)
+        assert second.owns.is_set()
+        assert not first.owns.is_set()
+        assert await log.bounds() == (1, end)  # a living owner says nothing
+        if how == "killed":
+            await second.log.client.close()  # as far as the bus can tell
+            second.task.cancel()
+        else:
+            await second.end()
+        async with asyncio.timeout(30):
+            await first.owns.wait()
+        assert await log.bounds() == (1, end + 1)
+    finally:
+        for one in (first, second):
+            await one.end()
+            await one.log.close()
+
+
+@pytest.mark.usefixtures("looking")
+async def test_a_checkpoint_is_said_again_before_the_log_forgets_it(nats: EmbeddedServer, log: Log) -> None:
+    await log.ensure(slots=8, max_age_s=3.0)
+    one = Process(await connected(nats))
+    try:
+        await one.owns.wait()
+        claimed = one.part.position.commit
+        async with asyncio.timeout(30):
+            while one.part.position.commit < claimed + 5:
+                await asyncio.sleep(0.05)
+                assert await log.last(log.subjects.checkpoint(ALL, "watcher", "pod")) is not None
+        assert (await log.bounds())[0] > 1
+    finally:
+        await one.end()
+        await one.log.close()

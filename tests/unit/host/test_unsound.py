@@ -142,7 +142,7 @@ async def test_nobody_starts_anew_on_a_log_that_lost_its_beginning(log: Log, don
     await done(log)
     await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(3)])
     async with hosting(log) as host:
-        await until(lambda: "was removed" in host.health.halted)
+        await until(lambda: "removed from a log" in host.health.halted)
         assert not await holds(log)
 
 
@@ -311,7 +311,7 @@ BAD_PARTS = {
 async def test_a_part_whose_checkpoint_cannot_be_gone_on_from_halts(
     log: Log, words: str, body: bytes, running: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidewright.host.fenced.TAKE_OVER_S", 0.1)
+    monkeypatch.setattr("tidewright.host.fenced.ABSENT_S", 0.1)
     subject = log.subjects.checkpoint(ALL, "actuator")
     at = 0
     if not running:

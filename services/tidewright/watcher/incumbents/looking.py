@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from tidewright.events import registry
 from tidewright.events.incumbents import IncumbentObserved
-from tidewright.host.fenced import RENEW_S
+from tidewright.host.fenced import TURN_S
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.kube.kinds import WatchedKind
@@ -234,7 +234,7 @@ class Incumbents:
 
     async def _tell(self) -> None:
         loop = asyncio.get_running_loop()
-        said_at = checked_at = loop.time()
+        checked_at = loop.time()
         while True:
             self._news.clear()
             if any(self._appears(fact) for fact in self._book.news(loop.time())) or not self._todo:
@@ -243,17 +243,16 @@ class Incumbents:
                     await asyncio.sleep(GATHER_S)
                     facts = self._book.news(loop.time())
                 await self._say(facts)
-                said_at = loop.time() if facts else said_at
                 if not self._todo:
                     self.looked.set()
             if loop.time() - checked_at >= self._again.check_s:
                 checked_at = loop.time()
                 await self._say_again()
-            if loop.time() - said_at >= RENEW_S / 2:
-                said_at = loop.time()
+            if not self._appender.renewal_in_s:
                 await self._appender.say([], resource_version="", at=self._stamp.now())
             ends = self._book.next_at(loop.time())
-            pause_s = min(RENEW_S / 2, self._again.check_s, RENEW_S if ends is None else ends - loop.time())
+            ends_s = TURN_S if ends is None else ends - loop.time()
+            pause_s = min(self._appender.renewal_in_s, self._again.check_s, ends_s)
             try:
                 async with asyncio.timeout(max(pause_s, 0.0) + 0.01):
                     await self._news.wait()
