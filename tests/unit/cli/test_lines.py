@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tidewright.cli.asking import lines
 from tidewright.cli.contract import golden
 from tidewright.events import registry
 from tidewright.events.base import Event, ObjectRef
-from tidewright.events.decisions import PatchObject
+from tidewright.events.decisions import PatchObject, ScaleWorkload
 from tidewright.events.facts import RecommendationReceived, ShapeObserved
 from tidewright.events.provisioning import PodTemplateObserved, ResourceQuotaObserved
 from tidewright.events.shards import AssignmentEntry, ChangeAssignment
@@ -72,3 +73,11 @@ POD = ObjectRef(api_version="v1", kind="Pod", namespace="shop", name="p")
 )  # fmt: skip
 def test_numbers_are_told_in_units_of_people(event: Any, said: str) -> None:
     assert lines.line(event) == said
+
+
+def test_what_is_not_done_is_told_as_what_would_be() -> None:
+    target = ObjectRef(api_version="apps/v1", kind="Deployment", namespace="shop", name="web")
+    scale = ScaleWorkload(at=1.0, target=target, from_replicas=4, replicas=8, shadow=True)
+    assert lines.line(scale) == "would set replicas 4 -> 8 (shadow)"
+    dry = msgspec.structs.replace(scale, dry_run=True)
+    assert lines.line(dry) == "would set replicas 4 -> 8 (dry run)"

@@ -24,7 +24,14 @@ _TRANSPORT = ("Nats-Batch-", "Nats-Expected-")
 
 
 def line(event: Event | registry.Unknown) -> str:
-    """What an event says, in one line without its time and object."""
+    """What an event says, in one line without its time and object; of what is not done, that it would be."""
+    if isinstance(event, Decision) and event.shadow:
+        mode = "dry run" if getattr(event, "dry_run", False) else "shadow"
+        return f"would {_line(event).removesuffix(' (dry run)')} ({mode})"
+    return _line(event)
+
+
+def _line(event: Event | registry.Unknown) -> str:
     match event:
         case registry.Unknown(type=kind):
             return f"{kind} (of a newer version)"
