@@ -23,9 +23,11 @@ from tidewright.events.shards import (
     SlotLabelsScanned,
     UnlabelledObject,
 )
+from tidewright.host.once import Once
 from tidewright.kube.client import Kube
 from tidewright.kube.discovery import Discovery
 from tidewright.kube.errors import KubeError
+from tidewright.kube.projection.reading import UNREADABLE
 from tidewright.sharding.source import Source, identity, source_of
 from tidewright.watcher.appender import Appender
 from tidewright.watcher.follow import FactLog
@@ -108,6 +110,7 @@ class LabelScanner:
         self._kube, self._discovery, self._log = kube, discovery, log
         self._appender, self._stamp = appender, stamp
         self._sets: dict[tuple[str, str], Wanted] = {}
+        self._once = Once()
         self._lacking: set[tuple[str, str]] = set()
         self._news = asyncio.Event()
 
@@ -162,7 +165,16 @@ class LabelScanner:
             )  # fmt: skip
             return None
         group, version = places[0].group, places[0].version
-        fact = page_of(want, f"{group}/{version}" if group else version, answer.body)
+        try:
+            fact = page_of(want, f"{group}/{version}" if group else version, answer.body)
+        except UNREADABLE as error:
+            # Objects of any kind: a server that does not leave out their content gives all of it.
+            if times := self._once.due(key, str(error)):
+                _log.warning(
+                    "objects without a slot cannot be read", shard_set=f"{key[0]}/{key[1]}",
+                    kind=want.source.kind, error=str(error), times=times,
+                )  # fmt: skip
+            return None
         if not fact.objects and key not in self._lacking:
             return None
         self._lacking.discard(key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from contextlib import aclosing
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from tests.unit.kube.api import Api, event, pod, serving
 from tidewright.autoscaler.logattributes import InvalidAttributes, log_attributes
 from tidewright.autoscaler.spec import InvalidSpec, compiled
 from tidewright.events import registry
+from tidewright.events.shards import ShardSetObserved
 from tidewright.events.spread import WorkloadSpreadObserved
 from tidewright.host.fenced import InFlight
 from tidewright.kube import metricquery, yamltext
@@ -31,6 +33,7 @@ from tidewright.log.subjects import ALL
 from tidewright.spread.pods import placement_of
 from tidewright.watcher.appender import MAX_FACT_BYTES, Appender
 from tidewright.watcher.configuration import BadPart, read_part
+from tidewright.watcher.labelscan import LabelScanner
 
 DEEP = b"[" * 5000 + b"]" * 5000
 
@@ -222,3 +225,27 @@ def test_an_object_of_thousands_of_metrics_asks_for_few_and_is_told() -> None:
     with pytest.raises(InvalidSpec, match="metrics has 5000 entries; at most 50 are asked for"):
         compiled(spec, namespace="shop", name="w")
     compiled({**spec, "metrics": spec["metrics"][:50]}, namespace="shop", name="w")
+
+
+async def test_objects_of_any_kind_that_cannot_be_read_do_not_end_the_search_for_slots() -> None:
+    body = b'{"items":[{"metadata":{"name":"a","namespace":"shop"},"spec":' + DEEP + b"}]}"
+    place = SimpleNamespace(group="x.example", version="v1", collection=lambda _: "/apis/x.example/v1/things")
+
+    async def request(*_: Any, **__: Any) -> Any:
+        return SimpleNamespace(body=body)
+
+    async def resources(*_: Any) -> Any:
+        return [place]
+
+    kube: Any = SimpleNamespace(request=request)
+    discovery: Any = SimpleNamespace(resources=resources)
+    nothing: Any = None
+    scanner = LabelScanner(kube, discovery, nothing, nothing, nothing)
+    spec = {
+        "workers": {"injector": "propeller"},
+        "keyspace": {"slots": 8},
+        "source": {"customResource": {"group": "x.example", "kind": "Thing"}},
+    }
+    scanner.observe(ShardSetObserved(at=1.0, namespace="shop", name="s", spec=spec))
+    assert list(scanner._sets) == [("shop", "s")], "the set is one that is looked for"
+    assert await scanner._look(("shop", "s")) is None
