@@ -16,13 +16,14 @@ import pytest_asyncio
 from tests.e2e.autoscaler.world import PATIENCE_S, Object, World, shell, template, wants
 from tests.e2e.conftest import Cluster, Services, tidewright
 from tidewright.events import registry
-from tidewright.events.acting import HELD_BACK
+from tidewright.events.acting import HELD_BACK, INCUMBENT
 from tidewright.events.base import Event
 from tidewright.events.decisions import Effect, ScaleWorkload
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.kube.times import rfc3339_micro
 from tidewright.log.reader import Reader
 from tidewright.log.server import EmbeddedServer
+from tidewright.log.subjects import ALL
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -104,7 +105,7 @@ class Rival:
         await self.world.patch(f"{self.leases}/{LOCK}", {"spec": {"holderIdentity": ""}})
 
 
-def met(*, present: bool) -> Callable[[Event], bool]:
+def met(*, present: bool) -> Callable[[object], bool]:
     return lambda event: (
         isinstance(event, IncumbentObserved) and event.service == "autoscaler" and event.present is present
     )
@@ -161,6 +162,31 @@ async def test_beside_an_incumbent_nothing_is_written_and_when_it_is_gone_it_goe
             again = (await tail.until(scales_to(11)))[-1]
             assert isinstance(again, ScaleWorkload)
             assert not again.shadow
+    finally:
+        await services.supervisor.stop()
+        for name, line in services.lines:  # shown of a test that fails
+            print(f"{name}: {line}")
+
+
+async def test_regardless_of_an_incumbent_when_the_operator_says_so(
+    world: World, cluster: Cluster, installed: list[str], nats_of_the_test: EmbeddedServer
+) -> None:
+    del installed  # wanted for being there
+    services = Services(cluster, nats_of_the_test.url)
+    try:
+        await Rival(world).comes()
+        await services.start(
+            "watcher", "autoscaler", "actuator",
+            watcher=("--metrics-interval", "0.5", "--mode", "enforce", "--regardless", "autoscaler"),
+        )  # fmt: skip
+        target = await world.deployment()
+        world.measure(60)
+        await world.autoscaler()
+        await world.until(target, wants(6))
+        async with await services.log() as log:
+            record = await log.last(log.subjects.fact(ALL, INCUMBENT, "", "autoscaler"))
+            assert record is not None
+            assert met(present=True)(registry.decode(record.body))  # it is seen, and said, all the same
     finally:
         await services.supervisor.stop()
         for name, line in services.lines:  # shown of a test that fails
