@@ -77,6 +77,8 @@ class Health:
 
     service: str
     not_ready: str = "starting"
+    note: str = ""
+    """What a service that is ready says of itself besides: that it is in shadow."""
     halted: str = ""
     """Why it acts on nothing any more, whatever `not_ready` says; only a restart ends that."""
     metrics: Metrics = field(init=False)
@@ -152,4 +154,8 @@ class Health:
 
     async def _ready(self, _: web.Request) -> web.Response:
         why = self.halted or self.not_ready
-        return web.Response(status=503, text=f"{redacted(why)}\n") if why else web.Response(text="ok\n")
+        return (
+            web.Response(status=503, text=f"{redacted(why)}\n")
+            if why
+            else web.Response(text=f"ok{self.note and f', {self.note}'}\n")
+        )

@@ -7,6 +7,7 @@ by a decision on the log, which the actuator carries out. While no set needs lab
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +19,8 @@ from aiohttp import web
 from prometheus_client import Counter
 
 from tidewright.events import registry
-from tidewright.events.config import ClockSet
+from tidewright.events.acting import MODES, Acting, Held
+from tidewright.events.config import ClockSet, ModesSet
 from tidewright.events.shards import ShardSetGone, ShardSetObserved
 from tidewright.host import certificates
 from tidewright.host.announce import Address, Announcer
@@ -43,7 +45,10 @@ from tidewright.shardmanager.labelhook import (
 ENDPOINT = "shard-labels"
 """Its name on the bus."""
 MAX_BODY_BYTES = 8 << 20
-CHECK_S = 60.0
+MODES_S = 5.0
+"""How often the log is asked for the modes, wall seconds."""
+SERVICE = "shard-manager"
+"""Whose mode it has."""
 ANNOUNCE_EVERY_S = 1800.0
 """The API server is told of a replica this often, in case somebody took its configuration away."""
 FORGET_WITHIN_S = 3.0
@@ -137,6 +142,7 @@ class Endpoint:
         self._certificate = certificates.make(options.address(options.port or 1).hosts)
         self._context: ssl.SSLContext = certificates.server_context(self._certificate)
         self._told = False
+        self._acting = Acting()
         self._requests = Counter(
             "tidewright_shard_labels_requests_total", "Admission requests, by answer.", ["answer"],
             registry=process.health.metrics.registry,
@@ -163,12 +169,7 @@ class Endpoint:
             staying.cancel()
             stop.cancel()
             if self._told:
-                await self._announcer().forget(
-                    self._certificate.ca_pem,
-                    remove_last=not self._options.service,
-                    alone=self._options.address(self.port).is_ours_alone(self.port),
-                    within_s=FORGET_WITHIN_S,
-                )
+                await self._forget(FORGET_WITHIN_S, remove_last=not self._options.service)
             await runner.cleanup()
 
     async def _label(self, request: web.Request) -> web.Response:
@@ -194,17 +195,46 @@ class Endpoint:
         while True:
             changed = self.news.is_set()
             self.news.clear()
+            if not (held := await self._held()).acts:
+                if self._told:
+                    await self._forget(ANNOUNCE_EVERY_S, remove_last=True)
+                self._told, told_at = False, float("-inf")
+                self._process.health.not_ready = ""
+                self._process.health.note = f"{held.mode}: {held.why}, no webhook is registered"
+                await self._news(MODES_S)
+                continue
+            self._process.health.note = ""
+            changed = changed or told_at == float("-inf")
             renew = datetime.now(UTC) >= self._certificate.renew_at()
             due = loop.time() >= told_at + ANNOUNCE_EVERY_S
             if (self.sets.by_path or self._told) and (changed or renew or due):
                 await self._tell(renew=renew)
                 told_at = loop.time()
             self._process.health.not_ready = ""
-            try:
-                async with asyncio.timeout(CHECK_S):
-                    await self.news.wait()
-            except TimeoutError:
-                continue
+            await self._news(MODES_S)
+
+    async def _news(self, within_s: float) -> None:
+        """Wait for other sets, and for no longer than so many wall seconds."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self.news.wait()
+
+    async def _held(self) -> Held:
+        """What the modes on the log say of the shard manager now."""
+        with contextlib.suppress(errors.LogUnavailable):  # those that are known hold until it is back
+            record = await self._log.last(self._log.subjects.config(MODES))
+            event = registry.decode(record.body) if record else None
+            if isinstance(event, ModesSet):
+                self._acting.heard(event)
+        return self._acting.of_service(SERVICE)
+
+    async def _forget(self, within_s: float, *, remove_last: bool) -> None:
+        await self._announcer().forget(
+            self._certificate.ca_pem,
+            remove_last=remove_last,
+            alone=self._options.address(self.port).is_ours_alone(self.port),
+            within_s=within_s,
+        )
 
     async def _tell(self, *, renew: bool) -> None:
         """Have our certificate trusted for the hooks of the present sets; a new one serves only then."""

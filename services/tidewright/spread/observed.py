@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 
 from tidewright.events import registry
+from tidewright.events.acting import Acting
 from tidewright.events.base import JsonObject
-from tidewright.events.config import ClockSet, ConfigSet
+from tidewright.events.config import ClockSet, ConfigSet, ModesSet
 from tidewright.events.facts import Owner, PodObserved, TemplateObserved, WorkloadGone, WorkloadObserved
 from tidewright.events.spread import KindRefused
 from tidewright.kube.customworkloads import BadWhitelist, Whitelist, group_version
@@ -33,6 +35,9 @@ class Observed:
 
     def __init__(self, log: Log, clock: Clock | None = None) -> None:
         self.clock = clock or Clock()
+        self.acting = Acting()
+        self.other_modes = asyncio.Event()
+        """Set when the modes have changed; whoever has looked clears it."""
         self._log = log
         self._settings = State()
         self._owners: dict[tuple[str, str, str, str], JsonObject] = {}
@@ -55,6 +60,9 @@ class Observed:
                 self.clock.set(event)
             case ConfigSet():
                 evolve(self._settings, event)
+            case ModesSet():
+                if self.acting.heard(event):
+                    self.other_modes.set()
 
     def _owner(self, event: WorkloadObserved | WorkloadGone) -> None:
         key = (event.namespace, group_version(event.api_version)[0], event.kind, event.name)

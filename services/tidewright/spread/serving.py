@@ -11,6 +11,7 @@ import gc
 
 import structlog
 
+from tidewright.events.acting import Held
 from tidewright.host.announce import Announcer
 from tidewright.host.process import Process
 from tidewright.host.service import LogOptions, connect, find_stream, halt_when_broken
@@ -21,6 +22,8 @@ from tidewright.spread.admission import ENDPOINT, Endpoint, Options
 from tidewright.spread.books import Books
 from tidewright.spread.decide import SERVICE
 
+FORGET_AGAIN_S = 30.0
+"""After so long without an answer the API server is asked once more to forget this replica."""
 FORGET_WITHIN_S = 3.0
 """How long an end waits until the API server has forgotten this replica."""
 
@@ -74,23 +77,66 @@ async def _serve(endpoint: Endpoint, log: Log, process: Process) -> None:
             options.address(endpoint.port), options.failure_policy, own_namespace=options.own_namespace
         )
         announcer = Announcer(log, Writer(ENDPOINT), endpoint.books.observed.clock, announcement)
-        trusting = asyncio.create_task(announcer.trust(endpoint.certificate.ca_pem))
-        while not (trusting.done() or stop.done()):
-            process.health.not_ready = announcer.problem
-            await asyncio.wait([trusting, stop], timeout=0.2, return_when=asyncio.FIRST_COMPLETED)
-        if trusting.done():
-            trusting.result()
-            process.health.not_ready = ""
-            _log.info("the API server trusts this replica")
-        staying = asyncio.create_task(endpoint.stay_trusted(announcer))
+        staying = asyncio.create_task(as_told(endpoint, announcer, process))
         await asyncio.wait([staying, stop], return_when=asyncio.FIRST_COMPLETED)
         if staying.done():
             staying.result()
         staying.cancel()
-        trusting.cancel()
         await _leave(endpoint, announcer, process)
     finally:
         stop.cancel()
+
+
+async def as_told(endpoint: Endpoint, announcer: Announcer, process: Process) -> None:
+    """Be trusted while spread acts; in shadow be forgotten, and ready all the same. Runs until cancelled."""
+    observed, known = endpoint.books.observed, False
+    while True:
+        observed.other_modes.clear()
+        held = observed.acting.of_service(SERVICE)
+        if held.acts:
+            known = True
+            working = asyncio.create_task(_be_trusted(endpoint, announcer, process))
+        else:
+            working = asyncio.create_task(_be_forgotten(endpoint, announcer, process, held, known=known))
+            known = False
+        changed = asyncio.create_task(observed.other_modes.wait())
+        try:
+            await asyncio.wait({working, changed}, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                working.result()
+                await changed
+        finally:
+            working.cancel()
+            changed.cancel()
+
+
+async def _be_trusted(endpoint: Endpoint, announcer: Announcer, process: Process) -> None:
+    trusting = asyncio.create_task(announcer.trust(endpoint.certificate.ca_pem))
+    try:
+        while not trusting.done():
+            process.health.not_ready = announcer.problem
+            await asyncio.wait([trusting], timeout=0.2)
+        trusting.result()
+    finally:
+        trusting.cancel()
+    process.health.not_ready = process.health.note = ""
+    _log.info("the API server trusts this replica")
+    await endpoint.stay_trusted(announcer)
+
+
+async def _be_forgotten(
+    endpoint: Endpoint, announcer: Announcer, process: Process, held: Held, *, known: bool
+) -> None:
+    """Take the webhook out, where it was registered. Until then the rules on the ledger let pods in untouched."""
+    if known:
+        ca, alone = (
+            endpoint.certificate.ca_pem,
+            endpoint.options.address(endpoint.port).is_ours_alone(endpoint.port),
+        )
+        while not await announcer.forget(ca, remove_last=True, alone=alone, within_s=FORGET_AGAIN_S):
+            _log.warning("the webhook is not taken out yet", do="check that the actuator runs")
+    process.health.not_ready, process.health.note = "", f"{held.mode}: {held.why}, no webhook is registered"
+    _log.info("no webhook is registered", mode=held.mode, why=held.why)
 
 
 async def _leave(endpoint: Endpoint, announcer: Announcer, process: Process) -> None:

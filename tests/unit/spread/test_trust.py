@@ -6,16 +6,21 @@ import asyncio
 
 import pytest
 
-from tests.unit.spread.cluster import replicas
+from tests.unit.spread.cluster import replicas, until
 from tidewright.events import registry
+from tidewright.events.acting import MODES
+from tidewright.events.config import Mode, ModesSet
 from tidewright.events.endpoints import EndpointEffect, ForgetEndpoint, TrustEndpoint
 from tidewright.events.outcomes import Applied, Rejected
 from tidewright.host import announce
 from tidewright.host.announce import Address, Announcer
+from tidewright.host.health import Health
+from tidewright.host.process import Process, ProcessOptions
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.server import EmbeddedServer
 from tidewright.spread import hooks
+from tidewright.spread.serving import as_told
 
 
 async def answering(log: Log, seen: list[EndpointEffect], refuse: int = 0) -> None:
@@ -101,3 +106,37 @@ def test_names_and_configs_of_addresses() -> None:
     assert behind.client_config("/x") == {
         "service": {"namespace": "capacity", "name": "admission", "path": "/x", "port": 8443}
     }
+
+
+async def test_in_shadow_no_webhook_is_registered_and_on_the_way_down_it_is_taken_out(
+    nats: EmbeddedServer, log: Log
+) -> None:
+    seen: list[EndpointEffect] = []
+    answers = asyncio.create_task(answering(log, seen))
+    process = Process(ProcessOptions(service="spread-admission"), Health("spread-admission"))
+
+    async def say(mode: Mode) -> None:
+        event = ModesSet(at=1.0, mode=mode)
+        await log.commit([Message(log.subjects.config(MODES), registry.encode(event))])
+
+    async with replicas(nats, 1) as (replica,):
+        health, ca = process.health, replica.endpoint.certificate.ca_pem
+        announced = hooks.announcement(Address(url="https://127.0.0.1:9443"))
+        announcer = Announcer(
+            replica.log, Writer("spread-admission"), replica.books.observed.clock, announced
+        )
+        await say("shadow")
+        await until(lambda: not replica.books.observed.acting.of_service("spread").acts)
+        telling = asyncio.create_task(as_told(replica.endpoint, announcer, process))
+        await until(lambda: not health.not_ready and "no webhook is registered" in health.note)
+        assert seen == []
+        await say("enforce")
+        await until(lambda: not health.not_ready and not health.note)
+        assert [(type(e), e.ca) for e in seen] == [(TrustEndpoint, ca)]
+        await say("shadow")
+        await until(lambda: "no webhook is registered" in health.note)
+        telling.cancel()
+    answers.cancel()
+    assert [(type(e), e.ca) for e in seen] == [(TrustEndpoint, ca), (ForgetEndpoint, ca)]
+    assert isinstance(seen[1], ForgetEndpoint)
+    assert seen[1].remove_last
