@@ -46,14 +46,14 @@ def world() -> tuple[tuple[Record, ...], Keyring]:
         prepared: list[tuple[str, bytes, dict[str, str]]] = []
         for i, subject in enumerate([*subjects, checkpoint], 1):
             headers = writer.headers(f"{service}.1.{n}.{i}", cause="c", cause_seq=7, trace="00-1-2-01")
-            if size > 1:
-                headers |= {"Nats-Batch-Id": f"b{n}", "Nats-Batch-Sequence": str(i)}
             if i == size:
                 headers["Nats-Expected-Last-Subject-Sequence"] = str(last.get(checkpoint, 0))
-                if size > 1:
-                    headers["Nats-Batch-Commit"] = "1"
             prepared.append((subject, b'{"n":%d,"i":%d}' % (n, i), headers))
         signer.sign(prepared)
+        for i, (_, _, headers) in enumerate(prepared, 1):
+            if size > 1:
+                headers |= {"Nats-Batch-Id": f"b{n}", "Nats-Batch-Sequence": str(i)}
+                headers |= {"Nats-Batch-Commit": "1"} if i == size else {}
         records += [Record(len(records) + 1 + i, *one) for i, one in enumerate(prepared)]
         last[checkpoint] = records[-1].seq
     return tuple(records), keyring

@@ -480,18 +480,18 @@ class Log:
     ) -> list[tuple[str, bytes, dict[str, str]]]:
         """Messages as they are sent; the client writes into the headers that it is given."""
         prepared: list[tuple[str, bytes, dict[str, str]]] = []
-        for n, message in enumerate(messages, 1):
+        for message in messages:
             headers = dict(message.headers or {})
-            if batch:
-                headers[BATCH_ID] = batch
-                headers[BATCH_SEQUENCE] = str(n)
             if message.expect_last is not None:
                 headers[EXPECTED] = str(message.expect_last)
-            if batch and n == len(messages):
-                headers[BATCH_COMMIT] = "1"
             prepared.append((message.subject, message.body, headers))
         if self._signer is not None:
             self._signer.sign(prepared)
+        if batch:
+            for n, (_, _, headers) in enumerate(prepared, 1):
+                headers[BATCH_ID] = batch
+                headers[BATCH_SEQUENCE] = str(n)
+            prepared[-1][2][BATCH_COMMIT] = "1"
         return prepared
 
     async def _behind_forged(self, messages: Sequence[Message]) -> list[Message] | None:

@@ -69,7 +69,7 @@ class Signer:
         return keys.has(self.service, self._key.public_key())
 
     def sign(self, messages: Sequence[tuple[str, bytes, dict[str, str]]]) -> None:
-        """Sign a commit in the headers of its messages, which are as they will be stored."""
+        """Sign a commit in the headers of its messages, which are as they will be stored but for those of a batch."""
         last = len(messages) - 1
         digests = bytearray()
         for n, (subject, body, headers) in enumerate(messages):
@@ -77,7 +77,7 @@ class Signer:
                 headers[LEFT] = str(last - n)
             else:
                 headers[SIGNER] = self._name
-            digests += signing.digest(subject, body, headers)
+            digests += signing.digest_unsent(subject, body, headers)
         subject, _, headers = messages[last]
         signing.sign(self._key, self.log, self._name, subject, headers, bytes(digests))
 
