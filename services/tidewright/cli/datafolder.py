@@ -28,7 +28,7 @@ from tidewright.cli.errors import BadInput, Unavailable
 from tidewright.cli.foldermark import MARK, MadeBy, Whose
 from tidewright.log.disk import is_full, no_space
 
-PARTS = ("nats", "cluster", "ports.json", "kubeconfig")
+PARTS = ("nats", "cluster", "keys", "ports.json", "kubeconfig")
 """What is ours in the folder, and what `--fresh` takes away."""
 HOST = "127.0.0.1"
 OUR_PORTS = range(20_000, 32_000)

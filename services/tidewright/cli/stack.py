@@ -26,6 +26,7 @@ from tidewright.cli.crds.installing import Outcome, install
 from tidewright.cli.datafolder import DataFolder
 from tidewright.cli.diskwatch import DiskWatch, limit_for
 from tidewright.cli.errors import BadInput, Unavailable, translated
+from tidewright.cli.keys.folder import KeyFolder
 from tidewright.cli.services import BY_NAME, DECIDERS, EVERY, Role, Service
 from tidewright.cli.supervisor import CannotStart, Fields, Program, Sink, Supervisor
 from tidewright.cloud.providers import provider_of
@@ -39,6 +40,7 @@ from tidewright.log.connection import DEFAULT_SLOTS, Log, shown
 from tidewright.log.disk import size_of, space
 from tidewright.log.errors import WrongStream
 from tidewright.log.install import Plan, install_log
+from tidewright.log.keyrecord import install_keys
 from tidewright.log.server import configuration, find_binary
 from tidewright.watcher.modes import Wanted
 
@@ -87,6 +89,8 @@ class StackOptions:
         node_groups: the simulated cloud's file; None: the default groups in the embedded cluster, and
             no simulated cloud beside another one.
         cloud: `NAME=ADDRESS` of a cloud that is there; empty for the simulated one.
+        sign: every service signs what it writes and believes nothing else, with keys that are made in the data
+            folder. A folder that has keys goes on so.
         stop_within_s: wall seconds that a process has to end.
     """
 
@@ -105,6 +109,7 @@ class StackOptions:
     sync_always: bool = False
     max_age_s: float | None = None
     max_bytes: int | None = None
+    sign: bool = False
     speed: float | None = None
     log_start: float | None = None
     clock_wall: float | None = None
@@ -317,6 +322,9 @@ class Stack:
                     max_age_s=await self._max_age_s(log),
                 ),
             )  # fmt: skip
+            if self._keys is not None:
+                self._keys.make()
+                await install_keys(log, self._keys.root(), self._keys.services())
             if not options.nats:
                 await log.say_store(self.folder.path / "nats")
             self.crds = await install(kube, options.crds_policy)
@@ -410,6 +418,12 @@ class Stack:
             raise
         return True
 
+    @property
+    def _keys(self) -> KeyFolder | None:
+        """The keys of the services; None where nothing is signed."""
+        folder = KeyFolder((self.options.data / "keys").resolve())
+        return folder if self.options.sign or folder.anchor.exists() else None
+
     def _service(self, service: Service) -> Program:
         options = self.options
         command = ["run", service.name, "--nats", self.nats_url, "--cluster", options.cluster]
@@ -419,6 +433,8 @@ class Stack:
         port = self.folder.port(service.name, None) if service.role is Role.WATCHER else 0
         command += ["--log-level", options.programs_log_level, "--log-format", "json"]
         command += ["--health-port", str(port)]
+        if self._keys is not None:
+            command += ["--signing-key", str(self._keys.key(service.name)), "--trust", str(self._keys.anchor)]
         env: dict[str, str | None] = {}
         if service.role is Role.ENDPOINT:
             if service.name == "spread-admission" and options.admission_url:

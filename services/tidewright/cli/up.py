@@ -59,6 +59,12 @@ def up(
         int | None,
         Parameter(help="Size of the embedded log's store, bytes, at which it refuses more.", group=THE_LOG),
     ] = None,
+    sign: Annotated[
+        bool,
+        Parameter(
+            negative="", help="Services sign what they write, with keys in the data folder.", group=THE_LOG
+        ),
+    ] = False,
     cluster: Annotated[str, Parameter(help="Name of the cluster on the log.", group=THE_LOG)] = "local",
     slots: Annotated[
         int | None, Parameter(help="Partitions of a new log, 32 by default.", group=THE_LOG)
@@ -111,7 +117,7 @@ def up(
     elsewhere = place.kubeconfig is not None or place.in_cluster or place.context is not None
     options = StackOptions(
         data=data or datafolder.default(), fresh=fresh, nats=nats, nats_credentials=nats_credentials,
-        nats_port=nats_port, sync_always=sync_always, max_age_s=max_age, max_bytes=max_bytes, cluster=cluster, slots=slots,
+        nats_port=nats_port, sync_always=sync_always, sign=sign, max_age_s=max_age, max_bytes=max_bytes, cluster=cluster, slots=slots,
         **place.of_a_service(), modes=(modes or ModeFlags()).wanted("shadow" if elsewhere else "enforce"),
         api_port=api_port, speed=speed, services=_named(services), log_level=log_level, admission_url=admission_url, crds=crds,
         node_groups=node_groups.resolve() if node_groups else None, cloud=cloud,
