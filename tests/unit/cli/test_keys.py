@@ -11,6 +11,7 @@ import yaml
 
 from tidewright.cli.contract.permissions import publishes
 from tidewright.cli.contract.writing import WRITES
+from tidewright.cli.keys import manifests
 from tidewright.cli.keys.folder import KeyFolder
 from tidewright.cli.main import run
 from tidewright.cli.services import SERVICES
@@ -119,3 +120,31 @@ def test_a_file_without_a_key_says_so(tmp_path: Path, content: bytes | None, wor
         keyfiles.read_private(path)
     with pytest.raises(errors.BadKey, match=r"holds no Ed25519 public key|cannot be read"):
         keyfiles.read_anchors(path)
+
+
+def test_the_component_mounts_what_keys_new_writes(tmp_path: Path) -> None:
+    folder = KeyFolder(tmp_path)
+    folder.make()
+    written = [
+        yaml.safe_load(path.read_text()) for path in manifests.write(folder, "tidewright", tuple(WRITES))
+    ]
+    there = {
+        (one["kind"], one["metadata"]["name"]): set(one.get("stringData") or one["data"]) for one in written
+    }
+    component = yaml.safe_load(
+        (Path(__file__).parents[3] / "deploy/kubernetes/signed/kustomization.yaml").read_text()
+    )
+    assert len(component["patches"]) == len(SERVICES)
+    for patch in component["patches"]:
+        spec = yaml.safe_load(patch["patch"])["spec"]["template"]["spec"]
+        [container] = spec["containers"]
+        mounts = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+        env = {one["name"]: one["value"] for one in container["env"]}
+        secret, config = spec["volumes"]
+        [key] = there["Secret", secret["secret"]["secretName"]]
+        [anchor] = there["ConfigMap", config["configMap"]["name"]]
+        assert env == {
+            "TIDEWRIGHT_SIGNING_KEY": f"{mounts['signing']}/{key}",
+            "TIDEWRIGHT_TRUST": f"{mounts['trust']}/{anchor}",
+        }
+        assert secret["secret"]["secretName"] == f"signing-{container['name']}"

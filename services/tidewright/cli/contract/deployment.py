@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from tidewright.actuator.allowed.bounds import Feature
-from tidewright.cli.contract import actuatorroles, permissions, rbac
+from tidewright.cli.contract import actuatorroles, permissions, rbac, signedness
 from tidewright.cli.services import SERVICES, Role, Service
 
 NAMESPACE = "tidewright"
@@ -60,6 +60,7 @@ def wanted(cluster: str) -> dict[str, str]:
         files[_roles_of(feature)] = f"# {feature}: {actuatorroles.WHY[feature]}.\n{_text(roles)}"
     on = [_roles_of(feature) for feature in Feature if feature in actuatorroles.BY_DEFAULT]
     files["kustomization.yaml"] = _text([kustomization(sorted([*documents, *on]))])
+    files["signed/kustomization.yaml"] = _text([signedness.component(NAMESPACE)])
     return files
 
 
