@@ -31,7 +31,8 @@ from tidewright.log.errors import Conflict, LogUnavailable, StoreFull, Unsound
 from tidewright.log.reader import Record
 
 LOOK_S = 5.0
-"""How often who stands by looks whose a checkpoint is, in wall seconds."""
+"""How often a process that is not alone looks whose a checkpoint is, in wall seconds: an owner that has nothing to say
+would not notice that it was taken over, and nobody would stand by."""
 ABSENT_S = 0.6
 """An owner that is not heard of for so long, by who hears others, is not there: entries come every half second."""
 POLL_S = 0.1
@@ -73,6 +74,11 @@ class InFlight(asyncio.Lock):
     def is_there(self, incarnation: str) -> bool:
         """Whether a process is there, as far as can be told."""
         return self.others is not None and incarnation in self.others.members
+
+    @property
+    def is_not_alone(self) -> bool:
+        """Whether other processes of the service are there."""
+        return self.others is not None and len(self.others.members) > 1
 
     def tell(self, health: Health) -> None:
         """What is halted, as a metric."""
@@ -122,6 +128,7 @@ class Part(Generic[P]):
         self._decoder: msgspec.json.Decoder[P] = msgspec.json.Decoder(position_type)
         self._in_flight = in_flight
         self._doubt = Doubt()
+        self._owns = False
         self._committed_at = 0.0
         self._sequence = 0
         self._count = 0
@@ -158,6 +165,7 @@ class Part(Generic[P]):
         found, self._sequence = await self.look()
         self.position = msgspec.structs.replace(found, epoch=found.epoch + 1)
         await self.commit([], self.position)
+        self._owns = True
         _log.info("claimed", checkpoint=self._subject, epoch=self.position.epoch)
         return found
 
@@ -261,14 +269,33 @@ class Part(Generic[P]):
         """
         while True:
             try:
-                await own()
+                await self._while_ours(own)
             except (Fenced, Unsound, ExceptionGroup) as error:
+                self._owns = False
                 found = ended_by(error)
                 if isinstance(found, Unsound):
                     await self._halted(found)
                 else:
                     _log.warning("stepped back, standing by", **said, message=str(found))
             await self._when_sound(self.stand_by)
+
+    async def _while_ours(self, own: Callable[[], Awaitable[None]]) -> None:
+        """Run `own` until it ends, or the part is seen to be another's."""
+        work, look = asyncio.ensure_future(own()), asyncio.ensure_future(self._until_fenced())
+        try:
+            await asyncio.wait((work, look), return_when=asyncio.FIRST_COMPLETED)
+            (work if work.done() else look).result()
+        finally:
+            work.cancel()
+            look.cancel()
+            await asyncio.gather(work, look, return_exceptions=True)
+
+    async def _until_fenced(self) -> None:
+        """Raises Fenced, Unsound: what `confirm` says, asked now and then while others are there."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            if self._owns and self._in_flight.is_not_alone:
+                await self.confirm()
 
     async def take(self) -> P:
         """Claim the part, once it can be gone on from.

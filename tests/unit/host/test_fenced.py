@@ -81,13 +81,8 @@ class Process:
         try:
             while True:
                 await asyncio.sleep(self.part.renewal_in_s)
-                await (
-                    self.part.commit([], self.part.position)
-                    if not self.part.renewal_in_s
-                    else asyncio.sleep(0)
-                )
-                await self.part.confirm()
-                await asyncio.sleep(0.05)
+                if not self.part.renewal_in_s:
+                    await self.part.commit([], self.part.position)
         finally:
             self.owns.clear()
 
@@ -105,7 +100,7 @@ async def connected(nats: EmbeddedServer) -> Log:
 @pytest.fixture
 def looking(monkeypatch: pytest.MonkeyPatch) -> None:
     """An owner looks at once whether the part is still its own."""
-    monkeypatch.setattr(fenced, "TURN_S", 0.05)
+    monkeypatch.setattr(fenced, "LOOK_S", 0.05)
 
 
 @pytest.mark.usefixtures("looking")
