@@ -44,7 +44,9 @@ class ForgetEndpoint(EndpointEffect, frozen=True, kw_only=True, tag="decision.fo
             only this endpoint could allow is refused after its end.
         alone: no other replica can answer at its address. Certificates that are left are then of
             replicas there that were killed, and keep nothing in force.
+        if_last: nothing at all is done while another certificate is left; the outcome then says `found`.
     """
 
     remove_last: bool = False
     alone: bool = False
+    if_last: bool = False

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -152,19 +152,50 @@ class Announcer:
             )  # fmt: skip
             await asyncio.sleep(BARRED_S if barred else AGAIN_S)
 
-    async def forget(self, ca: str, *, remove_last: bool, within_s: float, alone: bool = False) -> bool:
-        """Take a certificate out; False when nobody confirmed it within so many wall seconds.
+    async def forget(self, ca: str, *, within_s: float, alone: bool = False) -> bool:
+        """Take a certificate out, and with the last one the configurations; False when nobody confirmed it in time.
 
-        `remove_last` and `alone` are those of `ForgetEndpoint`.
+        `within_s` are wall seconds, `alone` is that of `ForgetEndpoint`.
         """
+        return isinstance(await self._forgotten(ca, within_s, alone=alone), Applied)
+
+    async def forget_if_last(self, ca: str, *, within_s: float) -> bool:
+        """Take the configurations away when no other replica is trusted; whether that was so.
+
+        Before this replica answers no longer: nobody is called then that is not there.
+        """
+        outcome = await self._forgotten(ca, within_s, if_last=True)
+        return isinstance(outcome, Applied) and not outcome.found
+
+    async def _forgotten(
+        self, ca: str, within_s: float, *, alone: bool = False, if_last: bool = False
+    ) -> Outcome | None:
         effect = ForgetEndpoint(
-            at=0.0, target=self._target, ca=ca, remove_last=remove_last, alone=alone,
+            at=0.0, target=self._target, ca=ca, remove_last=True, alone=alone, if_last=if_last,
             configurations=self._announcement.configurations, conversions=self._announcement.conversions,
         )  # fmt: skip
         with contextlib.suppress(TimeoutError, errors.LogError):
             async with asyncio.timeout(within_s):
-                return isinstance(await self._decide(effect), Applied)
-        return False
+                return await self._decide(effect)
+        return None
+
+    async def leave(
+        self, ca: str, address: Address, port: int, *, drain_s: float, within_s: float,
+        draining: Callable[[], None] = lambda: None,
+    ) -> bool:  # fmt: skip
+        """Have nobody called who is going; False when the configurations may be left behind.
+
+        The last replica takes the configurations away while it still answers. Behind a service others answer once it
+        has noticed, so one that is not the last goes on for `drain_s` wall seconds; `draining` says when that begins.
+        """
+        if address.service:
+            if await self.forget_if_last(ca, within_s=within_s):
+                return True
+            draining()
+            await asyncio.sleep(drain_s)
+            return await self.forget(ca, within_s=within_s)
+        draining()
+        return await self.forget(ca, within_s=within_s, alone=address.is_ours_alone(port))
 
     async def _decide(self, effect: EndpointEffect) -> Outcome:
         """Append a decision and give its outcome."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import ipaddress
+import re
 from pathlib import Path
 
 import msgspec
@@ -25,6 +26,7 @@ from tidewright.host.once import Once
 LEAST = 16
 """Characters of a token: what is shorter can be guessed."""
 MAX_FILE_BYTES = 2**20
+_IN_A_PATH = re.compile(r"[A-Za-z0-9._~-]+")
 
 _log = structlog.get_logger(__name__)
 
@@ -79,6 +81,24 @@ def parse(text: str, where: str) -> tuple[Token, ...]:
     return tuple(found)
 
 
+def first_of(file: Path) -> str:
+    """The first token of a file, for who has to bring it; it can stand in a path.
+
+    Raises:
+        BadTokens: there is none, or it has characters that a path has not.
+    """
+    try:
+        text = file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadTokens(f"token file {file} cannot be read: {error}") from error
+    parse(text, f"token file {file}")
+    lines = (line.split() for line in text.splitlines())
+    token = next(parts[0] for parts in lines if parts and not parts[0].startswith("#"))
+    if not _IN_A_PATH.fullmatch(token):
+        raise BadTokens(f"token file {file}: the first token has other characters than A-Za-z0-9._~-")
+    return token
+
+
 def _digest(token: str) -> bytes:
     return hashlib.blake2b(token.encode("utf-8", "surrogateescape"), digest_size=32).digest()
 
@@ -106,7 +126,11 @@ class Tokens:
         kind, _, given = request.headers.get("Authorization", "").partition(" ")
         if kind.lower() != "bearer":
             return None
-        digest = _digest(given.strip())
+        return self.holds(given.strip())
+
+    def holds(self, text: str) -> Token | None:
+        """The token with this text; None when there is none that holds."""
+        digest = _digest(text)
         # All are compared, each in the same time, whichever fits.
         fitting = [token for token in self._current() if hmac.compare_digest(token.digest, digest)]
         return fitting[0] if fitting else None

@@ -7,7 +7,8 @@ since the look. A repeat of an attempt whose answer was lost finds the wanted va
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -75,8 +76,16 @@ class NotOurs(Exception):
 class Applier:
     """Effects on Kubernetes objects."""
 
-    def __init__(self, kube: Kube, discovery: Discovery, *, wall: Callable[[], float] = time.time) -> None:
-        """`wall` gives the stamps of object events, which are for people."""
+    def __init__(
+        self,
+        kube: Kube,
+        discovery: Discovery,
+        *,
+        wall: Callable[[], float] = time.time,
+        endpoint_tokens: Mapping[str, Path] | None = None,
+    ) -> None:
+        """`wall` gives the stamps of object events, which are for people; for `endpoint_tokens` see `Endpoints`."""
+        self._endpoint_tokens = endpoint_tokens
         self._kube = kube
         self._discovery = discovery
         self._wall = wall
@@ -357,7 +366,7 @@ class Applier:
         async def ask(method: str, path: str, body: bytes | None) -> JsonObject:
             return await self._request(allowance, method, path, body)
 
-        return await Endpoints(ask).attempt(effect)
+        return await Endpoints(ask, self._endpoint_tokens).attempt(effect)
 
     async def _record(self, effect: RecordObjectEvent, allowance: Allowance) -> Result:
         # Another attempt at the same wish is not another wish.

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +25,7 @@ from tidewright.actuator import verdict
 from tidewright.actuator.verdict import Again, Done, Refused, Result
 from tidewright.events.base import JsonObject
 from tidewright.events.endpoints import EndpointEffect, ForgetEndpoint, TrustEndpoint
+from tidewright.host.tokens import BadTokens, first_of
 from tidewright.kube.errors import KubeError
 from tidewright.kube.ownership import is_ours
 
@@ -133,6 +135,13 @@ def _as_it_is(found: JsonObject) -> JsonObject:
     }
 
 
+def _called_with(wanted: JsonObject, token: str) -> JsonObject:
+    hooks = [
+        {**hook, "clientConfig": with_token(_client(hook), token)} for hook in wanted.get("webhooks") or ()
+    ]
+    return {**wanted, "webhooks": hooks}
+
+
 def _client(webhook: Any) -> JsonObject:
     return dict((webhook or {}).get("clientConfig") or {})
 
@@ -148,12 +157,25 @@ def _converts(found: JsonObject, conversion: JsonObject) -> bool:
 
 
 def _address(client: JsonObject) -> tuple[Any, ...]:
+    """Whom a webhook calls, whatever path and token it calls there."""
     service = client.get("service") or {}
-    return client.get("url"), service.get("namespace"), service.get("name"), service.get("path")
+    return _url_of(client), service.get("namespace"), service.get("name")
 
 
 def _url_of(client: JsonObject) -> str:
-    return str(client.get("url") or "")
+    return "/".join(str(client.get("url") or "").split("/")[:3])
+
+
+def with_token(client: JsonObject, token: str) -> JsonObject:
+    """A `clientConfig` whose path begins with a token, by which the endpoint knows who calls."""
+    if not token:
+        return client
+    if "service" in client:
+        service = client["service"]
+        return {**client, "service": {**service, "path": f"/{token}{service.get('path') or ''}"}}
+    url = str(client.get("url") or "")
+    base = _url_of(client)
+    return {**client, "url": f"{base}/{token}{url.removeprefix(base)}"}
 
 
 def _at_home(found: JsonObject | None, wanted: JsonObject) -> bool:
@@ -165,8 +187,10 @@ def _at_home(found: JsonObject | None, wanted: JsonObject) -> bool:
 class Endpoints:
     """Applies what endpoints decide about themselves."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask, tokens: Mapping[str, Path] | None = None) -> None:
+        """`tokens`: endpoint to the file whose first token stands in the paths under which it is called."""
         self._ask = ask
+        self._tokens = tokens or {}
 
     async def attempt(self, effect: EndpointEffect) -> Result:
         """Bring every configuration of the endpoint in line. Raises KubeError."""
@@ -177,6 +201,12 @@ class Endpoints:
             ]
         except NotACertificate as error:
             return Refused("Invalid", str(error))
+        try:
+            token = self._token(effect.id.partition(".")[0])
+        except BadTokens as error:
+            return Again("Unavailable", str(error))
+        if isinstance(effect, ForgetEndpoint) and effect.if_last and await self._others(effect, ca):
+            return Done(found=True)
         add, without = (ca, retired) if isinstance(effect, TrustEndpoint) else ("", [ca])
         remove = isinstance(effect, ForgetEndpoint) and effect.remove_last
         alone = isinstance(effect, ForgetEndpoint) and effect.alone
@@ -190,18 +220,35 @@ class Endpoints:
                     f"kind {wanted.get('kind')!r} named {name!r} is no webhook configuration: valid are {', '.join(_PLURALS)}",
                 )
             collection = f"{_CONFIGURATIONS}/{plural}"
+            called = _called_with(wanted, token)
             written = await self._configuration(
-                collection, name, wanted, add, without, remove=remove, alone=alone
+                collection, name, called, add, without, remove=remove, alone=alone
             )
             if written is None:
                 return Again(verdict.CONFLICT, f"lost {LOOKS} races for {plural}/{name}")
             changed = changed or written
         for name, conversion in effect.conversions.items():
+            webhook = conversion.get("webhook") or {}
+            client = with_token(_client(webhook), token)
+            conversion = {**conversion, "webhook": {**webhook, "clientConfig": client}}
             written = await self._definition(name, conversion, add, without, remove=remove, alone=alone)
             if written is None:
                 return Again(verdict.CONFLICT, f"lost {LOOKS} races for customresourcedefinitions/{name}")
             changed = changed or written
         return Done(found=not changed)
+
+    def _token(self, endpoint: str) -> str:
+        file = self._tokens.get(endpoint)
+        return first_of(file) if file is not None else ""
+
+    async def _others(self, effect: EndpointEffect, ca: str) -> bool:
+        """Whether the API server trusts another replica, too."""
+        for wanted in effect.configurations:
+            plural, name = _PLURALS.get(str(wanted.get("kind"))), (wanted.get("metadata") or {}).get("name")
+            found = await self._found(f"{_CONFIGURATIONS}/{plural}/{name}")
+            if joined(bundles_in(found or {}), "", [ca], datetime.now(UTC)):
+                return True
+        return False
 
     async def _configuration(
         self, collection: str, name: str, wanted: JsonObject, add: str, without: list[str], *,
@@ -246,7 +293,8 @@ class Endpoints:
             at_home = _url_of(_conversion_client(found)) == _url_of(_client(conversion.get("webhook")))
             present = () if alone and at_home else (str(_conversion_client(found).get("caBundle") or ""),)
             bundle = joined(present, add, without, datetime.now(UTC))
-            made = served(found, conversion, bundle) if bundle or remove else found
+            stays = conversion if add else (found.get("spec") or {}).get("conversion") or conversion
+            made = served(found, stays, bundle) if bundle or remove else found
             if made == found:
                 return False
             try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -94,6 +95,7 @@ class Options:
         retry_for_s: how long an effect is tried again, in wall seconds.
         cloud: `NAME=ADDRESS` of the cloud that node groups are in; empty for none.
         bounds: what is allowed, of all that the services may ask for.
+        endpoint_tokens: endpoint to the file with the token by which it knows the API server.
     """
 
     nats_url: str
@@ -108,6 +110,7 @@ class Options:
     retry_for_s: float = 60.0
     cloud: str = ""
     bounds: Bounds = field(default_factory=Bounds)
+    endpoint_tokens: Mapping[str, Path] = field(default_factory=dict)
 
 
 async def run(options: Options, process: Process | None = None) -> None:
@@ -129,7 +132,7 @@ async def run(options: Options, process: Process | None = None) -> None:
     ):
         introduce(log, process)
         await _find_stream(log, await cluster_id(kube, patience_s=START_S))
-        applier = Applier(kube, Discovery(kube))
+        applier = Applier(kube, Discovery(kube), endpoint_tokens=options.endpoint_tokens)
         actuator = Actuator(options, log, applier, process.health if process else None, cloud)
         try:
             await _until_told(actuator, process)

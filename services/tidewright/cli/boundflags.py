@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
@@ -13,6 +14,7 @@ from tidewright.cli.errors import BadInput
 if TYPE_CHECKING:
     from tidewright.actuator.allowed.bounds import Bounds
 
+ENDPOINTS = ("spread-admission", "shard-labels")
 ALLOWED = Group("What is allowed", sort_key=2)
 
 
@@ -29,6 +31,8 @@ class BoundFlags:
         privileged_pods: Create pods of shards that share something with their node, where their PodTemplate says so.
         endpoint: ENDPOINT=https://HOST:PORT: where the API server may be told to call an endpoint, besides loopback
             and its own Service. Repeatable.
+        endpoint_token: ENDPOINT=FILE: the first token of the file is written into the path under which the API server
+            calls the endpoint, which has the same file as its --token-file. Repeatable.
     """
 
     features: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = ()
@@ -37,6 +41,7 @@ class BoundFlags:
     system_namespaces: Annotated[bool, Parameter(negative="")] = False
     privileged_pods: Annotated[bool, Parameter(negative="")] = False
     endpoint: tuple[str, ...] = ()
+    endpoint_token: tuple[str, ...] = ()
 
     def bounds(self) -> Bounds:
         """As the actuator takes them. Raises BadInput."""
@@ -47,7 +52,7 @@ class BoundFlags:
         if unknown := [name for name in names if name not in set(Feature)]:
             raise BadInput(f"--features {unknown[0]!r}: no such feature: valid are {', '.join(Feature)}")
         given = _pairs("--namespaces", self.namespaces, SERVICES)
-        endpoints = _pairs("--endpoint", self.endpoint, ("spread-admission", "shard-labels"))
+        endpoints = _pairs("--endpoint", self.endpoint, ENDPOINTS)
         return Bounds(
             features=frozenset(map(Feature, names)) or frozenset(Feature),
             own_namespace=self.own_namespace,
@@ -56,6 +61,18 @@ class BoundFlags:
             privileged=self.privileged_pods,
             endpoints=endpoints,
         )
+
+    def tokens(self) -> dict[str, Path]:
+        """Endpoint to its file of tokens. Raises BadInput."""
+        found: dict[str, Path] = {}
+        for text in self.endpoint_token:
+            name, sign, file = text.partition("=")
+            if not sign or not file or name not in ENDPOINTS:
+                raise BadInput(
+                    f"--endpoint-token {text!r}: expected NAME=FILE, NAME one of {', '.join(ENDPOINTS)}"
+                )
+            found[name] = Path(file)
+        return found
 
 
 def _names(given: Iterable[str]) -> list[str]:

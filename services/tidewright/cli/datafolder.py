@@ -6,6 +6,7 @@ ports.json    ports of the last run, so that a kubeconfig stays good over a rest
 kubeconfig    of the embedded cluster
 nats/         the log
 cluster/      the embedded cluster's objects
+tokens/       by which endpoints know the API server; readable by the user alone
 """
 
 from __future__ import annotations
@@ -16,10 +17,12 @@ import hashlib
 import json
 import os
 import random
+import secrets
 import shutil
 import socket
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -28,7 +31,7 @@ from tidewright.cli.errors import BadInput, Unavailable
 from tidewright.cli.foldermark import MARK, MadeBy, Whose
 from tidewright.log.disk import is_full, no_space
 
-PARTS = ("nats", "cluster", "keys", "ports.json", "kubeconfig")
+PARTS = ("nats", "cluster", "keys", "tokens", "ports.json", "kubeconfig")
 """What is ours in the folder, and what `--fresh` takes away."""
 HOST = "127.0.0.1"
 OUR_PORTS = range(20_000, 32_000)
@@ -128,6 +131,16 @@ class DataFolder:
     def continues(self) -> bool:
         """Whether an earlier run left a log here."""
         return keeps_log(self.path)
+
+    def token(self, name: str) -> Path:
+        """A file with a secret that whoever may read the folder's own files shares; made when there is none."""
+        file = self.path / "tokens" / name
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+        with suppress(FileExistsError):
+            descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "w") as opened:
+                opened.write(f"{secrets.token_urlsafe(24)}\n")
+        return file
 
     def port(self, name: str, wanted: int | None) -> int:
         """A free port: the wanted one, or that of the last run, or any.

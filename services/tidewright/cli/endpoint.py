@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from cyclopts import Group, Parameter
@@ -23,12 +24,17 @@ class EndpointFlags:
         port: Port to listen on; 0 takes a free one.
         url: https:// URL under which the API server reaches it; 127.0.0.1 by default.
         service: NAMESPACE/NAME:PORT of the service before it, instead.
+        token_file: Tokens that callers bring, one a line: in the path, where the actuator has it written
+            (--endpoint-token), or as Authorization.
+        client_ca: Certificates that sign those of callers, PEM. Without either whoever reaches it is answered.
     """
 
     host: str = "127.0.0.1"
     port: Annotated[int, Parameter(validator=ANY_PORT)] = 0
     url: str = ""
     service: str = ""
+    token_file: Path | None = None
+    client_ca: Path | None = None
 
 
 class Addressed(Protocol):
@@ -96,6 +102,8 @@ def _given(log: LogOptions | None, at: EndpointFlags | None) -> dict[str, Any]:
         "port": where.port,
         "url": where.url,
         "service": where.service,
+        "token_file": where.token_file,
+        "client_ca": where.client_ca,
     }
 
 

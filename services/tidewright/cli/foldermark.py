@@ -17,7 +17,7 @@ MadeBy: TypeAlias = Literal["up", "demo"]
 """The command whose folder it is: a demo clears its folder at each start, and no other."""
 
 _KNOWN = frozenset(
-    (MARK, "lock", "ports.json", "kubeconfig", "nats", "cluster", "metrics.yaml", "services.log", "demo", "demos")
+    (MARK, "lock", "ports.json", "kubeconfig", "nats", "cluster", "tokens", "metrics.yaml", "services.log", "demo", "demos")
 )  # fmt: skip
 """What versions of Tidewright put into a data folder; the user's own one has those of demos in it."""
 _NOTHING_YET = frozenset(("lock", "demo", "demos"))

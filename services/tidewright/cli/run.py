@@ -190,7 +190,7 @@ def actuator(
     options = Options(
         **(log or LogOptions()).of_a_service(), **(cluster or ClusterOptions()).of_a_service(),
         mode=mode, qps=qps, burst=burst, retry_for_s=retry_for, cloud=_cloud(cloud),
-        bounds=(allowed or BoundFlags()).bounds(),
+        bounds=(allowed or BoundFlags()).bounds(), endpoint_tokens=(allowed or BoundFlags()).tokens(),
     )  # fmt: skip
     return execute("actuator", process or ProcessFlags(), lambda it: run(options, it))
 

@@ -454,6 +454,11 @@ class Stack:
                 command += ["--in-cluster"]
             if self._cloud and self._cloud != os.environ.get("TIDEWRIGHT_CLOUD"):  # which is read there, too
                 command += ["--cloud", self._cloud]
+        if service.role is Role.ENDPOINT:
+            command += ["--token-file", str(self.folder.token(service.name))]
+        if service.role is Role.ACTUATOR:
+            for endpoint in (name for name in options.running if BY_NAME[name].role is Role.ENDPOINT):
+                command += ["--endpoint-token", f"{endpoint}={self.folder.token(endpoint)}"]
         if service.role is Role.ACTUATOR and options.admission_url:
             command += ["--endpoint", f"spread-admission={options.admission_url}"]
         if service.role is Role.WATCHER:

@@ -24,6 +24,8 @@ from tidewright.events.config import ClockSet, ModesSet
 from tidewright.events.shards import ShardSetGone, ShardSetObserved
 from tidewright.host import certificates
 from tidewright.host.announce import Address, Announcer
+from tidewright.host.callers import Callers, listen
+from tidewright.host.connections import Bounds
 from tidewright.host.process import Process
 from tidewright.host.service import LogOptions, connect, find_stream, halt_when_broken
 from tidewright.kube.webhooks import OWN_NAMESPACE
@@ -44,7 +46,8 @@ from tidewright.shardmanager.labelhook import (
 
 ENDPOINT = "shard-labels"
 """Its name on the bus."""
-MAX_BODY_BYTES = 8 << 20
+KEEP_ALIVE_S = 120.0
+"""Longer than an API server keeps an idle connection (90 s)."""
 MODES_S = 5.0
 """How often the log is asked for the modes, wall seconds."""
 SERVICE = "shard-manager"
@@ -65,6 +68,8 @@ class Options:
         host, port: where it listens; port 0 takes a free one.
         url: under which the API server reaches it; empty for `https://127.0.0.1:<port>`.
         service: `namespace/name:port` of the service before it, instead.
+        token_file, client_ca: what callers have to show; see `tidewright.host.callers`.
+        drain_s: behind a service, how long it goes on serving after it was told to stop, wall seconds.
     """
 
     nats_url: str
@@ -74,6 +79,9 @@ class Options:
     port: int = 0
     url: str = ""
     service: str = ""
+    token_file: Path | None = None
+    client_ca: Path | None = None
+    drain_s: float = 5.0
 
     def address(self, port: int) -> Address:
         """Where the API server finds an endpoint that listens on this port. Raises ValueError."""
@@ -143,20 +151,24 @@ class Endpoint:
         self._context: ssl.SSLContext = certificates.server_context(self._certificate)
         self._told = False
         self._acting = Acting()
+        registry_ = process.health.metrics.registry
+        self._callers = Callers(
+            ENDPOINT, token_file=options.token_file, client_ca=options.client_ca, registry=registry_
+        )
+        self._callers.ask(self._context)
         self._requests = Counter(
             "tidewright_shard_labels_requests_total", "Admission requests, by answer.", ["answer"],
-            registry=process.health.metrics.registry,
+            registry=registry_,
         )  # fmt: skip
 
     async def serve(self) -> None:
         """Answer until the process is told to stop."""
         await self.sets.current.wait()
-        app = web.Application(client_max_size=MAX_BODY_BYTES)
-        app.router.add_post(f"{PATH}/{{namespace}}/{{name}}", self._label)
-        runner = web.AppRunner(app, access_log=None)
-        await runner.setup()
-        site = web.TCPSite(runner, self._options.host, self._options.port, ssl_context=self._context)
-        await site.start()
+        bounds = Bounds(keep_alive_s=KEEP_ALIVE_S)
+        app = web.Application(middlewares=[bounds.middleware])
+        self._callers.route(app, f"{PATH}/{{namespace}}/{{name}}", self._label)
+        self._callers.warn(self._options.host)
+        runner = await listen(app, self._options.host, self._options.port, self._context, bounds)
         self.port = int(runner.addresses[0][1])
         _log.info("admission endpoint listens", host=self._options.host, port=self.port)
         staying = asyncio.create_task(self._stay_known())
@@ -169,16 +181,23 @@ class Endpoint:
             staying.cancel()
             stop.cancel()
             if self._told:
-                await self._forget(FORGET_WITHIN_S, remove_last=not self._options.service)
+                await self._announcer().leave(
+                    self._certificate.ca_pem, self._options.address(self.port), self.port,
+                    drain_s=self._options.drain_s, within_s=FORGET_WITHIN_S, draining=self._stopping,
+                )  # fmt: skip
             await runner.cleanup()
 
-    async def _label(self, request: web.Request) -> web.Response:
+    def _stopping(self) -> None:
+        self._process.health.not_ready = "stopping"
+
+    async def _label(self, request: web.Request, body: bytes) -> web.Response:
         try:
-            review = read_review(await request.read())
+            review = read_review(body)
         except BadReview as error:
             self._requests.labels("unreadable").inc()
             return web.Response(status=400, text=str(error))
-        answered = answer(review, self.sets.by_path.get(request.path))
+        path = f"{PATH}/{request.match_info['namespace']}/{request.match_info['name']}"
+        answered = answer(review, self.sets.by_path.get(path))
         self._requests.labels("patched" if b'"patch"' in answered else "left").inc()
         return web.Response(body=answered, content_type="application/json")
 
@@ -197,7 +216,7 @@ class Endpoint:
             self.news.clear()
             if not (held := await self._held()).acts:
                 if self._told:
-                    await self._forget(ANNOUNCE_EVERY_S, remove_last=True)
+                    await self._forget(ANNOUNCE_EVERY_S)
                 self._told, told_at = False, float("-inf")
                 self._process.health.not_ready = ""
                 self._process.health.note = f"{held.mode}: {held.why}, no webhook is registered"
@@ -228,10 +247,9 @@ class Endpoint:
                 self._acting.heard(event)
         return self._acting.of_service(SERVICE)
 
-    async def _forget(self, within_s: float, *, remove_last: bool) -> None:
+    async def _forget(self, within_s: float) -> None:
         await self._announcer().forget(
             self._certificate.ca_pem,
-            remove_last=remove_last,
             alone=self._options.address(self.port).is_ours_alone(self.port),
             within_s=within_s,
         )

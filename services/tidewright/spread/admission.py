@@ -23,6 +23,8 @@ from tidewright.events.base import JsonObject
 from tidewright.events.spread import PodLeaving, PodPlaced
 from tidewright.host import certificates
 from tidewright.host.announce import Address, Announcer
+from tidewright.host.callers import Answer, Callers, listen
+from tidewright.host.connections import Bounds
 from tidewright.host.process import Process
 from tidewright.kube.customworkloads import BadApiVersion
 from tidewright.kube.webhooks import OWN_NAMESPACE, FailurePolicy
@@ -37,7 +39,6 @@ from tidewright.spread.pods import Pod, pod_of, pod_version
 from tidewright.spread.reviews import BadReview, Review, answer, converted, json_patch, read_review
 from tidewright.spread.spec import BadSpread, Profile, Spread, parse
 
-MAX_BODY_BYTES = 8 << 20
 KEEP_ALIVE_S = 120.0
 """Longer than an API server keeps an idle connection (90 s): it ends it, not we in the midst of a request."""
 OWNER_WAIT_S = 3.0
@@ -69,6 +70,7 @@ class Options:
             share a machine. Not with `service`.
         service: `namespace/name:port` of the service before it.
         failure_policy: of the webhooks for pods: what the API server does when no replica answers.
+        token_file, client_ca: what callers have to show; see `tidewright.host.callers`.
         drain_s: behind a service, how long it goes on serving after it was told to stop, wall seconds.
         enabled: the feature gate; off, spreads are refused and pods go in untouched.
     """
@@ -80,6 +82,8 @@ class Options:
     port: int = 0
     url: str = ""
     service: str = ""
+    token_file: Path | None = None
+    client_ca: Path | None = None
     failure_policy: FailurePolicy = "Ignore"
     drain_s: float = 5.0
     enabled: bool = True
@@ -108,6 +112,10 @@ class Endpoint:
         self._context: ssl.SSLContext = certificates.server_context(self.certificate)
         self._runner: web.AppRunner | None = None
         registry = process.health.metrics.registry if process is not None else None
+        self.callers = Callers(
+            ENDPOINT, token_file=options.token_file, client_ca=options.client_ca, registry=registry
+        )
+        self.callers.ask(self._context)
         self._requests = Counter(
             "tidewright_admission_requests_total", "Admission requests, by path and answer.", ["path", "answer"],
             registry=registry,
@@ -124,19 +132,18 @@ class Endpoint:
 
     async def start(self) -> None:
         """Take requests."""
-        app = web.Application(client_max_size=MAX_BODY_BYTES)
+        bounds = Bounds(keep_alive_s=KEEP_ALIVE_S)
+        app = web.Application(middlewares=[bounds.middleware])
         for path, handler in (
             (hooks.CREATE_POD, self._create_pod),
             (hooks.DELETE_POD, self._remove_pod),
             (hooks.VALIDATE_SPREAD, self._spread),
             ("/validate-apps-kruise-io-v1alpha1-workloadspread", self._spread),
         ):
-            app.router.add_post(path, self._reviewed(path, handler))
-        app.router.add_post(hooks.CONVERT, self._convert)
-        self._runner = web.AppRunner(app, access_log=None, keepalive_timeout=KEEP_ALIVE_S)
-        await self._runner.setup()
-        site = web.TCPSite(self._runner, self.options.host, self.options.port, ssl_context=self._context)
-        await site.start()
+            self.callers.route(app, path, self._reviewed(path, handler))
+        self.callers.route(app, hooks.CONVERT, self._convert)
+        self.callers.warn(self.options.host)
+        self._runner = await listen(app, self.options.host, self.options.port, self._context, bounds)
         self.port = int(self._runner.addresses[0][1])
         _log.info("admission endpoint listens", host=self.options.host, port=self.port)
 
@@ -178,14 +185,11 @@ class Endpoint:
 
     # -- requests ------------------------------------------------------------------------------
 
-    def _reviewed(
-        self, path: str, handler: Callable[[Review], Awaitable[bytes]]
-    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+    def _reviewed(self, path: str, handler: Callable[[Review], Awaitable[bytes]]) -> Answer:
         """A handler of reviews as a handler of requests: what cannot be read is answered 400."""
 
-        async def handle(request: web.Request) -> web.Response:
+        async def handle(request: web.Request, body: bytes) -> web.Response:
             with self._seconds.labels(path).time():
-                body = await request.read()
                 try:
                     review = read_review(body)
                 except BadReview as error:
@@ -205,9 +209,9 @@ class Endpoint:
 
         return handle
 
-    async def _convert(self, request: web.Request) -> web.Response:
+    async def _convert(self, request: web.Request, body: bytes) -> web.Response:
         try:
-            return web.Response(body=converted(await request.read()), content_type="application/json")
+            return web.Response(body=converted(body), content_type="application/json")
         except BadReview as error:
             return web.Response(status=400, text=str(error))
 

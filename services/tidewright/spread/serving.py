@@ -133,29 +133,27 @@ async def _be_forgotten(
             endpoint.certificate.ca_pem,
             endpoint.options.address(endpoint.port).is_ours_alone(endpoint.port),
         )
-        while not await announcer.forget(ca, remove_last=True, alone=alone, within_s=FORGET_AGAIN_S):
+        while not await announcer.forget(ca, alone=alone, within_s=FORGET_AGAIN_S):
             _log.warning("the webhook is not taken out yet", do="check that the actuator runs")
     process.health.not_ready, process.health.note = "", f"{held.mode}: {held.why}, no webhook is registered"
     _log.info("no webhook is registered", mode=held.mode, why=held.why)
 
 
 async def _leave(endpoint: Endpoint, announcer: Announcer, process: Process) -> None:
-    """End without a request that nobody answers.
+    """End without a request that nobody answers: first have the API server call nobody who is going."""
 
-    Behind a service others answer, once it has noticed. At a URL nobody does: when this was the last
-    replica, its configurations go first, or every pod would be refused for want of an endpoint.
-    """
-    process.health.not_ready = "stopping"
-    ca = endpoint.certificate.ca_pem
-    if endpoint.options.service:
-        await asyncio.sleep(endpoint.options.drain_s)
-        await endpoint.stop()
-        await announcer.forget(ca, remove_last=False, within_s=FORGET_WITHIN_S)
-        return
-    alone = endpoint.options.address(endpoint.port).is_ours_alone(endpoint.port)
-    if not await announcer.forget(ca, remove_last=True, alone=alone, within_s=FORGET_WITHIN_S):
+    def draining() -> None:
+        process.health.not_ready = "stopping"
+
+    options = endpoint.options
+    told = await announcer.leave(
+        endpoint.certificate.ca_pem, options.address(endpoint.port), endpoint.port,
+        drain_s=options.drain_s, within_s=FORGET_WITHIN_S, draining=draining,
+    )  # fmt: skip
+    draining()
+    if not told:
         _log.warning(
-            "webhook configurations may be left behind", name=hooks.NAME,
-            do="delete them if this endpoint does not come back: pods are refused until then",
+            "webhook configurations may be left behind", name=hooks.NAME, policy=options.failure_policy,
+            do="nothing waits for them but, with the policy Fail, pods: then delete them if this endpoint does not come back",
         )  # fmt: skip
     await endpoint.stop()

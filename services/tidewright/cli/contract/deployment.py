@@ -21,7 +21,8 @@ IMAGE, NATS_IMAGE = "tidewright", "nats"
 NATS_TAG = "2.15-alpine"
 PASSWORDS = "nats-passwords"
 TOKENS = "tokens"
-"""Secret with what callers have to bring: `metrics` for the metrics of all, `push` for samples."""
+"""Secret with what callers have to bring: `metrics` for the metrics of all, `push` for samples, and by the name of an
+endpoint what the API server brings, in the path that the actuator writes for it."""
 TOKENS_AT = "/run/tidewright/tokens"
 REPLICAS = 2
 """Of each service: one works, or they share the slots, and the rest stand by."""
@@ -132,9 +133,12 @@ def command(service: Service, cluster: str) -> list[str]:
         case Role.ACTUATOR:
             found += ["--in-cluster", "--own-namespace", NAMESPACE]
             found += ["--features", ",".join(sorted(actuatorroles.BY_DEFAULT))]
+            for name in _tokens_of(service):
+                found += ["--endpoint-token", f"{name}={TOKENS_AT}/{name}"]
         case Role.ENDPOINT:
             found += ["--host", "0.0.0.0", "--port", str(ADMISSION)]  # noqa: S104 - within a pod
             found += ["--service", f"{NAMESPACE}/{service.name}:443"]
+            found += ["--token-file", f"{TOKENS_AT}/{service.name}"]
     return found
 
 
@@ -176,6 +180,18 @@ def installer(cluster: str) -> list[Manifest]:
     ]  # fmt: skip
 
 
+def _tokens_of(service: Service) -> list[str]:
+    """Keys of the Secret that a service has beside that for metrics: no endpoint has another one's."""
+    match service.role:
+        case Role.WATCHER:
+            return ["push"]
+        case Role.ENDPOINT:
+            return [service.name]
+        case Role.ACTUATOR:
+            return [other.name for other in SERVICES if other.role is Role.ENDPOINT]
+    return []
+
+
 def workload(service: Service, cluster: str) -> list[Manifest]:
     """The Deployment, and the Service before what others send to: endpoints, and pushed samples."""
     labels = {"app.kubernetes.io/name": "tidewright", "app.kubernetes.io/component": service.name}
@@ -196,7 +212,7 @@ def workload(service: Service, cluster: str) -> list[Manifest]:
         "securityContext": HARDENED,
         "volumeMounts": [{"name": "tokens", "mountPath": TOKENS_AT, "readOnly": True}],
     }  # fmt: skip
-    tokens = ["metrics", *(["push"] if service.role is Role.WATCHER else [])]
+    tokens = ["metrics", *_tokens_of(service)]
     spec = {
         "serviceAccountName": service.name,
         "automountServiceAccountToken": service.role in (Role.WATCHER, Role.ACTUATOR),
