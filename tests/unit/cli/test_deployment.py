@@ -42,6 +42,15 @@ def test_compose_runs_every_service_of_the_table(service: str) -> None:
     accepted(found["command"])
 
 
+def test_in_compose_the_actuator_knows_where_endpoints_are() -> None:
+    """Else it would refuse to have the API server call them there."""
+    for service in SERVICES:
+        if service.role is Role.ENDPOINT:
+            command = COMPOSE[service.name]["command"]
+            url = command[command.index("--url") + 1]
+            assert f"{service.name}={url}" in COMPOSE["actuator"]["command"]
+
+
 def test_compose_runs_nothing_else_and_gives_nats_every_password() -> None:
     assert set(COMPOSE) - set(EVERY) == {"nats", "cluster", "definitions", "install"}
     users = {permissions.variable(user) for user in permissions.USERS}
