@@ -12,6 +12,7 @@ from tests.vectors.provisioning_life import Cluster
 from tidewright.events import facts as f
 from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
+from tidewright.events.base import Decision
 from tidewright.events.decisions import CreateObject, DeleteObject
 from tidewright.kube.podspecs import of_template
 from tidewright.provisioning.indexing import index_of
@@ -123,6 +124,28 @@ def test_a_placeholder_that_vanishes_or_cannot_be_made_is_made_again() -> None:
     before = len(cluster.of(CreateObject))
     cluster.settle()
     assert len(cluster.of(CreateObject)) == before + 1
+
+
+def test_what_the_actuator_does_not_allow_is_not_asked_for_again_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each refusal would cause the next one: as fast as the log is."""
+    act = Cluster._act
+
+    def refusing(cluster: Cluster, decision: Decision) -> None:
+        if isinstance(decision, CreateObject):
+            assert len(cluster.of(CreateObject)) < 50, "asked for again and again"
+            cluster._inbox.append(o.Rejected(at=cluster.now, decision=decision.id, reason="NotAllowed"))
+        else:
+            act(cluster, decision)
+
+    monkeypatch.setattr(Cluster, "_act", refusing)
+    cluster = hold(1)
+    cluster.request("r", CHECK, [("three", 1)])
+    cluster.settle()
+    assert len(cluster.of(CreateObject)) == 1
+    cluster.advance(300.0)
+    assert 1 < len(cluster.of(CreateObject)) <= 6  # once a minute: somebody may have changed what is allowed
 
 
 def test_a_node_that_vanishes_takes_its_placeholder_along() -> None:
