@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.e2e.conftest import Services
+from tests.e2e.conftest import Services, free_port, tidewright
 from tests.e2e.shards.world import maps_path, sets_path, shard_set
 from tests.e2e.sim.world import merge, send, until
 from tidewright.kube.client import Kube
@@ -82,3 +86,60 @@ async def test_objects_that_missed_their_label_get_it_and_a_legal_one_of_a_user_
     generated = await made(generateName="gen-")
     labels[generated["metadata"]["name"]] = {}
     await until(kube, maps, labelled, timeout_s=30)
+
+
+async def test_objects_are_made_without_the_endpoint_and_it_labels_for_the_api_server_alone(
+    kube: Kube, namespace: str, services: Services, tmp_path: Path
+) -> None:
+    maps, file, port = maps_path(namespace), tmp_path / "token", free_port()
+    file.write_text("a-token-of-this-test-alone\n")
+    await services.start(
+        "watcher", "shard-manager", "actuator", actuator=("--endpoint-token", f"shard-labels={file}")
+    )
+    spec = {
+        "keyspace": {"slots": 32, "hash": "fnv1a32", "slotLabel": "shard-key"},
+        "source": {"customResource": {"kind": "ConfigMap", "key": "{name}", "selector": "example=run"}},
+        "workers": {
+            "driver": "pods", "injector": "propeller", "replicas": 1,
+            "template": {"name": "orders-template", "container": "orders"},
+        },
+        "handover": {"mode": "restart"},
+    }  # fmt: skip
+    await send(kube, "POST", sets_path(namespace), shard_set(**spec))
+    on = ("--nats", services.nats_url, "--cluster", services.name, "--log-format", "json")
+    endpoint = await asyncio.create_subprocess_exec(
+        *tidewright("run", "shard-labels", *on, "--port", str(port), "--token-file", str(file)),
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    configuration = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+
+    def named(found: dict[str, dict[str, Any]]) -> bool:
+        hooks = found.get("tidewright-shard-labels", {}).get("webhooks", ())
+        return any(hook["name"] == f"orders.{namespace}.shards.tidewright.dev" for hook in hooks)
+
+    async def made(name: str) -> dict[str, Any]:
+        metadata = {"name": name, "labels": {"example": "run"}}
+        return await send(kube, "POST", maps, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})  # type: ignore[no-any-return]  # JSON
+
+    try:
+        found = await until(kube, configuration, named, timeout_s=60)
+        (hook,) = found["tidewright-shard-labels"]["webhooks"]
+        assert hook["clientConfig"]["url"].startswith(
+            f"https://127.0.0.1:{port}/a-token-of-this-test-alone/label/"
+        )
+        wanted = {name: str(slot_of(name, 32, "fnv1a32")) for name in ("with", "without")}
+        assert (await made("with"))["metadata"]["labels"]["shard-key"] == wanted["with"]
+        os.kill(endpoint.pid, signal.SIGKILL)
+        await endpoint.wait()
+        assert "shard-key" not in (await made("without"))["metadata"]["labels"]
+        await until(
+            kube, maps,
+            lambda maps_: maps_["without"]["metadata"]["labels"].get("shard-key") == wanted["without"],
+            timeout_s=60,
+        )  # fmt: skip
+    finally:
+        if endpoint.returncode is None:
+            endpoint.kill()
+            await endpoint.wait()
+        await services.supervisor.stop()
+        await send(kube, "DELETE", f"{configuration}/tidewright-shard-labels")
