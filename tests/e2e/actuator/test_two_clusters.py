@@ -20,6 +20,7 @@ from tidewright.kube.clusterid import cluster_id
 from tidewright.kube.errors import KubeError
 from tidewright.log import errors
 from tidewright.log.connection import Log, Message
+from tidewright.log.install import Plan, install_log
 from tidewright.log.server import EmbeddedServer
 
 __all__ = ["kube"]
@@ -63,7 +64,7 @@ async def test_an_actuator_in_the_other_cluster_takes_nothing_over_and_writes_no
 async def test_in_its_own_cluster_it_acts(kube: Client, nats: EmbeddedServer, tmp_path: Path) -> None:
     options = Options(nats_url=nats.url, cluster=NAME, kubeconfig=kubeconfig(tmp_path, kube.url))
     async with await Log.connect(nats.url, NAME, timeout_s=10.0) as log:
-        await log.ensure(cluster_id=await cluster_id(kube))
+        await install_log(log, Plan(cluster_id=await cluster_id(kube)))
         bench = Bench(log, kube)
         wpa = WatermarkPodAutoscalerObserved(
             at=1.0, namespace="shop", name="w",
