@@ -53,10 +53,16 @@ def free_port() -> int:
 @contextmanager
 def served(folder: Path, port: int, more: str = "", name: str = "bus") -> Iterator[subprocess.Popen[bytes]]:
     """A nats-server with the generated accounts; the password of each user is its name."""
+    with run_server(folder, port, f"{more}{configuration(CLUSTER)}", name) as process:
+        yield process
+
+
+@contextmanager
+def run_server(folder: Path, port: int, text: str, name: str = "bus") -> Iterator[subprocess.Popen[bytes]]:
+    """A nats-server with a configuration and a store of its own, until the end of the block."""
     config = folder / f"{name}.conf"
     config.write_text(
-        f'host: "127.0.0.1"\nport: {port}\nserver_name: {name}\n'
-        f'jetstream {{ store_dir: "{folder}/{name}" }}\n{more}{configuration(CLUSTER)}'
+        f'host: "127.0.0.1"\nport: {port}\nserver_name: {name}\njetstream {{ store_dir: "{folder}/{name}" }}\n{text}'
     )
     env = os.environ | {variable(user): user for user in USERS}
     said = folder / f"{name}.log"
@@ -85,7 +91,7 @@ class Bus:
 
     async def log(self, user: str, timeout_s: float = 10.0) -> Log:
         """A connection as this software makes it."""
-        return await Log.connect(self.url(user), CLUSTER, timeout_s=timeout_s)
+        return await Log.connect(self.url(user), CLUSTER, timeout_s=timeout_s, patience_s=60.0)
 
     @asynccontextmanager
     async def client(self, user: str) -> AsyncIterator[Client]:

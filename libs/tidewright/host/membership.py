@@ -16,7 +16,8 @@ from typing import Protocol
 import structlog
 
 from tidewright.log import errors
-from tidewright.log.connection import Log, shown
+from tidewright.log.connection import Log
+from tidewright.log.identity import shown
 from tidewright.log.install import TTL_S, members_of
 from tidewright.log.reader import Reader
 from tidewright.log.subjects import Slot, escape

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import structlog
 
@@ -20,6 +19,7 @@ from tidewright.host.software import software_of
 from tidewright.log import errors
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
+from tidewright.log.identity import Identity
 
 PATIENCE_S = 30.0
 """How long a starting process waits for a log that does not answer, before it gives up."""
@@ -42,7 +42,7 @@ class LogOptions:
 
     url: str = "nats://127.0.0.1:4222"
     cluster: str = "default"
-    credentials: Path | None = None
+    credentials: Identity | None = None
     max_age_s: float = 0.0
 
     def renew_s(self, log: Log) -> float | None:

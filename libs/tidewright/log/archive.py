@@ -14,6 +14,8 @@ from tidewright.log import errors
 from tidewright.log.connection import Log
 from tidewright.log.install import provide
 
+USER = "archive"
+"""Of its account."""
 API_PREFIX = "LOG.API"
 """Under which the archive's account has what it imports of the log's JetStream API."""
 DELIVER_PREFIX = "archive"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
+import ssl
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,10 +28,9 @@ from nats.aio.client import Client
 from tidewright.log import errors, reader, subjects
 from tidewright.log.cancellation import heeded
 from tidewright.log.continuity import Continuity, Extent
-from tidewright.log.credentials import checked
-from tidewright.log.direct import StoredHeaders
 from tidewright.log.doubts import Doubts
 from tidewright.log.envelope import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE, EXPECTED
+from tidewright.log.identity import BusClient, Identity, client_options, shown
 from tidewright.log.lookups import Lookups
 from tidewright.log.room import Room, place_of
 from tidewright.log.subjects import Slot, Subjects
@@ -50,6 +50,8 @@ MIN_SERVER = (2, 14)
 """Scheduled messages that can be cancelled, atomic batches with expectations."""
 
 DEFAULT_SLOTS = 32
+CONNECT_S = 3
+"""For one server to answer when a connection is made."""
 
 AGED = "tw.aged"
 """Of the stream's metadata: it has, or had, a maximum age, so that its beginning may be gone."""
@@ -133,14 +135,12 @@ class Log:
         url: str,
         cluster: str,
         *,
-        credentials: Path | None = None,
-        user: str | None = None,
-        password: str | None = None,
+        credentials: Path | Identity | None = None,
         name: str = "tidewright",
         timeout_s: float = 1.0,
         patience_s: float = 0.0,
     ) -> Self:
-        """Connect, without touching the stream.
+        """Connect, without touching the stream. `url` may name several servers, with commas between them.
 
         `timeout_s` bounds each answer that is waited for later; the connection itself reconnects
         for ever. What is asked of the log without appending to it is asked again for `patience_s`
@@ -159,29 +159,25 @@ class Log:
                 denied[violation[1].lower()] = time.monotonic()
             logger.debug("log connection", error=str(error) or type(error).__name__)
 
-        options: dict[str, Any] = {"user": user, "password": password} if user else {}
-        if credentials is not None:
-            options["user_credentials"] = checked(credentials)
-        client = StoredHeaders()
+        identity = credentials if isinstance(credentials, Identity) else Identity(credentials=credentials)
+        servers, options = client_options(url, identity)
+        client = BusClient()
+        client.identity = identity
         try:
-            await client.connect(
-                url,
-                name=name,
-                error_cb=on_error,
-                max_reconnect_attempts=1,
-                reconnect_time_wait=0,
-                connect_timeout=3,
-                **options,
-            )
+            # The client library has no bound of its own for a handshake that fails over and over.
+            async with asyncio.timeout(CONNECT_S * (len(servers) + 1)):
+                await client.connect(
+                    servers,
+                    name=name,
+                    error_cb=on_error,
+                    max_reconnect_attempts=1,
+                    reconnect_time_wait=0,
+                    connect_timeout=CONNECT_S,
+                    **options,
+                )
         except (OSError, nats.errors.Error, TimeoutError, ValueError) as error:
-            words = " ".join(str(e) for e in (*last, error)).lower()
-            if "authorization" in words or "authentication" in words:
-                raise errors.LogForbidden(
-                    f"nats-server at {shown(url)} refuses these credentials: pass --nats-credentials FILE or a URL with user and password"
-                ) from error
-            raise errors.LogUnavailable(
-                f"no NATS server answers at {shown(url)} ({_words(error)}): start one, or pass --nats URL of a running one"
-            ) from error
+            await _abandoned(client)
+            raise _not_connected(url, client, [*last, error]) from error
         # The first connection fails fast and says why; from here on an outage is waited out.
         client.options["max_reconnect_attempts"] = -1
         client.options["reconnect_time_wait"] = 0.2
@@ -700,6 +696,45 @@ class Log:
         return errors.AppendRefused(f"{what}: {text} ({code})")
 
 
+async def _abandoned(client: BusClient) -> None:
+    """Let go of a connection that was not made: its tasks would go on trying."""
+    with contextlib.suppress(OSError, nats.errors.Error, TimeoutError):
+        async with asyncio.timeout(1):
+            await client.close()
+
+
+def _not_connected(url: str, client: BusClient, causes: Sequence[BaseException]) -> errors.LogError:
+    """Why a connection was not made, and what to do."""
+    words = " ".join(str(cause) for cause in causes).lower()
+    if "authorization" in words or "authentication" in words:
+        return errors.LogForbidden(
+            f"nats-server at {shown(url)} refuses these credentials: pass --nats-credentials FILE, --nats-user and "
+            "--nats-password-file, or a URL with user and password"
+        )
+    for cause in causes:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return errors.LogForbidden(
+                f"the certificate of nats-server at {shown(url)} is not trusted ({cause.verify_message}): "
+                "name the file of its CA with --nats-ca FILE"
+            )
+    if "does not speak tls" in words:
+        return errors.LogForbidden(
+            f"nats-server at {shown(url)} does not speak TLS, and nothing is said to it in the clear: "
+            "leave --nats-ca and --nats-cert away, or have it speak TLS"
+        )
+    if client.asks_for_certificate and client.identity.cert is None:
+        return errors.LogForbidden(
+            f"nats-server at {shown(url)} asks for a certificate: pass --nats-cert FILE and --nats-key FILE"
+        )
+    if client.asks_for_certificate and any(isinstance(cause, ssl.SSLError) for cause in causes):
+        return errors.LogForbidden(
+            f"nats-server at {shown(url)} does not take the certificate {client.identity.cert}: pass one that its CA signed"
+        )
+    return errors.LogUnavailable(
+        f"no NATS server answers at {shown(url)} ({_words(causes[-1])}): start one, or pass --nats URL of a running one"
+    )
+
+
 def has_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
     """Whether a stream's configuration is as wanted; what is not named is not looked at."""
     present = found.get("metadata") or {}
@@ -728,9 +763,3 @@ def _mismatch(stream: str, url: str, key: str, found: str | None, wanted: str) -
 def _words(error: BaseException) -> str:
     """What an error says, or its kind when it says nothing."""
     return str(error) or type(error).__name__
-
-
-def shown(url: str) -> str:
-    """A URL without its password."""
-    scheme, separator, rest = url.rpartition("://")
-    return f"{scheme}{separator}{rest.rpartition('@')[2]}"

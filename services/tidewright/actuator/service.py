@@ -54,6 +54,7 @@ from tidewright.log import errors
 from tidewright.log.clock import Clock
 from tidewright.log.connection import MAX_BATCH, Log, Message
 from tidewright.log.envelope import TRACEPARENT, Writer
+from tidewright.log.identity import Identity
 from tidewright.log.reader import Record
 from tidewright.log.subjects import ALL, Parsed
 
@@ -100,7 +101,7 @@ class Options:
 
     nats_url: str
     cluster: str
-    nats_credentials: Path | None = None
+    nats_credentials: Identity | None = None
     kubeconfig: Path | None = None
     context: str | None = None
     in_cluster: bool = False

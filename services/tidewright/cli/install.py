@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -14,14 +15,18 @@ from tidewright.cli.options import COPIES, NOT_NEGATIVE, SLOTS, ClusterOptions, 
 from tidewright.cli.services import DECIDERS
 from tidewright.kube.client import Kube
 from tidewright.kube.clusterid import cluster_id as uid_of
+from tidewright.log.archive import USER as ARCHIVE
 from tidewright.log.archive import install_archive
 from tidewright.log.connection import Log
+from tidewright.log.identity import without_user
 from tidewright.log.install import Plan, install_log
 from tidewright.log.keyrecord import install_keys
 from tidewright.log.subjects import CLUSTER_ID
 
 THE_STREAM = Group("The stream", sort_key=0)
 UNBOUND = "none"
+PATIENCE_S = 30.0
+"""For servers that are only starting, and have no leader yet."""
 
 
 def install(
@@ -61,6 +66,10 @@ def install(
             group=THE_STREAM,
         ),
     ] = "",
+    archive_password_file: Annotated[
+        Path | None,
+        Parameter(help="Or a file with the password of its user `archive`.", group=THE_STREAM),
+    ] = None,
     max_age: Annotated[
         float | None,
         Parameter(
@@ -76,7 +85,12 @@ def install(
     async def run() -> list[str]:
         known = cluster_id or await _asked(where)
         async with await Log.connect(
-            on.nats, on.cluster, credentials=on.nats_credentials, name="install", timeout_s=5.0
+            on.nats,
+            on.cluster,
+            credentials=on.identity(),
+            name="install",
+            timeout_s=5.0,
+            patience_s=PATIENCE_S,
         ) as it:
             found = await it.settings(it.stream)
             if not known and not ((found or {}).get("metadata") or {}).get(CLUSTER_ID):
@@ -92,9 +106,12 @@ def install(
             if keys is not None:
                 folder = KeyFolder(keys)
                 said.append(f"key record: {await install_keys(it, folder.root(), folder.services())}")
-            if archive_nats:
+            if archive_nats or archive_password_file:
+                url, who = archive_nats or without_user(on.nats), on.identity()
+                if archive_password_file:
+                    who = replace(who, credentials=None, user=ARCHIVE, password_file=archive_password_file)
                 async with await Log.connect(
-                    archive_nats, on.cluster, name="install", timeout_s=5.0
+                    url, on.cluster, credentials=who, name="install", timeout_s=5.0, patience_s=PATIENCE_S
                 ) as archive:
                     said.append(await install_archive(it, archive))
             return said

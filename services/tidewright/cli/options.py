@@ -6,9 +6,12 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from cyclopts import Group, Parameter, validators
+
+if TYPE_CHECKING:
+    from tidewright.log.identity import Identity
 
 THE_LOG = Group("Log", sort_key=10)
 THE_CLUSTER = Group("Cluster", sort_key=20)
@@ -34,22 +37,51 @@ Output: TypeAlias = Annotated[
 
 @Parameter(name="*", group=THE_LOG)
 @dataclass(frozen=True, kw_only=True)
-class LogOptions:
+class IdentityOptions:
+    """Who we are to the NATS servers.
+
+    Attributes:
+        nats_credentials: Credentials file of an account's user, as `nsc` makes it.
+        nats_user: User of the NATS server.
+        nats_password_file: File with the user's password, read at every connection.
+        nats_ca: PEM file with the CA of the NATS servers' certificates; with it, nothing is said in the clear.
+        nats_cert: PEM file with our own certificate, where they ask for one; read at every connection.
+        nats_key: PEM file with its key.
+    """
+
+    nats_credentials: Path | None = None
+    nats_user: str = ""
+    nats_password_file: Path | None = None
+    nats_ca: Path | None = None
+    nats_cert: Path | None = None
+    nats_key: Path | None = None
+
+    def identity(self) -> Identity:
+        """As the log is connected with."""
+        from tidewright.log.identity import Identity  # the help does without the client library
+
+        return Identity(
+            credentials=self.nats_credentials, user=self.nats_user, password_file=self.nats_password_file,
+            ca=self.nats_ca, cert=self.nats_cert, key=self.nats_key,
+        )  # fmt: skip
+
+
+@Parameter(name="*", group=THE_LOG)
+@dataclass(frozen=True, kw_only=True)
+class LogOptions(IdentityOptions):
     """Where the log is.
 
     Attributes:
-        nats: URL of the NATS server; a user and password may be part of it.
-        nats_credentials: Credentials file of an account's user, as `nsc` makes it.
+        nats: URL of the NATS server, or of several with commas between them; a user and password may be part of it.
         cluster: Name of the cluster: each has a stream of its own.
     """
 
     nats: str = "nats://127.0.0.1:4222"
-    nats_credentials: Path | None = None
     cluster: str = "local"
 
     def of_a_service(self) -> dict[str, Any]:
         """As the options of a service name them."""
-        return {"nats_url": self.nats, "cluster": self.cluster, "nats_credentials": self.nats_credentials}
+        return {"nats_url": self.nats, "cluster": self.cluster, "nats_credentials": self.identity()}
 
 
 @Parameter(name="*", group=THE_LOG)

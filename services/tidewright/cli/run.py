@@ -203,7 +203,7 @@ def _decider(service: Service) -> Callable[..., int]:
         from tidewright.host.settings import Settings
 
         on = log or LogOptions()
-        options = host.LogOptions(on.nats, on.cluster, on.nats_credentials, max_age)
+        options = host.LogOptions(on.nats, on.cluster, on.identity(), max_age)
         settings = Settings(service.partition, service.follows)
         decider = load(service)
         return execute(

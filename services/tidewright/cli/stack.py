@@ -36,9 +36,10 @@ from tidewright.events.config import ClockSet
 from tidewright.kube.client import Kube
 from tidewright.kube.clusterid import cluster_id
 from tidewright.log.clock import Clock
-from tidewright.log.connection import DEFAULT_SLOTS, Log, shown
+from tidewright.log.connection import DEFAULT_SLOTS, Log
 from tidewright.log.disk import size_of, space
 from tidewright.log.errors import WrongStream
+from tidewright.log.identity import Identity, shown
 from tidewright.log.install import Plan, install_log
 from tidewright.log.keyrecord import install_keys
 from tidewright.log.server import configuration, find_binary
@@ -97,7 +98,7 @@ class StackOptions:
     data: Path
     fresh: bool = False
     nats: str | None = None
-    nats_credentials: Path | None = None
+    nats_credentials: Identity | None = None
     nats_port: int | None = None
     cluster: str = "local"
     kubeconfig: Path | None = None
@@ -426,16 +427,17 @@ class Stack:
 
     def _service(self, service: Service) -> Program:
         options = self.options
-        command = ["run", service.name, "--nats", self.nats_url, "--cluster", options.cluster]
+        command = ["run", service.name, "--cluster", options.cluster]
         if options.nats_credentials is not None:
-            command += ["--nats-credentials", str(options.nats_credentials.resolve())]
+            command += options.nats_credentials.arguments()
         # Samples are pushed to the watcher's port: it is told to people, so it stays over restarts and starts.
         port = self.folder.port(service.name, None) if service.role is Role.WATCHER else 0
         command += ["--log-level", options.programs_log_level, "--log-format", "json"]
         command += ["--health-port", str(port)]
         if self._keys is not None:
             command += ["--signing-key", str(self._keys.key(service.name)), "--trust", str(self._keys.anchor)]
-        env: dict[str, str | None] = {}
+        # A URL may hold a password, and arguments are shown to everybody on this machine.
+        env: dict[str, str | None] = {"TIDEWRIGHT_NATS": self.nats_url}
         if service.role is Role.ENDPOINT:
             if service.name == "spread-admission" and options.admission_url:
                 host, port = options.admission_at()

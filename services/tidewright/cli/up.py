@@ -17,12 +17,21 @@ from tidewright.cli.crds.choosing import POLICY_HELP, Policy
 from tidewright.cli.errors import INTERRUPTED, BadInput
 from tidewright.cli.metricsflags import SourceFlags
 from tidewright.cli.modeflags import ModeFlags
-from tidewright.cli.options import NOT_NEGATIVE, PORT, THE_CLUSTER, THE_LOG, ClusterOptions, Level, LogFormat
+from tidewright.cli.options import (
+    NOT_NEGATIVE,
+    PORT,
+    THE_CLUSTER,
+    THE_LOG,
+    ClusterOptions,
+    IdentityOptions,
+    Level,
+    LogFormat,
+)
 from tidewright.cli.services import EVERY, SERVICES, Role
 from tidewright.cli.stack import Stack, StackOptions
 from tidewright.cli.typed import typed
 from tidewright.host.process import configure_logs
-from tidewright.log.connection import shown
+from tidewright.log.identity import shown
 
 DATA = Group("Data", sort_key=0)
 
@@ -38,9 +47,7 @@ def up(
     nats: Annotated[
         str | None, Parameter(help="Use this NATS server instead of starting one.", group=THE_LOG)
     ] = None,
-    nats_credentials: Annotated[
-        Path | None, Parameter(help="Credentials file for it.", group=THE_LOG)
-    ] = None,
+    who: IdentityOptions | None = None,
     nats_port: Annotated[
         int | None, Parameter(help="Port of the embedded NATS server.", group=THE_LOG, validator=PORT)
     ] = None,
@@ -116,7 +123,7 @@ def up(
     place = at or ClusterOptions()
     elsewhere = place.kubeconfig is not None or place.in_cluster or place.context is not None
     options = StackOptions(
-        data=data or datafolder.default(), fresh=fresh, nats=nats, nats_credentials=nats_credentials,
+        data=data or datafolder.default(), fresh=fresh, nats=nats, nats_credentials=(who or IdentityOptions()).identity(),
         nats_port=nats_port, sync_always=sync_always, sign=sign, max_age_s=max_age, max_bytes=max_bytes, cluster=cluster, slots=slots,
         **place.of_a_service(), modes=(modes or ModeFlags()).wanted("shadow" if elsewhere else "enforce"),
         api_port=api_port, speed=speed, services=_named(services), log_level=log_level, admission_url=admission_url, crds=crds,

@@ -12,7 +12,6 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 import structlog
 from aiohttp import web
@@ -33,6 +32,7 @@ from tidewright.log import errors
 from tidewright.log.clock import Clock
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
+from tidewright.log.identity import Identity
 from tidewright.log.reader import Record
 from tidewright.shardmanager.labelhook import (
     PATH,
@@ -74,7 +74,7 @@ class Options:
 
     nats_url: str
     cluster: str
-    nats_credentials: Path | None = None
+    nats_credentials: Identity | None = None
     host: str = "127.0.0.1"
     port: int = 0
     url: str = ""

@@ -12,7 +12,6 @@ import ssl
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 
 import msgspec
 import structlog
@@ -29,6 +28,7 @@ from tidewright.host.process import Process
 from tidewright.kube.customworkloads import BadApiVersion
 from tidewright.kube.webhooks import OWN_NAMESPACE, FailurePolicy
 from tidewright.log import errors
+from tidewright.log.identity import Identity
 from tidewright.spread import hooks, limits, placing, validation
 from tidewright.spread import ledger as ledgers
 from tidewright.spread.admit import Refused, spread_for
@@ -77,7 +77,7 @@ class Options:
 
     nats_url: str
     cluster: str
-    nats_credentials: Path | None = None
+    nats_credentials: Identity | None = None
     host: str = "127.0.0.1"
     port: int = 0
     url: str = ""

@@ -27,6 +27,7 @@ from tidewright.kube.kinds import BY_NAME, KINDS, WatchedKind
 from tidewright.log.clock import Clock
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
+from tidewright.log.identity import Identity
 from tidewright.watcher.appender import SERVICE, Appender
 from tidewright.watcher.configuration import CONFIG, NO_SERVICES, Configuration, set_clock
 from tidewright.watcher.custom import CUSTOM, CustomWorkloads
@@ -93,7 +94,7 @@ class Options:
 
     nats_url: str
     cluster: str
-    nats_credentials: Path | None = None
+    nats_credentials: Identity | None = None
     kubeconfig: Path | None = None
     context: str | None = None
     in_cluster: bool = False

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.certificates import Authority
 from tidewright.cli import main
 from tidewright.cli.contract import deployment, permissions, rbac
 from tidewright.cli.services import BY_NAME, EVERY, SERVICES, Role
@@ -142,9 +143,13 @@ def test_nats_server_accepts_its_configuration(where: str, tmp_path: Path) -> No
     else:
         files = {"nats.conf": (ROOT / "deploy" / "compose" / "nats.conf").read_text()}
         files["permissions.conf"] = (ROOT / "deploy" / "nats" / "permissions.conf").read_text()
+    cert, key = Authority(tmp_path).issue("server")
+    for file, name in ((cert, "tls.crt"), (key, "tls.key"), (tmp_path / "ca.pem", "ca.crt")):
+        file.rename(tmp_path / name)
     for name, text in files.items():
-        (tmp_path / name).write_text(text)
-    passwords = {permissions.variable(user): "p1" for user in permissions.USERS}
+        (tmp_path / name).write_text(text.replace("/etc/nats-tls", str(tmp_path)))
+    passwords = {permissions.variable(user): "p1" for user in (*permissions.USERS, "route")}
+    passwords |= {f"ROUTE_{n}": f"nats://route:p1@nats-{n}.nats:6222" for n in range(3)}
     answer = subprocess.run(
         [BIN / "nats-server", "-t", "-c", tmp_path / "nats.conf"],
         env={**os.environ, **passwords, "POD_NAME": "nats-0"}, capture_output=True, text=True, timeout=30, check=False,
@@ -166,4 +171,4 @@ def test_the_images_are_names_and_the_base_can_be_chosen() -> None:
 def test_the_instructions_make_a_password_for_every_user_of_the_bus() -> None:
     text = " ".join((ROOT / "deploy" / "README.md").read_text().replace("\\\n", " ").split())
     users = text.partition("for user in ")[2].partition(";")[0].split()
-    assert set(users) == set(permissions.USERS)
+    assert set(users) == {*permissions.USERS, "route"}

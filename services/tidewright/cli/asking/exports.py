@@ -358,7 +358,7 @@ def import_(
     async def run() -> int:
         with translated():
             async with await Log.connect(
-                on.nats, on.cluster, credentials=on.nats_credentials, timeout_s=5.0
+                on.nats, on.cluster, credentials=on.identity(), timeout_s=5.0
             ) as running:
                 plan = Plan(slots=file.manifest.slots, cluster_id=file.manifest.cluster_id, deciders=DECIDERS)
                 await install_log(running, plan)

@@ -395,7 +395,7 @@ def keyring_of(subjects: Subjects, records: Sequence[Record], anchors: Anchors) 
 
 async def _connected(on: LogOptions) -> Log:
     try:
-        return await Log.connect(on.nats, on.cluster, credentials=on.nats_credentials, timeout_s=5.0)
+        return await Log.connect(on.nats, on.cluster, credentials=on.identity(), timeout_s=5.0)
     except LogUnavailable as error:
         if on.nats != LogOptions.nats:
             raise

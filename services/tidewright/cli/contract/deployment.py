@@ -13,35 +13,25 @@ from typing import Any
 import yaml
 
 from tidewright.actuator.allowed.bounds import Feature
-from tidewright.cli.contract import actuatorroles, permissions, rbac, signedness
+from tidewright.cli.contract import actuatorroles, natsservers, permissions, rbac, signedness
+from tidewright.cli.contract.natsservers import CERTIFICATES, HARDENED, PASSWORDS, SERVERS
 from tidewright.cli.services import SERVICES, Role, Service
 
 NAMESPACE = "tidewright"
-IMAGE, NATS_IMAGE = "tidewright", "nats"
+IMAGE = "tidewright"
 NATS_TAG = "2.15-alpine"
-PASSWORDS = "nats-passwords"
 TOKENS = "tokens"
 """Secret with what callers have to bring: `metrics` for the metrics of all, `push` for samples, and by the name of an
 endpoint what the API server brings, in the path that the actuator writes for it."""
 TOKENS_AT = "/run/tidewright/tokens"
 REPLICAS = 2
 """Of each service: one works, or they share the slots, and the rest stand by."""
-SERVERS = 3
-"""NATS servers, and copies of the log."""
 PROBES, ADMISSION = 8080, 8443
 INSTALLER = permissions.INSTALLER
-HARDENED = {
-    "allowPrivilegeEscalation": False,
-    "readOnlyRootFilesystem": True,
-    "capabilities": {"drop": ["ALL"]},
-}
-"""What a container may do on its node: nothing."""
+NATS_AT = "/run/tidewright/nats"
+"""Where a pod has its password and the CA of the NATS servers."""
 MAX_AGE_S = 30 * 86_400
 """How long the log keeps a message: a month."""
-STORE, STORE_BYTES = "40Gi", "38GB"
-"""Of each server's volume, and what JetStream may take of it: the account limits below lie beneath it."""
-STORES = ("45GB", "60GB")
-"""Of the log's account and of the archive's, on all servers together: the archive has what the log no longer has."""
 
 Manifest = dict[str, Any]
 
@@ -50,7 +40,7 @@ def wanted(cluster: str) -> dict[str, str]:
     """The files of `deploy/kubernetes/`: name to text."""
     documents = {
         "namespace.yaml": [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}],
-        "nats.yaml": nats(cluster),
+        "nats.yaml": natsservers.manifests(cluster, NAMESPACE),
         "install.yaml": installer(cluster),
         "rbac.yaml": [document for service in SERVICES for document in access(service)],
         "services.yaml": [document for service in SERVICES for document in workload(service, cluster)],
@@ -77,7 +67,7 @@ def kustomization(files: Sequence[str]) -> Manifest:
         "resources": list(files),
         "images": [
             {"name": IMAGE, "newName": IMAGE, "newTag": "latest"},
-            {"name": NATS_IMAGE, "newName": NATS_IMAGE, "newTag": NATS_TAG},
+            {"name": natsservers.IMAGE, "newName": natsservers.IMAGE, "newTag": NATS_TAG},
         ],
     }
 
@@ -148,6 +138,7 @@ def installer(cluster: str) -> list[Manifest]:
     reading = rbac.rule("", ["namespaces"], "get") | {"resourceNames": ["kube-system"]}
     arguments = ["install", "--cluster", cluster, "--in-cluster"]
     arguments += ["--replicas", str(SERVERS), "--max-age", str(MAX_AGE_S)]
+    arguments += ["--archive-password-file", f"{NATS_AT}/{permissions.ARCHIVE}"]
     labels = {"app.kubernetes.io/name": "tidewright", "app.kubernetes.io/component": INSTALLER}
     spec = {
         "serviceAccountName": INSTALLER,
@@ -158,9 +149,10 @@ def installer(cluster: str) -> list[Manifest]:
             {
                 "name": INSTALLER, "image": IMAGE, "args": arguments, "env": _nats_env(INSTALLER),
                 "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
-                "securityContext": HARDENED,
+                "securityContext": HARDENED, "volumeMounts": [_NATS_MOUNT],
             }
         ],
+        "volumes": [_nats_files(INSTALLER, permissions.ARCHIVE)],
     }  # fmt: skip
     return [
         {
@@ -210,7 +202,7 @@ def workload(service: Service, cluster: str) -> list[Manifest]:
         },
         "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "1Gi"}},
         "securityContext": HARDENED,
-        "volumeMounts": [{"name": "tokens", "mountPath": TOKENS_AT, "readOnly": True}],
+        "volumeMounts": [{"name": "tokens", "mountPath": TOKENS_AT, "readOnly": True}, _NATS_MOUNT],
     }  # fmt: skip
     tokens = ["metrics", *_tokens_of(service)]
     spec = {
@@ -220,10 +212,11 @@ def workload(service: Service, cluster: str) -> list[Manifest]:
         "containers": [container],
         # Mounted as a folder: a single file of it (`subPath`) would stay as it was when the Secret changes.
         "volumes": [
+            _nats_files(service.name),
             {
                 "name": "tokens",
                 "secret": {"secretName": TOKENS, "items": [{"key": k, "path": k} for k in tokens]},
-            }
+            },
         ],
     }
     deployment = {
@@ -252,111 +245,32 @@ def workload(service: Service, cluster: str) -> list[Manifest]:
     return [deployment, before]
 
 
-# -- the log -------------------------------------------------------------------------------------------
-
-
-def nats_configuration() -> str:
-    """Of each server: durable to the disk before an append is answered, and copied to the others."""
-    routes = ", ".join(f"nats://nats-{n}.nats:6222" for n in range(SERVERS))
-    return "\n".join(
-        [
-            "# Generated by `make generate`. What is lost without sync_interval: docs/log.md.",
-            "server_name: $POD_NAME",
-            "port: 4222",
-            "http_port: 8222",
-            "max_payload: 8MB",
-            "jetstream {",
-            '  store_dir: "/data"',
-            f"  max_file_store: {STORE_BYTES}",
-            "  sync_interval: always",
-            "}",
-            f"cluster {{ name: tidewright, port: 6222, routes: [{routes}] }}",
-            'include "permissions.conf"',
-            "",
-        ]
-    )
-
-
-def nats(cluster: str) -> list[Manifest]:
-    """Three servers with a volume each, one service name, and how many may be missing at a time."""
-    labels = {"app.kubernetes.io/name": "nats"}
-    files = {
-        "nats.conf": nats_configuration(),
-        "permissions.conf": permissions.configuration(cluster, STORES),
-    }
-    ports = [("client", 4222), ("cluster", 6222), ("monitor", 8222)]
-    container = {
-        "name": "nats",
-        "image": NATS_IMAGE,
-        "args": ["-c", "/etc/nats/nats.conf"],
-        "env": [
-            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-            *(_password(permissions.variable(user), user) for user in permissions.USERS),
-        ],
-        "ports": [{"name": name, "containerPort": port} for name, port in ports],
-        "readinessProbe": {"httpGet": {"path": "/healthz", "port": "monitor"}, "periodSeconds": 5},
-        "livenessProbe": {
-            "httpGet": {"path": "/healthz?js-enabled-only=true", "port": "monitor"}, "initialDelaySeconds": 30,
-        },
-        "resources": {"requests": {"cpu": "200m", "memory": "256Mi"}, "limits": {"memory": "2Gi"}},
-        "volumeMounts": [{"name": "config", "mountPath": "/etc/nats"}, {"name": "data", "mountPath": "/data"}],
-    }  # fmt: skip
-    apart = {
-        "topologyKey": "kubernetes.io/hostname", "maxSkew": 1, "whenUnsatisfiable": "ScheduleAnyway",
-        "labelSelector": {"matchLabels": labels},
-    }  # fmt: skip
-    claim = {
-        "metadata": {"name": "data"},
-        "spec": {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": STORE}}},
-    }
-    return [
-        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": _named("nats-config"), "data": files},
-        {
-            "apiVersion": "v1", "kind": "Service", "metadata": _named("nats") | {"labels": labels},
-            "spec": {
-                "clusterIP": "None", "publishNotReadyAddresses": True, "selector": labels,
-                "ports": [{"name": name, "port": port} for name, port in ports],
-            },
-        },
-        {
-            "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": _named("nats"),
-            "spec": {"maxUnavailable": 1, "selector": {"matchLabels": labels}},
-        },
-        {
-            "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": _named("nats") | {"labels": labels},
-            "spec": {
-                "serviceName": "nats", "replicas": SERVERS, "podManagementPolicy": "Parallel",
-                "selector": {"matchLabels": labels},
-                "template": {
-                    "metadata": {"labels": labels},
-                    "spec": {
-                        "automountServiceAccountToken": False,
-                        "terminationGracePeriodSeconds": 60,
-                        "topologySpreadConstraints": [apart],
-                        "containers": [container],
-                        "volumes": [{"name": "config", "configMap": {"name": "nats-config"}}],
-                    },
-                },
-                "volumeClaimTemplates": [claim],
-            },
-        },
-    ]  # fmt: skip
-
-
 def _nats_env(user: str) -> list[Manifest]:
-    """Where the log is, and with which password."""
-    return [
-        _password("TIDEWRIGHT_PASSWORD", user),
-        {"name": "TIDEWRIGHT_NATS", "value": f"nats://{user}:$(TIDEWRIGHT_PASSWORD)@nats:4222"},
+    """Where the log is, and who we are there: the password and the servers' CA lie in files."""
+    found = {
+        "NATS": "tls://nats:4222",
+        "NATS_USER": user,
+        "NATS_PASSWORD_FILE": f"{NATS_AT}/password",
+        "NATS_CA": f"{NATS_AT}/ca.crt",
+    }
+    return [{"name": f"TIDEWRIGHT_{name}", "value": value} for name, value in found.items()]
+
+
+def _nats_files(user: str, *more: str) -> Manifest:
+    """The volume with both. Not the key of the servers, which lies in the same Secret."""
+    passwords = [{"key": user, "path": "password"}, *({"key": name, "path": name} for name in more)]
+    sources = [
+        {"secret": {"name": PASSWORDS, "items": passwords}},
+        {"secret": {"name": CERTIFICATES, "items": [{"key": "ca.crt", "path": "ca.crt"}]}},
     ]
+    return {"name": "nats", "projected": {"sources": sources}}
+
+
+_NATS_MOUNT = {"name": "nats", "mountPath": NATS_AT, "readOnly": True}
 
 
 def _named(name: str) -> Manifest:
     return {"name": name, "namespace": NAMESPACE}
-
-
-def _password(variable: str, user: str) -> Manifest:
-    return {"name": variable, "valueFrom": {"secretKeyRef": {"name": PASSWORDS, "key": user}}}
 
 
 class _Plain(yaml.SafeDumper):

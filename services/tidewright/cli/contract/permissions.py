@@ -25,7 +25,7 @@ from collections.abc import Mapping, Sequence
 
 from tidewright.cli.contract.writing import writes
 from tidewright.cli.services import EVERY, SERVICES, Role, Service
-from tidewright.log.archive import API_PREFIX, DELIVER_PREFIX
+from tidewright.log.archive import API_PREFIX, DELIVER_PREFIX, USER
 from tidewright.log.install import members_of
 from tidewright.log.snapshots import bucket
 from tidewright.log.subjects import escape
@@ -34,7 +34,7 @@ READER = "reader"
 """The user of `tidewright events`, `explain`, `verify` and `export`."""
 INSTALLER = "installer"
 """The user of `tidewright install` and `import`, who alone may make, change and purge streams; not kept."""
-ARCHIVE = "archive"
+ARCHIVE = USER
 """The user and account of the mirror that nothing can be deleted from."""
 LOG = "log"
 """The account that owns the streams. Its only user is the installer."""
@@ -129,7 +129,7 @@ def configuration(cluster: str, stores: tuple[str, str] | None = None) -> str:
         f"  {ARCHIVE} {{",
         f"    jetstream: {_store(archive)}",
         *_user(ARCHIVE, ["$JS.API.>"]),
-        *_imports([_follow(subject) for subject in taken[ARCHIVE]]),
+        *_imports([*(_follow(subject) for subject in taken[ARCHIVE]), _delivered()]),
         "  }",
     ]
     for user in (*EVERY, READER):
@@ -169,6 +169,11 @@ def _follow(subject: str) -> str:
     if not subject.startswith("$JS.API."):
         return _service(subject)
     return _service(subject)[:-2] + f', to: "{subject.replace("$JS.API", API_PREFIX, 1)}" }}'
+
+
+def _delivered() -> str:
+    """What the mirror's consumer sends to the archive."""
+    return f'{{ stream: {{ account: {LOG}, subject: "{DELIVER_PREFIX}.>" }} }}'
 
 
 def _user(user: str, subjects: Sequence[str]) -> list[str]:

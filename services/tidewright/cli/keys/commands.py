@@ -61,7 +61,7 @@ def install(
 
     async def run() -> str:
         async with await Log.connect(
-            on.nats, on.cluster, credentials=on.nats_credentials, name="install", timeout_s=5.0
+            on.nats, on.cluster, credentials=on.identity(), name="install", timeout_s=5.0
         ) as it:
             await it.adopt_slots()
             return await install_keys(it, keys.root(), keys.services(), history=history)
@@ -77,9 +77,7 @@ def show(*, log: AskedLogOptions | None = None, output: Output = "table") -> int
     on = log or AskedLogOptions()
 
     async def run() -> dict[str, object]:
-        async with await Log.connect(
-            on.nats, on.cluster, credentials=on.nats_credentials, timeout_s=5.0
-        ) as it:
+        async with await Log.connect(on.nats, on.cluster, credentials=on.identity(), timeout_s=5.0) as it:
             it.authenticate(anchors=keyfiles.read_anchors(on.trust) if on.trust else None)
             await it.adopt_slots()
             keys = await it.key_record()

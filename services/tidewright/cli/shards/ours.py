@@ -105,7 +105,7 @@ async def standing(log: Log, which: Service) -> Standing:
 async def opened(options: LogOptions | None) -> Log:
     """A connection to the log, with its number of slots."""
     on = options or LogOptions()
-    log = await Log.connect(on.nats, on.cluster, credentials=on.nats_credentials, name="cli", timeout_s=5.0)
+    log = await Log.connect(on.nats, on.cluster, credentials=on.identity(), name="cli", timeout_s=5.0)
     await log.adopt_slots()
     return log
 

@@ -1,0 +1,191 @@
+"""Who we are to the NATS servers, and how we know that they are ours: users, passwords, certificates.
+
+Everything that lies in a file is read again at every connection, so that what is replaced there is
+used from the next one on: a server that is to drop the old certificate is reloaded, and clients come back.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import nats.errors
+
+from tidewright.log import errors
+from tidewright.log.credentials import checked
+from tidewright.log.direct import StoredHeaders
+
+SCHEMES = ("nats", "tls", "ws", "wss")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identity:
+    """What a connection is made with.
+
+    Attributes:
+        credentials: file as `nsc` makes it.
+        user: name of the user; a URL with another one wins.
+        password_file: file with the user's password.
+        ca: certificates that the server's must be signed by; None for the system's. With it, a server without TLS is refused.
+        cert, key: our own certificate and its key, where servers ask for one.
+    """
+
+    credentials: Path | None = None
+    user: str = ""
+    password_file: Path | None = None
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
+
+    def wants_tls(self) -> bool:
+        """Whether nothing may be said to a server in the clear."""
+        return self.ca is not None or self.cert is not None
+
+    def arguments(self) -> list[str]:
+        """As a command of ours takes it: names of files, and no secret."""
+        given = {
+            "--nats-credentials": self.credentials, "--nats-password-file": self.password_file,
+            "--nats-ca": self.ca, "--nats-cert": self.cert, "--nats-key": self.key,
+        }  # fmt: skip
+        found = [
+            part for flag, path in given.items() if path is not None for part in (flag, str(path.resolve()))
+        ]
+        return [*found, *(("--nats-user", self.user) if self.user else ())]
+
+    def context(self) -> ssl.SSLContext:
+        """Certificates as they lie there now.
+
+        Raises:
+            LogForbidden: a file cannot be used; the message names it.
+        """
+        try:
+            context = ssl.create_default_context(cafile=self.ca)
+        except (OSError, ssl.SSLError) as error:
+            raise errors.LogForbidden(
+                f"--nats-ca {self.ca} cannot be used ({_words(error)}): name a PEM file with the servers' CA"
+            ) from error
+        if self.cert is not None:
+            try:
+                context.load_cert_chain(self.cert, self.key)
+            except (OSError, ssl.SSLError) as error:
+                raise errors.LogForbidden(
+                    f"--nats-cert {self.cert} with --nats-key {self.key or self.cert} cannot be used ({_words(error)}): "
+                    "name PEM files with a certificate and its key"
+                ) from error
+        return context
+
+    def password(self) -> str:
+        """As it lies in its file now.
+
+        Raises:
+            LogForbidden: there is none.
+        """
+        if self.password_file is None:
+            return ""
+        try:
+            found = self.password_file.read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise errors.LogForbidden(
+                f"--nats-password-file {self.password_file} cannot be read ({_words(error)})"
+            ) from error
+        if not found:
+            raise errors.LogForbidden(f"--nats-password-file {self.password_file} is empty")
+        return found
+
+
+class BusClient(StoredHeaders):
+    """A client that reads its files anew at every connection, and does not fall back to plain text."""
+
+    identity = Identity()
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """Asked for at every handshake."""
+        return self.identity.context()
+
+    def _connect_command(self) -> bytes:
+        # The last moment before the password leaves: whoever stands between says that TLS is not needed.
+        info: Mapping[str, Any] = self._server_info
+        scheme = self._current_server.uri.scheme if self._current_server else ""
+        if (
+            (self.identity.wants_tls() or scheme == "tls")
+            and not info.get("tls_required")
+            and scheme != "wss"
+        ):
+            raise nats.errors.Error("the server does not speak TLS")
+        command: bytes = super()._connect_command()
+        return command
+
+    @property
+    def asks_for_certificate(self) -> bool:
+        """Whether the server that was last spoken to wants a certificate of its clients."""
+        return bool(self._server_info.get("tls_verify"))
+
+
+def client_options(url: str, identity: Identity) -> tuple[list[str], dict[str, Any]]:
+    """Servers without users and passwords, and how to say who we are to any of them.
+
+    Raises:
+        LogUnavailable: it is no URL, or a list of them; the message does not repeat passwords.
+        LogForbidden: a file cannot be used.
+    """
+    found: list[str] = []
+    named: tuple[str, str | None] | None = None
+    for part in filter(None, (piece.strip() for piece in url.split(","))):
+        given = part if "://" in part else f"nats://{part}"
+        try:
+            parts = urlsplit(given)
+            port = parts.port
+        except ValueError as error:
+            raise errors.LogUnavailable(_no_url(url)) from error
+        if not parts.hostname or parts.scheme not in SCHEMES:
+            raise errors.LogUnavailable(_no_url(url))
+        if named is None and parts.username:
+            named = unquote(parts.username), None if parts.password is None else unquote(parts.password)
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        found.append(f"{parts.scheme}://{host}" + (f":{port}" if port else "") + parts.path)
+    if not found:
+        raise errors.LogUnavailable(_no_url(url))
+    options: dict[str, Any] = {}
+    if identity.credentials is not None:
+        options["user_credentials"] = checked(identity.credentials)
+    if named is not None and named[1] is None:
+        options["token"] = named[0]
+    elif named is not None:
+        options["user"], options["password"] = named
+    elif identity.user:
+        identity.password()  # said at once, not at the first connection
+        options["user"], options["password"] = identity.user, identity.password
+    if identity.wants_tls() or any(server.startswith(("tls:", "wss:")) for server in found):
+        options["tls"] = identity.context()
+    return found, options
+
+
+def without_user(url: str) -> str:
+    """A URL, or several with commas between them, without users and passwords."""
+    return ",".join(_without_user(part.strip()) for part in url.split(","))
+
+
+def shown(url: str) -> str:
+    """For people: where a server is, and never with which password."""
+    return without_user(url)
+
+
+def _without_user(url: str) -> str:
+    scheme, separator, rest = url.rpartition("://")
+    return f"{scheme}{separator}{rest.rpartition('@')[2]}"
+
+
+def _no_url(url: str) -> str:
+    return (
+        f"--nats {shown(url)}: not the URL of a NATS server, nor several with commas between them, "
+        "as in nats://nats-0:4222,nats://nats-1:4222"
+    )
+
+
+def _words(error: BaseException) -> str:
+    return str(error) or type(error).__name__

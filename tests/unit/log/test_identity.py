@@ -1,0 +1,135 @@
+"""Who we are to NATS: lists of servers, passwords that nobody sees, certificates that are replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.bus import free_port, run_server
+from tests.certificates import Authority
+from tidewright.log.connection import Log
+from tidewright.log.errors import LogForbidden, LogUnavailable
+from tidewright.log.identity import Identity, client_options, shown
+from tidewright.log.server import EmbeddedServer
+
+
+@pytest.mark.parametrize(
+    ("url", "servers", "who"),
+    [
+        ("nats://u:p@a:4222,nats://u:p@b:4222", ["nats://a:4222", "nats://b:4222"], ("u", "p")),
+        ("u:p@a, b:5000", ["nats://a", "nats://b:5000"], ("u", "p")),
+        ("nats://u:p%40%2Fq@[::1]:4222", ["nats://[::1]:4222"], ("u", "p@/q")),
+        ("nats://a", ["nats://a"], (None, None)),
+    ],
+)
+def test_a_list_of_servers_has_one_user(url: str, servers: list[str], who: tuple[str, str]) -> None:
+    found, options = client_options(url, Identity())
+    assert found == servers
+    assert (options.get("user"), options.get("password")) == who
+
+
+@pytest.mark.parametrize(
+    "url", ["", ",", "http://u:secret@a", "nats://u:secret@a:port", "nats://u:secret@:1"]
+)
+async def test_what_is_no_url_is_refused_without_its_password(url: str) -> None:
+    with pytest.raises(LogUnavailable, match="not the URL of a NATS server") as refused:
+        await Log.connect(url, "test")
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["nats://u:secret@a:1,nats://u:secret@b:2", "u:secret@a:1,u:sec@ret@b:2", "nats://u:secret@a:1"]
+)
+def test_no_password_is_shown(url: str) -> None:
+    assert "sec" not in shown(url)
+    assert "a:1" in shown(url)
+
+
+async def test_the_servers_that_are_there_are_used(nats: EmbeddedServer) -> None:
+    url = f"nats://127.0.0.1:{free_port()},{nats.url}"
+    async with await Log.connect(url, "test", timeout_s=10.0) as log:
+        await log.ensure(slots=4)
+    with pytest.raises(LogUnavailable) as refused:
+        await Log.connect("nats://u:secret@127.0.0.1:1,nats://u:secret@127.0.0.1:2", "test")
+    assert "127.0.0.1:1,nats://127.0.0.1:2" in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+@pytest.fixture
+def authority(tmp_path: Path) -> Authority:
+    return Authority(tmp_path)
+
+
+@pytest.fixture
+def private(tmp_path: Path, authority: Authority) -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A server that speaks TLS alone and asks for certificates; the user's password is in its configuration."""
+    cert, key = authority.issue("server")
+    port = free_port()
+    text = (
+        f'tls {{ cert_file: "{cert}", key_file: "{key}", ca_file: "{authority.ca}", verify: true }}\n'
+        "authorization { user: u, password: p }\n"
+    )
+    with run_server(tmp_path, port, text) as process:
+        yield f"nats://127.0.0.1:{port}", process
+
+
+def identity(tmp_path: Path, authority: Authority) -> Identity:
+    cert, key = authority.issue("client")
+    password = tmp_path / "password"
+    password.write_text("p\n")
+    return Identity(ca=authority.ca, cert=cert, key=key, user="u", password_file=password)
+
+
+async def test_a_private_authority_is_named_in_a_file(
+    private: tuple[str, subprocess.Popen[bytes]], tmp_path: Path, authority: Authority
+) -> None:
+    url, _ = private
+    who = identity(tmp_path, authority)
+    async with await Log.connect(url, "test", credentials=who, timeout_s=10.0) as log:
+        await log.ensure(slots=4)
+    for lacking, said in (
+        (Identity(), "name the file of its CA with --nats-ca"),
+        (replace(who, ca=Authority(tmp_path, "other").ca), "name the file of its CA with --nats-ca"),
+        (replace(who, cert=None, key=None), "pass --nats-cert FILE and --nats-key FILE"),
+        (replace(who, ca=tmp_path / "none"), r"--nats-ca .*none cannot be used"),
+        (replace(who, cert=tmp_path / "none"), r"--nats-cert .*none .* cannot be used"),
+        (replace(who, password_file=tmp_path / "none"), r"--nats-password-file .*none cannot be read"),
+    ):
+        async with asyncio.timeout(60):
+            with pytest.raises(LogForbidden, match=said):
+                await Log.connect(url, "test", credentials=lacking)
+
+
+async def test_nothing_is_said_in_the_clear_where_tls_is_wanted(
+    nats: EmbeddedServer, authority: Authority
+) -> None:
+    with pytest.raises(LogForbidden, match="does not speak TLS"):
+        await Log.connect(nats.url, "test", credentials=Identity(ca=authority.ca))
+
+
+async def test_certificates_and_passwords_are_replaced_without_a_restart(
+    private: tuple[str, subprocess.Popen[bytes]], tmp_path: Path, authority: Authority
+) -> None:
+    url, process = private
+    who = identity(tmp_path, authority)
+    async with await Log.connect(url, "test", credentials=who, timeout_s=10.0) as log:
+        await log.ensure(slots=4)
+        config = tmp_path / "bus.conf"
+        # Another authority signs all of them from now on, and the password is another.
+        other = Authority(tmp_path, "ca")
+        other.issue("server")
+        other.issue("client")
+        (tmp_path / "password").write_text("q\n")
+        config.write_text(config.read_text().replace("password: p", "password: q"))
+        reconnects = log.client.stats["reconnects"]
+        process.send_signal(signal.SIGHUP)
+        async with asyncio.timeout(60):
+            while log.client.stats["reconnects"] == reconnects or not log.client.is_connected:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert await log.adopt_slots() == 4
