@@ -11,6 +11,7 @@ pace        how a writer of batches leaves the stream to the others
 torn        batches that the server stored in part
 belief      which messages are believed, whoever reads them
 signing     what a signature over a commit says, and whether it does
+seals       signatures behind what is kept beside the log
 keyfiles    signing keys and trust anchors as files
 keyring     the keys on the log: in force when, and for what
 signer      a service's signing key

@@ -209,6 +209,24 @@ class Log:
         """The key record in force; None when there is none, or nobody asked for keys (`authenticate`)."""
         return await self._keys.keys() if self._keys is not None else None
 
+    def sealed(self, data: bytes) -> bytes:
+        """Content that is kept beside the log, with this service's signature behind it, where it signs."""
+        return data if self._signer is None else self._signer.sealed(data)
+
+    async def unsealed(self, data: bytes, service: str, written_at: int) -> str:
+        """Why content that a service is said to have kept is not believed; empty when it is.
+
+        `written_at`: the sequence of the log that it is of, which may be from before there were keys.
+        """
+        if self.trust is None:
+            return ""
+        keys = await self.trust.keys()
+        if keys is None or self.trust.keyring.is_history(written_at):
+            return "" if keys is not None else "the log has no key record"
+        from tidewright.log.seals import refusal
+
+        return refusal(data, service, keys)
+
     async def adopt_keys(self) -> None:
         """Take over the key record on the log, where keys are used at all.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from tidewright.log import keyfiles, signing
+from tidewright.log import keyfiles, seals, signing
 from tidewright.log.envelope import LEFT, SIGNER
 from tidewright.log.errors import BadKey
 from tidewright.log.keyring import Keys
@@ -67,6 +67,10 @@ class Signer:
     def known_to(self, keys: Keys) -> bool:
         """Whether what this key signs is believed."""
         return keys.has(self.service, self._key.public_key())
+
+    def sealed(self, data: bytes) -> bytes:
+        """Content with a signature behind it."""
+        return seals.sealed(self._key, self.log, self._name, data)
 
     def sign(self, messages: Sequence[tuple[str, bytes, dict[str, str]]]) -> None:
         """Sign a commit in the headers of its messages, which are as they will be stored but for those of a batch."""

@@ -151,7 +151,7 @@ class Snapshots:
             return False
         try:
             for name in names:
-                await self._bounded(self._write(snapshot.service, name, data))
+                await self._bounded(self._write(snapshot.service, name, self._log.sealed(data)))
         except _FAILURES as error:
             logger.warning("snapshot not stored", slot=snapshot.slot, error=_words(error))
             with contextlib.suppress(LogError):
@@ -347,7 +347,9 @@ class Snapshots:
                 return None
             snapshot = decode(data) if len(data) < AT_ONCE else await asyncio.to_thread(decode, data)
             record = await self._log.at(snapshot.checkpoint_seq)
-            if (snapshot.service, snapshot.slot) != (service, slot):
+            if refusal := await self._log.unsealed(data, service, snapshot.checkpoint_seq):
+                problem = refusal
+            elif (snapshot.service, snapshot.slot) != (service, slot):
                 problem = f"it is of {snapshot.service} slot {snapshot.slot}"
             elif snapshot.state_version > state_version:
                 problem = f"its state version {snapshot.state_version} is newer than {state_version}"

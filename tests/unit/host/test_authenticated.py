@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.unit.host.test_host import NAMESPACES, decisions, expect_holds, hosting, pod
@@ -16,7 +17,9 @@ from tidewright.events.decisions import HoldReplicas
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.belief import Cause
 from tidewright.log.connection import Log, Message
+from tidewright.log.install import Plan, install_log
 from tidewright.log.server import EmbeddedServer
+from tidewright.log.snapshots import Snapshots, encode
 
 WRITES = {
     "watcher": authenticated.WRITES["watcher"],
@@ -74,3 +77,29 @@ def _ended(log: Log, start: int, namespaces: tuple[str, ...] = NAMESPACES) -> li
     """Facts, ended by the watcher's checkpoint."""
     facts = [pod(log, n, i) for n in namespaces for i in range(start, start + 10)]
     return [*facts, Message(f"{log.subjects.root}.checkpoint.all.watcher.pod", b"{}")]
+
+
+async def test_a_state_that_its_service_did_not_sign_is_not_gone_on_from(
+    log: Log, nats: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Free content in the bucket of snapshots, with the very digest of the checkpoint."""
+    monkeypatch.setattr(authenticated, "WRITES", WRITES)
+    authority = Authority(tmp_path)
+    await install_log(log, Plan(slots=8, deciders=("counting",)))
+    await authority.install(log)
+    async with await authority.connect(nats.url, "watcher") as watcher:
+        await watcher.commit(_ended(watcher, 0))
+    slot = log.slot_of("shop")
+    async with await authority.connect(nats.url, "counting") as own:
+        async with hosting(own, snapshot_distance=1):
+            await expect_holds(own, 3)
+        store = Snapshots(own)
+        good = await store.latest("counting", slot, 1)
+        assert good is not None
+        evil = msgspec.structs.replace(good, state=msgspec.Raw(b"{}"))
+        for attacker in (log, await authority.connect(nats.url, "watcher", believing=False)):
+            assert await Snapshots(attacker).put(evil, encode(evil))
+            assert await Snapshots(log).latest("counting", slot, 1) == evil  # without an anchor it would be
+            assert await store.latest("counting", slot, 1) is None
+        assert await Snapshots(own).put(good, encode(good))
+        assert await store.latest("counting", slot, 1) == good
