@@ -25,6 +25,7 @@ from tidewright.host.settings import Settings
 from tidewright.log import errors
 from tidewright.log.checkpoint import decode as decode_checkpoint
 from tidewright.log.connection import Committed, Message
+from tidewright.log.continuity import Continuity, Extent
 from tidewright.log.envelope import Writer
 from tidewright.log.install import TTL_S
 from tidewright.log.reader import Record
@@ -93,6 +94,12 @@ class Link:
         self.subjects, self.slots, self.stream, self.replicas = Subjects("sim"), SLOTS, "SIM", 1
         self.cut = self.dead = False
         self._stream, self._draw = stream, draw
+        self.unable = ""
+        self.continuity = Continuity(self.stream, self.extent)
+
+    async def extent(self) -> Extent:
+        await self.travel()
+        return Extent("made", 1, len(self._stream.records), 0.0, ever_aged=False)
 
     async def travel(self) -> None:
         await asyncio.sleep(self._draw.uniform(0.2, 2.0) * LATENCY_S)
