@@ -25,6 +25,7 @@ class Cause(StrEnum):
 
     PUT_BACK = "put-back"
     SCHEDULED = "foreign-schedule"
+    MISNAMED = "misnamed"
     UNSIGNED = "unsigned"
     UNKNOWN_KEY = "unknown-key"
     ALTERED = "altered"
@@ -36,6 +37,7 @@ class Cause(StrEnum):
 SAID = {
     Cause.PUT_BACK: "the server stored it as an answer that somebody had sent onto the log",
     Cause.SCHEDULED: "a schedule published it where it has no business",
+    Cause.MISNAMED: "its subject is none that a service would write: names are escaped to ASCII",
     Cause.UNSIGNED: "it is not signed",
     Cause.UNKNOWN_KEY: "it is signed with a key that the key record does not have",
     Cause.ALTERED: "it is not what was signed, or not where",
@@ -48,6 +50,8 @@ SAID = {
 
 def refused(subjects: Subjects, subject: str, headers: Mapping[str, str]) -> Cause | None:
     """Why a stored message is not believed; None when nothing in its headers speaks against it."""
+    if not subject.isascii():
+        return Cause.MISNAMED
     if not headers:
         return None
     if not PUT_BACK.isdisjoint(headers):

@@ -55,6 +55,14 @@ class StoredHeaders(Client):
             headers[belief.TWICE] = "yes"
         return headers
 
+    def _build_message(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: dict[str, str] | None
+    ) -> Msg:
+        """As the client's, which reads nothing any more once a subject is not UTF-8: the server takes any bytes."""
+        named = subject if subject.isascii() else subject.decode(errors="replace").encode()
+        message: Msg = super()._build_message(sid, named, reply, data, headers)
+        return message
+
 
 _MARK = b"Nats-Sequence:"
 
@@ -69,8 +77,9 @@ class _Answer:
 
     async def take(self, message: Msg) -> None:
         headers = message.headers or {}
-        if "Status" in headers:
-            if not self.ended.done():
+        # The server names the stream of every message that it has stored, which may have any other header.
+        if "Nats-Stream" not in headers:
+            if "Status" in headers and not self.ended.done():
                 self.ended.set_result(headers)
             return
         twice = belief.TWICE in headers

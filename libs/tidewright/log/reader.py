@@ -35,6 +35,8 @@ HEARTBEAT_S = 0.5
 SILENCE_S = 1.5
 """Without a record and without a heartbeat for so long, the consumer is taken for lost."""
 FORGET_AFTER_S = 30.0
+DELIVERED = "$JS.ACK."
+"""Begins the reply subject of what is delivered from a stream, and of nothing else."""
 HELD_S = 0.2
 """How often it is looked for the rest of a commit that the server has stored in part."""
 
@@ -109,6 +111,8 @@ class Reader:
         self._believing = believing
         self._judges = believing and (not stream or stream == log.stream)
         self._settled, self._settled_at = False, 0
+        self._every = False
+        """With `last_only`: the rest is read message by message, since the server ends the other way at some."""
         self._hidden: list[tuple[str, int]] = []
         """With `last_only`: subjects of which the last message is not believed, and its sequence."""
 
@@ -149,6 +153,9 @@ class Reader:
         else:
             records = [arrived.popleft() for _ in range(limit)]
         records = await self._believed(records)
+        if self._hidden:
+            said = {record.subject: record.seq for record in records}
+            self._hidden = [(s, seq) for s, seq in self._hidden if said.get(s, 0) < seq]
         if self.held and not records:
             await asyncio.sleep(max(0.0, min(HELD_S, deadline - time.monotonic())))
         if self._credit <= self._window // 2:
@@ -236,7 +243,7 @@ class Reader:
             "mem_storage": True,
             "num_replicas": 1,
         }
-        if self._last_only:
+        if self._last_only and not self._every:
             config["deliver_policy"] = "last_per_subject"
         else:
             config["deliver_policy"] = "by_start_sequence"
@@ -280,8 +287,10 @@ class Reader:
     def _take(self, message: Msg) -> None:
         self._heard = time.monotonic()
         headers = message.headers or {}
-        if not message.data and "Status" in headers:
-            self._status(headers)
+        if not message.reply.startswith(DELIVERED):
+            # The server's own words. A stored message may have the same headers, and says nothing by them.
+            if "Status" in headers:
+                self._status(headers)
             return
         # $JS.ACK.<stream>.<consumer>.<delivered>.<stream seq>.<consumer seq>.<time>.<pending>; with a
         # domain and an account hash there are two tokens more after the second.
@@ -299,6 +308,10 @@ class Reader:
         self.received = seq
         if not self._settled:
             self._settled_at, self._settled = seq, pending == 0
+        if not message.data and not message.headers:
+            # Between accounts the server takes an empty message for the end of the answers, whoever stored it.
+            self._broken = self._every = True
+            self._generation += 1
         cause = belief.refused(self._log.subjects, message.subject, headers) if self._believing else None
         if cause is not None:
             self._refuse(cause, message.subject, seq)
