@@ -273,7 +273,7 @@ class Actuator:
         self._reset(position)
         if position.incarnation not in ("", self._writer.incarnation):
             await asyncio.sleep(OWNED_S)
-        _log.info("acting", mode=self._options.mode, position=position.position, qps=self._options.qps)
+        _log.info("acting", at_most=self._options.mode, position=position.position, qps=self._options.qps)
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._read(position.position))
             tasks.create_task(self._dispatch(tasks))

@@ -92,6 +92,8 @@ def reference(namespace: str, name: str, uid: str = "") -> ObjectRef:
 def _recorded(state: State, plan: Plan, at: float) -> Iterable[Decision]:
     """The decisions of a plan, as they are recorded where the object is held back."""
     held = holding.held(state, plan.namespace, plan.found)
+    if not held.acts and plan.scale and holding.repeats(plan.found, plan.made):
+        return
     for decision in _decisions(state, plan, at):
         if (found := acting.recorded(decision, held)) is not None:
             yield found

@@ -11,6 +11,7 @@ from copy import deepcopy
 
 from tidewright.autoscaler import passes
 from tidewright.autoscaler.conditions import Change
+from tidewright.autoscaler.evaluate import Pass
 from tidewright.autoscaler.state import Autoscaler, State
 from tidewright.autoscaler.status import Kept
 from tidewright.events import acting
@@ -66,3 +67,16 @@ def _drop(state: State, namespace: str, found: Autoscaler) -> None:
     view = state.namespace(namespace)[1].views.get(found.name)
     if view is not None:
         view.settings = None
+
+
+def repeats(found: Autoscaler, made: Pass | None) -> bool:
+    """Whether a scale that is held back says once more what was thought within the window in which it was.
+
+    Bounds (`minReplicas`) act regardless of windows, for what they ask for is so at the next look. What is
+    held back is asked for by every sample, as long as nobody else does it.
+    """
+    rules, kept = found.rules, found.kept
+    if made is None or rules is None or rules.dry_run or kept.last_scale_at is None:
+        return False
+    window_s = rules.up_window_s if made.desired > made.current else rules.down_window_s
+    return kept.desired == made.desired and made.now - kept.last_scale_at < window_s

@@ -215,6 +215,11 @@ def _welcome(stack: Stack) -> str:
     return "\n".join(lines)
 
 
+def _listed(names: list[str]) -> str:
+    """Names as in a sentence."""
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
+
+
 def _acting(stack: Stack) -> list[str]:
     """In the first line what changes in the cluster and what does not, and how that is changed."""
     options, wanted = stack.options, stack.options.wanted_modes
@@ -229,24 +234,24 @@ def _acting(stack: Stack) -> list[str]:
         lines = [f"Tidewright is up and ACTS on this cluster{where}; --mode shadow has it decide only."]
     else:
         made = sum(outcome.action in ("created", "updated") for outcome in stack.crds)
-        but = (
-            f" but the {made} CustomResourceDefinitions named below"
-            if made and not options.embedded_cluster
-            else ""
+        but = ""
+        if made and not options.embedded_cluster:
+            but = f" but the {f'{made} CustomResourceDefinitions' if made > 1 else 'CustomResourceDefinition'} named below"
+        nothing = f"writes nothing to this cluster{but}"
+        if acts:
+            verb, others = "act" if len(acts) > 1 else "acts", "are" if len(rest) > 1 else "is"
+            who = f"{_listed(acts)} {verb}{where}. {_listed(rest)} {others} in SHADOW"
+            go_on = "--mode enforce has all act"
+            lines = [f"Tidewright is up: {who}: what is decided there {nothing}; {go_on}."]
+        else:
+            go_on = "--mode enforce has it act, --enforce SERVICES some"
+            lines = [f"Tidewright is up in SHADOW: it decides, and {nothing}; {go_on}."]
+    waiting = [name for name in acts if name not in wanted.regardless]
+    if waiting and not options.embedded_cluster:
+        lines.append(
+            "  beside   nobody acts where another controller is seen at the same work "
+            f"(events --for incumbent/{waiting[0]})"
         )
-        who = (
-            f"{', '.join(acts)} {'act' if len(acts) > 1 else 'acts'}{where}, {', '.join(rest)} in shadow"
-            if acts
-            else "in SHADOW"
-        )
-        nothing = (
-            "which decides and writes nothing to this cluster"
-            if acts
-            else "it decides, and writes nothing to this cluster"
-        )
-        go_on = "--mode enforce has all act" if acts else "--mode enforce has it act, --enforce SERVICES some"
-        start = "Tidewright is up, " if acts else "Tidewright is up "
-        lines = [f"{start}{who}: {nothing}{but}; {go_on}."]
     if any(argument == "--config-map" for argument in options.watcher):
         lines.append("  modes    the part modes of the ConfigMap, where there is one, says otherwise")
     return [*lines, f"  services {running}"]

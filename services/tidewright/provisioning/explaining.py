@@ -372,6 +372,8 @@ def _pod(state: State, key: str) -> list[str]:
             if group is not None and group.boot_s:
                 told.append(f"They are expected at {clock(opened.requested_at + group.boot_s)} UTC.")
         return told
+    if not state.groups:
+        return ["Nothing is ordered for it: no node group is known."]
     declined = state.declined.get(pod.shape, "")
     reasons = [part.partition("=") for part in declined.split(";") if part]
     return [

@@ -26,7 +26,8 @@ def line(event: Event) -> str:
             whom = f"request {event.request}" if event.request else _many(event.placed, "pending pod")
             return f"grow {sizes} for {whom} (plan {event.plan})"
         case p.DeclineScaleUp():
-            return f"nothing is ordered for {_many(event.count, 'pod')}: {_reasons(event.verdicts)}"
+            why = _reasons(event.verdicts) or "no node group could be asked"
+            return f"nothing is ordered for {_many(event.count, 'pod')}: {why}"
         case p.AcceptRequest():
             pods = _many(sum(count for _, count in event.sets), "pod")
             return f"accept {_request(event)} for {pods} of {_many(len(event.sets), 'pod set')}"

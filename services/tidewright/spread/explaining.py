@@ -23,6 +23,7 @@ from tidewright.events.spread import (
 )
 from tidewright.host.explainer import Explainer, Reference, Told
 from tidewright.kube.times import rfc3339
+from tidewright.spread import holding
 from tidewright.spread.reconcile import CLOSED_FOR_S
 from tidewright.spread.sentences import foreseen, many, passed_over, placement, sentences
 from tidewright.spread.spec import KIND
@@ -290,6 +291,9 @@ def _standing(state: State, found: SpreadState, now: float) -> Iterator[str]:
         pods = ", ".join(f"{row.name} ({row.subset or 'no subset'})" for row in order[:NEXT])
         more = f", and {len(order) - NEXT} more" if len(order) > NEXT else ""
         yield f"On scale-in these go next, first one first: {pods}{more}."
+    holds = holding.held(state, found)
+    if not holds.acts:
+        yield f"Nothing is written ({holds.mode}): {holds.why}."
 
 
 def _pod_standing(state: State, spread: SpreadState | None, row: Row) -> Iterator[str]:

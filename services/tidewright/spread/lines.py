@@ -100,9 +100,9 @@ def _patch(event: PatchObject) -> str:
     annotations = metadata.get("annotations") or {}
     if MATCHED_ANNOTATION in annotations:
         placement = placement_of(annotations[MATCHED_ANNOTATION])
-        return "annotation and cost taken off" if placement is None else f"adopted into {placement.subset}"
+        return "take annotation and cost off" if placement is None else f"adopt into {placement.subset}"
     if DELETION_COST_ANNOTATION in annotations:
-        return f"deletion cost {annotations[DELETION_COST_ANNOTATION]}"
+        return f"set deletion cost {annotations[DELETION_COST_ANNOTATION]}"
     return ""
 
 

@@ -60,6 +60,16 @@ def test_in_shadow_the_windows_run_so_that_not_every_sample_is_a_decision() -> N
     assert written(given) == []
 
 
+@pytest.mark.parametrize("holds", [SHADOW, IncumbentObserved(at=1.0, service="autoscaler", rival="o", present=True, everywhere=True)])  # fmt: skip
+def test_a_bound_that_nobody_heeds_is_said_once_a_window_and_not_at_every_sample(holds: Any) -> None:
+    world = World()
+    world.feed(holds)
+    world.start(replicas=2, minReplicas=3)  # which no window forbids to mend
+    given = [d for n in range(100) for d in shadowed(world, 101 + n, 90_000)]
+    assert len(of(given, ScaleWorkload)) == 2  # one per window of 60 s
+    assert len(given) < 12
+
+
 def test_going_to_enforce_drops_what_was_only_thought() -> None:
     world = World()
     world.feed(SHADOW)

@@ -15,6 +15,7 @@ from tidewright.events import registry
 from tidewright.events.base import Event, ObjectRef
 from tidewright.events.decisions import PatchObject, ScaleWorkload
 from tidewright.events.facts import RecommendationReceived, ShapeObserved
+from tidewright.events.outcomes import Applied
 from tidewright.events.provisioning import PodTemplateObserved, ResourceQuotaObserved
 from tidewright.events.shards import AssignmentEntry, ChangeAssignment
 
@@ -81,3 +82,9 @@ def test_what_is_not_done_is_told_as_what_would_be() -> None:
     assert lines.line(scale) == "would set replicas 4 -> 8 (shadow)"
     dry = msgspec.structs.replace(scale, dry_run=True)
     assert lines.line(dry) == "would set replicas 4 -> 8 (dry run)"
+
+
+@pytest.mark.parametrize("reason", ["Shadow", "DryRun"])
+def test_what_was_not_carried_out_does_not_read_as_if_it_had_been(reason: str) -> None:
+    assert lines.line(Applied(at=1.0, decision="d", reason=reason)) == f"not carried out ({reason})"
+    assert lines.line(Applied(at=1.0, decision="d", reason="Renewed")) == "applied (Renewed)"

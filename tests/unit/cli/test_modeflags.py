@@ -80,16 +80,29 @@ def test_the_first_line_says_what_changes_in_the_cluster_and_how_to_go_on() -> N
         "Tidewright is up in SHADOW: it decides, and writes nothing to this cluster; --mode enforce has it act, "
         "--enforce SERVICES some."
     )
-    assert "nothing to this cluster but the 1 CustomResourceDefinitions named below;" in first_line(
+    assert "nothing to this cluster but the CustomResourceDefinition named below;" in first_line(
         kubeconfig=theirs, crds=("a",)
     )
     assert first_line(kubeconfig=theirs, modes=Wanted()) == (
         "Tidewright is up and ACTS on this cluster; --mode shadow has it decide only."
     )
     some = first_line(kubeconfig=theirs, modes=Wanted(mode="shadow", services={"spread": "enforce"}))
-    assert some.startswith(
-        "Tidewright is up, spread acts, autoscaler, provisioning, shard-manager in shadow: "
+    assert some == (
+        "Tidewright is up: spread acts. autoscaler, provisioning and shard-manager are in SHADOW: what is decided "
+        "there writes nothing to this cluster; --mode enforce has all act."
     )
+
+
+def test_who_acts_beside_a_cluster_is_told_that_an_incumbent_holds_it_back_and_how_to_see_it() -> None:
+    def told(*regardless: str) -> bool:
+        acts = Wanted(mode="shadow", services={"spread": "enforce"}, regardless=regardless)
+        found: Any = SimpleNamespace(
+            options=StackOptions(data=Path("data"), kubeconfig=Path("k"), modes=acts), crds=[]
+        )
+        return any("events --for incumbent/spread" in line for line in _acting(found))
+
+    assert told()
+    assert not told("spread")
 
 
 def test_in_the_embedded_cluster_all_act_and_in_another_one_nobody_does() -> None:

@@ -45,3 +45,8 @@ def test_every_decision_of_provisioning_has_a_line_of_its_own(sample: Path) -> N
     if type(event).__module__ == p.__name__ and isinstance(event, Decision):
         assert own(event)
         assert "=" not in own(event)
+
+
+def test_nothing_is_ordered_where_no_group_is_known_and_that_is_why() -> None:
+    declined = p.DeclineScaleUp(at=1.0, shape="s", count=2)
+    assert own(declined) == "nothing is ordered for 2 pods: no node group could be asked"

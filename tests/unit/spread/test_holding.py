@@ -26,9 +26,11 @@ from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.outcomes import Applied
 from tidewright.events.spread import ChangeLedger
 from tidewright.events.timers import TimerFired
+from tidewright.host.explainer import Reference
 from tidewright.host.fold import Fold
 from tidewright.log.subjects import Slot
 from tidewright.spread.decide import DECIDER
+from tidewright.spread.explaining import EXPLAINER
 from tidewright.spread.placing import Request, created, spread_on
 from tidewright.spread.state import SpreadState, State
 
@@ -210,3 +212,12 @@ def test_kruise_that_comes_later_has_pods_go_in_untouched_from_then_on() -> None
 
 def test_kruise_in_other_namespaces_holds_nothing_back() -> None:
     assert done(beside_kruise("elsewhere").said)
+
+
+def test_explain_says_that_a_spread_is_held_back_and_why() -> None:
+    world = World(spread_fact(spec(2, None)), *deployment(3))
+    asked = Reference("workloadspread", NAMESPACE, SPREAD)
+    told = "Nothing is written (shadow): spread is in shadow."
+    assert told not in EXPLAINER.standing(world.fold.state, asked, world.now)
+    world.go("shadow")
+    assert told in EXPLAINER.standing(world.fold.state, asked, world.now)

@@ -8,6 +8,7 @@ import msgspec
 
 from tidewright.cli.asking.objects import shown
 from tidewright.events import decisions, facts, outcomes, registry
+from tidewright.events.acting import NOT_DONE
 from tidewright.events.base import Decision, Event, ObjectRef, Outcome
 from tidewright.events.config import ClockSet, ConfigSet
 from tidewright.events.timers import TimerFired
@@ -77,6 +78,8 @@ def _line(event: Event | registry.Unknown) -> str:
         case decisions.SetStatus():
             return "set status" + ("" if event.urgent else " (values only)")
         case outcomes.Applied():
+            if event.reason in NOT_DONE:
+                return f"not carried out ({event.reason})"
             return "found so" if event.found else "applied" + (f" ({event.reason})" if event.reason else "")
         case outcomes.Superseded():
             return f"superseded by {event.by}"

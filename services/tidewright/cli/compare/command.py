@@ -148,7 +148,8 @@ def _text(found: list[Comparison], where: str) -> str:
             lines += ["", WRITTEN.format(name=f"{one.namespace}/{one.name}", count=one.written)]
     if all(row.verdict is Verdict.SAME for one in found for row in one.rows):
         count = sum(len(one.rows) for one in found)
-        lines += ["", f"{where}: {count} changes, and we would have made each of them."]
+        same, none = ", and we would have made each of them", " by anybody: there is nothing to compare yet"
+        lines += ["", f"{where}: {count} changes{same if count else none}."]
     return "\n".join(lines)
 
 

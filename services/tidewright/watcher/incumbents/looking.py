@@ -119,6 +119,7 @@ class Incumbents:
             if isinstance(fact, IncumbentObserved):
                 self._book.told(fact)
                 self._again.said(record.subject, fact.at)
+                self._known(None, fact)  # it holds its service back from the start
         self._todo = {look.right for look in LOOKS} | {INCUMBENT}
         async with asyncio.TaskGroup() as tasks:
             for look in LOOKS:
@@ -273,9 +274,12 @@ class Incumbents:
             before = self._book.said.get(fact.service)
             self._book.told(fact)
             self._again.said(self._subject(fact), at)
-            _tell_people(before, fact)
-            if self._gauge is not None:
-                self._gauge.labels(fact.service).set(fact.present)
+            self._known(before, fact)
+
+    def _known(self, before: IncumbentObserved | None, fact: IncumbentObserved) -> None:
+        _tell_people(before, fact)
+        if self._gauge is not None:
+            self._gauge.labels(fact.service).set(fact.present)
 
     async def _say_again(self) -> None:
         at = self._stamp.now()
@@ -298,7 +302,7 @@ class Incumbents:
 
 
 def _tell_people(before: IncumbentObserved | None, fact: IncumbentObserved) -> None:
-    """The line in the process's log; once per appearance and end."""
+    """The line in the process's log; once per appearance and end, and for what is there when a process begins to look."""
     was = before is not None and before.present
     if fact.present and not was:
         shown = "; ".join(

@@ -127,14 +127,22 @@ async def test_a_right_that_is_lacking_is_said_once_and_holds_up_nothing(
     assert len([line for line in told if "propeller-leader" in line]) == 1
 
 
-async def test_who_takes_over_says_nothing_again(
-    served: Cluster, nats: EmbeddedServer, log: Log, tail: Tail, tmp_path: Path
+async def test_who_takes_over_says_nothing_again_on_the_log_and_warns_people_once_more(
+    served: Cluster,
+    nats: EmbeddedServer,
+    log: Log,
+    tail: Tail,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     await put(served, DEPLOYMENTS, deployment(CHARTS["provisioning"]))
     async with watching(served, nats, tmp_path):
         await tail.until(incumbent("provisioning", present=True))
+    capfd.readouterr()
     await served.put(NODES, "", "second")
     async with watching(served, nats, tmp_path):
         await served.put(WPAS, "shop", "web", spec={"minReplicas": 1})
         await tail.until(lambda event: isinstance(event, WatermarkPodAutoscalerObserved))
     assert len([e for e in tail.events if isinstance(e, IncumbentObserved)]) == 1
+    warned = [line for line in capfd.readouterr().out.splitlines() if "an incumbent is at work" in line]
+    assert len(warned) == 1
