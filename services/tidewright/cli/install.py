@@ -61,7 +61,7 @@ def install(
     archive_nats: Annotated[
         str,
         Parameter(
-            help="The same server as the archive's own user sees it (nats://archive:PASSWORD@HOST): keep a mirror "
+            help="The same server as the archive's own user sees it (in TIDEWRIGHT_ARCHIVE_NATS, with its password): keep a mirror "
             "there that nothing can be deleted from.",
             group=THE_STREAM,
         ),

@@ -20,6 +20,8 @@ from tidewright.log.redaction import redacted
 
 _PASSWORD = re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]*)://[^/\s@:]*:(?!\d+(?:/|$))\S+@")
 """A URL with a password, which may have a slash in it; but no port before a path."""
+_OF_NATS = ("--nats", "--archive-nats")
+"""Addresses that need no scheme, and in which a user alone is a token."""
 
 
 def application() -> App:
@@ -48,7 +50,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
     if (shown := _with_password(sys.argv[1:] if arguments is None else arguments)) is not None:
         print(
             f"error: {shown}: a password in an argument can be read by everybody on this machine; give it in the "
-            "environment, where each option has a twin (`--cloud` is `TIDEWRIGHT_CLOUD`)",
+            "environment, where each option has a twin (`--nats` is `TIDEWRIGHT_NATS`), or for NATS in a file "
+            "(`--nats-user USER --nats-password-file FILE`)",
             file=sys.stderr,
         )
         return BAD_USAGE
@@ -78,11 +81,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _with_password(arguments: Sequence[str]) -> str | None:
-    """The option whose URL has a password; None when none has. Those of NATS are the log's own business."""
+    """The option whose URL has a password; None when none has."""
     for before, argument in zip(("", *arguments), arguments, strict=False):
-        found = _PASSWORD.search(argument)
-        if found is not None and found[1].lower() not in ("nats", "tls", "ws", "wss"):
-            name = argument.partition("=")[0] if argument.startswith("-") else before
+        own = argument.startswith("-")
+        name, value = (argument.partition("=")[::2]) if own else (before, argument)
+        if _PASSWORD.search(argument) or (name in _OF_NATS and "@" in value):
             return name if name.startswith("-") else redacted(argument)
     return None
 

@@ -72,7 +72,7 @@ class LogOptions(IdentityOptions):
     """Where the log is.
 
     Attributes:
-        nats: URL of the NATS server, or of several with commas between them; a user and password may be part of it.
+        nats: URL of the NATS server, or of several with commas between them; in TIDEWRIGHT_NATS a user and password may be part of it.
         cluster: Name of the cluster: each has a stream of its own.
     """
 

@@ -65,8 +65,8 @@ async def test_the_pipeline_runs_with_them(
     supervisor = Supervisor(lambda name, line: lines.append(line), stop_within_s=5.0)
 
     def program(service: str, *more: str) -> Program:
-        command = tidewright("run", service, "--nats", url(guarded, service), "--cluster", CLUSTER, *more)
-        return Program(service, command, env={"KUBECONFIG": None})
+        command = tidewright("run", service, "--cluster", CLUSTER, *more)
+        return Program(service, command, env={"KUBECONFIG": None, "TIDEWRIGHT_NATS": url(guarded, service)})
 
     at = ("--kubeconfig", str(cluster.kubeconfig))
     side = () if cluster.embedded else ("--external-metrics-url", cluster.side_url)

@@ -236,7 +236,9 @@ async def test_no_nats_is_one_clear_message(start: Callable[..., Any]) -> None:
     await refused(await start("--nats", "nats://127.0.0.1:1"), 69, "nats://127.0.0.1:1", "--nats URL")
 
 
-async def test_wrong_credentials_are_one_clear_message(start: Callable[..., Any], tmp_path: Path) -> None:
+async def test_wrong_credentials_are_one_clear_message(
+    start: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "guarded"
     config = folder / "server.conf"
     folder.mkdir()
@@ -254,7 +256,8 @@ async def test_wrong_credentials_are_one_clear_message(start: Callable[..., Any]
         if b"Server is ready" in line:
             break
     try:
-        up = await start("--nats", f"nats://a:wrong@127.0.0.1:{port}")
+        monkeypatch.setenv("TIDEWRIGHT_NATS", f"nats://a:wrong@127.0.0.1:{port}")
+        up = await start()
         await refused(up, 69, f"127.0.0.1:{port}", "refuses these credentials")
         assert "wrong" not in up.words[-1]  # secrets are not repeated
     finally:

@@ -122,6 +122,82 @@ def test_no_rule_is_wider_than_a_resource_but_for_scales_and_metrics() -> None:
     ]
 
 
+def reached(
+    policies: list[dict[str, Any]], labels: dict[str, str], caller: dict[str, str] | None
+) -> set[int]:
+    """Ports of a pod that policies let a caller reach; None: somebody who is no pod of ours."""
+    found: set[int] = set()
+    for policy in policies:
+        if policy["podSelector"]["matchLabels"].items() <= labels.items():
+            for rule in policy["ingress"]:
+                peers = [p["podSelector"]["matchLabels"] for p in rule.get("from", ())]
+                if "from" not in rule or (caller and any(p.items() <= caller.items() for p in peers)):
+                    found |= {port["port"] for port in rule["ports"]}
+    return found
+
+
+def test_policies_say_who_talks_to_whom() -> None:
+    policies = [d["spec"] for d in of("NetworkPolicy", "network.yaml", "nats.yaml").values()]
+    pods = {
+        name: d["spec"]["template"]
+        for kind, file in (
+            ("Deployment", "services.yaml"),
+            ("StatefulSet", "nats.yaml"),
+            ("Job", "install.yaml"),
+        )
+        for name, d in of(kind, file).items()
+    }
+    labels = {name: pod["metadata"]["labels"] for name, pod in pods.items()}
+    assert set(labels) == {*EVERY, "nats", permissions.INSTALLER}
+    for name, mine in labels.items():
+        # Each pod is under a policy: without one it would be open.
+        chosen = [p for p in policies if p["podSelector"]["matchLabels"].items() <= mine.items()]
+        assert len(chosen) == 1, name
+        assert "Ingress" in chosen[0]["policyTypes"]
+        ports = {p["containerPort"] for c in pods[name]["spec"]["containers"] for p in c.get("ports", ())}
+        assert reached(policies, mine, None) == (set() if name == "nats" else ports)
+        assert reached(policies, labels["nats"], mine) == ({6222} if name == "nats" else {4222})
+        holds = pods[name]["spec"]["automountServiceAccountToken"] is True
+        closed = [p for p in chosen if "Egress" in p["policyTypes"]]
+        assert bool(closed) is (name in EVERY and not holds), name
+        for policy in closed:
+            out = [
+                (rule.get("to"), sorted({port["port"] for port in rule["ports"]}))
+                for rule in policy["egress"]
+            ]
+            assert out == [([{"podSelector": {"matchLabels": labels["nats"]}}], [4222]), (None, [53])]
+
+
+def test_what_the_manifests_name_is_there() -> None:
+    """Arguments, files and Secrets: with a name that differs by a letter no pod would start."""
+    secrets = {"nats-passwords": {*permissions.USERS, "route"}, "nats-tls": {"tls.crt", "tls.key", "ca.crt"}}
+    text = (ROOT / "deploy" / "README.md").read_text()
+    made = text.partition("create secret generic tokens")[2].partition("cd deploy")[0]
+    secrets["tokens"] = {part.partition("=")[0] for part in made.split("--from-literal=")[1:]}
+    for name, job in (of("Deployment", "services.yaml") | of("Job", "install.yaml")).items():
+        pod = job["spec"]["template"]["spec"]
+        (container,) = pod["containers"]
+        accepted(container["args"])
+        files: set[str] = set()
+        mounts = {m["name"]: m["mountPath"] for m in container["volumeMounts"]}
+        assert set(mounts) == {v["name"] for v in pod["volumes"]}
+        for volume in pod["volumes"]:
+            sources = (
+                volume["projected"]["sources"] if "projected" in volume else [{"secret": volume["secret"]}]
+            )
+            for source in sources:
+                secret = source["secret"]
+                assert {i["key"] for i in secret["items"]} <= secrets[
+                    secret.get("name") or secret["secretName"]
+                ]
+                files |= {f"{mounts[volume['name']]}/{item['path']}" for item in secret["items"]}
+        named = [*container["args"], *(e["value"] for e in container["env"])]
+        paths = {part for text in named for part in text.split("=") if part.startswith("/")}
+        assert paths == files, name
+        mine = {e["name"]: e["value"] for e in container["env"]}
+        assert mine["TIDEWRIGHT_NATS_USER"] == name
+
+
 def test_kustomize_renders_them_with_other_images() -> None:
     rendered = subprocess.run(
         [BIN / "kubectl", "kustomize", ROOT / "deploy" / "kubernetes"],

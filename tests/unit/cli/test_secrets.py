@@ -20,6 +20,11 @@ from tidewright.log.redaction import redacted
         ["run", "watcher", "--resource-metrics-url=https://user:s3cret@metrics/"],
         ["run", "actuator", "--cloud", "simulated=http://:s3cret@cloud:1"],
         ["run", "actuator", "--cloud", "simulated=http://user:s3/cr@et@cloud:1"],
+        ["run", "autoscaler", "--nats", "nats://autoscaler:s3cret@host:4222"],
+        ["explain", "wpa/shop", "--nats=tls://a:1,tls://reader:s3cret@b:2"],
+        ["verify", "--nats", "reader:s3cret@host"],
+        ["events", "--nats", "nats://s3cret-token@host"],
+        ["install", "--archive-nats", "nats://archive:s3cret@host"],
     ],
 )
 def test_a_password_in_an_argument_is_refused_and_not_repeated(

@@ -13,7 +13,7 @@ from typing import Any
 import yaml
 
 from tidewright.actuator.allowed.bounds import Feature
-from tidewright.cli.contract import actuatorroles, natsservers, permissions, rbac, signedness
+from tidewright.cli.contract import actuatorroles, natsservers, network, permissions, rbac, signedness
 from tidewright.cli.contract.natsservers import CERTIFICATES, HARDENED, PASSWORDS, SERVERS
 from tidewright.cli.services import SERVICES, Role, Service
 
@@ -41,6 +41,7 @@ def wanted(cluster: str) -> dict[str, str]:
     documents = {
         "namespace.yaml": [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}],
         "nats.yaml": natsservers.manifests(cluster, NAMESPACE),
+        "network.yaml": network.manifests(NAMESPACE, PROBES, ADMISSION, INSTALLER),
         "install.yaml": installer(cluster),
         "rbac.yaml": [document for service in SERVICES for document in access(service)],
         "services.yaml": [document for service in SERVICES for document in workload(service, cluster)],
