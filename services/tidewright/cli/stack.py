@@ -193,6 +193,26 @@ class StackOptions:
         return self.kubeconfig is None and not self.in_cluster and self.context is None
 
 
+def stages(options: StackOptions) -> list[list[Service]]:
+    """What is started together, one after the other; it ends in the opposite order.
+
+    Beside a cluster that is there the watcher comes first. It is ready once it has said the modes of this start
+    and has looked for incumbents: until then the log holds those of the last run, by which the actuator would
+    carry out what was decided before the stop.
+
+    Endpoints come last and end first: it takes the actuator to have them forgotten.
+    """
+    running = [BY_NAME[name] for name in options.running]
+
+    def place(service: Service) -> int:
+        if service.role is Role.ENDPOINT:
+            return 2
+        return 0 if service.role is Role.WATCHER and not options.embedded_cluster else 1
+
+    found = [[service for service in running if place(service) == n] for n in range(3)]
+    return [stage for stage in found if stage]
+
+
 class Stack:
     """Everything, while it runs. An async context manager."""
 
@@ -256,11 +276,8 @@ class Stack:
                 if not self.options.embedded_cluster and self.options.node_groups is not None:
                     await self._start_cloud(self.options.node_groups)
                 await self._prepare(log)
-        # Endpoints end first: it takes the actuator to have them forgotten.
-        running = [BY_NAME[name] for name in self.options.running]
-        for endpoints in (False, True):
-            stage = [s for s in running if (s.role is Role.ENDPOINT) is endpoints]
-            await self.supervisor.start(*(self._service(service) for service in stage))
+        for stage in stages(self.options):
+            await self.supervisor.start(*map(self._service, stage))
 
     async def stop(self) -> None:
         """End everything, and let go of the data folder."""

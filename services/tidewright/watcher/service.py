@@ -358,6 +358,7 @@ class Watcher:
             ["part"],
             registry=health.metrics.registry,
         )
+        look_until = time.monotonic() + INCUMBENTS_FIRST_S
         while True:
             health.tick()
             for part, one in self._appenders.items():
@@ -373,6 +374,8 @@ class Watcher:
             gauges["facts"].labels(METRIC).set(self.sampler.samples)
             if self.node_groups is not None and not self.node_groups.synced.is_set():
                 waiting.append(f"{NODE_GROUP} (first poll)")
+            if not self.incumbents.looked.is_set() and time.monotonic() < look_until:
+                waiting.append(f"{INCUMBENT} (looking)")
             listing = f"not listed yet: {', '.join(waiting)}" if waiting else ""
             health.not_ready = self._log.unable or self._in_flight.why or listing
             self._in_flight.tell(health)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tidewright.cli.errors import BadInput
-from tidewright.cli.stack import StackOptions
+from tidewright.cli.stack import StackOptions, stages
 
 
 @pytest.mark.parametrize(
@@ -34,3 +35,17 @@ def test_a_limit_of_the_store_that_cannot_be_is_refused() -> None:
         StackOptions(data=Path(), max_bytes=5)
     with pytest.raises(BadInput, match="is set there"):
         StackOptions(data=Path(), nats="nats://user:secret@there", max_bytes=10**9)
+
+
+def test_beside_a_cluster_nobody_acts_before_the_watcher_has_said_modes_and_incumbents(
+    tmp_path: Path,
+) -> None:
+    def names(**more: Any) -> list[list[str]]:
+        found = StackOptions(data=tmp_path, admission_url="https://10.0.0.1:8443", **more)
+        return [[service.name for service in stage] for stage in stages(found)]
+
+    beside = names(kubeconfig=tmp_path / "kubeconfig")
+    assert beside[0] == ["watcher"]
+    assert "actuator" in beside[1]
+    assert "spread-admission" in beside[-1]
+    assert {"watcher", "actuator"} <= set(names()[0])
