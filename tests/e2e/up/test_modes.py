@@ -107,6 +107,7 @@ async def replicas(kube: Kube) -> int:
     return int(found["spec"]["replicas"])
 
 
+@pytest.mark.timeout(240)  # a stack is started twice
 async def test_nothing_changes_beside_a_cluster_until_it_is_told_to_act(
     start: Callable[..., Any], cluster: Cluster, kube: Kube, objects: None
 ) -> None:
@@ -125,7 +126,7 @@ async def test_nothing_changes_beside_a_cluster_until_it_is_told_to_act(
     up = await start(*at, "--enforce", "autoscaler")
     await up.ready()
     assert up.out[0].startswith(
-        "Tidewright is up, autoscaler acts, provisioning, spread, shard-manager in shadow"
+        "Tidewright is up: autoscaler acts. provisioning, spread and shard-manager are in SHADOW"
     )
     await push(up)
     async with asyncio.timeout(60):
