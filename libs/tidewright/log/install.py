@@ -10,10 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tidewright.events import registry
+from tidewright.events.acting import MODES
+from tidewright.events.config import Mode, ModesSet
 from tidewright.log import errors
-from tidewright.log.connection import DEFAULT_SLOTS, Log, has_settings
+from tidewright.log.connection import DEFAULT_SLOTS, Log, Message, has_settings
+from tidewright.log.envelope import Writer
 from tidewright.log.snapshots import bucket
 
+WRITER = "install"
 TTL_S = 2.0
 """How long a member is believed to be there without a word of it."""
 
@@ -28,6 +33,7 @@ class Plan:
         replicas: servers that keep a copy; 1 by default, 3 in production.
         max_age_s: how long the log keeps a message; 0, the default, for ever.
         deciders: names of the services that keep snapshots.
+        mode: of every service until the watcher says another one; for a log on which nothing is yet. None says nothing.
     """
 
     slots: int | None = None
@@ -35,6 +41,7 @@ class Plan:
     replicas: int | None = None
     max_age_s: float | None = None
     deciders: tuple[str, ...] = ()
+    mode: Mode | None = None
 
 
 async def install_log(log: Log, plan: Plan | None = None) -> list[str]:
@@ -55,9 +62,30 @@ async def install_log(log: Log, plan: Plan | None = None) -> list[str]:
         max_age_s=(found.get("max_age") or 0) / 1e9 if max_age_s is None else max_age_s,
     )
     said = [f"stream {log.stream}: {done}"]
+    # Before the bucket that services wait for: whoever is up before the watcher would act, since nobody has said not to.
+    if plan.mode is not None and (begun := await begin(log, plan.mode)):
+        said.append(begun)
     for wanted in (members(log), *(snapshots(log, name) for name in plan.deciders)):
         said.append(f"bucket {wanted['name']}: {await provide(log, wanted)}")
     return said
+
+
+async def begin(log: Log, mode: Mode) -> str:
+    """Say the first modes, as the first message of a log; returns what was said, "" when there was a message before.
+
+    Raises:
+        LogError: as `Log.commit`.
+    """
+    _, end = await log.bounds()
+    if end:
+        return ""
+    headers = Writer(WRITER).headers(f"{WRITER}.modes") | {"Nats-Expected-Last-Sequence": "0"}
+    body = registry.encode(ModesSet(at=0.0, mode=mode))
+    try:
+        await log.commit([Message(log.subjects.config(MODES), body, headers)])
+    except errors.Conflict:
+        return ""  # somebody was quicker
+    return f"modes: {mode}, until the watcher says others"
 
 
 async def provide(log: Log, wanted: dict[str, Any]) -> str:

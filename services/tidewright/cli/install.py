@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 
@@ -78,6 +78,10 @@ def install(
             validator=NOT_NEGATIVE,
         ),
     ] = None,
+    mode: Annotated[
+        Literal["shadow", "enforce"] | None,
+        Parameter(help="Of every service on a new log, until the watcher says others.", group=THE_STREAM),
+    ] = None,
 ) -> int:
     """Make the stream and the buckets of a log on its NATS server, or bring them up to date. Safe to repeat."""
     on, where = log or LogOptions(), at or ClusterOptions()
@@ -100,7 +104,7 @@ def install(
                 )
             plan = Plan(
                 slots=slots, replicas=replicas, max_age_s=max_age, deciders=DECIDERS,
-                cluster_id="" if known == UNBOUND else known,
+                cluster_id="" if known == UNBOUND else known, mode=mode,
             )  # fmt: skip
             said = await install_log(it, plan)
             if keys is not None:

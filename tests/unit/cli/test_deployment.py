@@ -168,6 +168,14 @@ def test_policies_say_who_talks_to_whom() -> None:
             assert out == [([{"podSelector": {"matchLabels": labels["nats"]}}], [4222]), (None, [53])]
 
 
+def test_the_log_begins_in_the_mode_that_the_watcher_is_started_with() -> None:
+    args = of("Job", "install.yaml")["installer"]["spec"]["template"]["spec"]["containers"][0]["args"]
+    watcher = of("Deployment", "services.yaml")["watcher"]["spec"]["template"]["spec"]["containers"][0][
+        "args"
+    ]
+    assert [a[a.index("--mode") + 1] for a in (args, watcher)] == ["shadow", "shadow"]
+
+
 def test_what_the_manifests_name_is_there() -> None:
     """Arguments, files and Secrets: with a name that differs by a letter no pod would start."""
     secrets = {"nats-passwords": {*permissions.USERS, "route"}, "nats-tls": {"tls.crt", "tls.key", "ca.crt"}}

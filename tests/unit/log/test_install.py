@@ -5,9 +5,13 @@ from __future__ import annotations
 import ast
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tidewright.events import registry
+from tidewright.events.acting import Acting
+from tidewright.events.config import ModesSet
 from tidewright.host.membership import BucketMembership
 from tidewright.log import errors, install
 from tidewright.log.connection import Log, Message
@@ -16,6 +20,38 @@ from tidewright.log.server import EmbeddedServer
 
 ROOT = Path(__file__).parents[3]
 PLAN = Plan(slots=4, cluster_id="u1", max_age_s=3600.0, deciders=("autoscaler",))
+
+
+async def test_a_new_log_begins_with_its_mode_before_any_service_can_join(
+    nats: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An endpoint that was up before the watcher had its webhook registered in a cluster that was to be left alone."""
+    provide = install.provide
+    modes: list[object] = []
+
+    async def provided(log: Log, wanted: dict[str, Any]) -> str:
+        record = await log.last(log.subjects.config("modes"))
+        modes.append(None if record is None else registry.decode(record.body))
+        return await provide(log, wanted)
+
+    monkeypatch.setattr(install, "provide", provided)
+    async with await Log.connect(nats.url, "careful", timeout_s=10.0) as log:
+        plan = Plan(slots=4, mode="shadow", deciders=("autoscaler",))
+        said = await install.install_log(log, plan)
+        assert "modes: shadow, until the watcher says others" in said
+        assert modes == [ModesSet(at=0.0, mode="shadow")] * 2
+        acting = Acting()
+        acting.heard(ModesSet(at=0.0, mode="shadow"))
+        assert not acting.of_service("spread-admission").acts
+        # Again, and on a log that others have written to, it says nothing.
+        end = await log.bounds()
+        assert not any("modes" in line for line in await install.install_log(log, plan))
+        assert await log.bounds() == end
+    async with await Log.connect(nats.url, "older", timeout_s=10.0) as log:
+        await install.install_log(log, Plan(slots=4))
+        await log.commit([Message(log.subjects.config("clock"), b"{}")])
+        await install.install_log(log, plan)
+        assert await log.last(log.subjects.config("modes")) is None
 
 
 async def test_it_says_what_it_made_and_leaves_alone_what_is_as_it_should_be(nats: EmbeddedServer) -> None:

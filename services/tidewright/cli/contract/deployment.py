@@ -138,7 +138,7 @@ def installer(cluster: str) -> list[Manifest]:
     api, role = "rbac.authorization.k8s.io", f"tidewright-{INSTALLER}"
     reading = rbac.rule("", ["namespaces"], "get") | {"resourceNames": ["kube-system"]}
     arguments = ["install", "--cluster", cluster, "--in-cluster"]
-    arguments += ["--replicas", str(SERVERS), "--max-age", str(MAX_AGE_S)]
+    arguments += ["--replicas", str(SERVERS), "--max-age", str(MAX_AGE_S), "--mode", "shadow"]
     arguments += ["--archive-password-file", f"{NATS_AT}/{permissions.ARCHIVE}"]
     labels = {"app.kubernetes.io/name": "tidewright", "app.kubernetes.io/component": INSTALLER}
     spec = {
