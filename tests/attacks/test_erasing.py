@@ -14,8 +14,11 @@ from tidewright.cli.asking.exports import exported, imported, part_of
 from tidewright.cli.asking.source import RunningLog
 from tidewright.cli.contract.permissions import ARCHIVE, INSTALLER
 from tidewright.cli.services import EVERY
+from tidewright.host.membership import BucketMembership
 from tidewright.log.connection import Log
 from tidewright.log.export import ExportFile
+from tidewright.log.install import members_of
+from tidewright.log.reader import Reader
 
 
 @pytest.fixture
@@ -71,3 +74,23 @@ async def test_what_was_erased_is_in_the_archive_and_comes_back(
         async with doomed.client("watcher") as client:
             await answer(client, "tw.prod.fact.1.pod.shop.later", b"{}")
         assert (await archived(archive, last + 2))[-1][1] == "tw.prod.fact.1.pod.shop.later"
+
+
+@pytest.mark.parametrize("attacker", ["shard-labels", "autoscaler"])
+async def test_who_empties_the_bucket_of_members_puts_nobody_out(doomed: Bus, attacker: str) -> None:
+    async with await doomed.log("spread") as log, doomed.client(attacker) as client:
+        await log.adopt_slots()
+        membership = BucketMembership(log, "spread", "victim")
+        await membership.join()
+        bucket = members_of(STREAM)
+        for _ in range(5):
+            got = await answer(client, f"$KV.{bucket}.{attacker}.x", b"1", **{"Nats-Rollup": "all"})
+            assert "seq" in got  # the server lets it
+        heard = asyncio.Event()
+        async with Reader(log, (f"$KV.{bucket}.spread.>",), got["seq"], stream=f"KV_{bucket}") as reader:
+            async with asyncio.timeout(30):
+                while not heard.is_set():
+                    if any(r.subject.endswith(".victim") and r.body for r in await reader.fetch()):
+                        heard.set()
+        assert "victim" in membership.members
+        await membership.leave()

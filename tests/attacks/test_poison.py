@@ -32,11 +32,11 @@ POISON = {
 """The end of the subject, the block of headers as it is sent, the body."""
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bus]:
-    """One server for all; the log is made anew for each test."""
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Bus]:
+    """A server of the test's own: sequences are counted."""
     port = free_port()
-    with served(Path(tmp_path_factory.mktemp("poison")), port):
+    with served(tmp_path, port):
         yield Bus((f"127.0.0.1:{port}",))
 
 
@@ -54,9 +54,6 @@ async def put(client: Client, subject: bytes, headers: bytes, body: bytes) -> No
 
 @pytest.mark.parametrize("poison", POISON)
 async def test_everybody_reads_on_behind_it(server: Bus, poison: str) -> None:
-    async with await server.log("installer") as log:
-        if await log.settings(log.stream) is not None:
-            await log.api(f"STREAM.DELETE.{log.stream}", {})
     await server.install()
     last, headers, body = POISON[poison]
     async with server.client("autoscaler") as client:

@@ -16,7 +16,8 @@ stream, and nobody may write to it: what was erased from the log is there.
 
 Two holes stay, because the server looks at subjects and not at headers. A schedule may name any target
 on the log: readers drop what a schedule published where it has no business. And one message with
-`Nats-Rollup: all` erases the log: schedules force that on. It is in the archive still.
+`Nats-Rollup: all` erases the log: schedules force that on. It is in the archive still. The same empties
+the bucket of members, which markers force it on for: who is there says so again within half a second.
 """
 
 from __future__ import annotations
