@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import structlog
 from hypothesis import settings
 
 from tidewright.log.connection import Log
@@ -17,6 +19,23 @@ from tidewright.log.server import EmbeddedServer
 settings.register_profile("repeatable", derandomize=True)
 settings.register_profile("explore", derandomize=False)
 settings.load_profile("repeatable")
+
+
+@pytest.fixture(autouse=True)
+def plain_logs(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Log lines as structlog prints them by itself: a command that a test runs in this process configures them for good.
+
+    Loggers are not cached, because a cached one keeps what was configured at its first line.
+    """
+    configure = structlog.configure
+
+    def uncached(**options: Any) -> None:
+        configure(**options | {"cache_logger_on_first_use": False})
+
+    monkeypatch.setattr(structlog, "configure", uncached)
+    structlog.reset_defaults()
+    yield
+    structlog.reset_defaults()
 
 
 @pytest.fixture
