@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,6 @@ WITHIN_S = 10.0
 """What a service is given, as the issue says it. Kubernetes gives 30 s."""
 SLACK_S = 50.0
 """For a machine that does much else."""
-NAMES = tuple(service.name for service in SERVICES)
 
 
 class Run:
@@ -101,37 +100,55 @@ async def frozen(nats: EmbeddedServer) -> None:
     os.kill(nats.pid, signal.SIGSTOP)
 
 
+@asynccontextmanager
+async def all_running(
+    url: str, kubeconfig: Path, ready: Callable[[Role], str]
+) -> AsyncIterator[dict[str, Run]]:
+    """Every service at once: what each waits for is mostly the clock."""
+    async with AsyncExitStack() as stack:
+        runs = {
+            service.name: await stack.enter_async_context(running(service.name, url, kubeconfig))
+            for service in SERVICES
+        }
+        await asyncio.gather(*(runs[service.name].until(ready(service.role)) for service in SERVICES))
+        yield runs
+
+
+async def all_end(runs: dict[str, Run]) -> None:
+    codes = await asyncio.gather(*(run.end() for run in runs.values()))
+    failed = {name: run.said for (name, run), code in zip(runs.items(), codes, strict=True) if code != 0}
+    assert not failed, failed
+
+
 @pytest.mark.parametrize(("gone", "away_s"), [(killed, 0.0), (frozen, 9.0)])
-@pytest.mark.parametrize("name", NAMES)
-async def test_a_service_ends_while_nats_is_away(
-    nats: EmbeddedServer, log: Log, cluster: Cluster, tmp_path: Path, name: str, away_s: float,
+async def test_every_service_ends_while_nats_is_away(
+    nats: EmbeddedServer, log: Log, cluster: Cluster, tmp_path: Path, away_s: float,
     gone: Callable[[EmbeddedServer], Awaitable[None]],
 ) -> None:  # fmt: skip
-    role = next(service.role for service in SERVICES if service.name == name)
-    async with running(name, nats.url, cluster.kubeconfig(tmp_path)) as run:
-        await run.until(AT_WORK[role])
+    async with all_running(nats.url, cluster.kubeconfig(tmp_path), AT_WORK.__getitem__) as runs:
         await gone(nats)
         try:
             await asyncio.sleep(away_s)
-            assert await run.end() == 0, run.said
+            await all_end(runs)
         finally:
             if gone is frozen:
                 os.kill(nats.pid, signal.SIGCONT)
 
 
-@pytest.mark.parametrize("name", NAMES)
-async def test_a_service_ends_while_it_waits_for_nats(cluster: Cluster, tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("listens", [True, False])
+async def test_every_service_ends_while_it_waits_for_nats(
+    cluster: Cluster, tmp_path: Path, listens: bool
+) -> None:
     """At its start: nobody listens yet, or somebody who says nothing."""
 
     async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(60)
 
     server = await asyncio.start_server(mute, "127.0.0.1", 0)
-    port = server.sockets[0].getsockname()[1]
+    port = server.sockets[0].getsockname()[1] if listens else 1
     try:
-        for url in (f"nats://127.0.0.1:{port}", "nats://127.0.0.1:1"):
-            async with running(name, url, cluster.kubeconfig(tmp_path)) as run:
-                await run.until('"started"')
-                assert await run.end() == 0, run.said
+        url = f"nats://127.0.0.1:{port}"
+        async with all_running(url, cluster.kubeconfig(tmp_path), lambda role: '"started"') as runs:
+            await all_end(runs)
     finally:
         server.close()
