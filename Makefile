@@ -8,7 +8,7 @@ READY  := $(VENV)/.ready
 
 # Options, given as `make TARGET NAME=value`.
 VECTORS ?= ../shared/spec/vectors
-JOBS    ?= 2
+JOBS    ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo up test check format vectors e2e bench chaos generate golden lock clean
@@ -33,8 +33,10 @@ demo: $(READY)  ## a cluster, the log and the services on a recorded load; METRI
 up: $(READY)  ## bring everything up and keep it running until Ctrl-C
 	@$(BIN)/tidewright up $(ARGS)
 
+# Three processes on two cores: much of what is tested waits for clocks. What is compiled is kept, also where the environment
+# forbids it: every service that a test starts, and every process of pytest, would compile everything anew.
 test: $(READY)  ## all tests; JOBS=n processes, ARGS=... for pytest
-	@env -u KUBECONFIG $(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
+	@env -u KUBECONFIG -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 check: $(READY)  ## format, lint, strict types, import contracts, generated files, lock, dependencies
 	@$(BIN)/ruff format --check --quiet .
@@ -42,7 +44,7 @@ check: $(READY)  ## format, lint, strict types, import contracts, generated file
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 	@$(BIN)/python -m tidewright.cli.contract --check
-	@! grep -nE '(https?|file)://|^--?(index|extra-index|find-links|i |f )' requirements.lock deploy/requirements.lock \
+	@! grep -nE '(https?|file)://|^--?(index|extra-index|find-links|i |f )' requirements.lock deploy/requirements.lock deploy/embedded/requirements.lock \
 	  || { echo 'a lock names an index or a file address; run `make lock`' >&2; exit 1; }
 	@$(BIN)/deptry . 2>&1 | { grep -vE '^(Scanning|Assuming|$$)' || true; } | sed 's/^/deptry: /'; exit $${PIPESTATUS[0]}
 
@@ -65,14 +67,16 @@ chaos: $(READY)  ## kill at random, then compare; KILLS=n, SEED=n, WORKLOADS=n
 generate: $(READY)  ## proto/ anew from the event types, the CRDs and the service table
 	@$(BIN)/python -m tidewright.cli.contract
 
-golden: $(READY)  ## a golden file for every event type that has none yet
+golden: $(READY)  ## a golden file for every event type and state version that has none yet
 	@$(BIN)/python -m tidewright.cli.contract --golden
+	@$(BIN)/python -m tests.recorded
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-index-url \
   --no-emit-find-links --no-annotate --no-header
 lock: $(READY)  ## resolve the dependencies anew and lock them by hash
 	@$(COMPILE) --extra dev pyproject.toml -o requirements.lock
 	@$(COMPILE) --constraints requirements.lock pyproject.toml -o deploy/requirements.lock
+	@$(COMPILE) --constraints requirements.lock deploy/embedded/requirements.in -o deploy/embedded/requirements.lock
 
 clean:  ## everything that a target made: the environment, caches, build/
 	@rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import structlog
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
+from tests.dealing import dealt, usual_s
+from tests.nats_server import EmbeddedServer
 from tidewright.log.connection import Log
 from tidewright.log.install import Plan, install_log
-from tidewright.log.server import EmbeddedServer
 
 # The same examples at every run, so that a change is judged by what it changes. New ones are looked for
 # with `make test ARGS='--hypothesis-profile=explore'`.
-settings.register_profile("repeatable", derandomize=True)
-settings.register_profile("explore", derandomize=False)
+# How long an example takes says something of the machine, which does much else.
+UNTIMED = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("repeatable", UNTIMED, derandomize=True)
+settings.register_profile("explore", UNTIMED, derandomize=False)
 settings.load_profile("repeatable")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deal out what takes long to the workers, where there are several."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    if workers > 1:
+        root = config.rootpath
+
+        def takes_s(item: pytest.Item) -> float:
+            slow = item.get_closest_marker("slow") is not None
+            return usual_s(item.path.relative_to(root).as_posix(), slow=slow)
+
+        items[:] = dealt(items, workers, lambda item: str(item.path), takes_s)
 
 
 @pytest.fixture(autouse=True)

@@ -1,14 +1,20 @@
-"""Consumers: nobody has one deliver to where he may not publish, or does anything to another's."""
+"""Consumers: nobody has one deliver to where he may not publish, does anything to another's, or takes them all away."""
 
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
+from nats.aio.client import Client
 
-from tests.attacks.bus import ATTACKERS, CLUSTER, ROOT, STREAM, Bus, answer, asked
+from tests.attacks.bus import ATTACKERS, CLUSTER, ROOT, STREAM, Bus, answer, asked, free_port, served
+from tests.attacks.conftest import filled
 from tests.attacks.test_replies import TARGETS
-from tidewright.cli.contract.permissions import imports
+from tidewright.cli.contract.permissions import READER, imports
+from tidewright.host.loop.membership import BucketMembership
+from tidewright.log.connection import CONSUMER_LIMITS, Message
+from tidewright.log.errors import NoConsumer
 from tidewright.log.install import members_of
 
 CREATE = "$JS.API.CONSUMER.CREATE."
@@ -49,18 +55,17 @@ async def test_anothers_consumer_goes_on(bus: Bus, attacker: str) -> None:
             begun = [r.seq for r in await reader.fetch(1, timeout_s=10.0)]
             name = reader._consumer
             async with bus.client(attacker) as client:
-                for verb in (
-                    "CONSUMER.DELETE",
-                    "CONSUMER.PAUSE",
-                    "CONSUMER.LEADER.STEPDOWN",
-                    "CONSUMER.UNPIN",
-                ):
-                    got = await answer(
-                        client, f"$JS.API.{verb}.{STREAM}.{name}", {"pause_until": "2100-01-01T00:00:00Z"}
-                    )
+
+                async def tried(verb: str, body: object, consumer: str = "") -> None:
+                    got = await answer(client, f"$JS.API.{verb}.{STREAM}{consumer}", body)
                     assert "error" in got, (verb, got)
-                for verb in ("CONSUMER.NAMES", "CONSUMER.LIST", "CONSUMER.INFO"):
-                    assert "error" in await answer(client, f"$JS.API.{verb}.{STREAM}", {})
+
+                long = {"pause_until": "2100-01-01T00:00:00Z"}
+                changing = ("DELETE", "PAUSE", "LEADER.STEPDOWN", "UNPIN")
+                await asyncio.gather(
+                    *(tried(f"CONSUMER.{verb}", long, f".{name}") for verb in changing),
+                    *(tried(f"CONSUMER.{verb}", {}) for verb in ("NAMES", "LIST", "INFO")),
+                )
                 config = {"name": name, "ack_policy": "none", "filter_subject": f"{ROOT}.nothing"}
                 await answer(client, f"{CREATE}{STREAM}", {"stream_name": STREAM, "config": config})
                 await answer(client, f"{CREATE}{STREAM}.{name}", {"stream_name": STREAM, "config": config})
@@ -68,3 +73,69 @@ async def test_anothers_consumer_goes_on(bus: Bus, attacker: str) -> None:
             assert reader._consumer == name
             _, last = await log.bounds()
             assert (*begun, *rest)[-1] == last
+
+
+async def taken(attacker: str, client: Client) -> int:
+    """How many consumers the attacker got, of all streams that it may read: as many as there are to be had."""
+    count = 0
+    for stream in streams(attacker):
+        config = {"ack_policy": "none", "mem_storage": True, "num_replicas": 1}
+        while True:
+            asks = (
+                answer(client, CREATE + stream, {"stream_name": stream, "config": config}) for _ in range(50)
+            )
+            made = ["error" not in found for found in await asyncio.gather(*asks)]
+            count += sum(made)
+            if not all(made):
+                break
+    return count
+
+
+@pytest.mark.parametrize("attacker", ["spread", "actuator", READER])
+async def test_who_takes_all_consumers_keeps_nobody_from_reading(attacker: str, tmp_path: Path) -> None:
+    port = free_port()
+    with served(tmp_path, port):
+        bus = Bus((f"127.0.0.1:{port}",))
+        await filled(bus)
+        victim = "autoscaler"
+        async with (
+            bus.client(attacker) as client,
+            await bus.log(victim) as log,
+            await bus.log("watcher") as says,
+        ):
+            assert await taken(attacker, client) > 100
+            await log.adopt_slots()
+            await says.adopt_slots()
+            with pytest.raises(NoConsumer):
+                await log.api(
+                    f"CONSUMER.CREATE.{STREAM}", {"stream_name": STREAM, "config": {"ack_policy": "none"}}
+                )
+            async with log.reader([log.subjects.everything]) as reader, asyncio.timeout(30):
+                read = [record.seq async for record in reader.until_current()]
+                first, last = await log.bounds()
+                assert read == list(range(first, last + 1))
+                committed = await says.commit(
+                    [Message(f"{ROOT}.fact.1.pod.shop.{n}", b"{}") for n in range(300)]
+                )
+                while not read or read[-1] < committed.last_seq:
+                    read += [record.seq for record in await reader.fetch(timeout_s=5.0)]
+                assert read == list(range(first, committed.last_seq + 1))
+            kept = [record.subject async for record in log.last_per_subject([f"{ROOT}.fact.1.pod.shop.*"])]
+            assert {f"{ROOT}.fact.1.pod.shop.{n}" for n in range(300)} <= set(kept)
+            member = BucketMembership(log, victim, "newcomer")
+            async with asyncio.timeout(30):
+                await member.join()
+            assert "newcomer" in member.members
+            await member.leave()
+
+
+@pytest.mark.parametrize("attacker", ATTACKERS)
+async def test_a_consumer_outlives_nobody_for_long(bus: Bus, attacker: str) -> None:
+    async with bus.client(attacker) as client:
+        for stream in streams(attacker):
+            config = {"ack_policy": "none", "inactive_threshold": 3_600_000_000_000}
+            found = await answer(client, CREATE + stream, {"stream_name": stream, "config": config})
+            assert found["error"]["err_code"] == 10153, found
+            del config["inactive_threshold"]
+            found = await answer(client, CREATE + stream, {"stream_name": stream, "config": config})
+            assert found["config"]["inactive_threshold"] <= CONSUMER_LIMITS["inactive_threshold"]

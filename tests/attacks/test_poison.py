@@ -14,7 +14,7 @@ from nats.aio.client import Client
 
 from tests.attacks.bus import ROOT, Bus, free_port, served
 from tidewright.log.belief import Cause
-from tidewright.log.lastwords import last_words
+from tidewright.log.last_per_subject import last_words
 
 VICTIMS = ("actuator", "spread", "reader")
 MINE = f"{ROOT}.decision.1.autoscaler.deployment.shop"

@@ -10,8 +10,11 @@ machine is shared.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
+import os
 import pkgutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -52,12 +55,17 @@ def measured(bench: Bench, size: str) -> list[Figure] | str:
             "--out",
             str(out),
         ]
-        try:
-            done = subprocess.run(command, cwd=ROOT, timeout=bench.within_s, stdout=sys.stderr.fileno(), check=False)  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return f"not done within {bench.within_s:g} s"
-        if done.returncode:
-            return f"ended with {done.returncode}"
+        # It leads a group: what it has started (servers, replicas) ends with it, whichever way this ends.
+        with subprocess.Popen(command, cwd=ROOT, stdout=sys.stderr.fileno(), process_group=0) as process:
+            try:
+                returncode = process.wait(bench.within_s)
+            except subprocess.TimeoutExpired:
+                return f"not done within {bench.within_s:g} s"
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+        if returncode:
+            return f"ended with {returncode}"
         return msgspec.json.decode(out.read_bytes(), type=list[Figure])
 
 
@@ -98,6 +106,7 @@ def main(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     if options.one:
         return one(options.one, options.size, options.out)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the benchmark's group ends, too
     console = Console(width=None if sys.stdout.isatty() else 160)
     every = list(benches())
     chosen = [bench for bench in every if options.word in bench.name]

@@ -22,9 +22,9 @@ from tidewright.events.facts import (
     WorkloadObserved,
 )
 from tidewright.events.outcomes import Applied
-from tidewright.host.fold import Fold
-from tidewright.host.plan import checkpoint_of
-from tidewright.host.software import software_of
+from tidewright.host.fold.order import Fold
+from tidewright.host.fold.plan import checkpoint_of
+from tidewright.host.process.software import software_of
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.envelope import Writer
 from tidewright.log.reader import Record

@@ -23,11 +23,11 @@ import msgspec
 
 from tests.bench.askedlog import CLUSTER, SLOTS, MadeUp
 from tests.bench.figures import Bench, Figure, Size, figure
+from tests.nats_server import EmbeddedServer
 from tidewright.cli.services import DECIDERS
 from tidewright.log.connection import MAX_BATCH, Log, Message
 from tidewright.log.export import ExportWriter, Manifest
 from tidewright.log.install import Plan, install_log
-from tidewright.log.server import EmbeddedServer
 from tidewright.log.snapshots import Snapshots, encode
 from tidewright.log.subjects import SLOT_HASH
 
@@ -63,9 +63,9 @@ def measured_in_child(what: str, path: Path) -> str:
     from tidewright.cli.asking.exported import ExportedLog
     from tidewright.cli.asking.verify import seldom_collecting, verified
     from tidewright.cli.services import BY_NAME, load
-    from tidewright.host.fold import Fold
-    from tidewright.host.inputs import Inputs
-    from tidewright.host.restoring import SlotRestorer
+    from tidewright.host.fold.inputs import Inputs
+    from tidewright.host.fold.order import Fold
+    from tidewright.host.fold.restoring import SlotRestorer
     from tidewright.log.export import ExportFile
 
     file = ExportFile(path)

@@ -31,23 +31,23 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.bench.autoscaler_fold import BEGIN, append, bare, objects, samples
 from tests.bench.figures import Bench, Figure, Size, figure
+from tests.nats_server import EmbeddedServer
 from tidewright.autoscaler.backtest import LoadModel, Row, backtest
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.state import State
 from tidewright.cli.services import DECIDERS
 from tidewright.events import registry
 from tidewright.events.base import Event
-from tidewright.host.process import configure_logs
+from tidewright.host.process.process import configure_logs
 from tidewright.kube.client import Kube
 from tidewright.kube.discovery import Discovery
 from tidewright.log.clock import Clock
 from tidewright.log.connection import Log
 from tidewright.log.install import Plan, install_log
-from tidewright.log.server import EmbeddedServer
 from tidewright.log.subjects import Slot, Subjects, slot_of
 from tidewright.watcher.appender import WatchPosition
+from tidewright.watcher.log_time import Stamp
 from tidewright.watcher.sampler import Sampler, Sources
-from tidewright.watcher.stamp import Stamp
 
 INTERVAL_S = 15.0
 DECIDE_TARGET, MEMORY_TARGET_BYTES, CORE_TARGET, BACKTEST_TARGET_S = 25_000.0, 5_000.0, 0.5, 90.0
@@ -57,9 +57,9 @@ YEAR = 2_102_400
 
 def feed(state: State, event: Event) -> State:
     """Fold an event and what is decided about it, in the order of a host."""
-    state = DECIDER.evolve(state, event)
-    for decision in list(DECIDER.decide(state, event)):
-        state = DECIDER.evolve(state, decision)
+    touched = DECIDER.evolve(state, event)
+    for decision in list(DECIDER.decide(state, event, touched)):
+        DECIDER.evolve(state, decision)
     return state
 
 
@@ -332,7 +332,9 @@ async def sampling(autoscalers: int) -> list[Figure]:
             port: Any = log
             stamp = Stamp(clock.now, time.monotonic, lambda: 1.0)
             sources = Sources(kube=kube, external=kube, resource=kube)
-            sampler = Sampler(sources, Discovery(kube), port, port, stamp, clock, interval_s=1e9)
+            sampler = Sampler(
+                sources, Discovery(kube), port, appender=port, stamp=stamp, clock=clock, interval_s=1e9
+            )
             for kind, fact in objects(autoscalers):
                 if kind == "watermarkpodautoscaler":
                     sampler.observe(fact)

@@ -21,6 +21,7 @@ from nats.js.api import AckPolicy, ConsumerConfig
 
 from tests.alone import Alone
 from tests.bench.figures import Bench, Figure, Size, figure
+from tests.nats_server import EmbeddedServer
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.state import State
 from tidewright.cli.services import DECIDERS
@@ -33,13 +34,12 @@ from tidewright.events.facts import (
     WatermarkPodAutoscalerObserved,
     WorkloadObserved,
 )
-from tidewright.host.health import Health
-from tidewright.host.host import Host
-from tidewright.host.process import configure_logs
+from tidewright.host.loop.host import Host
+from tidewright.host.process.health import Health
+from tidewright.host.process.process import configure_logs
 from tidewright.log.connection import MAX_BATCH, Log, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.install import Plan, install_log
-from tidewright.log.server import EmbeddedServer
 
 FOLD_TARGET, EVALUATE_TARGET = 15_000.0, 5_000.0
 BEGIN = 1_790_000_000.0

@@ -20,12 +20,12 @@ import uvloop
 
 from tests.bench.figures import Bench, Figure, Size, figure
 from tests.bench.watch_to_log import pod
+from tests.nats_server import EmbeddedServer
 from tidewright.cli.services import DECIDERS
-from tidewright.host.process import configure_logs
+from tidewright.host.process.process import configure_logs
 from tidewright.kube.client import Kube
 from tidewright.log.connection import Log
 from tidewright.log.install import Plan, install_log
-from tidewright.log.server import EmbeddedServer
 from tidewright.sim.api.server import ApiServer
 
 SECONDS_TARGET, MEMORY_TARGET_MIB = 10.0, 300.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,20 +19,24 @@ from nats.js.api import AckPolicy, ConsumerConfig
 
 from tests.alone import Alone
 from tests.bench.figures import Bench, Figure, Size, figure
+from tests.nats_server import EmbeddedServer
 from tidewright.events import registry
 from tidewright.events.base import Because, Decision, Event, ObjectRef
 from tidewright.events.decisions import HoldReplicas
 from tidewright.events.facts import PodObserved
-from tidewright.host.health import Health
-from tidewright.host.host import Host
-from tidewright.host.process import configure_logs
+from tidewright.host.fold.decider import Decider
+from tidewright.host.loop.host import Host
+from tidewright.host.process.health import Health
+from tidewright.host.process.process import configure_logs
 from tidewright.log.connection import MAX_BATCH, Log, Message
 from tidewright.log.envelope import Writer
-from tidewright.log.server import EmbeddedServer
+from tidewright.log.install import Plan, install_log
 
 NAMESPACES, SLOTS = 50, 32
 COMMIT_TARGET, FOLD_TARGET = 8_000.0, 15_000.0
 ONE_IN = 20
+FOLDING, DECIDING = DECIDERS = ("folding", "deciding")
+"""Services: one that only counts, and one that decides, too. Each has its bucket of snapshots."""
 
 
 class State(msgspec.Struct):
@@ -40,34 +44,35 @@ class State(msgspec.Struct):
     holds: int = 0
 
 
-class Counting:
+def evolve(state: State, event: Event) -> None:
+    """Count the pods of each namespace."""
+    if isinstance(event, PodObserved):
+        state.pods[event.namespace] = state.pods.get(event.namespace, 0) + 1
+    elif isinstance(event, HoldReplicas):
+        state.holds += 1
+
+
+def counting(service: str, one_in: int) -> Decider[State, None]:
     """Counts pods per namespace; decides on each `one_in`-th of a namespace (0: never)."""
 
-    state_version = 1
-    state_type = State
-    kinds = frozenset({"pod"})
-
-    def __init__(self, service: str, one_in: int) -> None:
-        self.service, self._one_in = service, one_in
-
-    def initial(self) -> State:
-        return State()
-
-    def evolve(self, state: State, event: Event) -> State:
-        if isinstance(event, PodObserved):
-            state.pods[event.namespace] = state.pods.get(event.namespace, 0) + 1
-        elif isinstance(event, HoldReplicas):
-            state.holds += 1
-        return state
-
-    def decide(self, state: State, event: Event) -> Iterable[Decision]:
-        if not isinstance(event, PodObserved) or not self._one_in:
-            return
+    def decide(state: State, event: Event, _: None) -> Sequence[Decision]:
+        if not isinstance(event, PodObserved) or not one_in:
+            return ()
         count = state.pods[event.namespace]
-        if count % self._one_in == 0:
-            target = ObjectRef(api_version="v1", kind="Namespace", namespace=event.namespace, name="all")
-            because = (Because(rule="Nth", values={"pods": count}),)
-            yield HoldReplicas(at=event.at, because=because, target=target, replicas=count, reason="nth")
+        if count % one_in:
+            return ()
+        target = ObjectRef(api_version="v1", kind="Namespace", namespace=event.namespace, name="all")
+        because = (Because(rule="Nth", values={"pods": count}),)
+        return [HoldReplicas(at=event.at, because=because, target=target, replicas=count, reason="nth")]
+
+    return Decider(
+        service=service,
+        state_version=1,
+        state_type=State,
+        kinds=frozenset({"pod"}),
+        evolve=evolve,
+        decide=decide,
+    )
 
 
 def pods(log: Log, start: int, count: int) -> list[Message]:
@@ -97,7 +102,7 @@ async def folded(log: Log, count: int, service: str, one_in: int) -> tuple[float
     """Input events per second of one process, from its start to its last commit; and its decisions."""
     writer, stop = Writer(service), asyncio.Event()
     health = Health(service)
-    host = Host(Counting(service, one_in), log, Alone(writer.incarnation), health, writer=writer)
+    host = Host(counting(service, one_in), log, Alone(writer.incarnation), health, writer=writer)
     begun = time.perf_counter()
     running = asyncio.create_task(host.run(stop))
     while sum(o.fold.folded for o in host.owned.values()) < count:
@@ -128,11 +133,11 @@ async def measure(count: int) -> list[Figure]:
         await server.start()
         try:
             async with await Log.connect(server.url, "bench", timeout_s=5.0) as log:
-                await log.ensure(slots=SLOTS)
+                await install_log(log, Plan(slots=SLOTS, deciders=DECIDERS))
                 await fill(log, count)
                 bare = await received(log, count)
-                fold, _ = await folded(log, count, "folding", 0)
-                commit, decided = await folded(log, count, "deciding", ONE_IN)
+                fold, _ = await folded(log, count, FOLDING, 0)
+                commit, decided = await folded(log, count, DECIDING, ONE_IN)
         finally:
             await server.stop()
     beside = "bare nats-py pull consumer"

@@ -17,17 +17,16 @@ import uvloop
 
 from tests.alone import Alone
 from tests.bench.figures import Bench, Figure, Size, figure
-from tests.bench.log_commit import ONE_IN, SLOTS, Counting, fill, pods
-from tidewright.cli.services import DECIDERS
-from tidewright.host.health import Health
-from tidewright.host.host import Host
-from tidewright.host.process import Process, ProcessOptions, configure_logs
-from tidewright.host.process import run as run_process
-from tidewright.host.service import LogOptions, run_decider
+from tests.bench.log_commit import ONE_IN, SLOTS, counting, fill, pods
+from tests.nats_server import EmbeddedServer
+from tidewright.host.loop.host import Host
+from tidewright.host.process.health import Health
+from tidewright.host.process.process import Process, ProcessOptions, configure_logs
+from tidewright.host.process.process import run as run_process
+from tidewright.host.process.service import LogOptions, run_decider
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
 from tidewright.log.install import Plan, install_log
-from tidewright.log.server import EmbeddedServer
 from tidewright.log.snapshots import bucket
 
 TARGET_S = 3.0
@@ -41,7 +40,7 @@ def serve(url: str) -> int:
     options = LogOptions(url=url, cluster="bench")
 
     async def main(process: Process) -> None:
-        await run_decider(process, Counting(SERVICE, ONE_IN), options)
+        await run_decider(process, counting(SERVICE, ONE_IN), options)
 
     return run_process(ProcessOptions(SERVICE, log_level="warning"), main)
 
@@ -49,7 +48,7 @@ def serve(url: str) -> int:
 async def decide_all(log: Log, count: int) -> None:
     """Fold and decide everything that is there, and stop in good order, which leaves snapshots."""
     writer, stop = Writer(SERVICE), asyncio.Event()
-    host = Host(Counting(SERVICE, ONE_IN), log, Alone(writer.incarnation), Health(SERVICE), writer=writer)
+    host = Host(counting(SERVICE, ONE_IN), log, Alone(writer.incarnation), Health(SERVICE), writer=writer)
     running = asyncio.create_task(host.run(stop))
     while sum(o.fold.folded for o in host.owned.values()) < count:
         if running.done():
@@ -84,7 +83,7 @@ async def measured(count: int, *, snapshots: bool) -> float:
         await server.start()
         try:
             async with await Log.connect(server.url, "bench", timeout_s=5.0) as log:
-                await install_log(log, Plan(slots=SLOTS, deciders=DECIDERS))
+                await install_log(log, Plan(slots=SLOTS, deciders=(SERVICE,)))
                 await fill(log, count)
                 await decide_all(log, count)
                 if not snapshots:

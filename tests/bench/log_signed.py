@@ -16,13 +16,14 @@ from statistics import median
 import uvloop
 
 from tests.bench.figures import Bench, Figure, Size, figure
-from tests.bench.log_commit import SLOTS, folded, pods
+from tests.bench.log_commit import DECIDERS, FOLDING, SLOTS, folded, pods
+from tests.nats_server import EmbeddedServer
 from tests.unit.log import authenticated
 from tests.unit.log.authenticated import Authority
-from tidewright.host.process import configure_logs
+from tidewright.host.process.process import configure_logs
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import Writer
-from tidewright.log.server import EmbeddedServer
+from tidewright.log.install import Plan, install_log
 from tidewright.log.signer import Signer
 from tidewright.log.subjects import ALL
 
@@ -33,7 +34,7 @@ WRITES = {
     "watcher": authenticated.WRITES["watcher"],
     **{
         name: (*(f"{c}.*.{name}.>" for c in ("decision", "schedule")), f"checkpoint.*.{name}")
-        for name in ("folding", "deciding")
+        for name in DECIDERS
     },
 }
 
@@ -110,7 +111,7 @@ async def measure(count: int, rounds: int) -> list[Figure]:
                 await Log.connect(server.url, "signed", timeout_s=5.0) as signed,
             ):
                 for log in (plain, signed):
-                    await log.ensure(slots=SLOTS)
+                    await install_log(log, Plan(slots=SLOTS, deciders=DECIDERS))
                 await authority.install(signed)
                 signer = Timed("watcher", authority.key("watcher"))
                 signed.authenticate(signer=signer)
@@ -120,12 +121,12 @@ async def measure(count: int, rounds: int) -> list[Figure]:
 
                 async def fold(log: Log) -> float:
                     """Facts per second."""
-                    return (await folded(log, await _facts(log), "folding", 0))[0]
+                    return (await folded(log, await _facts(log), FOLDING, 0))[0]
 
                 believing = await Log.connect(server.url, "signed", timeout_s=5.0)
                 async with believing:
                     believing.authenticate(
-                        signer=Signer("folding", authority.key("folding")),
+                        signer=Signer(FOLDING, authority.key(FOLDING)),
                         anchors=[authority.root.public_key()],
                     )
                     await believing.adopt_slots()

@@ -24,22 +24,23 @@ import msgspec
 import uvloop
 
 from tests.bench.figures import Bench, Figure, Size, figure
-from tidewright.cli.services import DECIDERS
+from tests.nats_server import EmbeddedServer
+from tidewright.cli.process import tether
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, ObjectRef
 from tidewright.events.decisions import HoldReplicas
 from tidewright.events.facts import PodObserved
-from tidewright.host.inputs import Partition
-from tidewright.host.membership import rendezvous
-from tidewright.host.process import Process, ProcessOptions, configure_logs
-from tidewright.host.process import run as run_process
-from tidewright.host.service import LogOptions, run_decider
-from tidewright.host.settings import Settings
+from tidewright.host.fold.decider import Decider
+from tidewright.host.fold.inputs import Partition
+from tidewright.host.loop.membership import rendezvous
+from tidewright.host.loop.settings import Settings
+from tidewright.host.process.process import Process, ProcessOptions, configure_logs
+from tidewright.host.process.process import run as run_process
+from tidewright.host.process.service import LogOptions, run_decider
 from tidewright.log import envelope
 from tidewright.log.connection import Log, Message
 from tidewright.log.install import Plan, install_log
 from tidewright.log.reader import Reader
-from tidewright.log.server import EmbeddedServer
 from tidewright.log.subjects import Slot
 
 SLOTS, REPLICAS = 16, 3
@@ -57,25 +58,27 @@ class State(msgspec.Struct):
     seen: int = 0
 
 
-class Each:
-    """Decides about each fact."""
+def evolve(state: State, event: Event) -> None:
+    """Count the facts."""
+    state.seen += isinstance(event, PodObserved)
 
-    service = SERVICE
-    state_version = 1
-    state_type = State
-    kinds = frozenset({"pod"})
 
-    def initial(self) -> State:
-        return State()
+def decide(state: State, event: Event, _: None) -> list[Decision]:
+    """Decide about each fact."""
+    if not isinstance(event, PodObserved):
+        return []
+    target = ObjectRef(api_version="v1", kind="Namespace", namespace=event.namespace, name="all")
+    return [HoldReplicas(at=event.at, target=target, replicas=state.seen, reason="each")]
 
-    def evolve(self, state: State, event: Event) -> State:
-        state.seen += isinstance(event, PodObserved)
-        return state
 
-    def decide(self, state: State, event: Event) -> Iterable[Decision]:
-        if isinstance(event, PodObserved):
-            target = ObjectRef(api_version="v1", kind="Namespace", namespace=event.namespace, name="all")
-            yield HoldReplicas(at=event.at, target=target, replicas=state.seen, reason="each")
+EACH = Decider(
+    service=SERVICE,
+    state_version=1,
+    state_type=State,
+    kinds=frozenset({"pod"}),
+    evolve=evolve,
+    decide=decide,
+)
 
 
 def serve(url: str, partition: Partition) -> int:
@@ -83,7 +86,7 @@ def serve(url: str, partition: Partition) -> int:
 
     async def main(process: Process) -> None:
         options = LogOptions(url=url, cluster="bench")
-        await run_decider(process, Each(), options, Settings(partition=partition))
+        await run_decider(process, EACH, options, Settings(partition=partition))
 
     return run_process(ProcessOptions(SERVICE, log_level="error"), main)
 
@@ -130,7 +133,7 @@ class World:
 
     async def add(self) -> None:
         command = (sys.executable, "-m", "tests.bench.log_takeover", self._url, self._partition)
-        self.replicas.append(await asyncio.create_subprocess_exec(*command))
+        self.replicas.append(await asyncio.create_subprocess_exec(*command, preexec_fn=tether()))
 
     async def stop(self) -> None:
         for task in self._tasks:
@@ -238,11 +241,11 @@ async def gaps(number: int, runs: int, partition: Partition) -> list[float]:
         await server.start()
         try:
             async with await Log.connect(server.url, "bench", timeout_s=5.0) as log:
-                await install_log(log, Plan(slots=SLOTS, deciders=DECIDERS))
+                await install_log(log, Plan(slots=SLOTS, deciders=(SERVICE,)))
                 world = World(log, server.url, partition)
-                await world.start(replicas)
                 found: list[float] = []
                 try:
+                    await world.start(replicas)
                     while len(found) < runs:
                         await world.settled()
                         gap = await world.gap_s(number)

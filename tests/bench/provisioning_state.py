@@ -14,7 +14,7 @@ from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.events import registry
 from tidewright.kube.podspecs import digest_of
-from tidewright.provisioning.indexing import index_of
+from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.state import State
 
 

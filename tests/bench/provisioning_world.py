@@ -12,7 +12,7 @@ from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.events.base import Event
 from tidewright.events.timers import TimerFired
-from tidewright.host.fold import Fold
+from tidewright.host.fold.order import Fold
 from tidewright.kube.podspecs import digest_of
 from tidewright.log.subjects import ALL
 from tidewright.provisioning.decide import DECIDER

@@ -31,6 +31,7 @@ import uvloop
 from tests.bench.figures import Bench, Figure, Size, figure
 from tests.e2e.conftest import tidewright
 from tests.e2e.pipeline.test_pipeline import DEPLOYMENT, LABELS, autoscaler
+from tests.nats_server import EmbeddedServer
 from tidewright.cli.crds.installing import install
 from tidewright.cli.services import DECIDERS
 from tidewright.cli.supervisor import Program, Supervisor
@@ -38,13 +39,12 @@ from tidewright.events import registry
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.facts import MetricSampled
 from tidewright.events.outcomes import Applied
-from tidewright.host.process import configure_logs
+from tidewright.host.process.process import configure_logs
 from tidewright.kube.client import Kube
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import CAUSE_SEQ
 from tidewright.log.install import Plan, install_log
-from tidewright.log.server import EmbeddedServer
-from tidewright.sim.api.requestlog import Entry
+from tidewright.sim.api.http.request_log import Entry
 from tidewright.sim.cluster import SimCluster
 from tidewright.sim.options import KubeletOptions, NodePool, SimOptions
 

@@ -19,10 +19,10 @@ import msgspec
 
 from tests.bench.figures import Bench, Figure, Size, figure
 from tests.e2e.conftest import Cluster, Services, free_port, running
+from tests.nats_server import EmbeddedServer
 from tidewright.cli.crds.installing import manifests
-from tidewright.host.process import configure_logs
+from tidewright.host.process.process import configure_logs
 from tidewright.kube.client import Kube
-from tidewright.log.server import EmbeddedServer
 from tidewright.sharding.lease import LeaseTimes
 from tidewright.sharding.worker import Worker
 

@@ -19,11 +19,11 @@ from tidewright.events.timers import TimerFired
 from tidewright.sharding.document import Document, Entry, apply, created
 from tidewright.sharding.keyspace import runs
 from tidewright.sharding.member import Acknowledgement
-from tidewright.shardmanager.assign import assign
 from tidewright.shardmanager.decide import DECIDER
-from tidewright.shardmanager.handover import HandoverTimes, Report, plan
-from tidewright.shardmanager.resize import effects, minimal_moves
-from tidewright.shardmanager.scan import annotations_wanted
+from tidewright.shardmanager.propeller.resize import effects, minimal_moves
+from tidewright.shardmanager.propeller.scan import annotations_wanted
+from tidewright.shardmanager.shardset.assignment.assign import assign
+from tidewright.shardmanager.shardset.assignment.handover import HandoverTimes, Report, plan
 
 SLOTS, MOST, SHOWN = 1024, 32, (1, 4, 7, 16, 31)
 RANGES = "contiguous ranges of the propeller manager"
@@ -106,7 +106,7 @@ def set_pass_ms(pods: int) -> float:
     cluster.deliver(cluster.template_fact("1", "orders-template", "orders"))
     for pod in cluster.pods.values():
         pod.phase, pod.ready = "Running", True
-        cluster.fold.state = DECIDER.evolve(cluster.state, cluster.fact(pod.name))
+        DECIDER.evolve(cluster.state, cluster.fact(pod.name))
     assert len(cluster.pods) == pods
     cluster.held.clear()
     cluster.lag = False
@@ -117,14 +117,15 @@ def _seen(cluster: Cluster, name: str, annotations: dict[str, str], labels: dict
     """A running pod that the decider hears of without being asked what follows."""
     made = Pod(name=name, uid=name, labels=labels, annotations=annotations, phase="Running", ready=True)
     cluster.pods[name] = made
-    cluster.fold.state = DECIDER.evolve(cluster.state, cluster.fact(name))
+    DECIDER.evolve(cluster.state, cluster.fact(name))
 
 
 def _round_ms(cluster: Cluster, key: str) -> float:
     def one() -> None:
         event = TimerFired(at=cluster.now + 30.0, key=key)
-        state = DECIDER.evolve(states.pop(), event)
-        decided = list(DECIDER.decide(state, event))
+        state = states.pop()
+        touched = DECIDER.evolve(state, event)
+        decided = list(DECIDER.decide(state, event, touched))
         effects = [d for d in decided if isinstance(d, CreateObject | DeleteObject)]
         assert not effects, "a healthy set is left alone"
 
@@ -156,7 +157,7 @@ def moves(slots: int) -> tuple[int, float]:
             "b#1": Report(prepared=frozenset(document.moving)),
         }
         start = time.perf_counter()
-        for entry in plan(document, target, reports, times, float(rounds)).entries:
+        for entry in plan(document, target, reports, times=times, now=float(rounds)).entries:
             apply(document, entry)
         spent += time.perf_counter() - start
         rounds += 1

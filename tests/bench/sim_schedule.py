@@ -19,7 +19,7 @@ from tests.bench.figures import Bench, Figure, Size, figure
 from tests.bench.sim_clients import Clients, request
 from tests.bench.sim_size import nodes
 from tests.bench.sim_writes import CLIENTS, NAMESPACES, namespaces, pod, rate
-from tidewright.host.process import configure_logs
+from tidewright.host.process.process import configure_logs
 from tidewright.log.clock import Clock
 from tidewright.sim.api.server import ApiServer
 from tidewright.sim.controllers.cache import Cache

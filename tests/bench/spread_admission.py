@@ -26,15 +26,15 @@ import psutil
 from aiohttp import web
 
 from tests.bench.figures import Bench, Better, Figure, Size, figure
+from tests.nats_server import EmbeddedServer
 from tidewright.cli.services import DECIDERS
 from tidewright.events import registry
 from tidewright.events.base import JsonObject, ObjectRef
 from tidewright.events.facts import Owner, WorkloadObserved
 from tidewright.events.spread import ChangeLedger, LedgerRules, SubsetRule
-from tidewright.host import certificates
+from tidewright.host.webhook import certificates
 from tidewright.log.connection import Log, Message
 from tidewright.log.install import Plan, install_log
-from tidewright.log.server import EmbeddedServer
 
 NAMESPACE, NAME, HASH = "shop", "web", "5d9c7b8f6d"
 RATE = 300
@@ -120,8 +120,8 @@ def serve_admission(tell: Connection, url: str) -> None:
     import uvloop
 
     from tidewright.log.envelope import Writer
-    from tidewright.spread.admission import Endpoint, Options
-    from tidewright.spread.books import Books
+    from tidewright.spread.admission.books import Books
+    from tidewright.spread.admission.endpoint import Endpoint, Options
 
     async def serve() -> None:
         async with await Log.connect(url, "bench") as log:
@@ -130,8 +130,8 @@ def serve_admission(tell: Connection, url: str) -> None:
             endpoint = Endpoint(books, Options(nats_url=url, cluster="bench"))
             following = asyncio.create_task(books.follow())
             await books.current.wait()
-            await endpoint.start()
-            tell.send((endpoint.port, endpoint.certificate.ca_pem))
+            await endpoint.server.start()
+            tell.send((endpoint.server.port, endpoint.server.certificate.ca_pem))
             await following
 
     uvloop.run(serve())

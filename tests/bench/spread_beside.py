@@ -43,6 +43,7 @@ from tests.bench.spread_admission import (
     spec,
 )
 from tests.e2e.conftest import tidewright
+from tests.nats_server import EmbeddedServer
 from tidewright.cli.services import DECIDERS
 from tidewright.events import registry
 from tidewright.events.base import Event, JsonObject
@@ -50,8 +51,7 @@ from tidewright.events.spread import ChangeLedger
 from tidewright.log.connection import Log
 from tidewright.log.errors import WrongStream
 from tidewright.log.install import Plan, install_log
-from tidewright.log.server import EmbeddedServer
-from tidewright.spread.following import Followed
+from tidewright.spread.ledger.following import Followed
 
 CLUSTER = "bench"
 STAMP = "2026-11-21T12:00:00Z"

@@ -73,8 +73,8 @@ def pod(n: int, subset: str, cost: str, **more: Any) -> PodObserved:
 
 def feed(state: State, event: Event) -> int:
     """Fold one event as the host does; how many decisions it gave."""
-    DECIDER.evolve(state, event)
-    decisions = list(DECIDER.decide(state, event))
+    touched = DECIDER.evolve(state, event)
+    decisions = list(DECIDER.decide(state, event, touched))
     for decision in decisions:
         DECIDER.evolve(state, decision)
     return len(decisions)
@@ -128,17 +128,17 @@ def run(size: Size) -> list[Figure]:
     for generation in range(2, 7):
         # Limits halve and come back: everybody is ranked, half of three subsets is written.
         changed = spread(share // 2 if generation % 2 == 0 else share, generation)
-        DECIDER.evolve(state, changed)
+        touched = DECIDER.evolve(state, changed)
         began = time.process_time()
-        decisions = list(DECIDER.decide(state, changed))
+        decisions = list(DECIDER.decide(state, changed, touched))
         ranked_ms.append((time.process_time() - began) * 1e3)
         for decision in decisions:
             DECIDER.evolve(state, decision)
     sort_ms = _sorted_ms(state)
     scaled = next(workloads(0))
-    DECIDER.evolve(state, scaled)
+    touched = DECIDER.evolve(state, scaled)
     began = time.process_time()
-    list(DECIDER.decide(state, scaled))
+    list(DECIDER.decide(state, scaled, touched))
     foreseen_ms = (time.process_time() - began) * 1e3
     return [
         figure(

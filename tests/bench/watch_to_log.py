@@ -22,19 +22,19 @@ import uvloop
 from aiohttp import web
 
 from tests.bench.figures import Bench, Figure, Size, figure
+from tests.nats_server import EmbeddedServer
 from tidewright.cli.services import DECIDERS
-from tidewright.host.fenced import Fenced, InFlight
-from tidewright.host.process import configure_logs
+from tidewright.host.loop.fenced import Fenced, InFlight
+from tidewright.host.process.process import configure_logs
 from tidewright.kube.client import Kube
 from tidewright.kube.kinds import BY_NAME
 from tidewright.log.clock import Clock
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
 from tidewright.log.install import Plan, install_log
-from tidewright.log.server import EmbeddedServer
 from tidewright.watcher.appender import Appender
 from tidewright.watcher.follow import Follower
-from tidewright.watcher.stamp import Stamp
+from tidewright.watcher.log_time import Stamp
 
 OBJECTS = 2_000
 CHANGED_TARGET, UNCHANGED_TARGET, RATIO_TARGET = 8_000.0, 15_000.0, 0.4

@@ -17,7 +17,7 @@ from tests.chaos.live import Ended
 from tests.chaos.scenario import Scenario
 from tests.chaos.scripted import Played, Script
 from tests.chaos.verdict import Verdict, listed
-from tidewright.host.process import configure_logs
+from tidewright.host.process.process import configure_logs
 
 START = 1_770_000_000.0
 CALM_LOAD_S = 20.0

@@ -28,7 +28,7 @@ from tidewright.events.decisions import (
 )
 from tidewright.events.outcomes import Applied, Rejected
 from tidewright.events.provisioning import IncreaseNodeGroup, NodeGroupObserved
-from tidewright.sim.api.requestlog import Entry
+from tidewright.sim.api.http.request_log import Entry
 
 OURS = "fieldManager=chaos"
 """In the query of every write of the run itself: those are not counted."""

@@ -37,7 +37,7 @@ from tidewright.cli.stack import StackOptions
 from tidewright.cli.supervisor import Backoff, Supervisor
 from tidewright.events import registry
 from tidewright.events.decisions import SetTimer
-from tidewright.host.verify import Report
+from tidewright.host.fold.verify import Report
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.log.connection import Log

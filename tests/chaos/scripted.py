@@ -37,15 +37,15 @@ from tidewright.events.config import ClockSet, ConfigSet
 from tidewright.events.decisions import CancelTimer, SetTimer
 from tidewright.events.facts import ObjectFact
 from tidewright.events.timers import TimerFired
-from tidewright.host.inputs import Inputs
-from tidewright.host.verify import Report
+from tidewright.host.fold.inputs import Inputs
+from tidewright.host.fold.verify import Report
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log import errors
 from tidewright.log.connection import MAX_BATCH, Log, Message
 from tidewright.log.install import Plan, install_log
 from tidewright.log.reader import Record
-from tidewright.log.server import configuration, find_binary
 from tidewright.sim.api.server import ApiServer
+from tidewright.sim.nats_server import configuration, find_binary
 
 CLUSTER, SLOTS = "chaos", 8
 RUNNING = ("autoscaler", "autoscaler", "spread", "provisioning", "shard-manager", "actuator")

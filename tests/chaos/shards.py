@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from tidewright.sharding.keyspace import runs, shard_range
-from tidewright.shardmanager.config import FLYTE, ShardConfig
-from tidewright.shardmanager.confighash import config_hash
+from tidewright.shardmanager.propeller.config import FLYTE, ShardConfig
+from tidewright.shardmanager.propeller.config_hash import config_hash
 
 Change = tuple[str, dict[str, Any]]
 """Path of an object, and a merge patch of it."""

@@ -30,6 +30,7 @@ def test_the_end_of_the_scenario_has_one_fixed_point() -> None:
     assert VALLEY_REPLICAS <= FIRST
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(150)
 async def test_kills_of_everything_lose_and_double_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -14,7 +14,7 @@ from tidewright.events.decisions import CreateObject, DeleteObject, Effect, Scal
 from tidewright.events.outcomes import Applied, Superseded
 from tidewright.events.provisioning import IncreaseNodeGroup, Instance, NodeGroupObserved
 from tidewright.log.reader import Record
-from tidewright.sim.api.requestlog import Entry
+from tidewright.sim.api.http.request_log import Entry
 
 DEPLOYMENT = ObjectRef(api_version="apps/v1", kind="Deployment", namespace="team-0", name="app-0")
 POD = ObjectRef(api_version="v1", kind="Pod", namespace="team-0", name="shards-0")

@@ -9,7 +9,7 @@ from tests.chaos.effects import Effects
 from tests.chaos.findings import Ledger, differences
 from tests.chaos.live import Ended
 from tests.chaos.scripted import Played
-from tidewright.host.verify import Report
+from tidewright.host.fold.verify import Report
 
 EXAMPLES = 10
 """Of what is wrong, that are shown."""

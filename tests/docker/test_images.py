@@ -3,7 +3,7 @@
 Run where a container engine is and the variables name the images; skipped elsewhere. Nothing is pulled
 but these two.
 
-    TIDEWRIGHT_IMAGE=tidewright NATS_IMAGE=nats:2.15-alpine pytest -m docker
+    TIDEWRIGHT_IMAGE=tidewright TIDEWRIGHT_EMBEDDED_IMAGE=tidewright-embedded NATS_IMAGE=nats:2.15-alpine pytest -m docker
 """
 
 from __future__ import annotations
@@ -24,13 +24,17 @@ from tidewright.cli.services import SERVICES, Role, Service
 from tidewright.kube.client import Kube
 
 IMAGE, NATS = os.environ.get("TIDEWRIGHT_IMAGE", ""), os.environ.get("NATS_IMAGE", "")
+EMBEDDED_IMAGE = os.environ.get("TIDEWRIGHT_EMBEDDED_IMAGE", "")
 ROOT = Path(__file__).resolve().parents[2]
 API, SIDE, PROBES = 8080, 8082, 8081
 READY_WITHIN_S = 60.0
 
 pytestmark = [
     pytest.mark.docker,
-    pytest.mark.skipif(not (IMAGE and NATS), reason="TIDEWRIGHT_IMAGE and NATS_IMAGE name no images"),
+    pytest.mark.skipif(
+        not (IMAGE and EMBEDDED_IMAGE and NATS),
+        reason="TIDEWRIGHT_IMAGE, TIDEWRIGHT_EMBEDDED_IMAGE and NATS_IMAGE name no images",
+    ),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.timeout(300),
 ]
@@ -126,7 +130,7 @@ def cluster(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Cluster
     )  # fmt: skip
     nats.until_said("Server is ready")
     embedded = engine.run(
-        IMAGE, "cluster",
+        EMBEDDED_IMAGE, "cluster",
         ["sim", "up", "--host", "0.0.0.0", "--port", str(API), "--side-port", str(SIDE), "--start-delay", "0.1"],
         ports=(API, SIDE),
     )  # fmt: skip

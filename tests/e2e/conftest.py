@@ -26,6 +26,7 @@ import msgspec
 import pytest
 import yaml
 
+from tests.nats_server import EmbeddedServer
 from tidewright.cli.crds.installing import Outcome, install
 from tidewright.cli.services import DECIDERS
 from tidewright.cli.supervisor import Program, Supervisor
@@ -33,7 +34,6 @@ from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.log.connection import Log
 from tidewright.log.install import Plan, install_log
-from tidewright.log.server import EmbeddedServer
 
 CLOUD = {
     "groups": [],
@@ -242,6 +242,20 @@ class Services:
         await self.supervisor.start(
             *(self._program(name, more.get(name.replace("-", "_"), ())) for name in services)
         )
+
+    def beside(self) -> Services:
+        """More services on the same log, to be started and ended apart from these."""
+        made = Services(self.cluster, self.nats_url)
+        made.name, made.installed = self.name, self.installed
+        return made
+
+    async def until_said(self, service: str, words: str) -> None:
+        """Return when a service has logged some words."""
+        async with asyncio.timeout(READY_WITHIN_S):
+            while True:
+                if any(name == service and words in line for name, line in self.lines):
+                    return
+                await asyncio.sleep(0.05)
 
     def _program(self, name: str, more: Sequence[str]) -> Program:
         command = ["run", name, "--nats", self.nats_url, "--cluster", self.name, "--log-format", "json"]

@@ -15,13 +15,13 @@ import selectors
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
-from tests.unit.host.counting import Counting, State
+from tests.unit.host.counting import COUNTING, State
 from tidewright.events import registry
 from tidewright.events.facts import PodObserved
-from tidewright.host.health import Health
-from tidewright.host.host import Host
-from tidewright.host.membership import HEARTBEAT_S, BucketMembership
-from tidewright.host.settings import Settings
+from tidewright.host.loop.host import Host
+from tidewright.host.loop.membership import HEARTBEAT_S, BucketMembership
+from tidewright.host.loop.settings import Settings
+from tidewright.host.process.health import Health
 from tidewright.log import errors
 from tidewright.log.checkpoint import decode as decode_checkpoint
 from tidewright.log.connection import Committed, Message
@@ -180,7 +180,7 @@ class LinkSnapshots(Snapshots):
         super().__init__(link)  # type: ignore[arg-type]  # what is used of Log
         self._link, self._shelf = link, shelf
 
-    async def latest(self, service: str, slot: Slot, state_version: int) -> Snapshot | None:
+    async def latest(self, service: str, slot: Slot, readable: Sequence[int]) -> Snapshot | None:
         await self._link.travel()
         snapshot = self._shelf.get(slot)
         record = await self._link.at(snapshot.checkpoint_seq) if snapshot else None
@@ -276,7 +276,7 @@ class Replica:
         self.link = Link(world.stream, world.draw)
         self.membership = SimulatedMembership(self.link, world.bucket, name, rate)
         self.host: Host[State] = Host(
-            Counting(),
+            COUNTING,
             self.link,  # type: ignore[arg-type]  # what is used of Log
             self.membership,
             Health("counting"),

@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.autoscaler.world import NS, World, external, of, pod, sample, spec, workload, wpa
+from tidewright.autoscaler import state as state_module
+from tidewright.autoscaler.api.spec import Rules, compiled
 from tidewright.autoscaler.decide import DECIDER
-from tidewright.autoscaler.evaluate import Pass, Scene, evaluate
-from tidewright.autoscaler.policy import Policy
-from tidewright.autoscaler.readiness import Pod
-from tidewright.autoscaler.spec import Rules, compiled
+from tidewright.autoscaler.passes import passes
+from tidewright.autoscaler.passes.conditions import PROCESSING
+from tidewright.autoscaler.passes.evaluate import Pass, Scene, evaluate
+from tidewright.autoscaler.passes.lifecycle import Gate
+from tidewright.autoscaler.passes.policy import Policy
+from tidewright.autoscaler.passes.readiness import Pod
 from tidewright.autoscaler.state import State
-from tidewright.events.base import Event
+from tidewright.events import registry
+from tidewright.events.base import Decision, Event
+from tidewright.events.config import Mode, ModesSet
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.facts import MetricSampled
 from tidewright.events.outcomes import Applied
 from tidewright.events.timers import TimerFired
 
 SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+FEWER = settings(SETTINGS, max_examples=40)
+"""Of what encodes the state at every event."""
 
 counts = st.integers(1, 60)
 values = st.one_of(st.integers(0, 60_000), st.integers(-(2**63), 2**63 - 1))
@@ -213,6 +225,101 @@ def test_the_order_of_answers_within_a_round_changes_nothing(
     assert given_orders[0] == given_orders[1]
 
 
+class Recording(World):
+    """A world that keeps its log, and its state after each event."""
+
+    def __init__(self, **policy: Any) -> None:
+        self.log: list[tuple[Event, list[Decision], bytes]] = []
+        super().__init__(**policy)
+
+    def feed(self, *events: Event) -> list[Decision]:
+        given: list[Decision] = []
+        for event in events:
+            decided = super().feed(event)
+            self.log.append((_stored(event), decided, ENCODER.encode(self.fold.state)))
+            given += decided
+        return given
+
+
+ENCODER = msgspec.json.Encoder(order="deterministic")
+
+
+def _stored(event: Event) -> Event:
+    read = registry.decode(registry.encode(event))
+    assert isinstance(read, Event)
+    return read
+
+
+@contextmanager
+def other_policy() -> Iterator[None]:
+    """Every pass is made by other rules, and concludes something else."""
+
+    def otherwise(rules: Rules, _: Policy, scene: Scene) -> Pass:
+        other = evaluate(rules, Policy(strict=True, stale_after_s=1.0), scene)
+        return msgspec.structs.replace(other, rescale=not other.rescale, desired=other.desired + 1)
+
+    def closed(*_: object, **__: object) -> Gate:
+        return Gate(blocked=True, setting=PROCESSING, event="another")
+
+    with (
+        patch.object(passes, "evaluate", otherwise),
+        patch.object(passes, "gate", closed),
+        patch.object(state_module, "DEFAULT", Policy(strict=True, walk_owner_chain=True)),
+    ):
+        yield
+
+
+@FEWER
+@given(
+    specs(metrics=2),
+    stories(),
+    st.booleans(),
+    st.booleans(),
+    st.sampled_from(["enforce", "shadow", "dry-run"]),
+)
+def test_the_state_is_a_function_of_the_log_alone(
+    members: dict[str, Any], story: list[tuple[str, float, int]], dry_run: bool, walks: bool, mode: Mode
+) -> None:
+    recording = Recording(walk_owner_chain=walks) if walks else Recording()
+    recording.feed(ModesSet(at=1.0, mode=mode))
+    query = rules_of(members).metrics[1].query
+    recording.feed(MetricSampled(at=99.0, namespace=NS, name=query, series_milli=(7000,)))
+    tell(recording, {**members, "dryRun": dry_run}, story)
+    recording.feed(ModesSet(at=1e6, mode="enforce"))
+    state, stored = State(), ENCODER.encode(State())
+    for event, decided, recorded in recording.log:
+        restored = msgspec.json.decode(stored, type=State)
+        DECIDER.evolve(restored, event)
+        with other_policy():
+            DECIDER.decide(state, event, DECIDER.evolve(state, event))
+        for decision in decided:
+            if not decision.shadow or type(decision) in DECIDER.simulates:
+                DECIDER.evolve(restored, decision)
+                with other_policy():
+                    DECIDER.evolve(state, decision)
+        stored = ENCODER.encode(restored)
+        assert stored == recorded, f"restored, after {event}"
+        assert ENCODER.encode(state) == recorded, f"under another policy, after {event}"
+
+
+@FEWER
+@given(specs(), stories(), st.booleans(), st.sampled_from(["enforce", "shadow"]))
+def test_to_decide_changes_nothing(
+    members: dict[str, Any], story: list[tuple[str, float, int]], strict: bool, mode: Mode
+) -> None:
+    recording = Recording(strict=strict)
+    recording.feed(ModesSet(at=1.0, mode=mode))
+    tell(recording, members, story)
+    state = State()
+    for event, decided, _ in recording.log:
+        touched = DECIDER.evolve(state, event)
+        before = ENCODER.encode(state)
+        DECIDER.decide(state, event, touched)
+        assert ENCODER.encode(state) == before
+        for decision in decided:
+            DECIDER.evolve(state, decision)
+
+
 def test_a_copy_of_the_state_folds_like_the_state_itself() -> None:
     world = World()
     world.start(replicas=2, upscaleDelayAboveWatermarkSeconds=30)
@@ -220,7 +327,8 @@ def test_a_copy_of_the_state_folds_like_the_state_itself() -> None:
     encoder = msgspec.json.Encoder(order="deterministic")
     other = msgspec.json.decode(encoder.encode(copy.deepcopy(world.fold.state)), type=State)
     for event in (sample(116, 15_000), sample(131, 90_000), pod(140, "web-77-0", ready=False)):
-        world.fold.state = DECIDER.evolve(world.fold.state, event)
-        other = DECIDER.evolve(other, event)
-        assert list(DECIDER.decide(world.fold.state, event)) == list(DECIDER.decide(other, event))
+        answers = [
+            DECIDER.decide(state, event, DECIDER.evolve(state, event)) for state in (world.fold.state, other)
+        ]
+        assert answers[0] == answers[1]
     assert encoder.encode(world.fold.state) == encoder.encode(other)

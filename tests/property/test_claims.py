@@ -20,12 +20,12 @@ from tidewright.events import provisioning as p
 from tidewright.events import registry
 from tidewright.events.base import Event, JsonObject
 from tidewright.events.placement import PlacementObjectGone
-from tidewright.host.fold import Fold
+from tidewright.host.fold.order import Fold
 from tidewright.log.subjects import ALL
 from tidewright.provisioning.decide import DECIDER
 from tidewright.provisioning.evaluate import Evaluation
-from tidewright.provisioning.index import Index
-from tidewright.provisioning.indexing import index_of
+from tidewright.provisioning.index.index import Index
+from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.state import State
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidewright.events.base import JsonObject
-from tidewright.kube.deviceallocation import WATCHED
-from tidewright.kube.deviceclaims import parse
-from tidewright.kube.devices import device
-from tidewright.kube.devicestock import Stock
+from tidewright.kube.devices.allocation import WATCHED
+from tidewright.kube.devices.claims import parse
+from tidewright.kube.devices.devices import device
+from tidewright.kube.devices.stock import Stock
 
 DRIVER = "d.example.com"
 POLICIES: dict[str, JsonObject] = {

@@ -14,10 +14,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.property.replicas import NAMESPACES, SLOTS, VirtualLoop, World
-from tests.unit.host.counting import Counting
+from tests.unit.host.counting import COUNTING
 from tidewright.events import registry
-from tidewright.host.fold import Fold
-from tidewright.host.membership import rendezvous, shares
+from tidewright.host.fold.order import Fold
+from tidewright.host.loop.membership import rendezvous, shares
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log import envelope
 from tidewright.log.subjects import Slot, Subjects
@@ -54,7 +54,7 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> None:
         return function(*arguments)
 
     for module in ("host", "commit"):
-        monkeypatch.setattr(f"tidewright.host.{module}.time", Clock)
+        monkeypatch.setattr(f"tidewright.host.loop.{module}.time", Clock)
     monkeypatch.setattr("asyncio.to_thread", at_once)
 
 
@@ -73,7 +73,7 @@ def simulate(main: Callable[[World], Awaitable[None]], seed: int) -> None:
 def expect_exactly_once(world: World) -> None:
     """The decisions of each slot are those of its facts, byte for byte, in order, each once."""
     recorded: dict[str, list[bytes]] = defaultdict(list)
-    folds = {slot: Fold(Counting(), slot) for slot in EVERY}
+    folds = {slot: Fold(COUNTING, slot) for slot in EVERY}
     wanted: dict[str, list[bytes]] = defaultdict(list)
     for record in world.stream.records:
         slot = SUBJECTS.slot_token(record.subject)

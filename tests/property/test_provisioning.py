@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from hypothesis import HealthCheck, given, settings
@@ -24,11 +24,11 @@ from tidewright.events import registry
 from tidewright.events.base import Decision, Event
 from tidewright.events.decisions import CreateObject, DeleteObject, Effect, RecordObjectEvent, SetStatus
 from tidewright.events.timers import TimerFired
-from tidewright.host.fold import Fold
+from tidewright.host.fold.order import Fold
 from tidewright.log.subjects import ALL
 from tidewright.provisioning.decide import DECIDER
-from tidewright.provisioning.folding.common import STANDING
-from tidewright.provisioning.indexing import index_of
+from tidewright.provisioning.fold.common import STANDING
+from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.state import State
 
@@ -306,8 +306,11 @@ class Wild(Cluster):
         assert first - plans <= 20
 
 
-def world(chance: Random) -> Wild:
-    found = Wild(
+_Played = TypeVar("_Played", bound=Wild)
+
+
+def world(chance: Random, kind: type[_Played]) -> _Played:
+    found = kind(
         chance,
         {
             "profile": chance.choice(("compat", "hold")),
@@ -378,7 +381,7 @@ def happenings(found: Wild) -> dict[str, Callable[[], None]]:
 )
 @given(st.integers(0, 2**32), st.lists(st.integers(0, 15), min_size=10, max_size=60))
 def test_the_invariants_hold_whatever_happens(seed: int, choices: list[int]) -> None:
-    found = world(Random(seed))
+    found = world(Random(seed), Wild)
     happens = happenings(found)
     names = sorted(happens)
     for choice in choices:

@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.property.test_shards import tables
+from tests.vectors.reference.propeller_gates import gates
 from tidewright.sharding.keyspace import fnv1a32, shard_ranges
-from tidewright.shardmanager.assign import assign
-from tidewright.shardmanager.autosize import Demand, Limits, recommend
-from tidewright.shardmanager.balance import rebalance
-from tidewright.shardmanager.config import WILDCARD, ShardConfig, ShardMapping, ShardType
-from tidewright.shardmanager.resize import gates, minimal_moves
-from tidewright.shardmanager.strategy import shard_args
+from tidewright.shardmanager.propeller.config import WILDCARD, ShardConfig, ShardMapping, ShardType
+from tidewright.shardmanager.propeller.resize import minimal_moves
+from tidewright.shardmanager.propeller.strategy import shard_args
+from tidewright.shardmanager.shardset.assignment.assign import assign
+from tidewright.shardmanager.shardset.assignment.autosize import Demand, Limits, recommend
+from tidewright.shardmanager.shardset.assignment.balance import rebalance
 
 
 @given(st.binary(max_size=60))

@@ -12,19 +12,20 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from tests.property.other_policy import assert_state_of_the_log_alone
 from tests.unit.shardmanager.cluster import Cluster
+from tests.vectors.reference.fence import Fence, StaleEpoch
 from tidewright.events.decisions import CreateObject, DeleteObject, Effect
 from tidewright.sharding.document import SlotState
-from tidewright.sharding.fence import Fence, StaleEpoch
 from tidewright.sharding.keyspace import parse_runs, runs, shard_ranges, slot_of
 from tidewright.sharding.lease import LeaseTimes
 from tidewright.sharding.member import Activate, Drain, Member, NotOwner, Phase, Prepare
-from tidewright.shardmanager.assign import assign
-from tidewright.shardmanager.config import WILDCARD, ShardConfig, ShardMapping, ShardType
-from tidewright.shardmanager.confighash import accepted_hashes
-from tidewright.shardmanager.strategy import shard_args, slots
-from tidewright.shardmanager.validation import findings
-from tidewright.shardmanager.worker import owners, parse_args
+from tidewright.shardmanager.propeller.config import WILDCARD, ShardConfig, ShardMapping, ShardType
+from tidewright.shardmanager.propeller.config_hash import accepted_hashes
+from tidewright.shardmanager.propeller.strategy import shard_args, slots
+from tidewright.shardmanager.propeller.validation import findings
+from tidewright.shardmanager.propeller.worker import owners, parse_args
+from tidewright.shardmanager.shardset.assignment.assign import assign
 
 sizes = st.sampled_from([2**power for power in range(5, 16)])
 ids = st.from_regex(r"[a-z0-9]([a-z0-9]{0,5}[a-z0-9])?", fullmatch=True)
@@ -283,6 +284,7 @@ class Fleet(RuleBasedStateMachine):
         before = len(cluster.decided)
         cluster.advance(60.0)
         assert not [d for d in cluster.decided[before:] if isinstance(d, CreateObject | DeleteObject)]  # P6
+        assert_state_of_the_log_alone(cluster.recorded)
 
 
 TIMES = LeaseTimes(duration_s=6.0, renew_interval_s=2.0, safety_margin_s=1.5, skew_margin_s=1.0)
@@ -498,6 +500,7 @@ class Handover(RuleBasedStateMachine):
             live[record.owner].guard(slot, self.cluster.now)
         assert sorted(Counter(r.owner for r in document.slots).values()) == [10, 11, 11]
         assert self.cluster.replayed() == self.cluster.state
+        assert_state_of_the_log_alone(self.cluster.recorded)
 
 
 def walk(machine: Handover, seed: int, steps: int) -> None:

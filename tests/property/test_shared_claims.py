@@ -8,9 +8,9 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidewright.kube.deviceclaims import Claimed, parse
-from tidewright.kube.devices import device
-from tidewright.kube.devicestock import Stock
+from tidewright.kube.devices.claims import Claimed, parse
+from tidewright.kube.devices.devices import device
+from tidewright.kube.devices.stock import Stock
 from tidewright.kube.podshape import PODS, NodeView, PodShape
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.estimate import estimate

@@ -35,10 +35,10 @@ from tidewright.events.decisions import SetTimer
 from tidewright.events.facts import PodGone, PodObserved
 from tidewright.events.spread import ChangeLedger, LedgerEntry, PodPlaced
 from tidewright.events.timers import TimerFired
-from tidewright.spread import ledger as ledgers
-from tidewright.spread import placing
 from tidewright.spread.decide import DECIDER
-from tidewright.spread.ledger import Ledger
+from tidewright.spread.ledger import ledger as ledgers
+from tidewright.spread.ledger import placing
+from tidewright.spread.ledger.ledger import Ledger
 from tidewright.spread.state import State
 
 START = 1_800_000_000.0
@@ -70,11 +70,11 @@ class World:
             msgspec.structs.force_setattr(event, "at", self.now)
             if isinstance(event, LedgerEntry):
                 ledgers.fold(self.ledger, event)
-            self.state = DECIDER.evolve(self.state, event)
-            decisions = list(DECIDER.decide(self.state, event))
+            touched = DECIDER.evolve(self.state, event)
+            decisions = list(DECIDER.decide(self.state, event, touched))
             for decision in decisions:
                 assert registry.decode(registry.encode(decision)) == decision
-                self.state = DECIDER.evolve(self.state, decision)
+                DECIDER.evolve(self.state, decision)
                 if isinstance(decision, ChangeLedger):
                     ledgers.fold(self.ledger, decision)
                 if isinstance(decision, SetTimer):
@@ -110,7 +110,7 @@ class World:
         rules = self.ledger.rules
         assert rules is not None
         first = next((r.name for r in rules.subsets if self.ledger.missing(r, HASH) != 0), "")
-        placed = placing.created(self.ledger, spread, pod, placing.Request(request, self.now))
+        placed = placing.created(self.ledger, spread, pod, request=placing.Request(request, self.now))
         if placed.entry is not None:
             assert isinstance(placed.entry, PodPlaced)
             assert placed.subset == first
@@ -257,9 +257,9 @@ def test_a_replay_of_recorded_decisions_gives_the_same_state(
             for _ in told(world, [(what, how)]):
                 pass
     for event in recorded:
-        state = DECIDER.evolve(state, event)
-        for decision in list(DECIDER.decide(state, event)):
-            state = DECIDER.evolve(state, registry.decode(registry.encode(decision)))  # type: ignore[arg-type]  # known
+        touched = DECIDER.evolve(state, event)
+        for decision in list(DECIDER.decide(state, event, touched)):
+            DECIDER.evolve(state, registry.decode(registry.encode(decision)))  # type: ignore[arg-type]  # known
     assert msgspec.to_builtins(state) == msgspec.to_builtins(world.state)
 
 
@@ -273,9 +273,9 @@ def test_facts_that_arrive_before_their_owners_count_all_the_same() -> None:
     for order, state in ((facts, early), (list(reversed(facts)), late)):
         for event in order:
             msgspec.structs.force_setattr(event, "at", START)
-            state = DECIDER.evolve(state, event)
-            for decision in list(DECIDER.decide(state, event)):
-                state = DECIDER.evolve(state, decision)
+            touched = DECIDER.evolve(state, event)
+            for decision in list(DECIDER.decide(state, event, touched)):
+                DECIDER.evolve(state, decision)
     assert early.spreads[KEY].ledger.counts == late.spreads[KEY].ledger.counts == {HASH: {"a": 1}}
     assert early.spreads[KEY].active == late.spreads[KEY].active
 

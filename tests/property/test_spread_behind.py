@@ -33,9 +33,9 @@ from tidewright.events.decisions import SetTimer
 from tidewright.events.facts import PodGone, PodObserved
 from tidewright.events.spread import ChangeLedger, LedgerEntry, WorkloadSpreadGone
 from tidewright.events.timers import TimerFired
-from tidewright.spread import placing
 from tidewright.spread.decide import DECIDER
-from tidewright.spread.following import Followed
+from tidewright.spread.ledger import placing
+from tidewright.spread.ledger.following import Followed
 from tidewright.spread.state import State
 
 START = 1_800_000_000.0
@@ -75,9 +75,9 @@ class World:
     def decide(self, count: int) -> None:
         for _ in range(min(count, len(self.log))):
             event = self.log.popleft()
-            self.state = DECIDER.evolve(self.state, event)
-            for decision in list(DECIDER.decide(self.state, event)):
-                self.state = DECIDER.evolve(self.state, decision)
+            touched = DECIDER.evolve(self.state, event)
+            for decision in list(DECIDER.decide(self.state, event, touched)):
+                DECIDER.evolve(self.state, decision)
                 if isinstance(decision, ChangeLedger):
                     self.append(decision)
                 if isinstance(decision, SetTimer):
@@ -92,7 +92,9 @@ class World:
         if again:
             pod["metadata"]["name"] = again
         spread = placing.spread_on(self.followed.ledger, NAMESPACE, SPREAD)
-        placed = placing.created(self.followed.ledger, spread, pod, placing.Request(f"r{n}", self.now))
+        placed = placing.created(
+            self.followed.ledger, spread, pod, request=placing.Request(f"r{n}", self.now)
+        )
         if placed.entry is not None:
             self.append(placed.entry)
         if fails:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from tests.property import watermark_model as model
 from tests.unit.autoscaler.world import NS
 from tests.unit.autoscaler.world import spec as spec_of
-from tidewright.autoscaler.evaluate import Scene, evaluate
-from tidewright.autoscaler.policy import Policy
-from tidewright.autoscaler.readiness import Pod, effective_owner
-from tidewright.autoscaler.spec import compiled
+from tidewright.autoscaler.api.spec import compiled
+from tidewright.autoscaler.passes.evaluate import Scene, evaluate
+from tidewright.autoscaler.passes.policy import Policy
+from tidewright.autoscaler.passes.readiness import Pod, effective_owner
 from tidewright.events.facts import MetricSampled
 from tidewright.kube.quantities import milli
 

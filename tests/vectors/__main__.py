@@ -1,12 +1,14 @@
 """`make vectors`: run every case of the given files, and say what differed.
 
-A file is recognised by its content, not its name. Ends with `N passed, N failed, N not covered`;
-the exit code is 1 when a case failed, 2 when a file could not be read.
+A file is recognised by its content, not its name. Says how many of the covered cases went through a decider or
+an endpoint, how many through `reference/` and why, and ends with `N passed, N failed, N not covered`; the exit
+code is 1 when a case failed, 2 when a file could not be read.
 """
 
 from __future__ import annotations
 
 import codecs
+import dataclasses
 import importlib
 import json
 import pkgutil
@@ -16,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import tests.vectors
+from tests.vectors import reference
 from tests.vectors.suite import Result, Suite, Verdict
 
 SHOWN = 5  # failing cases shown per file
@@ -64,13 +67,35 @@ def run(content: Any, known: list[Suite]) -> tuple[str, list[Result]]:
 def _verdict(suite: Suite, case: Any, index: int) -> Result:
     """One case's result; one that has not the form of its schema is a failed one, and the others go on."""
     try:
-        return suite.run(case)
+        return _listed(suite.run(case))
     except Exception as error:  # noqa: BLE001 - whatever a malformed case leads to
         name = next(
             (str(case[k]) for k in ("id", "name") if isinstance(case, dict) and k in case), f"#{index}"
         )
         said = f"cannot be run: {type(error).__name__}: {error}"
         return Result(name, "", Verdict.FAILED, (said,))
+
+
+def _listed(result: Result) -> Result:
+    """A case may leave the product aside only for a reason that is listed."""
+    if not result.reference or result.reference in reference.tags():
+        return result
+    said = f"runs through the reference by a tag that is not listed: {result.reference}"
+    return dataclasses.replace(
+        result, verdict=Verdict.FAILED, differences=(said, *result.differences), reference=""
+    )
+
+
+def summary(results: list[Result]) -> list[str]:
+    """By what the covered cases were run, and why where it was not the product."""
+    covered = [r for r in results if r.verdict is not Verdict.NOT_COVERED]
+    tagged = Counter(r.reference for r in covered if r.reference)
+    reasons = reference.tags()
+    return [
+        f"through a decider or an endpoint: {len(covered) - tagged.total()}",
+        f"through reference/: {tagged.total()}",
+        *(f"  {tag}: {count} ({reasons[tag]})" for tag, count in sorted(tagged.items())),
+    ]
 
 
 def report(path: Path, suite: str, results: list[Result]) -> None:
@@ -94,7 +119,7 @@ def report(path: Path, suite: str, results: list[Result]) -> None:
 
 def main(arguments: list[str]) -> int:
     known = suites()
-    total: Counter[Verdict] = Counter()
+    everything: list[Result] = []
     unreadable = False
     paths = files(arguments)
     if not paths:
@@ -112,7 +137,9 @@ def main(arguments: list[str]) -> int:
             continue
         name, results = run(content, known)
         report(path, name, results)
-        total.update(r.verdict for r in results)
+        everything.extend(results)
+    print("\n".join(summary(everything)))
+    total = Counter(r.verdict for r in everything)
     print(", ".join(f"{total[v]} {v.value}" for v in Verdict))
     return 2 if unreadable else int(bool(total[Verdict.FAILED]))
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
+from tests.vectors.reference.fence import Fence, StaleEpoch
 from tidewright.sharding.document import (
     Document,
     Entry,
@@ -21,11 +22,10 @@ from tidewright.sharding.document import (
     apply,
     created,
 )
-from tidewright.sharding.fence import Fence, StaleEpoch
 from tidewright.sharding.keyspace import parse_runs, runs
 from tidewright.sharding.lease import LeaseState, LeaseTimes
 from tidewright.sharding.member import Drain, Member, NotOwner, NotStopped, Phase, Task
-from tidewright.shardmanager.handover import HandoverTimes, Report, plan
+from tidewright.shardmanager.shardset.assignment.handover import HandoverTimes, Report, plan
 
 S, OTHER = 0, 1  # the slot that the traces are about, and another one of the same owner
 TIMES = LeaseTimes()
@@ -142,7 +142,7 @@ class World:
                 lease = LeaseState.EXPIRED
             reports[member_id] = Report(lease=lease)
         target = [slot.owner or None for slot in self.document.slots]
-        return plan(self.document, target, reports, HandoverTimes(), self.now)
+        return plan(self.document, target, reports, times=HandoverTimes(), now=self.now)
 
     def take(self, name: str) -> None:
         owner = next(m for m in self.document.members if m.startswith(f"{name}#"))

@@ -9,7 +9,7 @@ import msgspec
 
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.conditions import Condition
-from tidewright.provisioning.spec import CLASS_NAME, CONSUME
+from tidewright.provisioning.requests.spec import CLASS_NAME, CONSUME
 
 MANAGED_LABEL = "kueue.x-k8s.io/managed"
 PARAMETER_PREFIX = "provreq.kueue.x-k8s.io/"

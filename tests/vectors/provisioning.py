@@ -13,7 +13,6 @@ provisioning_life       a played cluster around the whole decider
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,6 +22,7 @@ from tests.vectors import (
     provisioning_requests,
     provisioning_scaleup,
 )
+from tests.vectors.reference import provisioning as reference
 from tests.vectors.suite import Case, Result, Suite, Verdict
 
 KINDS = (
@@ -50,7 +50,7 @@ def run(case: Case) -> Result:
         return Result(case["name"], kind, Verdict.NOT_COVERED)
     found = check(case)
     verdict = Verdict.FAILED if found else Verdict.PASSED
-    return dataclasses.replace(Result(case["name"], kind, verdict), differences=tuple(found))
+    return Result(case["name"], kind, verdict, tuple(found), reference=kind if kind in reference.TAGS else "")
 
 
 SUITE = Suite("provisioning", cases, run)

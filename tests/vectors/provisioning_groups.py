@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tests.vectors.provisioning_world import NOW, Entry, Found, wanted
+from tests.vectors.reference.provisioning import unregistered
 from tests.vectors.suite import Case, differences
 from tidewright.kube.taints import Taint
-from tidewright.provisioning import backoff, clusterstate
-from tidewright.provisioning.clusterstate import Counts, Health, InstanceView
+from tidewright.provisioning.cluster import backoff
+from tidewright.provisioning.cluster import cluster_state as clusterstate
+from tidewright.provisioning.cluster.cluster_state import Counts, Health, InstanceView
 
 
 def backoff_case(case: Case) -> Found:
@@ -190,7 +192,7 @@ def unregistered_steps(case: Case) -> Found:
         now = NOW + step["at"]
         missing = [i for i in step["instances"] if i not in step["registered"]]
         since = {i: since.get(i, now) for i in missing}
-        short, long = clusterstate.unregistered(
+        short, long = unregistered(
             step["instances"], step["registered"], since, now, options["max_node_provision_time"]
         )
         counts = counts_of(

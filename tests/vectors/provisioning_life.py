@@ -27,7 +27,7 @@ from tidewright.events.decisions import (
     SetStatus,
 )
 from tidewright.events.timers import TimerFired
-from tidewright.host.fold import Fold
+from tidewright.host.fold.order import Fold
 from tidewright.kube.mergepatch import merged
 from tidewright.kube.podspecs import digest_of, of_template
 from tidewright.log.subjects import ALL

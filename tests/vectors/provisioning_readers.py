@@ -5,20 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tests.vectors import kueue, reference
+from tests.vectors import kueue
 from tests.vectors import provisioning_world as w
 from tests.vectors.provisioning_requests import condition_differences
 from tests.vectors.provisioning_world import NOW, Found, wanted
+from tests.vectors.reference import provisioning as reference
 from tests.vectors.suite import Case, differences
 from tidewright.events import facts as f
 from tidewright.events.base import JsonObject
 from tidewright.events.config import ConfigSet
 from tidewright.kube.podspecs import of_template
-from tidewright.provisioning import spec
-from tidewright.provisioning.fold import evolve
-from tidewright.provisioning.indexing import index_of
-from tidewright.provisioning.pending import EVENTS_PER_PLAN, pending
+from tidewright.provisioning.fold.evolve import evolve
+from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.pending.pods import EVENTS_PER_PLAN, pending
 from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.requests import spec
 from tidewright.provisioning.requests.booking import booking
 from tidewright.provisioning.state import State
 

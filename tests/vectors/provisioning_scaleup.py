@@ -10,17 +10,19 @@ from typing import Any
 
 from tests.vectors import provisioning_world as w
 from tests.vectors.provisioning_world import NOW, Entry, Found, wanted
-from tests.vectors.reference import FastClass, equivalence, fast_class
+from tests.vectors.reference.provisioning import FastClass, Sets, equivalence, fast_class, reported
+from tests.vectors.reference.provisioning import reasons as reasons_of
 from tests.vectors.suite import Case, differences
 from tidewright.kube.podshape import PodShape
-from tidewright.provisioning import expander, saga, sentences
-from tidewright.provisioning.groups import balance, similar
+from tidewright.provisioning.cluster.groups import balance, similar
 from tidewright.provisioning.pack.classes import Item, items
 from tidewright.provisioning.pack.estimate import cluster_limit, estimate, group_limit, node_limit
 from tidewright.provisioning.pack.templates import Template
+from tidewright.provisioning.scaleup import expander, saga
 from tidewright.provisioning.scaleup.options import plan
-from tidewright.provisioning.scaleup.plans import SUCCESSFUL, Plan
+from tidewright.provisioning.scaleup.plans import ERROR, SUCCESSFUL, Plan
 from tidewright.provisioning.scaleup.sharing import to_minimum
+from tidewright.provisioning.tell import sentences
 
 
 def estimate_case(case: Case) -> Found:
@@ -114,7 +116,7 @@ def scale_up(case: Case) -> Found:
                 step.status = saga.ORDERED
                 saga.answered(execution, step.group, applied=not error, error=error)
     as_reference = bool(case.get("upstream_quirk")) and "expected_ours" not in case
-    sets = saga.reported(made, execution, as_reference=as_reference)
+    sets = reported(made, execution, as_reference=as_reference)
     return scale_up_differences(
         case, expected, made, execution, sets, provider, waiting, shapes, wanted_items, world
     )
@@ -125,7 +127,7 @@ def scale_up_differences(
     expected: Entry,
     made: Plan,
     execution: saga.Execution | None,
-    sets: saga.Sets,
+    sets: Sets,
     provider: Provider,
     waiting: Sequence[Entry],
     shapes: Sequence[PodShape],
@@ -139,7 +141,7 @@ def scale_up_differences(
 
     targets: dict[str, int] = {g.id: g.target for g in world.groups if g.exists}
     targets.update(provider.sizes)
-    result = made.result if execution is None else execution.result
+    result = made.result if execution is None else (ERROR if execution.failed else SUCCESSFUL)
     if execution is None and not waiting:
         result = made.result
     actual: dict[str, Any] = {
@@ -164,7 +166,7 @@ def scale_up_differences(
     remaining = names(sets.remain)
     found += [f"$.remain: lacks {n}" for n in expected.get("remain_contains", ()) if n not in remaining]
     found += [f"$.remain: has {n}" for n in expected.get("remain_lacks", ()) if n in remaining]
-    reasons = [r for i in sets.remain for r in {**made.why_not(i), **saga.reasons(made, execution)}.values()]
+    reasons = [r for i in sets.remain for r in {**made.why_not(i), **reasons_of(made, execution)}.values()]
     text = expected.get("reason_contains")
     if text and not any(text in reason for reason in reasons):
         found.append(f"$.reason_contains: expected {text!r} in {sorted(set(reasons))}")

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tests.vectors.reference import Pending
+from tests.vectors.reference.provisioning import Pending
 from tests.vectors.suite import Case
 from tidewright.kube.podshape import HOSTNAME, NodeView, PodShape
 from tidewright.kube.podspecs import of_fields
 from tidewright.kube.taints import Taint
-from tidewright.provisioning.clusterstate import Counts, Health, group_healthy
-from tidewright.provisioning.groups import (
+from tidewright.provisioning.cluster.cluster_state import Counts, Health, group_healthy
+from tidewright.provisioning.cluster.groups import (
     Group,
     RealNode,
     candidates,
     choose_template,
 )
-from tidewright.provisioning.limits import Limits, NodeAmounts, quotas_of
+from tidewright.provisioning.cluster.limits import Limits, NodeAmounts, quotas_of
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.requests.attempt import Asked
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.requests.lifecycle import Candidate
+from tidewright.provisioning.requests.spec import is_check_alias, mode_of, parameters_of
 from tidewright.provisioning.scaleup.plans import World
 from tidewright.provisioning.settings import MachineType, Quota, Settings
-from tidewright.provisioning.spec import is_check_alias, mode_of, parameters_of
 
 Entry = Mapping[str, Any]
 Found = list[str]

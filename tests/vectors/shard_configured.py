@@ -5,23 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
+import msgspec
 import yaml
 
 from tests.vectors import workflow_labels
+from tests.vectors.reference import propeller_config
 from tests.vectors.shard_configs import Answer, Group, defaults, manager_of, workers_of
 from tests.vectors.suite import Case
-from tidewright.sharding import durations, keyspace
-from tidewright.shardmanager import (
+from tidewright.kube.durations import format_duration
+from tidewright.sharding import keyspace
+from tidewright.shardmanager.propeller import (
     config,
-    confighash,
-    configread,
-    metricnames,
+    config_hash,
+    config_read,
     pods,
     resize,
     strategy,
     validation,
     worker,
 )
+from tidewright.shardmanager.tell import metric_names
 
 TEMPLATE_VERSION = "4711"  # the version that the podmerge cases take for granted
 
@@ -45,13 +48,13 @@ def _strategy(given: Case, expected: Answer, case: Case) -> Answer:
             part = strategy.slots(manager.shard, index)
             pod["slots"] = [part.start, part.stop]
         found.append(pod)
-    bases = {"ids_from_64": confighash.CURRENT_BASE, "ids_from_65": confighash.LEGACY_BASE}
+    bases = {"ids_from_64": config_hash.CURRENT_BASE, "ids_from_65": config_hash.LEGACY_BASE}
     return {
         "pod_count": manager.shard.pod_count,
         "pods": found,
         "list_selector": manager.list_selector,
-        "shard_config_hash": {k: confighash.config_hash(manager.shard, b) for k, b in bases.items()},
-        "hash_preimage_hex": {k: confighash.preimage(manager.shard, b).hex() for k, b in bases.items()},
+        "shard_config_hash": {k: config_hash.config_hash(manager.shard, b) for k, b in bases.items()},
+        "hash_preimage_hex": {k: config_hash.preimage(manager.shard, b).hex() for k, b in bases.items()},
         "owners": [
             {"labels": probe["labels"], "owner_indexes": worker.owners(workers, probe["labels"])}
             for probe in expected.get("owners", ())
@@ -72,29 +75,33 @@ def _native(findings: Sequence[validation.Finding]) -> Answer:
 
 def _validation(given: Case, _: Answer, case: Case) -> Answer:
     base = defaults(case).shard
-    shard = configread.reference_shard(given["shard"], base)
-    error = validation.reference_error(shard)
-    answer: Answer = {"ok": error is None, "native": _native(configread.read_shard(given["shard"], base)[1])}
+    shard = propeller_config.reference_shard(given["shard"], base)
+    error = propeller_config.reference_error(shard)
+    reading = config_read.read({config.SECTION: {config.SHARD_KEY: given["shard"]}}, defaults(case))
+    found = [
+        msgspec.structs.replace(f, path=f.path.removeprefix(f"{config.SECTION}.")) for f in reading.findings
+    ]
+    answer: Answer = {"ok": error is None, "native": _native(found)}
     if error is None:
         return answer | {"pod_count": shard.pod_count}
-    return answer | {"error": error, "fatal_log": validation.fatal_log(error)}
+    return answer | {"error": error, "fatal_log": propeller_config.fatal_log(error)}
 
 
 def _config(given: Case, expected: Answer, case: Case) -> Answer:
     environment = expected.get("env") or given.get("env") or {}
-    tree = configread.with_environment(yaml.safe_load(given["yaml"]) or {}, environment)
-    reading = configread.read(tree, defaults(case))
+    tree = config_read.with_environment(yaml.safe_load(given["yaml"]) or {}, environment)
+    reading = config_read.read(tree, defaults(case))
     shard = reading.config.shard
     answer: Answer = {
         "native": _native(reading.findings)
         | {"shard_type": shard.type.value, "shard_count": shard.shard_count},
         "env": environment,
-        "flags": config.flags(),
+        "flags": propeller_config.flags(),
         "no_flag_for": f"{config.SECTION}.{config.SHARD_KEY}.{config.MAPPING_KEY}",
     }
     try:
-        read = configread.read_reference(tree, defaults(case))
-    except configread.CannotRead as error:
+        read = propeller_config.read_reference(tree, defaults(case))
+    except propeller_config.CannotRead as error:
         part = expected.get("error_contains", "")
         return answer | {"error": True, "error_contains": part if part in str(error) else str(error)}
     mappings = [{"ids": list(m.ids)} for m in read.shard.per_shard_mapping]
@@ -108,7 +115,7 @@ def _config(given: Case, expected: Answer, case: Case) -> Answer:
             "pod-template-container-name": read.pod_template_container_name,
             "pod-template-name": read.pod_template_name,
             "pod-template-namespace": read.pod_template_namespace,
-            "scan-interval": durations.format_duration(read.scan_interval_s),
+            "scan-interval": format_duration(read.scan_interval_s),
             "shard": {
                 "type": read.shard.type.value,
                 "shard-count": read.shard.shard_count,
@@ -141,7 +148,7 @@ def _labels(given: Case, _: Answer, case: Case) -> Answer:
         manager = manager_of(case, given["shard"])
         one = workers_of(manager)[given["index"]]
         now = datetime.fromisoformat(given["now"])
-        return {"delete_collection_selector": one.collects(given["retention_hours"], now)}
+        return {"delete_collection_selector": propeller_config.collects(one, given["retention_hours"], now)}
     if "parent_labels" in given:
         return {"child_request_labels": workflow_labels.child_labels(given["parent_labels"])}
     if "system_labels" in given:
@@ -185,7 +192,7 @@ def _podmerge(given: Case, _: Answer, case: Case) -> Answer:
 
 
 def _metrics(given: Case, _: Answer, __: Case) -> Answer:
-    metrics = metricnames.metrics(given["metrics_prefix"])
+    metrics = metric_names.metrics(given["metrics_prefix"])
     rows = [
         {"name": m.name, "type": m.kind} | ({"quantiles": m.quantiles} if m.quantiles else {})
         for m in metrics

@@ -6,17 +6,12 @@ from collections.abc import Sequence
 from fractions import Fraction
 
 from tests.vectors.handover_traces import play
+from tests.vectors.reference import propeller_gates
 from tests.vectors.shard_configs import Answer, Group
 from tests.vectors.suite import Case
 from tidewright.sharding import keyspace, lease
-from tidewright.shardmanager import (
-    assign,
-    autosize,
-    balance,
-    inject,
-    resize,
-    rollout,
-)
+from tidewright.shardmanager.shardset.assignment import assign, autosize, balance
+from tidewright.shardmanager.shardset.pods import inject, rollout
 
 
 def _assign(given: Case, _: Answer, __: Case) -> Answer:
@@ -44,7 +39,7 @@ def _hotshard(given: Case, _: Answer, __: Case) -> Answer:
 
 
 def _gate(given: Case, _: Answer, __: Case) -> Answer:
-    found = resize.gates(given["keyspace"], given["before"], given["after"])
+    found = propeller_gates.gates(given["keyspace"], given["before"], given["after"])
     return {
         "gates": [
             {"new_index": g.new_index, "slots": list(g.slots), "opens_after_old": list(g.opens_after_old)}
@@ -52,11 +47,11 @@ def _gate(given: Case, _: Answer, __: Case) -> Answer:
         ],
         "old": [
             {"old_index": old, "feeds_new": list(fed)}
-            for old, fed in enumerate(resize.feeds(found, given["before"]))
+            for old, fed in enumerate(propeller_gates.feeds(found, given["before"]))
         ],
         "steps": [
             {"stop_old": s.stop_old, "then_open_new": list(s.then_open_new)}
-            for s in resize.steps(found, given["before"])
+            for s in propeller_gates.steps(found, given["before"])
         ],
     }
 

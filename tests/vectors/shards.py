@@ -13,6 +13,17 @@ from tests.vectors import shard_configured, shard_passes, shard_sets
 from tests.vectors.suite import Case, Result, Suite, Verdict, differences
 
 SCHEMA = "shard-manager-vectors/"
+IN_TWO = frozenset({"scan", "config", "validation", "leader"})
+"""Groups whose cases are two: what the original does, and what ours does."""
+COMPAT_ELSEWHERE = {"config": "configuration-read", "validation": "configuration-read", "gate": "gate-ranges"}
+"""Groups whose cases, as far as they are about the original, it alone explains, and the tag that says why."""
+ELSEWHERE = {
+    "leader-001": "release-on-cancel",
+    "leader-002": "identity",
+    "leader-003": "identity",
+    "leader-006": "pass-two-managers",
+}
+"""Single cases of that kind."""
 GROUPS = {**shard_configured.GROUPS, **shard_passes.GROUPS, **shard_sets.GROUPS}
 
 
@@ -20,7 +31,28 @@ def _cases(content: Any) -> Sequence[Case] | None:
     if not isinstance(content, Mapping) or not str(content.get("schema", "")).startswith(SCHEMA):
         return None
     product = content.get("defaults", {}).get("product_defaults")
-    return [{**case, "product_defaults": product} for case in content["cases"]]
+    cases: list[Case] = []
+    for case in content["cases"]:
+        whole = {**case, "product_defaults": product, "native": False}
+        native = case["expect"].get("native")
+        if case["group"] not in IN_TWO or native is None:
+            cases.append(whole)
+            continue
+        compat = {k: v for k, v in case["expect"].items() if k != "native"}
+        cases.append({**whole, "expect": compat})
+        cases.append({**whole, "expect": {"native": native}, "native": True})
+    return cases
+
+
+def _reference(case: Case) -> str:
+    """The tag that says why a case is not the product's; empty for one that is."""
+    if case["group"] == "scan":
+        return "pass-native" if case["native"] else shard_passes.SCANS_ELSEWHERE.get(case["id"], "")
+    if case["native"]:
+        return "pass-two-managers" if case["id"] == "leader-006" else ""
+    if case["group"] == "labels" and "retention_hours" in case["given"]:
+        return "collection"
+    return ELSEWHERE.get(case["id"], "") or COMPAT_ELSEWHERE.get(case["group"], "")
 
 
 def _run(case: Case) -> Result:
@@ -34,9 +66,10 @@ def _run(case: Case) -> Result:
         return Result(case["id"], case["group"], Verdict.FAILED, (f"{type(error).__name__}: {error}",))
     expected.pop("invariant", None)
     wrong = tuple(differences(expected, found))
-    return Result(
-        f"{case['id']} {case['title']}", case["group"], Verdict.FAILED if wrong else Verdict.PASSED, wrong
-    )
+    verdict = Verdict.FAILED if wrong else Verdict.PASSED
+    part = " (native)" if case["native"] else ""
+    name = f"{case['id']}{part} {case['title']}"
+    return Result(name, case["group"], verdict, wrong, reference=_reference(case))
 
 
 SUITE = Suite(name="shard manager", cases=_cases, run=_run)

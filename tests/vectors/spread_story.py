@@ -11,7 +11,6 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -24,16 +23,17 @@ from tidewright.events.facts import NodeObserved, PodGone, PodObserved, Workload
 from tidewright.events.facts import Owner as OwnerFact
 from tidewright.events.spread import TargetReplicasObserved, WorkloadSpreadObserved
 from tidewright.events.timers import TimerFired
-from tidewright.kube.customworkloads import group_version, whitelist_of
+from tidewright.kube.customworkloads import replicas_at_paths, whitelist_of
+from tidewright.kube.podapi.nodeterms import Node, required_terms, term_matches
 from tidewright.kube.projection import pods
-from tidewright.spread import placing
+from tidewright.kube.times import rfc3339
+from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, Spread, parse
+from tidewright.spread.control.victims import picked
 from tidewright.spread.decide import DECIDER
-from tidewright.spread.matching import replicas_of
-from tidewright.spread.nodeterms import Node, required_terms, term_matches
-from tidewright.spread.pods import VERSIONED_KINDS
-from tidewright.spread.spec import DELETION_COST_ANNOTATION, Spread, parse
+from tidewright.spread.ledger import placing
+from tidewright.spread.match.pods import VERSIONED_KINDS
 from tidewright.spread.state import SpreadState
-from tidewright.spread.victims import picked
+from tidewright.watcher.custom_workloads import place_of
 
 START = 1_700_000_000.0
 NAMESPACE = "default"
@@ -79,10 +79,10 @@ class Story:
 
     def send(self, event: Event) -> None:
         """Fold an event, and do what was decided."""
-        self.state = DECIDER.evolve(self.state, event)
-        decisions = list(DECIDER.decide(self.state, event))
+        touched = DECIDER.evolve(self.state, event)
+        decisions = list(DECIDER.decide(self.state, event, touched))
         for decision in decisions:
-            self.state = DECIDER.evolve(self.state, decision)
+            DECIDER.evolve(self.state, decision)
         for decision in decisions:
             self.act(decision)
 
@@ -149,17 +149,16 @@ class Story:
         self.known = True
         spec = self.object["spec"]
         name = self.spread.name
-        self.send(
-            WorkloadSpreadObserved(
-                at=self.now, namespace=NAMESPACE, name=name, uid="ws", generation=self.generation, spec=spec
-            )
+        fact = WorkloadSpreadObserved(
+            at=self.now, namespace=NAMESPACE, name=name, uid="ws", generation=self.generation, spec=spec
         )
+        self.send(fact)
         whitelist = whitelist_of(
             msgspec.json.encode({"workloads": self.case.get("whiteList") or []}).decode()
         )
-        group, _ = group_version(self.target.api_version)
-        if group not in ("apps", "apps.kruise.io", "batch") or self.target.kind == "DaemonSet":
-            replicas = replicas_of(self.spread, self.workload_object, whitelist)
+        place = place_of(fact, whitelist)
+        if place is not None:
+            replicas = replicas_at_paths(self.workload_object, place.paths)
             self.send(TargetReplicasObserved(at=self.now, namespace=NAMESPACE, name=name, replicas=replicas))
 
     def change_spec(self, **fields: Any) -> None:
@@ -231,7 +230,7 @@ class Story:
         role = (labels or {}).get("role")
         if self.known and (self.selector is None or role == self.selector[1]):
             pod = self.admit(pod, f"request-{number}")
-        pod["metadata"].update(name=name, uid=f"uid-{number}", creationTimestamp=stamp(self.now))
+        pod["metadata"].update(name=name, uid=f"uid-{number}", creationTimestamp=rfc3339(self.now))
         if pod["spec"].get("priorityClassName") and "priority" not in pod["spec"]:
             pod["spec"]["priority"] = 100  # as the built-in plugin does on reinvocation
         self.pods[name] = pod
@@ -240,7 +239,9 @@ class Story:
     def admit(self, pod: JsonObject, request: str) -> JsonObject:
         ledger = self.view.ledger
         spread = placing.spread_on(ledger, NAMESPACE, self.spread.name)
-        placed = placing.created(ledger, spread, pod, placing.Request(request, self.now), VERSIONED_KINDS)
+        placed = placing.created(
+            ledger, spread, pod, request=placing.Request(request, self.now), versioned_kinds=VERSIONED_KINDS
+        )
         if placed.entry is not None:
             self.send(placed.entry)
         return msgspec.json.decode(msgspec.json.encode(placed.pod))  # type: ignore[no-any-return]  # JSON
@@ -264,7 +265,7 @@ class Story:
                         "type": "PodScheduled",
                         "status": "False",
                         "reason": "Unschedulable",
-                        "lastTransitionTime": stamp(self.now),
+                        "lastTransitionTime": rfc3339(self.now),
                     }
                 ],
             }
@@ -443,10 +444,6 @@ def pods_named(do: str) -> list[tuple[str, int]]:
         return told
     word = do.split()[0]
     return [("", NUMBERS[word] if word in NUMBERS else int(word))]
-
-
-def stamp(at: float) -> str:
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def run_story(case: Case) -> list[str] | None:

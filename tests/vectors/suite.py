@@ -24,12 +24,19 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Result:
-    """One case: its name, its stage (for the counts), the verdict, and the differences found."""
+    """What came of one case.
+
+    Attributes:
+        stage: for the counts.
+        reference: empty for a case that the product was asked, by a decider or an endpoint or what they call;
+            else the tag, listed in `tests.vectors.reference`, that says why it was not.
+    """
 
     name: str
     stage: str
     verdict: Verdict
     differences: tuple[str, ...] = field(default=())
+    reference: str = ""
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,13 @@ from typing import Any
 from tests.vectors import watermark_pass, watermark_stages
 from tests.vectors.suite import Case, Result, Suite, Verdict, differences
 from tests.vectors.watermark_cases import Found, canonical, pods, rules_of
-from tidewright.autoscaler import spec
-from tidewright.autoscaler.policy import Policy
+from tidewright.autoscaler.api import spec
+from tidewright.autoscaler.passes.policy import Policy
 
 STAGES = watermark_stages.STAGES | watermark_pass.STAGES
+
+REFERENCE = {"log_attributes": "log-attributes"}
+"""Stages that run code of `reference/`, and under which tag."""
 
 KEPT_BY_DEFAULT = frozenset(f"D{n}" for n in (6, 16, 19, 20, 23, 25, 26, 27, 29, 30, 31))
 """Entries of section 9 whose "do" column says "keep"."""
@@ -142,7 +145,8 @@ def run(case: Case) -> Result:
             found.append(f"{mode}: {error!r}")
             continue
         found += [f"{mode}: {d}" for d in differences(_comparable(_expected(case)), actual)]
-    return Result(name, stage, Verdict.FAILED if found else Verdict.PASSED, tuple(found))
+    verdict = Verdict.FAILED if found else Verdict.PASSED
+    return Result(name, stage, verdict, tuple(found), reference=REFERENCE.get(stage, ""))
 
 
 SUITE = Suite("watermark autoscaler", cases, run)

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 
 from tests.vectors.suite import Case
-from tidewright.autoscaler import conditions as c
-from tidewright.autoscaler import spec
-from tidewright.autoscaler.combine import Calculation
-from tidewright.autoscaler.evaluate import Scene
-from tidewright.autoscaler.readiness import Pod, effective_owner, skips_owner_check
+from tidewright.autoscaler.api import spec
+from tidewright.autoscaler.api.conditions import Condition, true_since
+from tidewright.autoscaler.passes import conditions as c
+from tidewright.autoscaler.passes.combine import Calculation
+from tidewright.autoscaler.passes.evaluate import Scene
+from tidewright.autoscaler.passes.readiness import Pod, effective_owner, skips_owner_check
 from tidewright.events.facts import MetricSampled, RecommendationReceived
 from tidewright.kube import recommendation as protocol
 from tidewright.kube.quantities import parse
@@ -60,9 +61,9 @@ def recommendation(reply: Mapping[str, Any] | None, now: float) -> Recommendatio
     )
 
 
-def conditions(inputs: Mapping[str, Any]) -> list[c.Condition]:
+def conditions(inputs: Mapping[str, Any]) -> list[Condition]:
     return [
-        c.Condition(entry["type"], entry["status"] == "True", entry["last_transition_time"])
+        Condition(entry["type"], entry["status"] == "True", entry["last_transition_time"])
         for entry in inputs.get("conditions") or ()
     ]
 
@@ -83,8 +84,8 @@ def scene_of(case: Case, rules: spec.Rules, namespace: str) -> Scene:
         recommendation=recommendation(inputs.get("recommender_reply"), now),
         pods=pods(case),
         skip_owner_check=skips_owner_check(inputs.get("annotations") or {}),
-        above_since=c.true_since(known, c.ABOVE_HIGH),
-        below_since=c.true_since(known, c.BELOW_LOW),
+        above_since=true_since(known, c.ABOVE_HIGH),
+        below_since=true_since(known, c.BELOW_LOW),
         last_scale_at=inputs.get("last_scale_time"),
     )
 

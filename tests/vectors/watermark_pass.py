@@ -18,11 +18,22 @@ from tests.vectors.watermark_cases import (
     scene_of,
     wire,
 )
-from tidewright.autoscaler import conditions as c
-from tidewright.autoscaler import gauges, messages, sequence, spec, status
-from tidewright.autoscaler.evaluate import Pass, Scene, calculate, calculate_recommender, measure, settle
-from tidewright.autoscaler.lifecycle import ANNOTATION, Monitor, gate
-from tidewright.autoscaler.policy import Policy
+from tidewright.autoscaler.api import spec, status
+from tidewright.autoscaler.api.conditions import Condition
+from tidewright.autoscaler.passes import conditions as c
+from tidewright.autoscaler.passes import sequence
+from tidewright.autoscaler.passes.evaluate import (
+    Pass,
+    Scene,
+    calculate,
+    calculate_recommender,
+    measure,
+    settle,
+)
+from tidewright.autoscaler.passes.lifecycle import ANNOTATION, Monitor, gate
+from tidewright.autoscaler.passes.policy import Policy
+from tidewright.autoscaler.passes.standing import remember
+from tidewright.autoscaler.tell import gauges, messages
 
 
 class _Work:
@@ -73,7 +84,7 @@ class _Work:
         elif not found.rescale and not self.policy.skip_not_scaling_events:
             strict = self.policy.strict
             self.events.append(messages.not_scaling(rules, self.namespace, found.asked, last, strict=strict))
-        status.remember(self.kept, found, written=not failed)
+        remember(self.kept, found, written=not failed)
 
     def apply(self) -> None:
         c.apply(self.kept.conditions, self.settings, self.now, strict=self.policy.strict)
@@ -130,7 +141,7 @@ def _switched(policy: Policy, inputs: Mapping[str, Any]) -> Policy:
     )
 
 
-def _condition_map(kept: Sequence[c.Condition]) -> Found:
+def _condition_map(kept: Sequence[Condition]) -> Found:
     return {
         entry.type: {
             "status": str(entry.status),

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from tests.vectors.reference.watermark import InvalidAttributes, log_attributes
 from tests.vectors.suite import Case
 from tests.vectors.watermark_cases import (
     Found,
@@ -19,21 +20,22 @@ from tests.vectors.watermark_cases import (
     scene_of,
     wire,
 )
-from tidewright.autoscaler import conditions as c
-from tidewright.autoscaler import messages, spec
-from tidewright.autoscaler.combine import combine
-from tidewright.autoscaler.evaluate import Scene, calculate, calculate_recommender, settle
-from tidewright.autoscaler.limits import down_limit, normalize, up_limit
-from tidewright.autoscaler.logattributes import InvalidAttributes, log_attributes
-from tidewright.autoscaler.policy import Policy
-from tidewright.autoscaler.readiness import (
+from tidewright.autoscaler.api import spec
+from tidewright.autoscaler.api.conditions import find, true_since
+from tidewright.autoscaler.passes import conditions as c
+from tidewright.autoscaler.passes.combine import combine
+from tidewright.autoscaler.passes.evaluate import Scene, calculate, calculate_recommender, settle
+from tidewright.autoscaler.passes.limits import down_limit, normalize, up_limit
+from tidewright.autoscaler.passes.policy import Policy
+from tidewright.autoscaler.passes.readiness import (
     effective_owner,
     group_pods,
     owner_matches,
     ready_pods,
     skips_owner_check,
 )
-from tidewright.autoscaler.windows import verdict
+from tidewright.autoscaler.passes.windows import verdict
+from tidewright.autoscaler.tell import messages
 from tidewright.kube import recommendation
 
 
@@ -141,8 +143,8 @@ def _should_scale(case: Case, policy: Policy) -> Found:
         current=inputs["current_replicas"],
         desired=inputs["desired_replicas"],
         last_scale_at=inputs["last_scale_time"],
-        above_since=c.true_since(known, c.ABOVE_HIGH),
-        below_since=c.true_since(known, c.BELOW_LOW),
+        above_since=true_since(known, c.ABOVE_HIGH),
+        below_since=true_since(known, c.BELOW_LOW),
         stable=inputs["stable_regime"],
         strict=policy.strict,
     )
@@ -173,7 +175,7 @@ def _set_condition(case: Case, _: Policy) -> Found:
     known = conditions(inputs)
     wanted = inputs["set"]
     c.set_condition(known, c.Setting(wanted["type"], wanted["status"] == "True", "", ""), inputs["now"])
-    changed = c.find(known, wanted["type"])
+    changed = find(known, wanted["type"])
     return {
         "order": [entry.type for entry in known],
         "last_transition_time": changed.since if changed is not None else None,

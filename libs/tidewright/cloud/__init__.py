@@ -3,5 +3,5 @@
 provider     the interface that every provider implements, its values
 providers    which providers there are, by name
 errors       what a cloud can answer instead of doing it
-simulated/   a cloud of our own, served over HTTP, whose instances become Node objects
+simulated/   the client of a cloud of our own, which is `tidewright.sim.cloud`
 """

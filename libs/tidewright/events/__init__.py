@@ -6,6 +6,7 @@ config      configuration as events: ClockSet, ConfigSet
 decisions   what deciders conclude and several services share: effects, records, timers
 outcomes    what came of a decision: Applied, Rejected, Failed, Superseded
 timers      TimerFired
+times       RFC 3339 to the microsecond
 provisioning, spread, shards     what one service alone sees and decides
 placement   what else decides where pods may run: storage, devices, namespaces
 endpoints   whom of us the API server calls, and whose certificates it trusts

@@ -6,6 +6,8 @@ the actuator acts on it; records and timers are complete when they are on the lo
 
 from __future__ import annotations
 
+import msgspec
+
 from tidewright.events.base import Decision, JsonObject, ObjectRef
 
 
@@ -22,6 +24,18 @@ class Effect(Decision, frozen=True, kw_only=True):
     dry_run: bool = False
 
 
+class Concluded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A status that its decider has concluded and does not write now: recorded with what is decided instead.
+
+    Attributes:
+        status: as a `SetStatus` would write it.
+        since: exact times of its conditions, as in `SetStatus`.
+    """
+
+    status: JsonObject
+    since: tuple[float, ...] = ()
+
+
 class ScaleWorkload(Effect, frozen=True, kw_only=True, tag="decision.scale-workload.v1"):
     """Set the replicas of a workload through its scale subresource.
 
@@ -30,11 +44,14 @@ class ScaleWorkload(Effect, frozen=True, kw_only=True, tag="decision.scale-workl
         from_replicas: what the decider saw; a scale that meanwhile shows another number is left
             alone and the outcome is `Rejected` with reason `Conflict`.
         owner: the object on whose behalf, as `Kind/namespace/name`.
+        concluded: the status of `owner` that led to it and is written only with the outcome; None where it is
+            written along with this decision, or never changes.
     """
 
     replicas: int
     from_replicas: int
     owner: str = ""
+    concluded: Concluded | None = None
 
 
 class SetStatus(Effect, frozen=True, kw_only=True, tag="decision.set-status.v1"):
@@ -49,6 +66,8 @@ class SetStatus(Effect, frozen=True, kw_only=True, tag="decision.set-status.v1")
             nowhere.
         apply_as: the field manager that applies the status: what others keep in it stays, conditions of
             other types too. Empty: others keep nothing in it.
+        since: since when each condition of `status` has been as it is, in their order, log time in seconds: a
+            status holds whole seconds, and its decider counts from the exact time. Empty where nothing is lost.
     """
 
     status: JsonObject
@@ -56,6 +75,7 @@ class SetStatus(Effect, frozen=True, kw_only=True, tag="decision.set-status.v1")
     urgent: bool = True
     stamp: tuple[str, ...] = ()
     apply_as: str = ""
+    since: tuple[float, ...] = ()
 
 
 class PatchObject(Effect, frozen=True, kw_only=True, tag="decision.patch-object.v1"):
@@ -122,11 +142,17 @@ class RecordObjectEvent(Effect, frozen=True, kw_only=True, tag="decision.record-
 
 
 class HoldReplicas(Decision, frozen=True, kw_only=True, tag="decision.hold-replicas.v1"):
-    """Nothing is to be done about a target, for a reason that was not the last one recorded."""
+    """Nothing is to be done about a target, for a reason that was not the last one recorded.
+
+    Attributes:
+        concluded: the status of the target as it would be, where none is written because the service is held
+            back; then it is recorded for the same reason once more when what a delay counts from has changed.
+    """
 
     target: ObjectRef
     replicas: int
     reason: str
+    concluded: Concluded | None = None
 
 
 class SetTimer(Decision, frozen=True, kw_only=True, tag="decision.set-timer.v1"):

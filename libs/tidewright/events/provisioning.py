@@ -422,6 +422,7 @@ class BackOffGroup(Decision, frozen=True, kw_only=True, tag="decision.back-off-g
         backoff_s: how long this one lasts.
         error_class: 1 out of resources, 99 other.
         failed: nodes that did not come.
+        kept_s: for how long after `at` this counts against the group, should it fail again; None: three hours.
     """
 
     group: str
@@ -431,6 +432,7 @@ class BackOffGroup(Decision, frozen=True, kw_only=True, tag="decision.back-off-g
     code: str
     message: str = ""
     failed: int = 0
+    kept_s: float | None = None
 
 
 class CloseScaleUp(Decision, frozen=True, kw_only=True, tag="decision.close-scale-up.v1"):

@@ -1,7 +1,7 @@
 """Events of the shard manager: shard sets, their members, and what is decided about them.
 
 Facts      ShardSet..., ShardMember..., ...Gone; a pod's template is `PodTemplateObserved`
-Records    RecordPass (compat), ChangeAssignment (one entry of a set's ledger), SizeShards,
+Records    BeginPass, RecordPass (compat), ChangeAssignment (one entry of a set's ledger), SizeShards,
            ChangeRollout, ReportShards
 
 Effects are the shared ones: pods are created and deleted, a lease is taken by a patch of the
@@ -34,6 +34,29 @@ class ShardMemberGone(ObjectFact, frozen=True, kw_only=True, tag="fact.shard-mem
     """A ShardMember's record was deleted. Its process may still act until its lease runs out."""
 
 
+class BeginPass(Decision, frozen=True, kw_only=True, tag="decision.begin-pass.v1"):
+    """A pass over a propeller fleet begins that deletes or creates; one that does neither is not recorded.
+
+    Attributes:
+        target: the PodTemplate of the fleet.
+        application: the fleet's name, value of its pods' `app` label.
+        deletions: names of the pods to delete, in order and one after the other.
+        creations: indexes of the shards to create then.
+        running: expected pods in phase Running.
+        adopted: pods of the fleet that were found as they should be.
+        foreign, drifted: as in `RecordPass`.
+    """
+
+    target: ObjectRef
+    application: str
+    deletions: tuple[str, ...] = ()
+    creations: tuple[int, ...] = ()
+    running: int = 0
+    adopted: int = 0
+    foreign: tuple[str, ...] = ()
+    drifted: tuple[str, ...] = ()
+
+
 class RecordPass(Decision, frozen=True, kw_only=True, tag="decision.record-pass.v1"):
     """How a pass over a propeller fleet ended, when that differs from the pass before.
 
@@ -47,6 +70,8 @@ class RecordPass(Decision, frozen=True, kw_only=True, tag="decision.record-pass.
         foreign: pods with the application's label that no manager made; they are left alone.
         drifted: pods of others with the right annotations that were told other things; replaced in turn.
         error: the error of the pass in the words of the original, empty when there is none.
+        standing_by: another manager may act, because the fleet's lock is not ours.
+        rival: pod that another manager with another configuration made; nothing is written while that one runs.
     """
 
     target: ObjectRef
@@ -58,6 +83,8 @@ class RecordPass(Decision, frozen=True, kw_only=True, tag="decision.record-pass.
     foreign: tuple[str, ...] = ()
     drifted: tuple[str, ...] = ()
     error: str = ""
+    standing_by: bool = False
+    rival: str = ""
 
 
 EntryKind = Literal[
@@ -96,6 +123,8 @@ class AssignmentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
         checkpoints: by slot, with a release.
         keyspace: number of slots, with `create` and `reshape` (sets with one slot per shard).
         cause: why: `crash`, `exit`, `planned`, `rebalance`, ...
+        target: which slots each member ought to own from now on, as runs; with the first entry since that changed.
+        basis: digest of what the target was made for; empty where none is told.
     """
 
     kind: EntryKind
@@ -108,6 +137,8 @@ class AssignmentEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     checkpoints: dict[str, str] = {}
     keyspace: int = 0
     cause: str = ""
+    target: dict[str, str] = {}
+    basis: str = ""
 
 
 class ChangeAssignment(Decision, frozen=True, kw_only=True, tag="decision.change-assignment.v1"):
@@ -144,6 +175,8 @@ class ChangeRollout(Decision, frozen=True, kw_only=True, tag="decision.change-ro
         generation: digest of template and injected parts that is being rolled out.
         last_good: the last generation that was complete.
         pod: that is drained.
+        rejected: version of the template that is rolled back, with `paused`.
+        tables: with `complete`, the slots of each shard as runs, where its worker was told them once and for all.
     """
 
     target: ObjectRef
@@ -152,6 +185,8 @@ class ChangeRollout(Decision, frozen=True, kw_only=True, tag="decision.change-ro
     last_good: str = ""
     pod: str = ""
     reason: str = ""
+    rejected: str = ""
+    tables: tuple[str, ...] = ()
 
 
 class ReportShards(Decision, frozen=True, kw_only=True, tag="decision.report-shards.v1"):

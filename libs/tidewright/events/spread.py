@@ -6,7 +6,7 @@ Ledger     PodPlaced, PodLeaving, EntriesAppended (written by the admission endp
 Records    RecordSpread (why a spread is as it is), ForeseeScaleIn (who goes when a workload shrinks)
 
 A spread's ledger is one subject of the log. Everything that a choice of a subset depends on is there:
-the rules in force, placements, and what came of them. `tidewright.spread.ledger` folds it.
+the rules in force, placements, and what came of them. `tidewright.spread.ledger.ledger` folds it.
 """
 
 from __future__ import annotations

@@ -12,8 +12,9 @@ Pure:
                  object bytes to facts
     podshape     a pod's shape and a node's view; podspecs reads shapes from pod specs
     predicates   whether shape and node go together; taints and volumes have parts of it
-    deviceclaims, devices, deviceselectors       what claims ask of devices, and which devices will do
-    devicestock, deviceallocation                what a node has of them, and how they are handed out
+    devices/     what claims ask of devices, which devices will do, and how they are handed out
+    podapi/      pods as the API server checks and patches them
+    protobuf     bodies of typed clients
     celfunctions functions that Kubernetes adds to CEL
     quotascopes  which pods a ResourceQuota means
     templates    whether a patch of a template makes a pod
@@ -22,7 +23,8 @@ Pure:
     recommendation      the protocol of recommenders
     metricquery  names of metric queries
     yamltext, csvtext, expressions      what people write: YAML, CSV and regular expressions, within bounds
-    selectors, quantities, times, mergepatch     labels and fields, exact amounts, RFC 3339, RFC 7386
+    selectors, quantities, times, durations     labels and fields, exact amounts, RFC 3339, Go's durations
+    mergepatch, jsonpatch               RFC 7386, RFC 6902
 
 crds/ holds the CustomResourceDefinitions.
 """

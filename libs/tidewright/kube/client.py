@@ -109,17 +109,36 @@ class Kube:
             KubeError: an answer >= 400, or none (`status` 0).
         """
         try:
-            return await self._once(method, path, query, body, content_type, accept, timeout_s, limit_bytes)
+            return await self._once(
+                method,
+                path,
+                query,
+                body=body,
+                content_type=content_type,
+                accept=accept,
+                timeout_s=timeout_s,
+                limit_bytes=limit_bytes,
+            )
         except KubeError as error:
             if error.status != 401 or self._auth is None or not await self._auth.renew():
                 raise
-        return await self._once(method, path, query, body, content_type, accept, timeout_s, limit_bytes)
+        return await self._once(
+            method,
+            path,
+            query,
+            body=body,
+            content_type=content_type,
+            accept=accept,
+            timeout_s=timeout_s,
+            limit_bytes=limit_bytes,
+        )
 
     async def _once(
         self,
         method: str,
         path: str,
         query: Mapping[str, str] | None,
+        *,
         body: bytes | None,
         content_type: str,
         accept: str,

@@ -100,7 +100,7 @@ def _placing(group: str, version: str, plural: str, kind: str, older: tuple[str,
 
 
 def _custom(
-    group: str, version: str, plural: str, kind: str, observed: type[ResourceFact], gone: Gone
+    group: str, version: str, plural: str, *, kind: str, observed: type[ResourceFact], gone: Gone
 ) -> WatchedKind:
     return WatchedKind(
         group=group,
@@ -150,28 +150,28 @@ KINDS: tuple[WatchedKind, ...] = (
         project=resources.datadog_monitor, gone=facts.DatadogMonitorGone,
     ),
     _custom(
-        "datadoghq.com", "v1alpha1", "watermarkpodautoscalers", "WatermarkPodAutoscaler",
-        facts.WatermarkPodAutoscalerObserved, facts.WatermarkPodAutoscalerGone,
+        "datadoghq.com", "v1alpha1", "watermarkpodautoscalers", kind="WatermarkPodAutoscaler",
+        observed=facts.WatermarkPodAutoscalerObserved, gone=facts.WatermarkPodAutoscalerGone,
     ),
     _custom(
-        "apps.kruise.io", "v1alpha1", "workloadspreads", "WorkloadSpread",
-        spread.WorkloadSpreadObserved, spread.WorkloadSpreadGone,
+        "apps.kruise.io", "v1alpha1", "workloadspreads", kind="WorkloadSpread",
+        observed=spread.WorkloadSpreadObserved, gone=spread.WorkloadSpreadGone,
     ),
     WatchedKind(
         group="autoscaling.x-k8s.io", version="v1", plural="provisioningrequests", kind="ProvisioningRequest",
         project=capacity.provisioning_request, gone=provisioning.ProvisioningRequestGone, after_others=True,
     ),
     _custom(
-        "autoscaling.x-k8s.io", "v1", "provisioningclasses", "ProvisioningClass",
-        provisioning.ProvisioningClassObserved, provisioning.ProvisioningClassGone,
+        "autoscaling.x-k8s.io", "v1", "provisioningclasses", kind="ProvisioningClass",
+        observed=provisioning.ProvisioningClassObserved, gone=provisioning.ProvisioningClassGone,
     ),
     _custom(
-        "shards.tidewright.dev", "v1alpha1", "shardsets", "ShardSet",
-        shards.ShardSetObserved, shards.ShardSetGone,
+        "shards.tidewright.dev", "v1alpha1", "shardsets", kind="ShardSet",
+        observed=shards.ShardSetObserved, gone=shards.ShardSetGone,
     ),
     _custom(
-        "shards.tidewright.dev", "v1alpha1", "shardmembers", "ShardMember",
-        shards.ShardMemberObserved, shards.ShardMemberGone,
+        "shards.tidewright.dev", "v1alpha1", "shardmembers", kind="ShardMember",
+        observed=shards.ShardMemberObserved, gone=shards.ShardMemberGone,
     ),
 )
 # fmt: on

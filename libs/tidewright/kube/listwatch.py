@@ -193,7 +193,9 @@ async def list_watch_batches(
         on_error: called with each error that is going to be retried.
         others: paths of the same objects in other versions, tried in turn where one is not served.
     """
-    follower = _Follower(kube, (path, *others), dict(query or {}), page_size, streaming, on_error)
+    follower = _Follower(
+        kube, (path, *others), dict(query or {}), page_size=page_size, streaming=streaming, on_error=on_error
+    )
     version = resource_version
     relist = False
     while True:
@@ -220,6 +222,7 @@ class _Follower:
         kube: Kube,
         paths: tuple[str, ...],
         query: dict[str, str],
+        *,
         page_size: int,
         streaming: bool,
         on_error: Callable[[KubeError], None] | None,

@@ -6,15 +6,27 @@ A *shape* is the scheduling-relevant part of a pod, parsed once and compared by 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Protocol
+
 import msgspec
 
-from tidewright.kube.deviceclaims import Claimed
-from tidewright.kube.devicestock import Stock
+from tidewright.kube.devices.claims import Claimed
+from tidewright.kube.devices.stock import Stock
 from tidewright.kube.selectors import LabelSelector, Requirement
 from tidewright.kube.taints import Taint, Toleration
 
 HOSTNAME = "kubernetes.io/hostname"
 PODS = "pods"
+
+
+class Place(Protocol):
+    """What a term asks of a node, whoever decoded it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
 
 
 class NodeTerm(msgspec.Struct, frozen=True):
@@ -23,7 +35,7 @@ class NodeTerm(msgspec.Struct, frozen=True):
     labels: tuple[Requirement, ...] = ()
     names: tuple[Requirement, ...] = ()
 
-    def matches(self, node: NodeView) -> bool:
+    def matches(self, node: Place) -> bool:
         if not self.labels and not self.names:
             return False
         named = {"metadata.name": node.name}

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import msgspec
 
 from tidewright.kube import quantities
 from tidewright.kube.podshape import PODS, HostPort, NodeTerm, PodShape, PodTerm, Spread, Volume
-from tidewright.kube.selectors import LabelSelector, SelectorError, requirement
+from tidewright.kube.selectors import LabelSelector, Requirement, SelectorError, requirement
 from tidewright.kube.taints import Toleration
 
 
@@ -195,7 +196,15 @@ def of_fields(
     own = dict(labels or {})
     address = digest or digest_of(requests, scheduling, namespace, own, priority)
     try:
-        return _parse(dict(requests), scheduling, namespace, own, priority, address, spaces)
+        return _parse(
+            dict(requests),
+            scheduling,
+            namespace,
+            labels=own,
+            priority=priority,
+            digest=address,
+            spaces=spaces,
+        )
     except (SelectorError, AttributeError, TypeError, ValueError, KeyError) as error:
         return PodShape(
             digest=address,
@@ -211,6 +220,7 @@ def _parse(
     requests: dict[str, int],
     scheduling: Mapping[str, Any],
     namespace: str,
+    *,
     labels: dict[str, str],
     priority: int,
     digest: str,
@@ -261,16 +271,17 @@ def _parse(
 def node_term(term: Mapping[str, Any]) -> NodeTerm:
     """One node selector term. Raises SelectorError."""
     return NodeTerm(
-        labels=tuple(
-            requirement(e.get("key", ""), e.get("operator", ""), e.get("values") or ())
-            for e in term.get("matchExpressions") or ()
-        ),
+        labels=tuple(_node_requirement(e) for e in term.get("matchExpressions") or ()),
         # A field's key (`metadata.name`) has the form of a label key, so the same parser serves.
-        names=tuple(
-            requirement(e.get("key", ""), e.get("operator", ""), e.get("values") or ())
-            for e in term.get("matchFields") or ()
-        ),
+        names=tuple(_node_requirement(e) for e in term.get("matchFields") or ()),
     )
+
+
+def _node_requirement(given: Mapping[str, Any]) -> Requirement:
+    return _requirement(given.get("key") or "", given.get("operator") or "", tuple(given.get("values") or ()))
+
+
+_requirement = lru_cache(maxsize=4096)(requirement)
 
 
 def _with_label_keys(

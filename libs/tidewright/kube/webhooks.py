@@ -135,6 +135,7 @@ def hook(
     name: str,
     client: JsonObject,
     rule: JsonObject,
+    *,
     policy: FailurePolicy,
     namespaces: JsonObject | None,
     conditions: Iterable[tuple[str, str]] = (),

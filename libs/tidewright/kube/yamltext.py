@@ -91,10 +91,19 @@ def many(text: str, name: str, valid: str, bounds: Bounds = FROM_FILE) -> list[A
 
 
 def converted(
-    text: str, name: str, kind: type[T], valid: str, dec_hook: Callable[[type, Any], Any] | None = None
+    text: str,
+    name: str,
+    kind: type[T],
+    valid: str,
+    dec_hook: Callable[[type, Any], Any] | None = None,
+    *,
+    prepared: Callable[[Any], Any] = lambda value: value,
 ) -> T:
-    """The only document of a text as a type, an empty mapping where there is none; `dec_hook` is msgspec's."""
-    value = one(text, name, valid)
+    """The only document of a text as a type, an empty mapping where there is none; `dec_hook` is msgspec's.
+
+    `prepared` gives the document as the type wants it, where people write it otherwise.
+    """
+    value = prepared(one(text, name, valid))
     try:
         return msgspec.convert({} if value is None else value, kind, dec_hook=dec_hook)
     except msgspec.ValidationError as error:
@@ -102,7 +111,7 @@ def converted(
         raise BadYaml(_placed(str(error), name, kind, documents[0].node if documents else None)) from error
 
 
-def _check(text: str, name: str, bounds: Bounds) -> None:
+def _check(text: str, name: str, bounds: Bounds) -> None:  # noqa: C901  # a dispatcher by type
     """Refuse a text that is too much, without making anything of it."""
     if (size := len(text)) > bounds.size or (size := len(text.encode("utf-8", "replace"))) > bounds.size:
         raise BadYaml(f"{name}: it has {size} bytes; valid are at most {bounds.size}")

@@ -4,11 +4,10 @@ subjects    names on the bus: classes, slots, reversible escaping
 errors      what can go wrong, as one tree
 cancellation  a client that may lose a cancellation, asked so that it counts
 credentials  a credentials file, looked at before it is used
-server      find and run an embedded nats-server
 connection  `Log`: connect, make or check the stream, append atomically, look up, read
-room        refuse before the store is full
-pace        how a writer of batches leaves the stream to the others
-torn        batches that the server stored in part
+store_quota     refuse before the store is full
+commit_pacing   how a writer of batches leaves the stream to the others
+partial_batches batches that the server stored in part
 belief      which messages are believed, whoever reads them
 signing     what a signature over a commit says, and whether it does
 seals       signatures behind what is kept beside the log
@@ -20,11 +19,12 @@ verdicts    what is said of a message
 doubts      what was not believed: counted, and told once
 lookups     single messages, asked of the stream's leader: those that are believed
 reader      read records in stream order from a position, without acknowledgements
-direct      many messages in one answer, from the subject index
-lastwords   the last message of subjects as of an earlier sequence, from the subject index
+batched_get many messages in one answer, from the subject index
+last_per_subject the last message of subjects as of an earlier sequence, from the subject index
 envelope    who wrote a message and why: the headers
 snapshots   folds in an object-store bucket: how a restart is fast
 checkpoint  a service's position in a slot, its epoch and its digests
+input_set   what a service follows, by which its checkpoints say what they are made of
 timers      wake-ups as scheduled messages of the server
 clock       wall time to log time and back
 redaction   secrets out of texts

@@ -16,7 +16,7 @@ from tidewright.log.subjects import Subjects
 PUT_BACK = frozenset(("Nats-Stream", "Nats-Subject", "Nats-Sequence"))
 """Headers that the server gives to the answer of a look-up, and no writer to a message."""
 TWICE = ":twice"
-"""Marks, in the headers of an answer as `tidewright.log.direct` gets it, that the stored message has them too.
+"""Marks, in the headers of an answer as `tidewright.log.batched_get` gets it, that the stored message has them too.
 No header on the wire can have this name."""
 
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 import msgspec
 
 from tidewright.log.errors import Unsound
+from tidewright.log.input_set import InputSet
 from tidewright.log.reader import Record
 
 DIGEST_BYTES = 16
@@ -27,7 +28,9 @@ DO = (
 T = TypeVar("T")
 
 
-class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="checkpoint.v1"):
+class Checkpoint(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type", tag="checkpoint.v1"
+):
     """Where a service stands in a slot.
 
     Attributes:
@@ -41,6 +44,11 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
         digest: rolling digest over (sequence, body) of these events.
         chain: digest of the last decision of the service in the slot.
         version: of the software that wrote it.
+        inputs: digest of the set of inputs that these events are of, see `InputSet`; empty from software that
+            named none. One that names another set than the one before it: what lies up to its position is of
+            the set before, then come the last words up to there on what is new in the set, then the set holds.
+        reads: that set itself, in the first checkpoint of each claim.
+        state_version: of the state that the decider keeps; 0 from software that did not say.
         partial: more decisions than fit into one batch are on their way: some of those for events
             beyond `position` lie before it, and the rest follows. Says nothing else new.
     """
@@ -55,6 +63,9 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     chain: str = ""
     version: str = ""
     partial: bool = False
+    inputs: str = ""
+    reads: InputSet | None = None
+    state_version: int = 0
 
 
 _encoder = msgspec.json.Encoder()

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, Self
 from uuid import uuid4
 
 import msgspec
-import nats
 import nats.errors
 import structlog
 from nats.aio.client import Client
@@ -32,9 +31,9 @@ from tidewright.log.doubts import Doubts
 from tidewright.log.envelope import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE, EXPECTED
 from tidewright.log.identity import BusClient, Identity, client_options, shown
 from tidewright.log.lookups import Lookups
-from tidewright.log.room import Room, place_of
+from tidewright.log.partial_batches import Torn
+from tidewright.log.store_quota import Room, place_of
 from tidewright.log.subjects import Slot, Subjects
-from tidewright.log.torn import Torn
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -60,8 +59,12 @@ _CONFLICTS = frozenset({10071, 10164})
 _FULL = frozenset({10002, 10023, 10047, 10122})
 _UNANSWERED = frozenset({10176, 10210, 10008, 10009})
 """Batch abandoned, too many open batches, cluster without a leader: none of them stored anything."""
+CONSUMER_LIMITS = {"inactive_threshold": 60_000_000_000}
+"""A consumer that nobody asks for anything is gone after a minute, whatever its maker wanted, nanoseconds: a stream takes a
+thousand, and no service may delete those of another that is there no more."""
 _NOT_FOUND = 10059
 _NO_MESSAGE = 10037
+_CONSUMERS = 10026
 
 _VIOLATION = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 TRIES = 5
@@ -310,6 +313,7 @@ class Log:
             "allow_atomic": True,
             "allow_msg_schedules": True,
             "deny_delete": True,
+            "consumer_limits": CONSUMER_LIMITS,
             "metadata": metadata | ({subjects.CLUSTER_ID: cluster_id} if cluster_id else {}),
         }
         aged = {AGED: "true"} if max_age_s else {}
@@ -711,6 +715,8 @@ class Log:
             return errors.LogUnavailable(f"{what}: there is no such stream")
         if code in _UNANSWERED or error.get("code") == 503:
             return errors.LogUnavailable(f"{what}: {text} ({code})")
+        if code == _CONSUMERS:
+            return errors.NoConsumer(f"{what}: {text} ({code})")
         return errors.AppendRefused(f"{what}: {text} ({code})")
 
 

@@ -12,6 +12,7 @@ LogError
 |  `- Unbelieved    too many messages that are not believed hide the one that is asked for
 |- BadKey           a file holds no key, or not one of the kind that is asked for
 `- AppendRefused    the server refuses the append for another reason: a defect of ours
+   `- NoConsumer    it has as many as it takes: read message by message
 """
 
 from __future__ import annotations
@@ -87,3 +88,9 @@ class AppendRefused(LogError):
     """The server refused an append for a reason that no retry mends."""
 
     reason = "AppendRefused"
+
+
+class NoConsumer(AppendRefused):
+    """The server has as many consumers of a stream as it takes, whoever made them."""
+
+    reason = "NoConsumer"

@@ -16,8 +16,8 @@ from urllib.parse import unquote, urlsplit
 import nats.errors
 
 from tidewright.log import errors
+from tidewright.log.batched_get import StoredHeaders
 from tidewright.log.credentials import checked
-from tidewright.log.direct import StoredHeaders
 
 SCHEMES = ("nats", "tls", "ws", "wss")
 

@@ -14,7 +14,7 @@ from tidewright.events import registry
 from tidewright.events.acting import MODES
 from tidewright.events.config import Mode, ModesSet
 from tidewright.log import errors
-from tidewright.log.connection import DEFAULT_SLOTS, Log, Message, has_settings
+from tidewright.log.connection import CONSUMER_LIMITS, DEFAULT_SLOTS, Log, Message, has_settings
 from tidewright.log.envelope import Writer
 from tidewright.log.snapshots import bucket
 
@@ -136,6 +136,7 @@ def members(log: Log) -> dict[str, Any]:
         "deny_delete": True,
         "discard": "new",
         "duplicate_window": int(TTL_S * 1e9),
+        "consumer_limits": CONSUMER_LIMITS,
         "num_replicas": log.replicas,
     }
 

@@ -3,6 +3,9 @@
 An ephemeral consumer of the server's delivers; its own sequence must have no gap, else another
 consumer is made from the last record on. So a lost connection, a restarted server and a consumer
 that the server forgot look alike to the caller: records go on where they ended.
+
+A stream takes a thousand consumers, whoever makes them: a service that was taken over can have them all. Who gets
+none asks message by message meanwhile, which is slow, and takes nothing that others could use up.
 """
 
 from __future__ import annotations
@@ -37,6 +40,10 @@ SILENCE_S = 1.5
 FORGET_AFTER_S = 30.0
 DELIVERED = "$JS.ACK."
 """Begins the reply subject of what is delivered from a stream, and of nothing else."""
+LOOKED_UP = 200
+"""Records that are asked for one by one before the caller gets them."""
+CONSUMER_AGAIN_S = 5.0
+"""How often it is tried again to have a consumer, by who got none."""
 HELD_S = 0.2
 """How often it is looked for the rest of a commit that the server has stored in part."""
 
@@ -113,6 +120,8 @@ class Reader:
         self._settled, self._settled_at = False, 0
         self._every = False
         """With `last_only`: the rest is read message by message, since the server ends the other way at some."""
+        self._without_until = 0.0
+        """There was no consumer to be had: until then, of `time.monotonic`, messages are asked for one by one."""
         self._hidden: list[tuple[str, int]] = []
         """With `last_only`: subjects of which the last message is not believed, and its sequence."""
 
@@ -135,7 +144,7 @@ class Reader:
         deadline = time.monotonic() + timeout_s
         while not self._arrived:
             await self._keep_asking()
-            if await self._look_behind():
+            if self._arrived or await self._look_behind():
                 break
             left = deadline - time.monotonic()
             if left <= 0:
@@ -220,6 +229,9 @@ class Reader:
         await self._drop_consumer()
 
     async def _keep_asking(self) -> None:
+        if time.monotonic() < self._without_until:
+            await self._look_up()
+            return
         silent = self._consumer and time.monotonic() - self._heard > SILENCE_S
         if self._broken or silent:
             await self._drop_consumer()
@@ -231,6 +243,30 @@ class Reader:
         except errors.LogUnavailable:
             await self._drop_consumer()
             raise
+        except errors.NoConsumer as error:
+            if not self._without_until:
+                logger.error(
+                    "the server makes no consumer, reading message by message", stream=self._stream, error=str(error),
+                    do="find out whose they are (nats consumer ls), and change the password of that service",
+                )  # fmt: skip
+            self._without_until, self._every = time.monotonic() + CONSUMER_AGAIN_S, True
+            await self._look_up()
+
+    async def _look_up(self) -> None:
+        """Take in what follows what was received, without a consumer."""
+        while len(self._arrived) < min(self._window, LOOKED_UP):
+            following = [
+                await self._log.lookups.stored(
+                    {"seq": self.received + 1, "next_by_subj": pattern}, self._stream
+                )
+                for pattern in self._filters
+            ]
+            record = min((r for r in following if r is not None), key=lambda r: r.seq, default=None)
+            self.pending = int(record is not None)
+            if record is None:
+                return
+            self.received = record.seq
+            self._receive(record)
 
     async def _make_consumer(self) -> None:
         self._generation += 1
@@ -258,6 +294,9 @@ class Reader:
         self.pending = int(answer["num_pending"])
         self._consumer = answer["name"]
         self._heard = time.monotonic()
+        if self._without_until:
+            self._without_until = 0.0
+            logger.info("there is a consumer again", stream=self._stream)
         inbox = self._log.client.new_inbox()
         generation = self._generation
 
@@ -312,11 +351,16 @@ class Reader:
             # Between accounts the server takes an empty message for the end of the answers, whoever stored it.
             self._broken = self._every = True
             self._generation += 1
-        cause = belief.refused(self._log.subjects, message.subject, headers) if self._believing else None
+        self._receive(Record(seq, message.subject, message.data, headers))
+
+    def _receive(self, record: Record) -> None:
+        cause = (
+            belief.refused(self._log.subjects, record.subject, record.headers) if self._believing else None
+        )
         if cause is not None:
-            self._refuse(cause, message.subject, seq)
+            self._refuse(cause, record.subject, record.seq)
             return
-        self._arrived.append(Record(seq, message.subject, message.data, headers))
+        self._arrived.append(record)
         self._wake.set()
 
     def _status(self, headers: dict[str, str]) -> None:

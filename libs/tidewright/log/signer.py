@@ -83,7 +83,9 @@ class Signer:
                 headers[SIGNER] = self._name
             digests += signing.digest_unsent(subject, body, headers)
         subject, _, headers = messages[last]
-        signing.sign(self._key, self.log, self._name, subject, headers, bytes(digests))
+        signing.sign(
+            self._key, self.log, self._name, subject=subject, headers=headers, digests=bytes(digests)
+        )
 
 
 def _stamp(path: Path) -> tuple[int, int]:

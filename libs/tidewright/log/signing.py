@@ -74,7 +74,7 @@ def _statement(log: str, signer: str, subject: str, expected: str, manifest: byt
 
 
 def sign(
-    key: Ed25519PrivateKey, log: str, signer: str, subject: str, headers: dict[str, str], digests: bytes
+    key: Ed25519PrivateKey, log: str, signer: str, *, subject: str, headers: dict[str, str], digests: bytes
 ) -> None:
     """Sign a commit in the headers of its last message, which `digests` has the others of, in order, and its own.
 

@@ -15,7 +15,7 @@ import contextlib
 import hashlib
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 from datetime import UTC, datetime
 from typing import TypeVar
 from uuid import uuid4
@@ -29,6 +29,7 @@ from tidewright.log import checkpoint as checkpoints
 from tidewright.log.cancellation import heeded
 from tidewright.log.connection import Log, Message
 from tidewright.log.errors import LogError, LogUnavailable
+from tidewright.log.input_set import InputSet
 from tidewright.log.subjects import Slot
 
 CHUNK = 512 * 1024
@@ -65,10 +66,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
         checkpoint_seq: sequence of the checkpoint that was committed at this very state.
         position, folded, digest, chain, at: as in that checkpoint.
         timers: key to due time (log time, seconds).
-        said: what was decided in shadow, and is no part of the state: see `tidewright.host.fold`.
+        said: what was decided in shadow, and is no part of the state: see `tidewright.host.fold.order`.
         state_version: of the decider's state.
         version: of the software that wrote it.
         state: the decider's state, JSON.
+        inputs: the set of inputs that it is made of; None from software that named none.
     """
 
     service: str
@@ -84,6 +86,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=
     version: str
     state: msgspec.Raw
     said: dict[str, tuple[int, str]] = {}
+    inputs: InputSet | None = None
 
 
 class _Options(msgspec.Struct):
@@ -159,26 +162,33 @@ class Snapshots:
             return False
         return True
 
-    async def latest(self, service: str, slot: Slot, state_version: int) -> Snapshot | None:
+    async def latest(self, service: str, slot: Slot, readable: Sequence[int]) -> Snapshot | None:
         """The slot's latest snapshot, when it can be trusted.
 
-        Without one of this state version, one of the versions before is looked for, to say what is not used.
+        Args:
+            service: whose it is.
+            slot: of what.
+            readable: the state versions that can be gone on from, the newest first. Without a snapshot of one
+                of them, one of the versions before is looked for, to say what is not used.
 
         Raises:
             LogUnavailable: the log as a whole does not answer, so that nothing can be said.
         """
-        earlier = (_latest(slot, version) for version in range(state_version - 1, 0, -1))
-        for name in (_latest(slot, state_version), slot, *earlier):  # up to 0.1.0 it was named by slot alone
-            found = await self._trusted(name, service, slot, state_version)
+        current = (_latest(slot, version) for version in readable)
+        earlier = (_latest(slot, version) for version in range(readable[-1] - 1, 0, -1))
+        for name in (*current, slot, *earlier):  # up to 0.1.0 it was named by slot alone
+            found = await self._trusted(name, service, slot, readable)
             if found is not None:
                 return found
         return None
 
-    async def before(self, service: str, slot: Slot, state_version: int, position: int) -> Snapshot | None:
+    async def before(
+        self, service: str, slot: Slot, readable: Sequence[int], position: int
+    ) -> Snapshot | None:
         """The newest snapshot of the slot's history at or before `position`, when it can be trusted."""
         for kept in sorted(await self.history(service, slot), reverse=True):
             if kept <= position:
-                found = await self._trusted(f"{slot}/{kept}", service, slot, state_version)
+                found = await self._trusted(f"{slot}/{kept}", service, slot, readable)
                 if found is not None:
                     return found
         return None
@@ -210,14 +220,16 @@ class Snapshots:
                 found.append((place, int(position)))
         return found
 
-    async def oldest(self, service: str, slot: Slot, state_version: int, first_seq: int) -> Snapshot | None:
+    async def oldest(
+        self, service: str, slot: Slot, readable: Sequence[int], first_seq: int
+    ) -> Snapshot | None:
         """The oldest snapshot of the slot's history after which nothing is missing on the log.
 
         Where the log begins at `first_seq`, no state from before can be brought up to date.
         """
         for kept in sorted(await self.history(service, slot)):
             if kept >= first_seq - 1:
-                found = await self._trusted(f"{slot}/{kept}", service, slot, state_version)
+                found = await self._trusted(f"{slot}/{kept}", service, slot, readable)
                 if found is not None:
                     return found
         return None
@@ -339,7 +351,7 @@ class Snapshots:
                 do="see docs/durability.md, Upgrading",
             )  # fmt: skip
 
-    async def _trusted(self, name: str, service: str, slot: Slot, state_version: int) -> Snapshot | None:
+    async def _trusted(self, name: str, service: str, slot: Slot, readable: Sequence[int]) -> Snapshot | None:
         problem = ""
         try:
             data = await self._asked(service, name)
@@ -351,10 +363,10 @@ class Snapshots:
                 problem = refusal
             elif (snapshot.service, snapshot.slot) != (service, slot):
                 problem = f"it is of {snapshot.service} slot {snapshot.slot}"
-            elif snapshot.state_version > state_version:
-                problem = f"its state version {snapshot.state_version} is newer than {state_version}"
-            elif snapshot.state_version < state_version:
-                problem = f"its state version {snapshot.state_version} is older than {state_version}"
+            elif snapshot.state_version > readable[0]:
+                problem = f"its state version {snapshot.state_version} is newer than {readable[0]}"
+            elif snapshot.state_version not in readable:
+                problem = f"its state version {snapshot.state_version} is older than {readable[-1]}"
                 await self._say_what_is_lost(snapshot)
             elif record is None or record.subject != self._log.subjects.checkpoint(slot, service):
                 problem = f"there is no checkpoint of its slot at {snapshot.checkpoint_seq}"

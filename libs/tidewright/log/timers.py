@@ -6,10 +6,9 @@ server on `timer.<slot>.<service>.<key>`. Publishing on the same schedule subjec
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
 from tidewright.events import registry
 from tidewright.events.base import Timer
+from tidewright.events.times import rfc3339_micro
 from tidewright.log.connection import Message
 from tidewright.log.subjects import Slot, Subjects
 
@@ -25,19 +24,19 @@ LATEST = 7_258_118_400.0
 before 1970 is overdue as well in 1970."""
 
 
-def rfc3339(wall: float) -> str:
-    """A wall time in the form that schedules take, to the microsecond."""
-    return datetime.fromtimestamp(max(0.0, min(wall, LATEST)), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+def due(wall: float) -> str:
+    """When a schedule fires, as its header says it."""
+    return f"@at {rfc3339_micro(max(0.0, min(wall, LATEST)))}"
 
 
 def set_message(
-    subjects: Subjects, slot: Slot, service: str, timer: Timer, wall: float, headers: dict[str, str]
+    subjects: Subjects, slot: Slot, service: str, *, timer: Timer, wall: float, headers: dict[str, str]
 ) -> Message:
     """The message that has `timer` published at wall time `wall` (seconds)."""
     return Message(
         subjects.schedule(slot, service, timer.key),
         registry.encode(timer),
-        headers | {SCHEDULE: f"@at {rfc3339(wall)}", TARGET: subjects.timer(slot, service, timer.key)},
+        headers | {SCHEDULE: due(wall), TARGET: subjects.timer(slot, service, timer.key)},
     )
 
 

@@ -138,7 +138,7 @@ class Trust:
     async def _is_to_come(self, record: Record, seq: int) -> bool:
         """Whether the server has stored a part of a batch, and has yet to store the rest.
 
-        A full store tears a batch so (`tidewright.log.torn`), and takes nothing else until it has room.
+        A full store tears a batch so (`tidewright.log.partial_batches`), and takes nothing else until it has room.
         """
         batch = record.headers.get(BATCH_ID)
         _, end = await self._lookups.bounds()

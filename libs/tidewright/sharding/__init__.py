@@ -11,6 +11,4 @@ worker      the whole of a worker but its work: four callbacks and a guard
 load        how busy each slot is, as members report it
 signals     what else members tell: backlog, queue wait, errors, hot keys
 histogram   a histogram that is part of a folded state
-fence       what a sink remembers: the highest epoch of each slot
-durations   durations as the original's configuration writes them
 """

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from tidewright.sharding.durations import parse_duration
+from tidewright.kube.durations import parse_duration
 
 
 class LeaseState(StrEnum):

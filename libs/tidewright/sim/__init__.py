@@ -5,6 +5,8 @@
     scheduler/    which node a pod gets
     kubelets/     nodes and pods that start, get ready, end, crash and are lost
     metrics/      the metrics APIs
+    nats_server   the embedded log server: its program and its configuration
+    cloud/        node groups whose instances boot, fail and become nodes
     cluster       all of it as one thing to start and stop; `options` says of what it is made
     direct        requests to an API server of the same process
     nodefaults    nodes and pods that fail on request

@@ -20,14 +20,14 @@ from typing import Any, Self
 import aiohttp
 import structlog
 
-from tidewright.cloud.simulated.config import CloudConfig, load
-from tidewright.cloud.simulated.service import SimulatedCloud
 from tidewright.cloud.simulated.wire import PREFIX
 from tidewright.events.config import ClockSet
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.log.clock import Clock
 from tidewright.sim.api.server import ApiServer
+from tidewright.sim.cloud.config import CloudConfig, load
+from tidewright.sim.cloud.service import SimulatedCloud
 from tidewright.sim.controllers.cache import Cache
 from tidewright.sim.controllers.manager import Manager, controllers
 from tidewright.sim.controllers.objects import LEASE, NODE, POD
@@ -66,7 +66,7 @@ class SimCluster:
         """Nothing is opened yet; `cloud` takes the place of the file that the options name.
 
         Raises:
-            tidewright.cloud.simulated.config.ConfigError: that file cannot be used.
+            tidewright.sim.cloud.config.ConfigError: that file cannot be used.
             ValueError: a metric's trace or selector cannot be read.
         """
         self.options = options
@@ -169,7 +169,9 @@ class SimCluster:
             work.append(("kubelets", self.kubelets.run))
         if self._cloud_config is not None:
             books = options.data / "cloud.json" if options.data is not None else None
-            self.cloud = SimulatedCloud(self._cloud_config, self.cache, writer, self.clock, self._lose, books)
+            self.cloud = SimulatedCloud(
+                self._cloud_config, self.cache, writer, clock=self.clock, on_lost=self._lose, books=books
+            )
             self.side.mount(PREFIX, self.cloud.handle)
             work.append(("cloud", self.cloud.run))
         faults = NodeFaults(self.kubelets, self.clock)

@@ -15,7 +15,7 @@ import aiohttp
 
 from tidewright.kube.client import MAX_ANSWER_BYTES, Kube, Response
 from tidewright.kube.errors import TIMEOUT, UNREACHABLE, KubeError, error_of
-from tidewright.sim.api.answers import Headers
+from tidewright.sim.api.http.answers import Headers
 from tidewright.sim.api.server import ApiServer
 
 _AGENT = "tidewright-sim"

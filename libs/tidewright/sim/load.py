@@ -231,7 +231,7 @@ async def replay(
     """
     pods = (await asyncio.to_thread(read_pods, options.pods))[: options.limit]
     nodes = await asyncio.to_thread(read_nodes, options.nodes) if options.nodes is not None else []
-    return await _Replay(kube, clock, options, pods, nodes, progress).run()
+    return await _Replay(kube, clock, options, pods=pods, nodes=nodes, progress=progress).run()
 
 
 class _Replay:
@@ -240,6 +240,7 @@ class _Replay:
         kube: Kube,
         clock: Clock,
         options: LoadOptions,
+        *,
         pods: Sequence[RecordedPod],
         nodes: Sequence[RecordedNode],
         progress: Callable[[LoadReport], None] | None,

@@ -96,7 +96,7 @@ class Applier:
         """The effect has its outcome: no further attempt will come."""
         self._pending.pop(effect.id, None)
 
-    async def attempt(self, effect: Effect, allowance: Allowance, marks: Sequence[str] = ()) -> Result:
+    async def attempt(self, effect: Effect, allowance: Allowance, marks: Sequence[str] = ()) -> Result:  # noqa: C901  # a case per answer
         """Try once. Whatever the API server says becomes a result.
 
         `marks`: labels or annotations, one of which an object that is to go must carry.

@@ -99,11 +99,13 @@ class Correlator:
             name = event_name(effect)
             self._written[key] = _Written(name, 1, now, now)
             _forget(self._written)
-            return Write(namespace, name, event_body(effect, name, message, now, now, 1))
+            return Write(namespace, name, event_body(effect, name, message, first=now, last=now, count=1))
         self._written.move_to_end(key)
         written.count += 1
         written.last = now
-        anew = event_body(effect, event_name(effect), message, written.first, now, written.count)
+        anew = event_body(
+            effect, event_name(effect), message, first=written.first, last=now, count=written.count
+        )
         patch = {"count": written.count, "lastTimestamp": rfc3339(now), "message": message}
         return Count(namespace, written.name, patch, anew)
 
@@ -153,7 +155,7 @@ def event_name(effect: RecordObjectEvent) -> str:
 
 
 def event_body(
-    effect: RecordObjectEvent, name: str, message: str, first: float, last: float, count: int
+    effect: RecordObjectEvent, name: str, message: str, *, first: float, last: float, count: int
 ) -> JsonObject:
     """A core v1 Event."""
     target = effect.target

@@ -25,7 +25,7 @@ from tidewright.actuator import verdict
 from tidewright.actuator.verdict import Again, Done, Refused, Result
 from tidewright.events.base import JsonObject
 from tidewright.events.endpoints import EndpointEffect, ForgetEndpoint, TrustEndpoint
-from tidewright.host.tokens import BadTokens, first_of
+from tidewright.host.ports.tokens import BadTokens, first_of
 from tidewright.kube.errors import KubeError
 from tidewright.kube.ownership import is_ours
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 
-from tidewright.host import fenced
+from tidewright.host.loop import fenced
 
 
 class ActPosition(fenced.Position, frozen=True, kw_only=True, tag="checkpoint.act.v1"):

@@ -15,7 +15,7 @@ from tidewright.events import acting, registry
 from tidewright.events.acting import Acting, Held
 from tidewright.events.decisions import Effect
 from tidewright.events.endpoints import ForgetEndpoint
-from tidewright.host.fenced import attempts
+from tidewright.host.loop.fenced import attempts
 from tidewright.log.connection import Log
 from tidewright.log.subjects import ALL
 
@@ -39,11 +39,15 @@ class Modes:
             return acting.ENFORCED
         return self._acting.held(_decider(effect), effect.target.namespace)
 
-    async def now(self, effect: Effect) -> Held:
-        """What holds for an effect that is about to be carried out."""
+    async def now(self, effect: Effect, *, since: float | None = None) -> Held:
+        """What holds for an effect that is about to be carried out.
+
+        `since`: what was read before that, of `time.monotonic`, does not count; None: it does.
+        """
         service = _decider(effect)
         read_at = self._read_at.get(service, float("-inf"))
-        if not self.held(effect).acts or time.monotonic() - read_at > BELIEVED_S:
+        old = since is not None and read_at <= since
+        if old or not self.held(effect).acts or time.monotonic() - read_at > BELIEVED_S:
             await self._read(service)
         held = self.held(effect)
         if not held.acts:
@@ -51,7 +55,7 @@ class Modes:
         return held
 
     async def _read(self, service: str) -> None:
-        subjects = self._log.subjects
+        subjects, asked_at = self._log.subjects, time.monotonic()
         for subject in (
             subjects.config(acting.MODES),
             subjects.fact(ALL, acting.INCUMBENT, "", acting.decider_of(service)),
@@ -62,7 +66,7 @@ class Modes:
                     event = None if record is None else registry.decode(record.body)
                     if isinstance(event, acting.SETTING):
                         self._acting.heard(event)
-        self._read_at[service] = time.monotonic()
+        self._read_at[service] = asked_at
 
 
 def _decider(effect: Effect) -> str:

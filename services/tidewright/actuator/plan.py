@@ -29,6 +29,7 @@ from tidewright.events.decisions import (
     ScaleWorkload,
     SetStatus,
 )
+from tidewright.events.endpoints import ForgetEndpoint
 from tidewright.events.provisioning import (
     CreateNodeGroup,
     DecreaseNodeGroup,
@@ -61,6 +62,8 @@ Ground: TypeAlias = Literal[
 class Rank(IntEnum):
     """Lower goes first."""
 
+    WITHDRAW = -1
+    """Of a webhook: it is taken out whatever holds, since pods may wait for it."""
     SCALE_UP = 0
     CHANGE = 1
     SCALE_DOWN = 2
@@ -101,6 +104,8 @@ def lane_of(target: ObjectRef, *, events: bool = False) -> Lane:
 def rank(effect: Effect) -> Rank:
     """Which effects go first: capacity before savings, and reports last."""
     match effect:
+        case ForgetEndpoint():
+            return Rank.WITHDRAW
         case ScaleWorkload():
             return Rank.SCALE_UP if effect.replicas > effect.from_replicas else Rank.SCALE_DOWN
         case IncreaseNodeGroup() | CreateNodeGroup():

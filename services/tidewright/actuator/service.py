@@ -43,10 +43,12 @@ from tidewright.events import registry
 from tidewright.events.base import Decision, Event, Outcome
 from tidewright.events.config import ClockSet
 from tidewright.events.decisions import Effect
-from tidewright.host.fenced import Fenced, InFlight, Part, attempts, mind, present
-from tidewright.host.health import Health
-from tidewright.host.process import Process
-from tidewright.host.service import introduce
+from tidewright.events.endpoints import ForgetEndpoint
+from tidewright.host.loop.fenced import Fenced, InFlight, Part, attempts, mind, present
+from tidewright.host.loop.lookout import BucketLookout, Lookout
+from tidewright.host.process.health import Health
+from tidewright.host.process.process import Process
+from tidewright.host.process.service import introduce
 from tidewright.kube.client import Kube
 from tidewright.kube.clusterid import cluster_id
 from tidewright.kube.discovery import Discovery
@@ -67,6 +69,8 @@ START_S = 60.0
 """How long the log's stream may take to appear."""
 CONCURRENCY = 64
 """Effects that are being applied, or wait for their next attempt."""
+LOOKED_S = 0.5
+"""How often the work is reminded that somebody looks, wall seconds: it may have waited for that."""
 OWNED_S = 0.5
 """Wall seconds for which it is believed that nobody has taken over. Who takes over waits as long before acting:
 what a process without the bus still writes was looked at before, and the API server refuses it for its version."""
@@ -134,7 +138,7 @@ async def run(options: Options, process: Process | None = None) -> None:
         introduce(log, process)
         await _find_stream(log, await cluster_id(kube, patience_s=START_S))
         applier = Applier(kube, Discovery(kube), endpoint_tokens=options.endpoint_tokens)
-        actuator = Actuator(options, log, applier, process.health if process else None, cloud)
+        actuator = Actuator(options, log, applier, health=process.health if process else None, cloud=cloud)
         try:
             await _until_told(actuator, process)
         finally:
@@ -210,12 +214,18 @@ class Actuator:
         options: Options,
         log: Log,
         applier: Applier,
+        *,
         health: Health | None = None,
         cloud: CloudApplier | None = None,
         judging: Judging = judge,
+        lookout: Lookout | None = None,
     ) -> None:
-        """`judging` says what is allowed; another one is for tests of how effects are made."""
+        """`judging` says what is allowed, `lookout` whether somebody looks: the bucket of members, when None.
+
+        Others are for tests of how effects are made.
+        """
         self._judging = judging
+        self._lookout = lookout or BucketLookout(log)
         self._options = options
         self._log = log
         self._applier = applier
@@ -257,6 +267,7 @@ class Actuator:
         beside = [
             asyncio.create_task(self._report()),
             asyncio.create_task(mind(self._log.continuity, self._in_flight)),
+            asyncio.create_task(self._look()),
         ]
         try:
             async with present(self._log, self._writer, self._in_flight, self._log.max_age_s):
@@ -264,6 +275,17 @@ class Actuator:
         finally:
             for task in beside:
                 task.cancel()
+
+    async def _look(self) -> None:
+        """Have what waits for somebody to look go on when somebody does."""
+        finding = asyncio.create_task(self._lookout.run())
+        try:
+            while True:
+                await self._lookout.kept()
+                self._wake.set()
+                await asyncio.sleep(LOOKED_S)
+        finally:
+            finding.cancel()
 
     async def _own(self) -> None:
         position = await self._part.claim()
@@ -419,7 +441,10 @@ class Actuator:
         """Whether a running job's next request or a waiting job's first is more urgent, and how urgent."""
         while self._spending and self._spending[0][2].done():  # cancelled meanwhile
             heappop(self._spending)
-        first = self._plan.first if self._plan.running < CONCURRENCY else None
+        first = self._plan.first
+        if first is not None and first[0] is not Rank.WITHDRAW:
+            waits = self._plan.running >= CONCURRENCY or self._lookout.since is None
+            first = None if waits else first
         if self._spending and (first is None or self._spending[0][:2] <= first):
             return "running", self._spending[0][0]
         return (None, Rank.MEASURED_STATUS) if first is None else ("waiting", first[0])
@@ -428,13 +453,17 @@ class Actuator:
         """One effect to its outcome."""
         loop = asyncio.get_running_loop()
         await self._owned()
-        deadline = (
-            loop.time() + self._options.retry_for_s
-        )  # what the log was away for before is not its fault
+        # What the log, or a watcher, was away for before is not its fault.
+        deadline = loop.time() + self._options.retry_for_s
         allowance = Allowance(partial(self._spend, job), prepaid=1)
         attempt = 0
         while True:
-            if not (held := await self._modes.now(job.effect)).acts:
+            since: float | None = None
+            if not isinstance(job.effect, ForgetEndpoint):
+                began = loop.time()
+                since = await self._lookout.kept()
+                deadline += loop.time() - began
+            if not (held := await self._modes.now(job.effect, since=since)).acts:
                 undone = Done(reason=verdict.DRY_RUN if held.mode == "dry-run" else verdict.SHADOW)
                 self._end(job, verdict.outcome(job.effect, undone, 0.0, allowance.requests), allowance)
                 return
@@ -546,7 +575,7 @@ class Actuator:
     async def _report(self) -> None:
         while self._health is not None and self._metrics is not None:
             self._health.tick()
-            self._health.not_ready = self._log.unable or self._in_flight.why
+            self._health.not_ready = self._log.unable or self._in_flight.why or self._lookout.why_not
             self._in_flight.tell(self._health)
             self._metrics.open.set(self._ledger.open)
             await asyncio.sleep(0.5)

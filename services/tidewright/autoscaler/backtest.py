@@ -16,9 +16,9 @@ from typing import Any
 
 import msgspec
 
+from tidewright.autoscaler.api.spec import InvalidSpec, Rules, compiled
 from tidewright.autoscaler.decide import DECIDER
-from tidewright.autoscaler.fold import TIMER
-from tidewright.autoscaler.spec import InvalidSpec, Rules, compiled
+from tidewright.autoscaler.fold.evolve import TIMER
 from tidewright.autoscaler.state import State
 from tidewright.events.base import Because, Event, Scalar
 from tidewright.events.config import ConfigSet
@@ -326,9 +326,9 @@ class _Run:
 
     def _feed(self, event: Event) -> None:
         """Fold one event and what it decides, in the order of a host."""
-        state = DECIDER.evolve(self.state, event)
+        touched = DECIDER.evolve(self.state, event)
         orders: list[ScaleWorkload] = []
-        for decision in DECIDER.decide(state, event):
+        for decision in DECIDER.decide(self.state, event, touched):
             if type(decision) is ScaleWorkload:
                 self.orders += 1
                 msgspec.structs.force_setattr(decision, "id", str(self.orders))
@@ -337,8 +337,7 @@ class _Run:
                 self.timer = decision.due
             elif type(decision) is CancelTimer:
                 self.timer = None
-            state = DECIDER.evolve(state, decision)
-        self.state = state
+            DECIDER.evolve(self.state, decision)
         for order in orders:
             self._apply(order)
 

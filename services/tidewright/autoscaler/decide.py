@@ -3,25 +3,33 @@
 Reads   WatermarkPodAutoscalers, their targets, pods, metric samples, recommendations, monitors;
         its own decisions; outcomes; timers; the configuration `autoscaler`
 Writes  ScaleWorkload, SetStatus, RecordObjectEvent, PatchObject, HoldReplicas, SetTimer, CancelTimer
-Pure    no clock, no I/O, no randomness. The fold evaluates, and this says what came of it.
+Pure    no clock, no I/O, no randomness, and nothing of the state is changed: whatever is to last is in a decision
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
-from tidewright.autoscaler import exposition, fold, holding
-from tidewright.autoscaler.conditions import Change
-from tidewright.autoscaler.messages import COMPONENT, Message
-from tidewright.autoscaler.plan import Plan
-from tidewright.autoscaler.reasons import because
-from tidewright.autoscaler.spec import Rules
-from tidewright.autoscaler.state import State
-from tidewright.autoscaler.status import render
+from tidewright.autoscaler import holding
+from tidewright.autoscaler.api.conditions import Change
+from tidewright.autoscaler.api.spec import InvalidSpec, Rules, missing_defaults
+from tidewright.autoscaler.fold import evolve as fold
+from tidewright.autoscaler.fold.touched import NOTHING, Touched
+from tidewright.autoscaler.holds import FAILURES
+from tidewright.autoscaler.passes import passes
+from tidewright.autoscaler.passes.plan import Plan
+from tidewright.autoscaler.passes.standing import Standing, flips
+from tidewright.autoscaler.state import Autoscaler, State
+from tidewright.autoscaler.tell import exposition
+from tidewright.autoscaler.tell.messages import COMPONENT, Message
+from tidewright.autoscaler.tell.reasons import because
+from tidewright.autoscaler.upcasts import UPCASTS
 from tidewright.events import acting
-from tidewright.events.base import Because, Decision, Event, ObjectRef
+from tidewright.events.acting import Held
+from tidewright.events.base import Because, Decision, Event, JsonObject, ObjectRef
 from tidewright.events.decisions import (
     CancelTimer,
+    Concluded,
     HoldReplicas,
     PatchObject,
     RecordObjectEvent,
@@ -29,59 +37,50 @@ from tidewright.events.decisions import (
     SetStatus,
     SetTimer,
 )
+from tidewright.events.facts import WatermarkPodAutoscalerObserved
+from tidewright.host.fold.decider import Decider
+from tidewright.host.fold.series import Exposition
 
 SERVICE = "autoscaler"
 API_VERSION = "datadoghq.com/v1alpha1"
-STATE_VERSION = 3
+STATE_VERSION = 4
+FINALIZER = "finalizer.watermarkpodautoscaler.datadoghq.com"
 
-
-class AutoscalerDecider:
-    """The autoscaler, as its host sees it (`tidewright.host.decider.Decider`)."""
-
-    service = SERVICE
-    state_version = STATE_VERSION
-    state_type = State
-    kinds = frozenset(
-        (
-            "watermarkpodautoscaler",
-            "pod",
-            "deployment",
-            "replicaset",
-            "statefulset",
-            "workload",
-            "metric",
-            "recommendation",
-            "datadogmonitor",
-            acting.INCUMBENT,
-        )
+KINDS = frozenset(
+    (
+        "watermarkpodautoscaler",
+        "pod",
+        "deployment",
+        "replicaset",
+        "statefulset",
+        "workload",
+        "metric",
+        "recommendation",
+        "datadogmonitor",
+        acting.INCUMBENT,
     )
-
-    simulates = frozenset((ScaleWorkload,))
-    """In shadow the windows run as if its scales had been made."""
-
-    def initial(self) -> State:
-        """The empty state of a slot."""
-        return State()
-
-    series_help = {f"{exposition.PREFIX}{name}": text for name, text in exposition.HELP.items()}
-
-    def series(self, state: State) -> Iterable[exposition.Sample]:
-        """The reference's Prometheus series, of every object of the state (4.2)."""
-        return exposition.samples(state)
-
-    evolve = staticmethod(fold.evolve)
-    """Fold one event, and evaluate the objects that it concerns. As it is, for it is called for every event."""
-
-    def decide(self, state: State, event: Event) -> Iterable[Decision]:
-        """Say what the event that was just folded asks for."""
-        plans = state.plans
-        if not plans:
-            return ()
-        return [decision for plan in plans for decision in _recorded(state, plan, event.at)]
+)
 
 
-DECIDER = AutoscalerDecider()
-AUTOSCALER = DECIDER
+def decide(state: State, event: Event, touched: Touched) -> Sequence[Decision]:
+    """Say what the event that was just folded asks for."""
+    if touched is NOTHING:
+        return ()
+    decisions: list[Decision] = []
+    if touched.gone is not None:
+        decisions.append(CancelTimer(at=event.at, key=_key(touched.namespace, touched.gone)))
+    if touched.altered is not None:
+        decisions += _of_alteration(state, touched.namespace, touched.altered, event)
+    looks = touched.looks
+    if touched.owners and state.in_force.walk_owner_chain:
+        looks = (*touched.owners, *looks)
+    for namespace_name, scaler in looks:
+        plan = passes.look(state, namespace_name, scaler)
+        if plan is not None:
+            decisions += _recorded(state, plan, event.at)
+    if touched.ended is not None:
+        decisions += _recorded(state, passes.ended(state, touched.ended), event.at)
+    return decisions
 
 
 def reference(namespace: str, name: str, uid: str = "") -> ObjectRef:
@@ -89,64 +88,100 @@ def reference(namespace: str, name: str, uid: str = "") -> ObjectRef:
     return ObjectRef(api_version=API_VERSION, kind=fold.KIND, namespace=namespace, name=name, uid=uid)
 
 
+def _of_alteration(state: State, namespace: str, scaler: Autoscaler, event: Event) -> Iterable[Decision]:
+    """An object that is being deleted is let go; strictly, what the user left out goes into the stored spec."""
+    patch: JsonObject = {}
+    why: tuple[Because, ...] = ()
+    if scaler.deleting:
+        # What another controller left on it must not keep it (D32).
+        if FINALIZER in scaler.finalizers:
+            rest = [finalizer for finalizer in scaler.finalizers if finalizer != FINALIZER] or None
+            patch = {"metadata": {"finalizers": rest}}
+            why = (Because(rule="FinalizerReleased", values={"finalizer": FINALIZER}),)
+    elif state.in_force.strict and isinstance(event, WatermarkPodAutoscalerObserved):
+        missing = _missing(event)
+        if missing:  # as the reference does it (D29)
+            patch = {"spec": dict(missing)}
+            why = (Because(rule="DefaultsWritten", values=dict(missing)),)
+    if patch:
+        target = reference(namespace, scaler.name, scaler.uid)
+        patched = PatchObject(at=event.at, target=target, patch=patch, because=why)
+        recorded = acting.recorded(patched, holding.held(state, namespace, scaler))
+        if recorded is not None:
+            yield recorded
+    if scaler.deleting and scaler.timer_due is not None:
+        yield CancelTimer(at=event.at, key=_key(namespace, scaler))
+
+
+def _missing(event: WatermarkPodAutoscalerObserved) -> dict[str, str | int]:
+    try:
+        return missing_defaults(event.spec)
+    except InvalidSpec:
+        return {}
+
+
 def _recorded(state: State, plan: Plan, at: float) -> Iterable[Decision]:
     """The decisions of a plan, as they are recorded where the object is held back."""
-    held = holding.held(state, plan.namespace, plan.found)
-    if not held.acts and plan.scale and holding.repeats(plan.found, plan.made):
-        return
-    for decision in _decisions(state, plan, at):
-        if (found := acting.recorded(decision, held)) is not None:
-            yield found
+    held = holding.held(state, plan.namespace, plan.scaler)
+    if not held.acts and plan.scale:
+        last_scale_at = passes.last_scale_of(state, plan.scaler)
+        if holding.repeats(plan.scaler, plan.made, last_scale_at):
+            return
+    for decision in _decisions(state, plan, at, held):
+        recorded = acting.recorded(decision, held)
+        if recorded is not None:
+            yield recorded
 
 
-def _decisions(state: State, plan: Plan, at: float) -> Iterable[Decision]:
-    found = plan.found
-    if plan.gone:
-        yield CancelTimer(at=at, key=_key(plan))
-        return
-    if plan.patch:
-        yield PatchObject(at=at, target=_target(plan), patch=plan.patch, because=plan.why)
-    if plan.scale and found.rules is not None:
-        yield _scale(state, plan, found.rules, at)
-    elif plan.hold and plan.hold != found.hold:
+def _decisions(state: State, plan: Plan, at: float, held: Held) -> Iterable[Decision]:
+    scaler, rules = plan.scaler, plan.scaler.rules
+    standing = Standing(state, plan)
+    if plan.scale and rules is not None:
+        concluded = standing.concluded() if plan.quiet or not held.reports else None
+        yield _scale(state, plan, rules, at, concluded)
+    elif plan.hold and (plan.hold != scaler.hold or (not held.reports and flips(plan))):
         yield HoldReplicas(
             at=at,
             target=_target(plan),
-            replicas=plan.made.current if plan.made is not None else found.kept.current,
+            replicas=plan.made.current if plan.made is not None else scaler.kept.current,
             reason=plan.hold,
             because=_why(state, plan),
+            concluded=None if held.reports else standing.concluded(),
         )
+    recovered = scaler.hold in FAILURES and plan.made is not None and plan.made.failure is None
     for message in plan.messages:
-        if found.said.get(message.reason) != message.text or message.reason == "Scaling":
+        if recovered or scaler.said.get(message.reason) != message.text or message.reason == "Scaling":
             yield _event(_target(plan), message, at)
-    if plan.due != found.timer_due and not plan.keep_timer:
+    if plan.due != scaler.timer_due and not plan.keep_timer:
+        key = _key(plan.namespace, scaler)
         if plan.due is not None:
-            yield SetTimer(at=at, key=_key(plan), due=plan.due)
+            yield SetTimer(at=at, key=key, due=plan.due)
         else:
-            yield CancelTimer(at=at, key=_key(plan))
-    if not plan.quiet:
-        yield from _status(state, plan, at)
+            yield CancelTimer(at=at, key=key)
+    if held.reports and not plan.quiet:
+        yield from _status(state, plan, standing, at)
 
 
-def _key(plan: Plan) -> str:
-    return f"{fold.TIMER}{plan.namespace}/{plan.found.name}"
+def _key(namespace: str, scaler: Autoscaler) -> str:
+    return f"{fold.TIMER}{namespace}/{scaler.name}"
 
 
 def _target(plan: Plan) -> ObjectRef:
-    return reference(plan.namespace, plan.found.name, plan.found.uid)
+    return reference(plan.namespace, plan.scaler.name, plan.scaler.uid)
 
 
 def _why(state: State, plan: Plan) -> tuple[Because, ...]:
-    rules = plan.found.rules
+    rules = plan.scaler.rules
     if plan.made is None or rules is None:
         return plan.why
-    return because(rules, state.in_force, plan.made, last_scale_at=plan.found.kept.last_scale_at)
+    last = passes.last_scale_of(state, plan.scaler)
+    return because(rules, state.in_force, plan.made, last_scale_at=last)
 
 
-def _scale(state: State, plan: Plan, rules: Rules, at: float) -> ScaleWorkload:
+def _scale(state: State, plan: Plan, rules: Rules, at: float, concluded: Concluded | None) -> ScaleWorkload:
     made = plan.made
     if made is None:
-        raise ValueError(f"{plan.namespace}/{plan.found.name}: a scale was planned without a pass")
+        raise ValueError(f"{plan.namespace}/{plan.scaler.name}: a scale was planned without a pass")
     namespace, _ = state.namespace(plan.namespace)
     workload = namespace.workloads.get(rules.target_key)
     return ScaleWorkload(
@@ -161,8 +196,9 @@ def _scale(state: State, plan: Plan, rules: Rules, at: float) -> ScaleWorkload:
         dry_run=rules.dry_run,
         replicas=made.desired,
         from_replicas=made.current,
-        owner=f"{fold.KIND}/{plan.namespace}/{plan.found.name}",
+        owner=f"{fold.KIND}/{plan.namespace}/{plan.scaler.name}",
         because=_why(state, plan),
+        concluded=concluded,
     )
 
 
@@ -177,20 +213,38 @@ def _event(target: ObjectRef, message: Message, at: float) -> RecordObjectEvent:
     )
 
 
-def _status(state: State, plan: Plan, at: float) -> Iterable[Decision]:
+def _status(state: State, plan: Plan, standing: Standing, at: float) -> Iterable[Decision]:
     """The status, if it changed: at once, or for measured values and texts alone now and then."""
-    found, policy = plan.found, state.in_force
-    urgent = found.dirty >= Change.REASON
+    scaler = plan.scaler
+    urgent = standing.change >= Change.REASON
     if not urgent:
-        if at - found.written_at < policy.status_interval_s:
+        if at - scaler.written_at < state.in_force.status_interval_s:
             return
-        if found.dirty is Change.NONE and found.kept.utilizations == found.shown:
+        if standing.change is Change.NONE and standing.same_values:
             return
-    generation = 0 if policy.strict else found.generation
+    concluded = standing.concluded()
     yield SetStatus(
         at=at,
         target=_target(plan),
-        status=render(found.kept, found.rules, generation=generation),
-        observed_generation=found.generation,
+        status=concluded.status,
+        since=concluded.since,
+        observed_generation=scaler.generation,
         urgent=urgent,
     )
+
+
+DECIDER = Decider(
+    service=SERVICE,
+    state_version=STATE_VERSION,
+    state_type=State,
+    kinds=KINDS,
+    evolve=fold.evolve,
+    decide=decide,
+    simulates=frozenset((ScaleWorkload,)),  # in shadow the windows run as if its scales had been made
+    upcasts=UPCASTS,
+    exposition=Exposition(
+        series=exposition.samples,
+        help={f"{exposition.PREFIX}{name}": text for name, text in exposition.HELP.items()},
+    ),
+)
+"""What the host runs. The series are the reference's own, of every object of the state (4.2)."""

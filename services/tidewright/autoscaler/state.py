@@ -10,14 +10,13 @@ from functools import cached_property
 
 import msgspec
 
-from tidewright.autoscaler.conditions import Change
-from tidewright.autoscaler.index import NamespaceIndex
-from tidewright.autoscaler.lifecycle import Monitor
-from tidewright.autoscaler.plan import Plan
-from tidewright.autoscaler.policy import DEFAULT, Policy
-from tidewright.autoscaler.readiness import Pod
-from tidewright.autoscaler.spec import Rules
-from tidewright.autoscaler.status import Kept
+from tidewright.autoscaler.api.conditions import Change
+from tidewright.autoscaler.api.spec import Rules
+from tidewright.autoscaler.api.status import Kept
+from tidewright.autoscaler.fold.index import NamespaceIndex
+from tidewright.autoscaler.passes.lifecycle import Monitor
+from tidewright.autoscaler.passes.policy import DEFAULT, Policy
+from tidewright.autoscaler.passes.readiness import Pod
 from tidewright.events.acting import Acting
 from tidewright.events.facts import MetricSampled, RecommendationReceived
 
@@ -44,23 +43,20 @@ class Autoscaler(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     Attributes:
         rules: its spec compiled; None when the spec cannot be used, and `problem` says why.
-        missing: spec members that the user left out, where they are to be written (strictly).
         lifecycle: text of the annotation that switches lifecycle control on; None without it.
         finalizers: those of the object while it is being deleted.
-        kept: what its status remembers.
-        fresh: queries answered since the last pass.
-        evaluated: at least one pass was made.
-        hold: the last recorded reason for doing nothing.
+        kept: what its status remembers, as it was recorded last: written, or said along with another decision.
+        fresh: queries answered since it looked last.
+        hold: the last recorded reason for doing nothing; empty since a scale.
         ordered: the scale that is on its way.
         timer_due: when its timer fires; None without one.
-        dirty: what changed at most since the status was written.
-        shown: the values in the written status.
+        dirty: by how much, at most, `kept` is ahead of the status that is written.
         status_decision: id of the last status write, to hear of its failure.
         written_at: when it was decided.
         said: last text per reason of its object events.
+        awaits_pods: what was recorded last waits for ready pods: another one alone may change it.
         added: replicas that its scales have added so far; `removed` likewise.
         labels: those of the object; the policy says which of them `labels_info` carries.
-        awaits_pods: the last pass failed, or gave up, for want of ready pods.
         mode: the mode that its annotation asks for; empty without one.
         real: while it is held back, what `kept` would be had nothing been thought; None for nothing.
     """
@@ -71,19 +67,16 @@ class Autoscaler(msgspec.Struct, kw_only=True, omit_defaults=True):
     generation: int = 0
     rules: Rules | None = None
     problem: str = ""
-    missing: dict[str, str | int] = {}
     lifecycle: str | None = None
     skip_owner_check: bool = False
     deleting: bool = False
     finalizers: tuple[str, ...] = ()
     kept: Kept = msgspec.field(default_factory=Kept)
     fresh: tuple[str, ...] = ()
-    evaluated: bool = False
     hold: str = ""
     ordered: Ordered | None = None
     timer_due: float | None = None
     dirty: Change = Change.NONE
-    shown: tuple[int, ...] | None = None
     status_decision: str = ""
     written_at: float = -1e18
     said: dict[str, str] = {}
@@ -155,16 +148,6 @@ class State(msgspec.Struct, kw_only=True, dict=True, omit_defaults=True):
     acting: Acting = msgspec.field(default_factory=Acting)
 
     @cached_property
-    def refreshing(self) -> bool:
-        """The event at hand only says again what was said before: nothing is to come of it."""
-        return False
-
-    @cached_property
-    def plans(self) -> list[Plan]:
-        """What the last event asks for; emptied by the next one."""
-        return []
-
-    @cached_property
     def indices(self) -> dict[str, NamespaceIndex]:
         """The derived look-ups per namespace."""
         return {name: index_of(namespace) for name, namespace in self.namespaces.items()}
@@ -195,15 +178,24 @@ def index_of(namespace: Namespace) -> NamespaceIndex:
     return index
 
 
-def bind(namespace: Namespace, index: NamespaceIndex, found: Autoscaler) -> None:
+def bind(namespace: Namespace, index: NamespaceIndex, scaler: Autoscaler) -> None:
     """Make the look-ups know what an object asks for and which pods it selects."""
-    if found.rules is None or found.deleting:
-        index.unbind(found.name)
+    rules = scaler.rules
+    if rules is None or scaler.deleting:
+        index.unbind(scaler.name)
         return
-    workload = namespace.workloads.get(found.rules.target_key)
+    workload = namespace.workloads.get(rules.target_key)
     index.bind(
-        found.name,
-        target=found.rules.target_key,
-        queries=tuple(metric.query for metric in found.rules.metrics),
+        scaler.name,
+        target=rules.target_key,
+        queries=tuple(metric.query for metric in rules.metrics),
         selector=None if workload is None else workload.selector,
     )
+
+
+def is_sampled(namespace: Namespace, scaler: Autoscaler, rules: Rules) -> bool:
+    """Whether every metric has been answered once, be it by an error."""
+    if rules.recommender is not None:
+        return scaler.name in namespace.recommendations
+    samples = namespace.samples
+    return all(metric.query in samples for metric in rules.metrics)

@@ -18,6 +18,7 @@ class Command:
     Attributes:
         where: `module:attribute`, imported when the command is used.
         examples: command lines and what each does; a test runs them through the parser.
+        embedded: it comes with the extra of that name.
     """
 
     name: str
@@ -25,6 +26,7 @@ class Command:
     group: Group
     help: str
     examples: tuple[tuple[str, str], ...]
+    embedded: bool = False
 
     @property
     def epilogue(self) -> str:
@@ -53,6 +55,7 @@ COMMANDS: tuple[Command, ...] = (
             ("tidewright demo", "the built-in load"),
             ("tidewright demo --metrics requests.csv -o json", "a recorded one, as JSON"),
         ),
+        embedded=True,
     ),
     Command(
         "sim", "tidewright.cli.sim:app", RUNNING, "The embedded cluster: run it, attach to another, load it, break it.",
@@ -63,6 +66,7 @@ COMMANDS: tuple[Command, ...] = (
             ("tidewright sim fault add --status 429 --verb PATCH --probability 0.1", "one patch in ten is throttled"),
             ("tidewright sim fault node sim-0001 lose", "a machine goes silent"),
         ),
+        embedded=True,
     ),
     Command(
         "events", "tidewright.cli.asking.events:events", ASKING, "What happened, in order, a readable line each.",

@@ -70,8 +70,7 @@ def spread_admission(
 ) -> int:
     """Place pods of WorkloadSpreads as they are created, and check WorkloadSpreads."""
     from tidewright.cli.run import execute
-    from tidewright.spread.admission import ENDPOINT, Options
-    from tidewright.spread.serving import run
+    from tidewright.spread.admission.endpoint import ENDPOINT, Options, run
 
     options = _checked(
         Options(**_given(log, at), failure_policy=failure_policy, drain_s=drain, enabled=enabled)
@@ -87,9 +86,10 @@ def shard_labels(
 ) -> int:
     """Label objects of ShardSets with their slot as they are created."""
     from tidewright.cli.run import execute
-    from tidewright.shardmanager.labelling import ENDPOINT, Options, run
+    from tidewright.host.webhook.server import EndpointOptions
+    from tidewright.shardmanager.labels.endpoint import ENDPOINT, run
 
-    options = _checked(Options(**_given(log, at)))
+    options = _checked(EndpointOptions(**_given(log, at)))
     return execute(ENDPOINT, process or ProcessFlags(), lambda it: run(options, it))
 
 

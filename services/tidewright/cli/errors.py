@@ -44,7 +44,7 @@ def translated() -> Iterator[None]:
     Raises:
         CommandError: with the message of the original, which is its cause.
     """
-    from tidewright.host.misconfigured import Misconfigured
+    from tidewright.host.process.misconfigured import Misconfigured
     from tidewright.kube.errors import KubeError
     from tidewright.log.errors import BadKey, LogError, LogForbidden, LogUnavailable, WrongStream
 

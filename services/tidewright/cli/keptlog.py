@@ -14,12 +14,11 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tidewright.cli import datafolder, process
+from tidewright.cli import datafolder, embedded, process
 from tidewright.cli.datafolder import HOST, DataFolder
 from tidewright.cli.errors import BadInput, Unavailable
 from tidewright.cli.options import LogOptions
 from tidewright.log.connection import Log
-from tidewright.log.server import configuration, find_binary
 
 START_WITHIN_S = 60.0
 """Wall seconds that a server may take to read its store."""
@@ -61,8 +60,8 @@ async def served(path: Path) -> AsyncIterator[str]:
 async def _server(folder: DataFolder) -> AsyncIterator[str]:
     store, port = folder.path / "nats", folder.port("nats", None)
     config = store / "asked.conf"
-    config.write_text(configuration(store, HOST, port, sync_always=False, max_store_bytes=None))
-    child = await process.spawn((str(find_binary()), "-c", str(config)), os.environ)
+    config.write_text(embedded.nats_configuration(store, HOST, port, sync_always=False, max_store_bytes=None))
+    child = await process.spawn((embedded.nats_program(), "-c", str(config)), os.environ)
     drain: asyncio.Task[None] | None = None
     try:
         try:

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 from cyclopts.config import Env
 
+from tidewright.cli import embedded
 from tidewright.cli.commands import COMMANDS, OTHER
 from tidewright.cli.errors import BAD_USAGE, INTERRUPTED, UNAVAILABLE, CommandError
 from tidewright.events.version import __version__
@@ -38,10 +39,12 @@ def application() -> App:
     )
     app["--help"].group = OTHER
     app["--version"].group = OTHER
+    complete = embedded.is_installed()
     for command in COMMANDS:
         # A command with subcommands is an App of its own, which brings its own epilogue.
         more = {} if command.where.endswith(":app") else {"help_epilogue": command.epilogue}
-        app.command(command.where, name=command.name, group=command.group, help=command.help, **more)
+        where = command.where if complete or not command.embedded else "tidewright.cli.embedded:missing"
+        app.command(where, name=command.name, group=command.group, help=command.help, **more)
     return app
 
 

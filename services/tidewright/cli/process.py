@@ -34,12 +34,12 @@ async def spawn(command: Sequence[str], env: Mapping[str, str]) -> asyncio.subpr
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
         process_group=0,
-        preexec_fn=_tether(),
+        preexec_fn=tether(),
         limit=LINE_LIMIT_BYTES,
     )
 
 
-def _tether() -> Callable[[], None] | None:
+def tether() -> Callable[[], None] | None:
     """What the child does before it becomes the program: ask to die with its parent."""
     if not sys.platform.startswith("linux"):
         return None

@@ -26,8 +26,8 @@ from tidewright.cli.options import (
     named_object,
 )
 from tidewright.cli.services import BY_NAME, SERVICES, Role, Service, load
-from tidewright.host.process import Process, ProcessOptions, is_outage
-from tidewright.host.process import run as run_process
+from tidewright.host.process.process import Process, ProcessOptions, is_outage
+from tidewright.host.process.process import run as run_process
 
 THE_SERVICE = Group("Service", sort_key=0)
 
@@ -199,8 +199,8 @@ def _decider(service: Service) -> Callable[..., int]:
     def command(
         *, log: LogOptions | None = None, process: ProcessFlags | None = None, max_age: MaxAge = 0.0
     ) -> int:
-        from tidewright.host import service as host
-        from tidewright.host.settings import Settings
+        from tidewright.host.loop.settings import Settings
+        from tidewright.host.process import service as host
 
         on = log or LogOptions()
         options = host.LogOptions(on.nats, on.cluster, on.identity(), max_age)

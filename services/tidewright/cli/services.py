@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from tidewright.cli.errors import CommandError
-from tidewright.host.inputs import Partition
+from tidewright.host.fold.inputs import Partition
 
 
 class Role(Enum):
@@ -33,7 +33,9 @@ class Service:
         partition: of a decider: one state per slot, or one for the whole cluster.
         follows: of a decider: other services whose decisions it reads as inputs.
         of: of an endpoint: the decider whose ledgers it appends to.
-        explainer: of a decider: `module:attribute` of its `tidewright.host.explainer.Explainer`.
+        reads: of a decider: kinds of facts, as subject tokens.
+        writes: of a decider or endpoint: types of decisions, as their tags name them. A test holds both to the code.
+        explainer: of a decider: `module:attribute` of its `tidewright.host.fold.explainer.Explainer`.
         explains: the kinds that its explainer speaks about, said here so that nothing else is imported.
     """
 
@@ -44,31 +46,80 @@ class Service:
     partition: Partition = "slots"
     follows: frozenset[str] = frozenset()
     of: str = ""
+    reads: frozenset[str] = frozenset()
+    writes: frozenset[str] = frozenset()
     explainer: str = ""
     explains: frozenset[str] = frozenset()
 
 
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 SERVICES: tuple[Service, ...] = (
     Service("watcher", Role.WATCHER, "tidewright.watcher.service:run", "What the cluster says, as facts."),
-    Service("autoscaler", Role.DECIDER, "tidewright.autoscaler.decide:DECIDER", "WatermarkPodAutoscalers.",
-            explainer="tidewright.autoscaler.explaining:EXPLAINER",
-            explains=frozenset(("watermarkpodautoscaler", "deployment", "replicaset", "statefulset"))),
-    Service("provisioning", Role.DECIDER, "tidewright.provisioning.decide:DECIDER",
-            "Nodes and ProvisioningRequests.", "cluster",
-            explainer="tidewright.provisioning.explaining:EXPLAINER",
-            explains=frozenset(("provisioningrequest", "pod", "node", "nodegroup"))),
-    Service("spread", Role.DECIDER, "tidewright.spread.decide:DECIDER", "WorkloadSpreads.",
-            follows=frozenset({"autoscaler"}), explainer="tidewright.spread.explaining:EXPLAINER",
-            explains=frozenset(
-                ("workloadspread", "pod", "deployment", "replicaset", "statefulset", "cloneset", "job"))),
-    Service("shard-manager", Role.DECIDER, "tidewright.shardmanager.decide:DECIDER", "Shards of controllers.",
-            explainer="tidewright.shardmanager.explaining:EXPLAINER",
-            explains=frozenset(("shardset", "shardmember", "podtemplate", "pod", "statefulset"))),
+    Service(
+        "autoscaler", Role.DECIDER, "tidewright.autoscaler.decide:DECIDER", "WatermarkPodAutoscalers.",
+        reads=_words(
+            "watermarkpodautoscaler datadogmonitor deployment replicaset statefulset workload pod metric recommendation "
+            "incumbent"
+        ),
+        writes=_words("scale-workload hold-replicas set-status record-object-event patch-object set-timer cancel-timer"),
+        explainer="tidewright.autoscaler.tell.explaining:EXPLAINER",
+        explains=_words("watermarkpodautoscaler deployment replicaset statefulset"),
+    ),
+    Service(
+        "provisioning", Role.DECIDER, "tidewright.provisioning.decide:DECIDER", "Nodes and ProvisioningRequests.",
+        partition="cluster",
+        reads=_words(
+            "provisioningrequest provisioningclass podtemplate nodegroup node pod shape daemonset resourcequota namespace "
+            "persistentvolumeclaim persistentvolume storageclass csinode csidriver csistoragecapacity "
+            "resourceclaim resourceclaimtemplate resourceslice deviceclass incumbent"
+        ),
+        writes=_words(
+            "accept-request attempt-request book-capacity release-capacity plan-scale-up decline-scale-up close-scale-up "
+            "increase-node-group decrease-node-group create-node-group delete-node-group delete-instances back-off-group "
+            "track-idle-nodes report-cluster-status create-object delete-object patch-object set-status "
+            "record-object-event set-timer cancel-timer"
+        ),
+        explainer="tidewright.provisioning.tell.explaining:EXPLAINER",
+        explains=_words("provisioningrequest pod node nodegroup"),
+    ),
+    Service(
+        "spread", Role.DECIDER, "tidewright.spread.decide:DECIDER", "WorkloadSpreads.",
+        follows=_words("autoscaler"),
+        reads=_words(
+            "workloadspread deployment replicaset statefulset cloneset job customworkload targetreplicas kindrefused "
+            "pod shape node incumbent"
+        ),
+        writes=_words(
+            "change-ledger foresee-scale-in record-spread delete-object evict-pod patch-object set-status "
+            "record-object-event set-timer"
+        ),
+        explainer="tidewright.spread.tell.explaining:EXPLAINER",
+        explains=_words("workloadspread pod deployment replicaset statefulset cloneset job"),
+    ),
+    Service(
+        "shard-manager", Role.DECIDER, "tidewright.shardmanager.decide:DECIDER", "Shards of controllers.",
+        reads=_words("shardset shardmember slotlabels serviceload podtemplate statefulset pod incumbent"),
+        writes=_words(
+            "begin-pass record-pass change-assignment change-rollout report-shards size-shards create-object delete-object "
+            "patch-object scale-workload hold-lease set-status set-timer"
+        ),
+        explainer="tidewright.shardmanager.tell.explaining:EXPLAINER",
+        explains=_words("shardset shardmember podtemplate pod statefulset"),
+    ),
     Service("actuator", Role.ACTUATOR, "tidewright.actuator.service:run", "Decisions made true, as outcomes."),
-    Service("spread-admission", Role.ENDPOINT, "tidewright.spread.serving:run",
-            "Pods of WorkloadSpreads, as they are created.", of="spread"),
-    Service("shard-labels", Role.ENDPOINT, "tidewright.shardmanager.labelling:run",
-            "The slot label on objects of ShardSets, as they are created.", of="shard-manager"),
+    Service(
+        "spread-admission", Role.ENDPOINT, "tidewright.spread.admission.endpoint:run",
+        "Pods of WorkloadSpreads, as they are created.", of="spread",
+        writes=_words("trust-endpoint forget-endpoint"),
+    ),
+    Service(
+        "shard-labels", Role.ENDPOINT, "tidewright.shardmanager.labels.endpoint:run",
+        "The slot label on objects of ShardSets, as they are created.", of="shard-manager",
+        writes=_words("trust-endpoint forget-endpoint"),
+    ),
 )  # fmt: skip
 
 BY_NAME: dict[str, Service] = {service.name: service for service in SERVICES}

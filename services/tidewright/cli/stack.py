@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from tidewright.cli import modeflags
+from tidewright.cli import embedded, modeflags
 from tidewright.cli.crds.choosing import Policy
 from tidewright.cli.crds.installing import Outcome, install
 from tidewright.cli.datafolder import DataFolder
@@ -30,7 +30,6 @@ from tidewright.cli.keys.folder import KeyFolder
 from tidewright.cli.services import BY_NAME, DECIDERS, EVERY, Role, Service
 from tidewright.cli.supervisor import CannotStart, Fields, Program, Sink, Supervisor
 from tidewright.cloud.providers import provider_of
-from tidewright.cloud.simulated.config import DEFAULT, load
 from tidewright.events import registry
 from tidewright.events.config import ClockSet
 from tidewright.kube.client import Kube
@@ -42,7 +41,6 @@ from tidewright.log.errors import WrongStream
 from tidewright.log.identity import Identity, shown
 from tidewright.log.install import Plan, install_log
 from tidewright.log.keyrecord import install_keys
-from tidewright.log.server import configuration, find_binary
 from tidewright.watcher.modes import Wanted
 
 HOST = "127.0.0.1"
@@ -138,9 +136,13 @@ class StackOptions:
             )
         if self.max_bytes is not None and self.max_bytes < LEAST_BYTES:
             raise BadInput(f"--max-bytes {self.max_bytes}: at least {LEAST_BYTES}, which a log begins with")
+        if self.embedded_cluster:
+            embedded.needed_for("the embedded cluster (name one that is there with --kubeconfig FILE)")
+        if not self.nats:
+            embedded.needed_for("the embedded log server (name one that is there with --nats URL)")
         try:
             if self.node_groups is not None:
-                load(self.node_groups)
+                embedded.check_node_groups(self.node_groups)
             if self.cloud:
                 provider_of(self.cloud)
         except ValueError as error:
@@ -361,7 +363,7 @@ class Stack:
         for remaining in reversed(range(TRIES)):
             port = self.folder.port("nats", self.options.nats_port)
             self._configure_nats(store, port)
-            program = Program("nats", (str(find_binary()), "-c", str(config)), started=_nats_started)
+            program = Program("nats", (embedded.nats_program(), "-c", str(config)), started=_nats_started)
             if await self._started(program, retry=remaining > 0 and self.options.nats_port is None):
                 break
         child = self.supervisor.last("nats")
@@ -384,7 +386,9 @@ class Stack:
         else:
             self._disk.started(limit, now)
         (store / "nats-server.conf").write_text(
-            configuration(store, HOST, port, sync_always=self.options.sync_always, max_store_bytes=limit)
+            embedded.nats_configuration(
+                store, HOST, port, sync_always=self.options.sync_always, max_store_bytes=limit
+            )
         )
 
     async def _start_cluster(self) -> None:
@@ -409,7 +413,7 @@ class Stack:
     def _cloud_file(self) -> list[str]:
         if self.options.cloud:
             return []
-        return ["--cloud", str(self.options.node_groups or DEFAULT)]
+        return ["--cloud", str(self.options.node_groups or embedded.default_node_groups())]
 
     async def _start_cloud(self, node_groups: Path) -> None:
         """The simulated cloud beside a cluster that is there; its nodes go when it ends."""

@@ -30,7 +30,7 @@ from tidewright.cli.options import (
 from tidewright.cli.services import EVERY, SERVICES, Role
 from tidewright.cli.stack import Stack, StackOptions
 from tidewright.cli.typed import typed
-from tidewright.host.process import configure_logs
+from tidewright.host.process.process import configure_logs
 from tidewright.log.identity import shown
 
 DATA = Group("Data", sort_key=0)

@@ -7,12 +7,13 @@ import subprocess
 import sys
 from importlib import metadata
 
+from tidewright.cli import embedded
+from tidewright.cli.errors import Unavailable
 from tidewright.cli.options import Output, emit
 from tidewright.cli.services import SERVICES, Role, load
 from tidewright.events.version import __version__
-from tidewright.host.software import software_of
+from tidewright.host.process.software import software_of
 from tidewright.log.errors import LogUnavailable
-from tidewright.log.server import find_binary
 
 SHOWN = ("nats-py", "kubernetes-asyncio", "msgspec", "numpy")
 
@@ -33,8 +34,8 @@ def version(*, output: Output = "table") -> None:
 def _server() -> str:
     try:
         answer = subprocess.run(
-            [find_binary(), "--version"], capture_output=True, text=True, check=True, timeout=10
+            [embedded.nats_program(), "--version"], capture_output=True, text=True, check=True, timeout=10
         )
-    except (LogUnavailable, OSError, subprocess.SubprocessError):
+    except (Unavailable, LogUnavailable, OSError, subprocess.SubprocessError):
         return "<none>"
     return answer.stdout.split()[-1].removeprefix("v")

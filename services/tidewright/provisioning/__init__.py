@@ -1,39 +1,18 @@
 """Provisioning: capacity for groups of pods, all or nothing, decided once.
 
-decide          State, evolve, decide: the decider (service `provisioning`, one partition)
-state           what the decider remembers
-index           what is derived from it; indexing: built and kept; resolving: shapes as placement sees them
-fold, folding/  what each event changes in it
-forgetting      what nobody refers to any longer
-evaluate        one evaluation of the whole cluster; followup: what follows without one
-view            the cluster as an evaluation sees it
-claims          volumes and devices that pods claim; offers: devices that there are; settling: the index put right after they changed
-upkeep          what became of orders: finished, late, failed; orders: decisions as they go to the log
-spec            a ProvisioningRequest read, validated and frozen; classes and their names
-requestwork/    requests within one evaluation: taken up, expired, booked, tried
-requests/       life of a request: conditions, retries, bookings, attempts
-pack/           placing pods by counting over shapes
-groups          node groups: template nodes, who may grow and why not, similar groups, balancing
-clusterstate    readiness, acceptable ranges, upcoming nodes, health, time-outs
-arriving        nodes that came before the cloud was heard of them
-backoff         groups that failed are left alone for a while
-limits          cluster limits and quotas
-expander        which of several options
-scaleup/        from pods to one plan: options, sharing, rounds
-saga            a plan's increases carried out, and taken back
-helped          rules by which pending pods cause one or not
-idle            empty nodes that nobody needs any more
-placeholders    pods that hold booked room, in the profile hold
-pending         which pending pods may cause an increase now
-exposition      series on /metrics
-parts           names of the parts of an evaluation, for who measures them
-unneeded        why nodes stay, as the reference's metric counts them
-counts          its counters and histograms, kept in the state
-statusmap       the ConfigMap with the state of all groups
-lines           one line per event, for lists of events
-explaining      what `tidewright explain` says; opposites: what would have let a pod fit
-whatif          what would be done about a request
-settings        the configuration, with the reference's names and defaults
-durations       durations as people write them in it
-sentences       decisions in words
+decide       the decider (one partition): its state, how it evolves, what it decides
+state        what it remembers
+holding      what the modes in force hold back
+settings     the configuration, under the reference's names and with its defaults
+upcasts      states as earlier versions stored them
+fold/        evolve: one module per kind of input; what an event touched
+evaluate     one evaluation of the whole cluster, which goes through these:
+index/       what is derived from the state: nodes as columns, pods that wait, claims and devices
+cluster/     the cluster as an evaluation sees it: groups, health, limits, what became of orders
+pending/     which pending pods may cause an increase
+requests/    life of a ProvisioningRequest: taken up, booked, tried, expired
+scaleup/     from pods to one plan, and the plan carried out
+scaledown/   nodes that nobody needs
+pack/        placing pods on nodes by counting over shapes
+tell/        everything in words and numbers
 """

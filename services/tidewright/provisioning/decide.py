@@ -15,7 +15,7 @@ it through one timer, after a short quiet window, so that a burst of pods is dec
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Sequence
 
 import msgspec
 
@@ -29,115 +29,113 @@ from tidewright.events.provisioning import (
     ProvisioningRequestObserved,
 )
 from tidewright.events.timers import TimerFired
-from tidewright.provisioning import exposition, fold, holding, parts, statusmap
+from tidewright.host.fold.decider import Decider
+from tidewright.host.fold.parts import Parts
+from tidewright.host.fold.series import Exposition
+from tidewright.provisioning import holding
+from tidewright.provisioning.cluster import status_map
+from tidewright.provisioning.cluster.follow_up import answered, cancelled, not_taken_back, respecified
 from tidewright.provisioning.evaluate import Evaluation
-from tidewright.provisioning.followup import answered, cancelled, not_taken_back, respecified
-from tidewright.provisioning.indexing import index_of
-from tidewright.provisioning.orders import STATUS_MAP
+from tidewright.provisioning.fold.common import EVALUATE, key_of
+from tidewright.provisioning.fold.evolve import evolve
+from tidewright.provisioning.fold.touched import Touched
+from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.pending.burst import goes_on_until
+from tidewright.provisioning.scaleup.orders import STATUS_MAP
 from tidewright.provisioning.state import State
+from tidewright.provisioning.tell import exposition, parts
+from tidewright.provisioning.upcasts import UPCASTS
 
 SERVICE = "provisioning"
-STATE_VERSION = 4
+STATE_VERSION = 5
 
 
-class ProvisioningDecider:
-    """Provisioning, as its host sees it (`tidewright.host.decider.Decider`)."""
-
-    service = SERVICE
-    state_version = STATE_VERSION
-    state_type = State
-    durations = "cluster_autoscaler_function_duration_seconds"
-    activity = "cluster_autoscaler_last_activity"
-    loop = parts.MAIN
-    kinds = frozenset(
-        (
-            "pod",
-            "node",
-            "shape",
-            "nodegroup",
-            "provisioningrequest",
-            "provisioningclass",
-            "podtemplate",
-            "daemonset",
-            "resourcequota",
-            "namespace",
-            "persistentvolumeclaim",
-            "persistentvolume",
-            "storageclass",
-            "csinode",
-            "csidriver",
-            "csistoragecapacity",
-            "resourceclaim",
-            "resourceclaimtemplate",
-            "resourceslice",
-            "deviceclass",
-            INCUMBENT,
-        )
+KINDS = frozenset(
+    (
+        "pod",
+        "node",
+        "shape",
+        "nodegroup",
+        "provisioningrequest",
+        "provisioningclass",
+        "podtemplate",
+        "daemonset",
+        "resourcequota",
+        "namespace",
+        "persistentvolumeclaim",
+        "persistentvolume",
+        "storageclass",
+        "csinode",
+        "csidriver",
+        "csistoragecapacity",
+        "resourceclaim",
+        "resourceclaimtemplate",
+        "resourceslice",
+        "deviceclass",
+        INCUMBENT,
     )
-
-    def __init__(self) -> None:
-        self.part: parts.Part = parts.unmeasured
-
-    def initial(self) -> State:
-        """The empty state of the one partition."""
-        return State()
-
-    @property
-    def series_help(self) -> Mapping[str, str]:
-        """What the series on `/metrics` mean, by name."""
-        return exposition.HELP
-
-    def series(self, state: State) -> Iterator[exposition.Series]:
-        """The series on `/metrics`."""
-        return exposition.series(state)
-
-    def evolve(self, state: State, event: Event) -> State:
-        """Fold one event."""
-        return fold.evolve(state, event)
-
-    def decide(self, state: State, event: Event) -> Iterable[Decision]:
-        """Answer one event; `state` already includes it."""
-        index = index_of(state)
-        found: list[Decision] = []
-        match event:
-            case TimerFired(key=fold.EVALUATE):
-                if not state.evaluating:
-                    due = fold.rearmed(state)
-                    return [SetTimer(at=event.at, key=fold.EVALUATE, due=due or state.now)]
-                with self.part(parts.MAIN):
-                    made = Evaluation(state, seed=f"{event.at:.6f}", part=self.part).run()
-                return holding.recorded(state, _addressed(state, made), evaluated=True)
-            case Applied() | Rejected() | Failed() | Superseded():
-                found = [*answered(state, index, event.decision), *not_taken_back(state, event.message)]
-            case NodeGroupGone():
-                found = answered(state, index, "")
-            case ProvisioningRequestObserved() if state.touched:
-                found = respecified(state, state.touched[0])
-            case ProvisioningRequestGone():
-                found = cancelled(state, index, fold.key_of(event))
-        due = _wake_at(state, index.settings.quiet_s)
-        if due is not None:
-            found.append(SetTimer(at=event.at, key=fold.EVALUATE, due=due))
-        return holding.recorded(state, _addressed(state, found)) if found else found
+)
+PARTS = Parts(
+    durations="cluster_autoscaler_function_duration_seconds",
+    activity="cluster_autoscaler_last_activity",
+    loop=parts.MAIN,
+)
 
 
-def _addressed(state: State, found: list[Decision]) -> list[Decision]:
+def decide(state: State, event: Event, touched: Touched) -> Sequence[Decision]:
+    """Answer one event; `state` already includes it."""
+    if isinstance(event, TimerFired) and event.key == EVALUATE:
+        return _evaluated(state, event)
+    index = index_of(state)
+    decisions: list[Decision] = []
+    match event:
+        case Applied() | Rejected() | Failed() | Superseded():
+            decisions += answered(state, index, touched.plans, event.decision)
+            if touched.not_decreased:
+                decisions.append(not_taken_back(state, touched.not_decreased, event.message))
+        case NodeGroupGone():
+            decisions += answered(state, index, touched.plans, "")
+        case ProvisioningRequestObserved() if touched.respecified:
+            decisions += respecified(state, touched.respecified)
+        case ProvisioningRequestGone():
+            decisions += cancelled(state, index, key_of(event))
+    if touched.woken:
+        due = state.now + index.settings.quiet_s
+        if state.due is None or state.due > due:
+            decisions.append(SetTimer(at=event.at, key=EVALUATE, due=due))
+    return holding.recorded(state, _addressed(state, decisions)) if decisions else decisions
+
+
+def _evaluated(state: State, event: TimerFired) -> Sequence[Decision]:
+    """An evaluation of the whole cluster, or the timer set again while a burst goes on."""
+    due = goes_on_until(state, index_of(state), event.at)
+    if due is not None:
+        return [SetTimer(at=event.at, key=EVALUATE, due=due)]
+    with PARTS.measure(parts.MAIN):
+        decisions = Evaluation(state, seed=f"{event.at:.6f}", part=PARTS.measure).run()
+    return holding.recorded(state, _addressed(state, decisions), evaluated=True)
+
+
+def _addressed(state: State, decisions: list[Decision]) -> list[Decision]:
     """Object events about groups are about the status ConfigMap, wherever it is configured to be."""
-    target = statusmap.target(index_of(state).settings)
+    target = status_map.target(index_of(state).settings)
     return [
         msgspec.structs.replace(d, target=target)
         if isinstance(d, RecordObjectEvent) and d.target == STATUS_MAP and target != STATUS_MAP
         else d
-        for d in found
+        for d in decisions
     ]
 
 
-def _wake_at(state: State, quiet_s: float) -> float | None:
-    """When the evaluation timer has to fire, if it does not do so in time already."""
-    if not state.woken:
-        return None
-    due = state.now + quiet_s
-    return due if state.due is None or state.due > due else None
-
-
-DECIDER = ProvisioningDecider()
+DECIDER = Decider(
+    service=SERVICE,
+    state_version=STATE_VERSION,
+    state_type=State,
+    kinds=KINDS,
+    evolve=evolve,
+    decide=decide,
+    upcasts=UPCASTS,
+    exposition=Exposition(series=exposition.series, help=exposition.HELP),
+    parts=PARTS,
+)
+"""What the host runs."""

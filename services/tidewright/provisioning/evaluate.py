@@ -15,12 +15,24 @@ import msgspec
 from tidewright.events.base import Because, Decision
 from tidewright.events.decisions import CancelTimer, SetTimer
 from tidewright.events.provisioning import BackOffGroup, CloseScaleUp, DeclineScaleUp
-from tidewright.provisioning import parts, placeholders, reserved, statusmap
-from tidewright.provisioning.claims import has_claims
-from tidewright.provisioning.fold import CONFIGURATION_IGNORED, EVALUATE, signature
-from tidewright.provisioning.index import Index
-from tidewright.provisioning.indexing import index_of
-from tidewright.provisioning.orders import (
+from tidewright.host.fold.parts import Measure, unmeasured
+from tidewright.provisioning.cluster import status_map
+from tidewright.provisioning.cluster.upkeep import idle_decisions, upkeep
+from tidewright.provisioning.cluster.view import View, look
+from tidewright.provisioning.fold.common import CONFIGURATION_IGNORED, EVALUATE
+from tidewright.provisioning.fold.decisions import signature
+from tidewright.provisioning.index.claims import has_claims
+from tidewright.provisioning.index.index import Index
+from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.index.resolving import shape_of
+from tidewright.provisioning.index.settling import nominated, settle
+from tidewright.provisioning.pack.classes import Demand, Item
+from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.pending.pods import EVENTS_PER_PLAN, pending
+from tidewright.provisioning.requests import bookings, expiry, growth, placeholders, promises, reserved, turns
+from tidewright.provisioning.requests.intake import prepare
+from tidewright.provisioning.requests.work import STALENESS_S, RequestWork
+from tidewright.provisioning.scaleup.orders import (
     MAX_MESSAGE,
     Orders,
     ordered_plan,
@@ -28,21 +40,12 @@ from tidewright.provisioning.orders import (
     status_event,
     verdicts_of,
 )
-from tidewright.provisioning.pack.classes import Demand, Item
-from tidewright.provisioning.pack.grid import Grid
-from tidewright.provisioning.pending import EVENTS_PER_PLAN, pending
-from tidewright.provisioning.requestwork import bookings, expiry, growth, promises, turns
-from tidewright.provisioning.requestwork.intake import prepare
-from tidewright.provisioning.requestwork.work import STALENESS_S, RequestWork
-from tidewright.provisioning.resolving import shape_of
 from tidewright.provisioning.scaleup.plans import MAX_NODES_TOTAL, SUCCESSFUL, Plan, World
 from tidewright.provisioning.scaleup.rounds import enact, plan_all
 from tidewright.provisioning.scaleup.sharing import to_minimum
-from tidewright.provisioning.sentences import because, not_triggered_message, triggered_message
-from tidewright.provisioning.settling import nominated, settle
 from tidewright.provisioning.state import Load, Pod, State
-from tidewright.provisioning.upkeep import idle_decisions, upkeep
-from tidewright.provisioning.view import View, look
+from tidewright.provisioning.tell import parts
+from tidewright.provisioning.tell.sentences import because, not_triggered_message, triggered_message
 
 AGAIN_S = 300.0
 """How long after it was told something that lasts is told again."""
@@ -51,9 +54,7 @@ AGAIN_S = 300.0
 class Evaluation:
     """What one evaluation works with. `decisions` is its result."""
 
-    def __init__(
-        self, state: State, seed: str, *, binding: bool = True, part: parts.Part = parts.unmeasured
-    ) -> None:
+    def __init__(self, state: State, seed: str, *, binding: bool = True, part: Measure = unmeasured) -> None:
         """`binding` is False when only an answer is wanted, and nothing is carried out."""
         self.state = state
         self.index: Index = index_of(state)
@@ -109,10 +110,12 @@ class Evaluation:
         self.decisions += reserved.marked(work, held, bare)
         if settings.enforce_min:
             self._minimum(world)
-        idle = idle_decisions(self.state, self.index, self.view, self.now, world.grid, self.part)
+        idle = idle_decisions(
+            self.state, self.index, self.view, now=self.now, grid=world.grid, part=self.part
+        )
         self.decisions += idle.decisions
         self.dues += idle.dues + work.dues
-        told, later = statusmap.report(self.state, self.view, settings, self.now)
+        told, later = status_map.report(self.state, self.view, settings, self.now)
         self.decisions += [told] if told is not None else []
         self.dues += [later] if later is not None else []
         self._next(any(demand.count for demand in pool.values()))
@@ -251,7 +254,9 @@ class Evaluation:
                     return
                 told += 1
                 pod = self.state.pods[key]
-                self.decisions.append(pod_event(self.now, key, pod.uid, "TriggeredScaleUp", message))
+                self.decisions.append(
+                    pod_event(self.now, key, pod.uid, reason="TriggeredScaleUp", message=message)
+                )
 
     def _decline(
         self, made: Plan, items: Sequence[Item], waiting: Sequence[tuple[str, Pod]], limit: str
@@ -287,7 +292,9 @@ class Evaluation:
                 told += 1
                 counted = {g: r for g, r in why.items() if g in existing} or why
                 message = not_triggered_message(counted, limit)
-                self.decisions.append(pod_event(self.now, key, pod.uid, "NotTriggerScaleUp", message))
+                self.decisions.append(
+                    pod_event(self.now, key, pod.uid, reason="NotTriggerScaleUp", message=message)
+                )
 
     def _minimum(self, world: World) -> None:
         below = [g for g in world.groups if g.exists and g.target < g.min]

@@ -15,9 +15,7 @@ import msgspec
 from tidewright.events import acting
 from tidewright.events.acting import Held
 from tidewright.events.base import Decision, ObjectRef
-from tidewright.events.config import ModesSet
 from tidewright.events.decisions import RecordObjectEvent, SetTimer
-from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.provisioning import (
     AcceptRequest,
     AttemptRequest,
@@ -31,10 +29,9 @@ from tidewright.events.provisioning import (
     ReleaseCapacity,
     TrackIdleNodes,
 )
-from tidewright.provisioning import saga
-from tidewright.provisioning.folding.common import EVALUATE, REQUEST_KIND, not_ordered, wake
-from tidewright.provisioning.indexing import index_of
-from tidewright.provisioning.state import Reported, State
+from tidewright.provisioning.fold.common import EVALUATE, REQUEST_KIND
+from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.state import State
 
 SERVICE = "provisioning"
 LOOK_AGAIN_S = 60.0
@@ -88,34 +85,3 @@ def _held(state: State, service: Held, decision: Decision) -> Held:
     if target.kind == REQUEST_KIND:
         return of_request(state, f"{target.namespace}/{target.name}")
     return state.acting.held(SERVICE, target.namespace)
-
-
-def acting_set(state: State, event: ModesSet | IncumbentObserved) -> None:
-    """Other modes, or an incumbent that comes or goes: an evaluation looks at everything anew, from what is so when it was held back."""
-    before = state.acting.copied().of_service(SERVICE)
-    if not state.acting.heard(event):
-        return
-    if not before.acts and state.acting.of_service(SERVICE).acts:
-        _drop(state)
-    wake(state)
-
-
-def _drop(state: State) -> None:
-    """Forget orders that were not made any more when it was held back, and what was told only then."""
-    for execution in state.executions.values():
-        if not execution.over:
-            for step in execution.steps:
-                if step.status in (saga.WAITING, saga.ORDERED):
-                    step.status = saga.SKIPPED
-            not_ordered(state, execution)
-    state.orders.clear()
-    for group in state.groups.values():
-        if group.answered_at is None:
-            group.wanted = None
-    for held in state.held.values():
-        held.leaving = False
-    for told in (state.backoff, state.declined, state.said, state.said_at, state.marks):
-        told.clear()
-    state.reported = Reported()
-    for request in state.requests.values():
-        request.told = ""

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tidewright.provisioning.durations import DurationError, parse_duration_s
+from tidewright.kube.durations import parse_duration
 
 GIB = 1024**3
 
@@ -53,6 +53,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         profile: `compat` or `hold` (spec, introduction).
+        batch, batch_size: of check requests, at most so many are tried in one evaluation; without `batch`, and
+            of other requests, all that are due within the time box.
         quiet_s: how long no new pending pod must come before a burst is decided.
         burst_s: the longest that a burst is waited for, while pods come or the scheduler has not tried all.
         template_grace_s: how long a missing template is waited for.
@@ -68,15 +70,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             a node with one of the first two has not started.
         head_deadline_s: for so long after its creation the first request that found no room keeps
             later ones from passing it; 0: they pass at once.
-        min_cpu_cores, max_cpu_cores and so on: cluster-wide limits, in cores and bytes.
+        min_cores, max_cores and so on: cluster-wide limits, in cores and bytes; empty nodes do not go below the lower ones.
     """
 
     profile: str = "compat"
     enabled: bool = True
     initial_backoff_s: float = 60.0
     max_backoff_s: float = 600.0
-    batch: bool = True
-    batch_size: int = 0
+    batch: bool = False
+    batch_size: int = 10
     batch_timebox_s: float = 10.0
     processor_instance: str = ""
     expander: tuple[str, ...] = ("least-waste",)
@@ -293,8 +295,8 @@ def _scalar(name: str, kind: Any, found: Any) -> Any:
         if isinstance(found, int | float) and not isinstance(found, bool):
             return float(found)
         try:
-            return parse_duration_s(str(found))
-        except DurationError:
+            return parse_duration(str(found))
+        except ValueError:
             return float(str(found))
     if kind is bool:
         if isinstance(found, bool):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,12 +14,15 @@ from tidewright.events.provisioning import Instance, TemplateNode
 from tidewright.kube.podshape import NodeView
 from tidewright.kube.quotascopes import Traits
 from tidewright.kube.taints import taints_of
-from tidewright.provisioning.backoff import Entry
-from tidewright.provisioning.helped import of_daemon_set
-from tidewright.provisioning.limits import Learnt
+from tidewright.provisioning.cluster.backoff import Entry
+from tidewright.provisioning.cluster.limits import Learnt
+from tidewright.provisioning.pending.helped import of_daemon_set
 from tidewright.provisioning.requests.conditions import Condition
-from tidewright.provisioning.saga import Execution
-from tidewright.provisioning.spec import consumed_request, consumes
+from tidewright.provisioning.requests.spec import consumed_request, consumes
+from tidewright.provisioning.scaleup.saga import Execution
+
+if TYPE_CHECKING:
+    from tidewright.provisioning.index.index import Index
 
 MIRROR = "kubernetes.io/config.mirror"
 PLACEHOLDER = "tidewright.dev/placeholder"
@@ -96,6 +100,13 @@ class Node(msgspec.Struct):
         )
 
 
+class Pattern(msgspec.Struct, frozen=True):
+    """What a good node of a group looked like when it was last good, and for how long it had been ready."""
+
+    template: TemplateNode
+    ready_s: float
+
+
 class GroupState(msgspec.Struct):
     """A group as the cloud was last seen to say.
 
@@ -107,7 +118,7 @@ class GroupState(msgspec.Struct):
         wrong: (registered, target) that disagree, and since when.
         deleting: instances that we asked to delete.
         going: those that the cloud says it is deleting.
-        remembered: the last template made from a real node.
+        patterns: the last good node that went, or is good no more; behind it the one that was good for longest.
     """
 
     min_size: int = 0
@@ -131,7 +142,7 @@ class GroupState(msgspec.Struct):
     wrong: tuple[int, int, float] | None = None
     deleting: dict[str, float] = {}
     going: tuple[str, ...] = ()
-    remembered: TemplateNode | None = None
+    patterns: tuple[Pattern, ...] = ()
     boot_s: float = 0.0
 
     @property
@@ -191,7 +202,9 @@ class Request(msgspec.Struct):
         plan: of the increase under way on its behalf.
         booked: room is kept since Provisioned turned True.
         rewrite: the last status did not reach the object.
+        ordered: nodes are ordered for all of it. In the profile `hold` it is provisioned when they are ready.
         conflicts: orders in a row that failed because sizes were not as seen.
+        seen_late: the last order failed so, and it has not been tried since.
         awaits: groups with nodes on their way, of others' orders, on which it found room.
         missed: nodes of one of these did not come.
         told: why there was no room, as its user was told last.
@@ -224,6 +237,7 @@ class Request(msgspec.Struct):
     rewrite: bool = False
     respecified: bool = False
     conflicts: int = 0
+    seen_late: bool = False
     awaits: tuple[str, ...] = ()
     missed: bool = False
     told: str = ""
@@ -263,13 +277,22 @@ class Reported(msgspec.Struct):
     since: dict[str, tuple[str, float]] = {}
 
 
+class Beside:
+    """What is kept beside the state, and is no part of it: it is worked out anew when it is not there."""
+
+    index: Index | None = None
+
+
 class State(msgspec.Struct, dict=True):
     """Everything that provisioning knows about one cluster.
 
     Attributes:
         now: greatest log time seen.
         due: when the evaluation timer fires; None when it is not set.
-        first_wake, last_wake: of what has come since the last evaluation.
+        burst_at: when something came that set it.
+        woken_at: when the first thing came after that for which it was set already.
+        last_wake: when something came last that an evaluation may answer.
+        woken: something did since the timer was set, or fired.
         declined: shape to the reasons that were last recorded for it.
         objects: kind to `namespace/name` (or name) to what is kept of objects that placement looks at.
         held: placeholders by name, from the decision to make them until they are gone.
@@ -277,7 +300,6 @@ class State(msgspec.Struct, dict=True):
         said: pod to the reason of the last event about it; reason of a standing event to its message.
         said_at: reason of a standing event to the log time of its last telling.
         counts, histograms: see `counts`.
-        evaluated_at: log time of the last evaluation.
         acting: the modes in force.
     """
 
@@ -304,19 +326,21 @@ class State(msgspec.Struct, dict=True):
     idle: dict[str, float] = {}
     last_scale_up: float | None = None
     due: float | None = None
-    first_wake: float | None = None
+    burst_at: float | None = None
+    woken_at: float | None = None
     last_wake: float | None = None
     woken: bool = False
-    evaluating: bool = False
-    touched: tuple[str, ...] = ()
     declined: dict[str, str] = {}
     said: dict[str, str] = {}
     said_at: dict[str, float] = {}
     counts: dict[str, float] = {}
     histograms: dict[str, list[float]] = {}
-    evaluated_at: float = 0.0
     reported: Reported = msgspec.field(default_factory=Reported)
     acting: Acting = msgspec.field(default_factory=Acting)
+
+    @cached_property
+    def beside(self) -> Beside:
+        return Beside()
 
 
 def pod_of(fact: Any) -> Pod:

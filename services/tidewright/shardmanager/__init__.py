@@ -1,13 +1,13 @@
 """The shard manager: fleets of the propeller manager (compat), ShardSets (native), and our own services' sizes.
 
-decide, state        the decider and what it remembers
-compat               fleet, fleetconfig, config, configread, validation, confighash: a fleet and its configuration;
-                     scan, pods, strategy, repair, election, worker: a pass, its pods, and what their workers make of it
-                     managerlock, electionread: the Lease that the original's managers elect by
-native               shardset, specreader, mapping: the spec; sets, members, timing: the fold;
-                     rounds: what is decided; handover: prepare, drain, grant; assign, balance: who ought to own what
-its pods             setpods, podsof, podplan (in place), gates and gateplan (gate mode), setworkers, inject, claims, rollout
-its size             autosize, setscale (StatefulSets), ourservices (our own Deployments)
-what is told         setstatus, signals, exposition, metricnames, tell, lines, explaining, preview, resize
-labels               labeller; labelhook and labelling: the admission endpoint
+decide         the decider: what is done about an event
+state          what it remembers in one slot; upcasts: states as earlier versions stored them
+touched        what an event touched: what passes from evolve to decide besides the state
+fold/          evolve: one module per kind of input
+holding        sets and fleets that the modes in force hold back
+propeller/     compat mode: a fleet, its configuration, a pass over its pods, what its workers make of them
+shardset/      native mode: the spec, members and ledger as a fold, the rounds
+own_services   how many replicas our own services have
+labels/        the slot label on objects: at admission, and on those that missed it
+tell/          everything in words: lines, sentences, explaining, preview, exposition
 """

@@ -5,13 +5,17 @@ from __future__ import annotations
 import msgspec
 
 from tidewright.events.acting import Acting
-from tidewright.shardmanager.autosize import Follower
-from tidewright.shardmanager.fleet import Fleet, KnownPod, Template
-from tidewright.shardmanager.managerlock import Lock
-from tidewright.shardmanager.sets import ShardSetState
+from tidewright.shardmanager.propeller.fleet import Fleet, KnownPod, Template
+from tidewright.shardmanager.propeller.manager_lock import Lock
+from tidewright.shardmanager.shardset.assignment.autosize import Follower
+from tidewright.shardmanager.shardset.state import ShardSetState
+
+SERVICE = "shard-manager"
+SCAN_TIMER, LOCK_TIMER, SET_TIMER = "scan/", "lock/", "set/"
+"""How the keys of timers begin: of a fleet's next pass, of its lock, and of a set's next round."""
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+class Asked(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An effect whose outcome is awaited.
 
     Attributes:
@@ -20,6 +24,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
         verb: `create`, `delete`, `take`, `scale` or `hold`.
         name: of the object.
         index: of the shard, -1 where none is meant.
+        labels, annotations: of a fleet's pod that is made.
     """
 
     fleet: str = ""
@@ -27,6 +32,8 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     verb: str
     name: str
     index: int = -1
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
 
 
 class OurService(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -64,7 +71,6 @@ class State(msgspec.Struct, kw_only=True):
         services: our own services that are sized, by `namespace/name` of their Deployments.
         replicas: wanted replicas of StatefulSets by `namespace/name`.
         asked: by decision id.
-        touched: keys of the sets that the event folded last concerns.
         returned: locks of fleets that are no longer ours, to be given back.
         acting: the modes in force.
     """
@@ -77,7 +83,6 @@ class State(msgspec.Struct, kw_only=True):
     services: dict[str, OurService] = {}
     replicas: dict[str, int] = {}
     asked: dict[str, Asked] = {}
-    touched: list[str] = []
     returned: list[Lock] = []
     acting: Acting = msgspec.field(default_factory=Acting)
     in_flight: dict[str, str] = {}

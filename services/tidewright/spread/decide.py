@@ -1,6 +1,4 @@
-"""The spread's decider: its state, how it evolves, and what it decides.
-
-    SpreadDecider     what the host runs (see `tidewright.host.decider`)
+"""The spread's decider: what is done about an event, with reasons.
 
 Slots hold whole namespaces, so a spread, its target and its pods are in one state. Every relevant fact
 wakes the spread at once [Q-10]: most events look at one pod, changes of the spread, its target or the
@@ -13,7 +11,7 @@ from collections.abc import Iterable
 
 from tidewright.events.acting import INCUMBENT
 from tidewright.events.base import Because, Decision, Event, ObjectRef
-from tidewright.events.decisions import PatchObject, ScaleWorkload
+from tidewright.events.decisions import PatchObject
 from tidewright.events.spread import (
     ChangeLedger,
     Foreseen,
@@ -22,12 +20,14 @@ from tidewright.events.spread import (
     PodPlaced,
     WorkloadSpreadObserved,
 )
+from tidewright.host.fold.decider import Decider
 from tidewright.spread import holding
-from tidewright.spread.conclude import Conclusion
-from tidewright.spread.evolve import evolve
-from tidewright.spread.spec import DELETION_COST_ANNOTATION, GROUP, KIND, MATCHED_ANNOTATION
-from tidewright.spread.state import SpreadState, State, Touched, unpack_uid
-from tidewright.spread.victims import leaving
+from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, GROUP, KIND, MATCHED_ANNOTATION
+from tidewright.spread.control.conclude import Conclusion
+from tidewright.spread.control.victims import leaving
+from tidewright.spread.fold.evolve import evolve
+from tidewright.spread.state import Shrinks, SpreadState, State, Touched, unpack_uid
+from tidewright.spread.upcasts import UPCASTS
 
 SERVICE = "spread"
 KINDS = frozenset(
@@ -47,51 +47,15 @@ KINDS = frozenset(
         "kindrefused",
     }
 )
+SAME_SCALE_IN_S = 30.0
+"""A scale-in to a number that was foreseen so recently is the same one."""
 NAMED_AT_MOST = 500
 """Pods that one decision names; a message has a size."""
 
 
-class SpreadDecider:
-    """The decider of spread."""
-
-    service = SERVICE
-    state_version = 2
-    state_type = State
-    kinds = KINDS
-    ledgers = True
-    """It reads its own ledgers: the admission endpoint writes there too."""
-    renews = frozenset({WorkloadSpreadObserved})
-    """With each refresh of a spread its ledger is said again, so that retention does not forget it."""
-
-    def initial(self) -> State:
-        """The empty state of a slot."""
-        return State()
-
-    def evolve(self, state: State, event: Event) -> State:
-        """Fold one event, in place."""
-        return evolve(state, event)
-
-    def decide(self, state: State, event: Event) -> Iterable[Decision]:
-        """Answer one event that `state` already includes."""
-        return decide(state, event)
-
-
-def decide(state: State, event: Event) -> list[Decision]:
-    """What follows from one event."""
-    if isinstance(event, Decision) and not isinstance(event, ScaleWorkload):
-        return []  # another service's, which changes nothing here: what was touched before was answered
-    touched = state.touched
-    if not (
-        touched.home
-        or touched.spreads
-        or touched.removed
-        or touched.foresee
-        or touched.failed
-        or touched.fault
-        or touched.renew
-        or touched.refused
-        or touched.unadopted
-    ):
+def decide(state: State, event: Event, touched: Touched) -> list[Decision]:
+    """What follows from one event that the state already includes, given what it touched."""
+    if not touched:
         return []
     decisions: list[Decision] = []
 
@@ -118,15 +82,15 @@ def decide(state: State, event: Event) -> list[Decision]:
     for key in touched.spreads:
         if (spread := state.spreads.get(key)) is not None:
             take(spread, Conclusion(state, spread).whole(touched.pod.partition("/")[2], touched.key))
-    if touched.foresee is not None:
-        decisions.extend(_foresee(state, *touched.foresee))
+    if touched.shrinks is not None:
+        decisions.extend(_foresee(state, touched.shrinks))
     return decisions
 
 
 def _one(state: State, spread: SpreadState, touched: Touched, *, unfenced: bool) -> list[Decision]:
     conclusion = Conclusion(state, spread)
     if not touched.pod:
-        return conclusion.entry(unfenced=unfenced)
+        return conclusion.entry(touched.uncounted, unfenced=unfenced)
     return conclusion.one_pod(touched.before, touched.after, touched.key)
 
 
@@ -163,10 +127,10 @@ def _removed(state: State, spread: SpreadState) -> list[Decision]:
     return decisions
 
 
-def _foresee(state: State, key: str, replicas: int) -> list[Decision]:
+def _foresee(state: State, shrinks: Shrinks) -> list[Decision]:
     """Which pods go, before they go: by the workload controller's own order (3.6)."""
-    spread = state.spreads.get(key)
-    if spread is None or spread.spread is None:
+    spread, replicas = state.spreads.get(shrinks.spread), shrinks.replicas
+    if spread is None or spread.spread is None or _foreseen(state, spread, shrinks):
         return []
     active = sum(row.active for row in spread.pods.values())
     count = active - replicas
@@ -186,4 +150,27 @@ def _foresee(state: State, key: str, replicas: int) -> list[Decision]:
     ]
 
 
-DECIDER = SpreadDecider()
+def _foreseen(state: State, spread: SpreadState, shrinks: Shrinks) -> bool:
+    """Whether it was said who leaves. What an autoscaler decided is not said again when it shows.
+
+    It may be decided once more before that; one that has not come about after a while is another one.
+    """
+    if spread.foreseen != shrinks.replicas:
+        return False
+    return not shrinks.announced or state.now - spread.foreseen_at < SAME_SCALE_IN_S
+
+
+DECIDER = Decider(
+    service=SERVICE,
+    state_version=3,
+    state_type=State,
+    kinds=KINDS,
+    evolve=evolve,
+    decide=decide,
+    upcasts=UPCASTS,
+    ledgers=True,  # its own: the admission endpoint writes there too
+    renews=frozenset(
+        {WorkloadSpreadObserved}
+    ),  # its ledger is said again with it, before retention forgets it
+)
+"""What the host runs."""

@@ -15,7 +15,7 @@ from tidewright.events.base import Decision
 from tidewright.events.config import ModesSet
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.spread import ChangeLedger, ForeseeScaleIn, RecordSpread
-from tidewright.spread.state import ADOPTING, CALLED, SpreadState, State, spread_key
+from tidewright.spread.state import ADOPTING, CALLED, SpreadState, State, Touched, spread_key
 
 SERVICE = "spread"
 ALWAYS = (ChangeLedger, ForeseeScaleIn, RecordSpread)
@@ -36,17 +36,17 @@ def recorded(state: State, spread: SpreadState, found: Iterable[Decision]) -> li
     return [one for decision in found if (one := acting.recorded(decision, holds, ALWAYS)) is not None]
 
 
-def acting_set(state: State, event: ModesSet | IncumbentObserved) -> None:
+def acting_set(state: State, event: ModesSet | IncumbentObserved, touched: Touched) -> None:
     """Other modes, or an incumbent that comes or goes: every spread is looked at for which something else holds than before."""
     before = state.acting.copied()
     if not state.acting.heard(event):
         return
     for key in sorted(state.spreads):
         spread = state.spreads[key]
-        changed(state, spread, _held(before, spread))
+        changed(state, spread, _held(before, spread), touched)
 
 
-def changed(state: State, spread: SpreadState, before: Held) -> None:
+def changed(state: State, spread: SpreadState, before: Held, touched: Touched) -> None:
     """What holds for a spread may be something else than before."""
     now = held(state, spread)
     if now == before:
@@ -54,8 +54,8 @@ def changed(state: State, spread: SpreadState, before: Held) -> None:
     if now.acts:
         _drop(spread)
     key = spread_key(spread.namespace, spread.name)
-    if key not in state.touched.spreads:
-        state.touched.spreads.append(key)
+    if key not in touched.spreads:
+        touched.spreads.append(key)
 
 
 def _drop(spread: SpreadState) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,18 +23,20 @@ from tidewright.events.base import JsonObject
 from tidewright.events.facts import Owner as OwnerReference
 from tidewright.events.facts import PodObserved
 from tidewright.kube.customworkloads import GroupKind, Whitelist
-from tidewright.spread.ledger import Ledger
-from tidewright.spread.nodeterms import Node
-from tidewright.spread.pods import VERSION_IGNORED, VERSIONED_KINDS, Placement, pod_version
-from tidewright.spread.pods import Owner as Controller
-from tidewright.spread.spec import DELETION_COST_ANNOTATION, Spread
-from tidewright.spread.status import Condition
+from tidewright.kube.podapi.nodeterms import Node
+from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, Spread
+from tidewright.spread.ledger.ledger import Ledger
+from tidewright.spread.match.pods import VERSION_IGNORED, VERSIONED_KINDS, Placement, pod_version
+from tidewright.spread.match.pods import Owner as Controller
 
 TIMER = "spread/"
 """Begins the keys of timers."""
 DELETING, READY, UNSCHEDULABLE, HELD, CALLED, ADOPTING = 1, 2, 4, 8, 16, 32
 """Flags of a row. HELD: its place is counted in the ledger. CALLED: its deletion was decided. ADOPTING: it was
 decided to annotate it, and that was not seen yet."""
+
+LIMIT_VALID = "LimitValid"
+"""A condition of ours: False where a stored limit is no number, and offers no slot [Q-2]."""
 
 _PHASES = ("Pending", "Unknown", "Running", "Succeeded", "Failed")
 _FIRST_FINISHED = 3
@@ -87,7 +90,9 @@ class Row(msgspec.Struct, gc=False, omit_defaults=True):
         return self.flags & (UNSCHEDULABLE | DELETING) == UNSCHEDULABLE and self.phase == 0 and not self.node
 
     def leaving_order(self) -> tuple[bool, int, bool, float, int, int, float, str]:
-        """As `pods.leaving_order`, with the name last so that the order never depends on arrival."""
+        """Sort key: pods of a subset that are cheapest to lose come first (specification, 3.6); by name in the end,
+        so that the order never depends on arrival.
+        """
         ready = bool(self.flags & READY)
         return (
             self.node != "",
@@ -186,6 +191,13 @@ class Workload(msgspec.Struct):
     selector: str = ""
     pods: int = 0
     seen: bool = True
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """Condition `Schedulable`: whether the subset takes pods in Adaptive; `at` is its last transition."""
+
+    open: bool
+    at: float
 
 
 class SpreadState(msgspec.Struct):
@@ -290,8 +302,31 @@ class Settings(msgspec.Struct, frozen=True, rename="camel"):
     whitelist: str = ""
 
 
+class Shrinks(NamedTuple):
+    """A target of which fewer replicas are wanted than before.
+
+    Attributes:
+        spread: its key.
+        announced: by an autoscaler's decision, which does not show on the workload yet.
+    """
+
+    spread: str
+    replicas: int
+    announced: bool = False
+
+
+class Uncounted(NamedTuple):
+    """A pod whose delete was admitted though it held no place; `key` is that of its ledger entry."""
+
+    key: str
+    pod: str
+    version: str
+    subset: str
+    uid: str
+
+
 class Touched(msgspec.Struct):
-    """What the last event changed, for `decide`.
+    """What one event changed, for `decide`.
 
     Attributes:
         spreads: spreads to look at as a whole.
@@ -301,11 +336,11 @@ class Touched(msgspec.Struct):
         before: the row as it was, None for a new pod.
         after: the row as it is, None for a pod that is gone or belongs to no spread now.
         removed: a spread that is gone.
-        foresee: a target's replicas that shrank: the spread, and the new number.
+        shrinks: a target of which fewer replicas are wanted.
         fault: a spread whose target's replicas cannot be read, newly.
         refused: spreads that depend on a kind that may not be read, newly.
         renew: a spread whose ledger is to be said again, so that the log's retention does not forget it.
-        uncounted: key, pod, version, subset and uid of pods whose delete was admitted though they held no place.
+        uncounted: pods whose delete was admitted though they held no place.
         unadopted: a spread, a pod that was not annotated for it, and whether that was refused.
         failed: a spread, a pod of it about which a decision did not come about, and whether that was
             its deletion.
@@ -318,13 +353,31 @@ class Touched(msgspec.Struct):
     before: Row | None = None
     after: Row | None = None
     removed: SpreadState | None = None
-    foresee: tuple[str, int] | None = None
+    shrinks: Shrinks | None = None
     fault: str = ""
     refused: list[str] = []
     unadopted: tuple[str, str, bool] | None = None
     renew: str = ""
-    uncounted: list[tuple[str, str, str, str, str]] = []
+    uncounted: list[Uncounted] = []
     failed: tuple[str, str, bool] | None = None
+
+    def __bool__(self) -> bool:
+        """Whether anything follows from it; a pod of no spread is nothing."""
+        return bool(
+            self.home
+            or self.spreads
+            or self.removed
+            or self.shrinks
+            or self.failed
+            or self.fault
+            or self.renew
+            or self.refused
+            or self.unadopted
+        )
+
+
+NOTHING = Touched()
+"""What an event touches that is not folded. Nobody changes it."""
 
 
 class State(msgspec.Struct):
@@ -357,7 +410,6 @@ class State(msgspec.Struct):
     nodes: dict[str, Node] = {}
     shapes: dict[str, JsonObject] = {}
     labels: dict[str, dict[str, str]] = {}
-    touched: Touched = msgspec.field(default_factory=Touched)
     acting: Acting = msgspec.field(default_factory=Acting)
 
     def shared_labels(self, labels: dict[str, str]) -> dict[str, str]:

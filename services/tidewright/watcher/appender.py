@@ -11,8 +11,8 @@ from typing import Protocol
 import msgspec
 import structlog
 
-from tidewright.host import fenced
-from tidewright.host.once import Once
+from tidewright.host.loop import fenced
+from tidewright.host.process.once import Once
 from tidewright.log.connection import MAX_BATCH, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.subjects import ALL, Subjects

@@ -20,12 +20,13 @@ from tidewright.events.config import ClockSet, ConfigSet, ModesSet
 from tidewright.kube import expressions, yamltext
 from tidewright.kube.client import Kube
 from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP
+from tidewright.kube.errors import KubeError
 from tidewright.kube.listwatch import Deleted, Item, ListStarted, Page, list_watch
 from tidewright.log.clock import Clock
 from tidewright.log.subjects import ALL
-from tidewright.watcher.again import Again
 from tidewright.watcher.appender import Appender
 from tidewright.watcher.follow import FactLog
+from tidewright.watcher.log_time import Stamp
 from tidewright.watcher.modes import (
     BadModes,
     Services,
@@ -36,7 +37,7 @@ from tidewright.watcher.modes import (
     to_say,
 )
 from tidewright.watcher.modes import read as read_modes
-from tidewright.watcher.stamp import Stamp
+from tidewright.watcher.resync import Again
 
 CONFIG = "config"
 CLOCK = "clock"
@@ -168,6 +169,7 @@ async def set_clock(
     log: FactLog,
     appender: Appender,
     clock: Clock,
+    *,
     stamp: Stamp,
     speed: float | None,
     log_start: float | None,
@@ -239,6 +241,9 @@ class Configuration:
         self._services = services
         self._modes: ModesSet | None = None
         self._other_modes = asyncio.Event()
+        self._read = not config_map
+        self.looks = False
+        """This process owns the part, and the modes on the log are those that are set now."""
 
     async def first_modes(self) -> None:
         """Say the modes of the flags before anything else is said, so that nobody acts in between.
@@ -269,14 +274,18 @@ class Configuration:
                 self._modes = event  # another process may have said others meanwhile
             if isinstance(event, Fact) and record.subject != self._log.subjects.config(WHITELIST_CONFIG_MAP):
                 self._again.said(record.subject, event.at)
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._mind_the_clock())
-            tasks.create_task(self._mind_the_modes())
-            tasks.create_task(self._say_again())
-            if self._config_map:
-                tasks.create_task(self._follow())
-            if self._priorities:
-                tasks.create_task(self._follow_priorities())
+        self._read, self.looks = not self._config_map, False
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._mind_the_clock())
+                tasks.create_task(self._mind_the_modes())
+                tasks.create_task(self._say_again())
+                if self._config_map:
+                    tasks.create_task(self._follow())
+                if self._priorities:
+                    tasks.create_task(self._follow_priorities())
+        finally:
+            self.looks = False
 
     async def _append(self, messages: list[tuple[str, bytes]], at: float) -> None:
         async with self._turn:
@@ -326,12 +335,24 @@ class Configuration:
 
     async def _follow_modes(self, wanted: Wanted | None) -> None:
         if wanted is None:
-            return
-        if not wanted.namespaces:
+            self._modes_hold(wanted)
+        elif not wanted.namespaces:
             await self._say_modes(wanted, ())
-            return
-        async for names in selected(self._kube, wanted.namespaces):
-            await self._say_modes(wanted, names)
+            self._modes_hold(wanted)
+        else:
+            async for names in selected(self._kube, wanted.namespaces):
+                await self._say_modes(wanted, names)
+                self._modes_hold(wanted)
+
+    def _modes_hold(self, wanted: Wanted | None) -> None:
+        """What is wanted is on the log: that is all, unless the ConfigMap is yet to be read, or says otherwise meanwhile."""
+        if self._read and wanted == self._wanted:
+            self.looks = True
+
+    def _config_is_read(self) -> None:
+        if not self._read:
+            self._read = True
+            self._other_modes.set()
 
     def _take_modes(self, data: dict[str, str]) -> dict[str, str]:
         """Take the part about the modes out of the ConfigMap's data, and go by it."""
@@ -374,11 +395,18 @@ class Configuration:
                 known[event.name] = event  # those are of other ConfigMaps
         namespace, _, name = self._config_map.rpartition("/")
         path = f"/api/v1/namespaces/{namespace or 'default'}/configmaps"
-        async for item in list_watch(self._kube, path, query={"fieldSelector": f"metadata.name={name}"}):
+
+        def refused(error: KubeError) -> None:
+            if not error.retriable:
+                self._config_is_read()  # what the log says holds: nobody can see otherwise
+
+        query = {"fieldSelector": f"metadata.name={name}"}
+        async for item in list_watch(self._kube, path, query=query, on_error=refused):
             data = _data(item)
             if data is None:
                 continue
             said, bad = changes(known, self._take_modes(data))
+            self._config_is_read()
             for error in bad:
                 _log.error(
                     "configuration left as it was", config_map=self._config_map, error=str(error),

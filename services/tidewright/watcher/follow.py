@@ -18,7 +18,7 @@ import structlog
 from tidewright.events import registry
 from tidewright.events.base import Fact
 from tidewright.events.facts import ObjectFact, ShapeGone, ShapeObserved, TemplateObserved
-from tidewright.host.once import Once
+from tidewright.host.process.once import Once
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.kube.kinds import WatchedKind
@@ -34,13 +34,13 @@ from tidewright.kube.listwatch import (
     list_watch_batches,
 )
 from tidewright.kube.projection.reading import Malformed, identity, left_out
-from tidewright.log.pace import Pace
+from tidewright.log.commit_pacing import Pace
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot
 from tidewright.watcher.appender import Appender, LogPort
 from tidewright.watcher.diff import Diff
-from tidewright.watcher.heard import Heard
-from tidewright.watcher.stamp import Stamp
+from tidewright.watcher.kind_ownership import Heard
+from tidewright.watcher.log_time import Stamp
 
 REFRESH_BATCH = 200
 UNCHANGED = 5_000

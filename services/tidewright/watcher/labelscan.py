@@ -23,7 +23,7 @@ from tidewright.events.shards import (
     SlotLabelsScanned,
     UnlabelledObject,
 )
-from tidewright.host.once import Once
+from tidewright.host.process.once import Once
 from tidewright.kube.client import Kube
 from tidewright.kube.discovery import Discovery
 from tidewright.kube.errors import KubeError
@@ -31,8 +31,8 @@ from tidewright.kube.projection.reading import UNREADABLE
 from tidewright.sharding.source import Source, identity, source_of
 from tidewright.watcher.appender import Appender
 from tidewright.watcher.follow import FactLog
-from tidewright.watcher.heard import Heard
-from tidewright.watcher.stamp import Stamp
+from tidewright.watcher.kind_ownership import Heard
+from tidewright.watcher.log_time import Stamp
 
 INTERVAL_S = 10.0
 """Wall seconds between two looks."""

@@ -33,7 +33,7 @@ from tidewright.log.subjects import ALL
 from tidewright.watcher.appender import Appender
 from tidewright.watcher.diff import digest_of, is_gone
 from tidewright.watcher.follow import FactLog
-from tidewright.watcher.stamp import Stamp
+from tidewright.watcher.log_time import Stamp
 
 NODE_GROUP = "nodegroup"
 INTERVAL_S = 10.0

@@ -20,12 +20,12 @@ from typing import Final
 import msgspec
 
 from tidewright.events.facts import MetricSampled
-from tidewright.host.tokens import EVERYTHING, Token
+from tidewright.host.ports.tokens import EVERYTHING, Token
 from tidewright.kube import quantities
 from tidewright.kube.metricquery import MetricQuery, NotAQuery
 from tidewright.kube.selectors import LabelSelector, SelectorError
-from tidewright.watcher.answers import failure
-from tidewright.watcher.wanted import Query
+from tidewright.watcher.metric_facts import failure
+from tidewright.watcher.metric_queries import Query
 
 LIFETIME_S: Final = 300.0
 """Log time that a series counts after it was pushed, as long as Prometheus looks back for one."""
@@ -119,6 +119,8 @@ def decode_json(body: bytes) -> list[Sample]:
         return _decoder.decode(body)
     except msgspec.ValidationError as error:
         problem, _, path = str(error).partition(" - at `$")
+        if "unknown field" in problem:
+            problem += f"; valid are {', '.join(Sample.__struct_fields__)}"
         field = f"samples{path.rstrip('`')}" if path else "samples"
         raise BadPush(field, f"cannot be read: {problem}") from error
     except (msgspec.DecodeError, RecursionError) as error:

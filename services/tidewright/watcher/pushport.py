@@ -18,12 +18,12 @@ import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from tidewright.host.certificatefiles import CertificateFiles
-from tidewright.host.connections import LINGERING_S, Bounds, Site
-from tidewright.host.misconfigured import Misconfigured
-from tidewright.host.process import Process
-from tidewright.host.tokens import Tokens, is_loopback
-from tidewright.watcher.intake import PATH, Intake
+from tidewright.host.ports.certificate_files import CertificateFiles
+from tidewright.host.ports.connections import LINGERING_S, Bounds, Site
+from tidewright.host.ports.tokens import Tokens, is_loopback
+from tidewright.host.process.misconfigured import Misconfigured
+from tidewright.host.process.process import Process
+from tidewright.watcher.push_endpoint import PATH, Intake
 from tidewright.watcher.sampler import Sampler
 
 TOKENS_WANTED = (
@@ -38,7 +38,7 @@ class PushOptions:
     """Who may push metrics, and where.
 
     Attributes:
-        token_file: holds the tokens, see `tidewright.host.tokens`; None for none.
+        token_file: holds the tokens, see `tidewright.host.ports.tokens`; None for none.
         token: tokens from the environment, in the same form; empty for none.
         host: address of a port of its own.
         port: that port, 0 for a free one; None for the port of the probes.

@@ -25,7 +25,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from tidewright.events.facts import PodObserved, RecommendationReceived, WorkloadGone, WorkloadObserved
-from tidewright.host.once import Once
+from tidewright.host.process.once import Once
 from tidewright.kube import recommendation
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
@@ -33,9 +33,9 @@ from tidewright.kube.projection import pods
 from tidewright.kube.projection.reading import Malformed
 from tidewright.kube.readiness import Pod, pod_of, ready_pods
 from tidewright.log.redaction import redacted
+from tidewright.watcher.metric_queries import Recommendation, Target
 from tidewright.watcher.outbound import SHOWN, CheckedResolver, Hosts, NotAllowed, own_namespace
 from tidewright.watcher.tls import BadTls, Contexts, Tls, merged
-from tidewright.watcher.wanted import Recommendation, Target
 
 TIMEOUT_S: Final = 10.0
 MAX_ANSWER_BYTES: Final = 2**20

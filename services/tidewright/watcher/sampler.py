@@ -19,7 +19,7 @@ import structlog
 
 from tidewright.events import registry
 from tidewright.events.facts import DatadogMonitorGone, ObjectFact, WorkloadGone, WorkloadObserved
-from tidewright.host.tokens import EVERYTHING, Token
+from tidewright.host.ports.tokens import EVERYTHING, Token
 from tidewright.kube.client import Kube
 from tidewright.kube.discovery import Discovery
 from tidewright.kube.errors import KubeError
@@ -27,15 +27,15 @@ from tidewright.kube.metricquery import NotAQuery
 from tidewright.kube.projection import workloads
 from tidewright.kube.projection.reading import Malformed
 from tidewright.log.clock import Clock
-from tidewright.watcher import answers
+from tidewright.watcher import metric_facts
 from tidewright.watcher.appender import Appender
 from tidewright.watcher.diff import digest_of
 from tidewright.watcher.follow import FactLog
-from tidewright.watcher.heard import Heard
+from tidewright.watcher.kind_ownership import Heard
+from tidewright.watcher.log_time import Stamp
+from tidewright.watcher.metric_queries import Gate, Query, Recommendation, Target, Wanted, Wish
 from tidewright.watcher.pushed import Pushed, Sample, Taken
 from tidewright.watcher.recommenders import Recommenders
-from tidewright.watcher.stamp import Stamp
-from tidewright.watcher.wanted import Gate, Query, Recommendation, Target, Wanted, Wish
 
 INTERVAL_S = 15.0
 """Log time between two samples of a query (watermark-autoscaler.md, 2.1)."""
@@ -52,7 +52,7 @@ PUSHED_WAITING = 20_000
 """Pushed facts that wait for the log; more are refused."""
 
 Answer: TypeAlias = tuple[str, ObjectFact, "asyncio.Future[None] | None"]
-Asked: TypeAlias = answers.Request | Target | Recommendation | Gate
+Asked: TypeAlias = metric_facts.Request | Target | Recommendation | Gate
 """What makes one request: queries with the same one share it."""
 
 _log = structlog.get_logger(__name__)
@@ -78,10 +78,10 @@ class Sampler:
         sources: Sources,
         discovery: Discovery,
         log: FactLog,
+        *,
         appender: Appender,
         stamp: Stamp,
         clock: Clock,
-        *,
         interval_s: float = INTERVAL_S,
         shared_metrics: Collection[str] = (),
     ) -> None:
@@ -213,7 +213,7 @@ class Sampler:
         wishes = self.wanted.all if everything else [wish for wish in self._fresh if wish in self.wanted]
         self._fresh.clear()
         now = self._stamp.now()
-        queries: dict[answers.Request, list[Query]] = {}
+        queries: dict[metric_facts.Request, list[Query]] = {}
         for wish in wishes:
             match wish:
                 case Target():
@@ -226,7 +226,7 @@ class Sampler:
                         self._start(tasks, wish, self._recommendation(wish, self.recommenders))
                 case _ if not self.pushed.lives(wish, now):
                     try:
-                        queries.setdefault(answers.request(wish), []).append(wish)
+                        queries.setdefault(metric_facts.request(wish), []).append(wish)
                     except NotAQuery as error:
                         _log.error(
                             "a query without a name that can be read", query=wish.name, error=str(error)
@@ -241,8 +241,8 @@ class Sampler:
         self._in_flight.add(what)
         tasks.create_task(work).add_done_callback(lambda _: self._in_flight.discard(what))
 
-    async def _sample(self, request: answers.Request, queries: list[Query]) -> None:
-        external = request.path.startswith(answers.EXTERNAL)
+    async def _sample(self, request: metric_facts.Request, queries: list[Query]) -> None:
+        external = request.path.startswith(metric_facts.EXTERNAL)
         source = self._sources.external if external else self._sources.resource
         body, refusal = b"", None
         try:
@@ -262,7 +262,9 @@ class Sampler:
             if self.pushed.lives(query, now):
                 continue  # pushed meanwhile, which is younger
             fact = (
-                answers.sample(query, body, 0.0) if refusal is None else answers.refused(query, refusal, 0.0)
+                metric_facts.sample(query, body, 0.0)
+                if refusal is None
+                else metric_facts.refused(query, refusal, 0.0)
             )
             self.samples += 1
             if fact.error:

@@ -15,10 +15,11 @@ from prometheus_client import Gauge
 
 from tidewright.cloud.providers import provider_of
 from tidewright.events.facts import ObjectFact
-from tidewright.host.fenced import InFlight, mind, present
-from tidewright.host.health import Health
-from tidewright.host.process import Process
-from tidewright.host.service import find_stream, introduce
+from tidewright.host.loop import lookout
+from tidewright.host.loop.fenced import InFlight, begins, mind, present
+from tidewright.host.process.health import Health
+from tidewright.host.process.process import Process
+from tidewright.host.process.service import find_stream, introduce
 from tidewright.kube.client import Kube
 from tidewright.kube.clusterid import cluster_id
 from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP
@@ -30,13 +31,14 @@ from tidewright.log.envelope import Writer
 from tidewright.log.identity import Identity
 from tidewright.watcher.appender import SERVICE, Appender
 from tidewright.watcher.configuration import CONFIG, NO_SERVICES, Configuration, set_clock
-from tidewright.watcher.custom import CUSTOM, CustomWorkloads
+from tidewright.watcher.custom_workloads import CUSTOM, CustomWorkloads
 from tidewright.watcher.follow import Follower
-from tidewright.watcher.heard import Heard
 from tidewright.watcher.incumbents.judging import QUIET_S
 from tidewright.watcher.incumbents.looking import INCUMBENT, Incumbents
+from tidewright.watcher.kind_ownership import Heard
 from tidewright.watcher.labelscan import KIND as SLOT_LABELS
 from tidewright.watcher.labelscan import LabelScanner
+from tidewright.watcher.log_time import Stamp
 from tidewright.watcher.modes import Services, Wanted
 from tidewright.watcher.nodegroups import INTERVAL_S as CLOUD_INTERVAL_S
 from tidewright.watcher.nodegroups import NODE_GROUP, NodeGroups
@@ -46,7 +48,6 @@ from tidewright.watcher.recommenders import Recommenders
 from tidewright.watcher.sampler import INTERVAL_S, METRIC, Sampler, Sources
 from tidewright.watcher.serviceload import KIND as SERVICE_LOAD
 from tidewright.watcher.serviceload import ServiceLoads
-from tidewright.watcher.stamp import Stamp
 from tidewright.watcher.tls import NO_TLS, Tls
 
 OBSERVED_HERE = frozenset({"WatermarkPodAutoscaler", "WorkloadSpread", "ShardSet"})
@@ -191,9 +192,9 @@ class Watcher:
             sources,
             Discovery(sources.kube),
             log,
-            appender(METRIC),
-            self.stamp,
-            self.clock,
+            appender=appender(METRIC),
+            stamp=self.stamp,
+            clock=self.clock,
             interval_s=options.metrics_interval_s,
             shared_metrics=options.push.shared_metrics,
         )
@@ -289,20 +290,28 @@ class Watcher:
                     task.cancel()
 
     async def _be_present(self) -> None:
-        async with present(self._log, self._writer, self._in_flight, self.options.max_age_s):
+        async with present(
+            self._log, self._writer, self._in_flight, self.options.max_age_s, says=self._looks_at
+        ):
             await self._work()
 
+    def _looks_at(self) -> bytes:
+        """What this process's entry among the members says: by it the actuator knows that it is told of all."""
+        looks = {lookout.INCUMBENTS: self.incumbents.looks, lookout.MODES: self._configuration.looks}
+        return lookout.entry(part for part, it_looks in looks.items() if it_looks)
+
     async def _work(self) -> None:
+        await begins(self._log.continuity, self._in_flight, "the watcher at its start")
         found = await self._config_appender.take()
         self.stamp.raise_to(found.at)
         await set_clock(
             self._log,
             self._config_appender,
             self.clock,
-            self.stamp,
-            self.options.speed,
-            self.options.log_start,
-            self.options.clock_wall,
+            stamp=self.stamp,
+            speed=self.options.speed,
+            log_start=self.options.log_start,
+            clock_wall=self.options.clock_wall,
         )
         await self._configuration.first_modes()
         async with asyncio.TaskGroup() as tasks:

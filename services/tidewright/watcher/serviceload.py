@@ -28,7 +28,7 @@ from tidewright.log.errors import Unsound
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot, Subjects
 from tidewright.watcher.appender import Appender
-from tidewright.watcher.stamp import Stamp
+from tidewright.watcher.log_time import Stamp
 
 KIND = "serviceload"
 PART = "shardmanager"

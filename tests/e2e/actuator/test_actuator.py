@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.unit.actuator.effects import ANYTHING
+from tests.unit.actuator.effects import ANYTHING, Watched
 from tidewright.actuator.apply import Applier
 from tidewright.actuator.ledger import ActPosition
 from tidewright.actuator.requests import DECISION
@@ -34,7 +34,7 @@ from tidewright.events.decisions import (
 from tidewright.events.endpoints import ForgetEndpoint
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.outcomes import Applied, Failed, Rejected, Superseded
-from tidewright.host.certificates import make
+from tidewright.host.webhook.certificates import make
 from tidewright.kube.client import Kube, Response
 from tidewright.kube.discovery import Discovery
 from tidewright.kube.errors import KubeError
@@ -140,7 +140,7 @@ class Bench:
     async def acting(self, mode: Mode = "enforce", **options: Any) -> AsyncIterator[Actuator]:
         chosen = Options(nats_url="", cluster="test", mode=mode, **({"qps": 500.0} | options))
         applier = Applier(self.kube, Discovery(self.kube))
-        actuator = Actuator(chosen, self.log, applier, judging=lambda *_: ANYTHING)
+        actuator = Actuator(chosen, self.log, applier, judging=lambda *_: ANYTHING, lookout=Watched())
         task = asyncio.create_task(actuator.run())
         try:
             yield actuator

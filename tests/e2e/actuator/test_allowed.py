@@ -14,6 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.e2e.actuator.test_actuator import Client, kube, make_deployment
+from tests.unit.actuator.effects import Watched
 from tidewright.actuator.allowed.bounds import Bounds, Feature
 from tidewright.actuator.apply import Applier
 from tidewright.actuator.service import Actuator, Options
@@ -37,14 +38,14 @@ from tidewright.events.outcomes import Applied, Rejected
 from tidewright.events.provisioning import IncreaseNodeGroup, PodTemplateObserved
 from tidewright.events.shards import ShardSetObserved
 from tidewright.events.spread import WorkloadSpreadObserved
-from tidewright.host import certificates
-from tidewright.host.announce import Address
-from tidewright.host.health import Health
+from tidewright.host.process.health import Health
+from tidewright.host.webhook import certificates
+from tidewright.host.webhook.announce import Address
 from tidewright.kube import webhooks
 from tidewright.kube.discovery import Discovery
 from tidewright.log.connection import Log, Message
 from tidewright.log.subjects import ALL, Slot
-from tidewright.spread import hooks
+from tidewright.spread.api import hooks
 
 __all__ = ["kube"]
 
@@ -110,7 +111,8 @@ class Attacker:
         await self.log.commit([Message(subject, registry.encode(effect))])
         options = Options(nats_url="", cluster="test", qps=500.0, **({"bounds": bounds} if bounds else {}))  # type: ignore[arg-type]  # one field
         self.health = Health("actuator")
-        actuator = Actuator(options, self.log, Applier(self.kube, Discovery(self.kube)), self.health)
+        applier = Applier(self.kube, Discovery(self.kube))
+        actuator = Actuator(options, self.log, applier, health=self.health, lookout=Watched())
         acting = asyncio.create_task(actuator.run())
         try:
             return await self._outcome(name)
@@ -565,7 +567,11 @@ async def test_labels_are_announced_only_for_what_shard_sets_are_about(attacker:
                 "operations": ["CREATE", "UPDATE"], "scope": "*", **more}  # fmt: skip
         client = {"url": f"https://127.0.0.1:9444/label/shop/{name}"}
         hook = webhooks.hook(
-            f"{name}.shop.shards.tidewright.dev", client, rule, "Ignore", webhooks.selector("tidewright")
+            f"{name}.shop.shards.tidewright.dev",
+            client,
+            rule,
+            policy="Ignore",
+            namespaces=webhooks.selector("tidewright"),
         )
         made = webhooks.configuration(webhooks.MUTATING, webhooks.LABELS, [hook])
         return TrustEndpoint(at=1.0, target=LABELLING, ca=CA, configurations=(made,))

@@ -9,19 +9,20 @@ import msgspec
 import pytest
 
 from tests.e2e.actuator.test_actuator import DEPLOYMENTS, WEB, Bench, Client, kube
+from tests.looking import looked_at
+from tests.nats_server import EmbeddedServer
 from tidewright.actuator.service import Options, run
 from tidewright.events import registry
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.facts import WatermarkPodAutoscalerObserved
 from tidewright.events.outcomes import Applied
-from tidewright.host.health import Health
-from tidewright.host.process import Process, ProcessOptions
+from tidewright.host.process.health import Health
+from tidewright.host.process.process import Process, ProcessOptions
 from tidewright.kube.clusterid import cluster_id
 from tidewright.kube.errors import KubeError
 from tidewright.log import errors
 from tidewright.log.connection import Log, Message
 from tidewright.log.install import Plan, install_log
-from tidewright.log.server import EmbeddedServer
 
 __all__ = ["kube"]
 
@@ -77,7 +78,8 @@ async def test_in_its_own_cluster_it_acts(kube: Client, nats: EmbeddedServer, tm
         await bench.decide(msgspec.structs.replace(SCALE, id=f"autoscaler.{slot}.1.0"))
         process = Process(ProcessOptions("actuator"), Health("actuator"))
         acting = asyncio.create_task(run(options, process))
-        (outcome,) = await bench.outcomes(1)
+        async with looked_at(log):
+            (outcome,) = await bench.outcomes(1)
         process.stop.set()
         await acting
     assert isinstance(outcome, Applied)

@@ -12,7 +12,7 @@ from tests.e2e.asking.conftest import Answer, Ask
 from tests.e2e.asking.world import APP, SPACE, place, rechained, records_in, server, stored, with_body
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.cli.keys.folder import KeyFolder
-from tidewright.host.software import software_of
+from tidewright.host.process.software import software_of
 from tidewright.log.export import ExportFile
 from tidewright.log.reader import Record
 from tidewright.log.subjects import slot_of

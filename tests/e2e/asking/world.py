@@ -13,15 +13,15 @@ import msgspec
 
 from tests.bench.askedlog import MadeUp
 from tests.bench.asking import manifest
+from tests.nats_server import EmbeddedServer
 from tidewright.events import registry
 from tidewright.events.base import Decision
-from tidewright.host.inputs import Inputs
+from tidewright.host.fold.inputs import Inputs
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.checkpoint import digest_of
 from tidewright.log.envelope import VERSION
 from tidewright.log.export import ExportFile, write_export
 from tidewright.log.reader import Record
-from tidewright.log.server import EmbeddedServer
 from tidewright.log.subjects import Slot, Subjects
 
 RECORDS = 7_000

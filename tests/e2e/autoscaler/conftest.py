@@ -16,9 +16,9 @@ import pytest_asyncio
 from tests.e2e.autoscaler.world import MONITORS, RACKS, World, definition
 from tests.e2e.conftest import GONE_WITHIN_S, Cluster, Services, free_port
 from tests.e2e.sim.world import until
+from tests.nats_server import EmbeddedServer
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
-from tidewright.log.server import EmbeddedServer
 
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 

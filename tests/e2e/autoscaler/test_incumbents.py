@@ -15,14 +15,15 @@ import pytest_asyncio
 
 from tests.e2e.autoscaler.world import PATIENCE_S, Object, World, shell, template, wants
 from tests.e2e.conftest import Cluster, Services, tidewright
+from tests.nats_server import EmbeddedServer
 from tidewright.events import registry
 from tidewright.events.acting import HELD_BACK, INCUMBENT
 from tidewright.events.base import Event
 from tidewright.events.decisions import Effect, ScaleWorkload
 from tidewright.events.incumbents import IncumbentObserved
+from tidewright.host.loop.lookout import NOBODY
 from tidewright.kube.times import rfc3339_micro
 from tidewright.log.reader import Reader
-from tidewright.log.server import EmbeddedServer
 from tidewright.log.subjects import ALL
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -191,6 +192,62 @@ async def test_regardless_of_an_incumbent_when_the_operator_says_so(
         await services.supervisor.stop()
         for name, line in services.lines:  # shown of a test that fails
             print(f"{name}: {line}")
+
+
+async def test_one_that_came_while_nobody_looked_is_not_acted_beside(
+    world: World, cluster: Cluster, installed: list[str], nats_of_the_test: EmbeddedServer
+) -> None:
+    del installed  # wanted for being there
+    services = Services(cluster, nats_of_the_test.url)
+    rival = Rival(world)
+    apart: list[Services] = []
+
+    def beside() -> Services:
+        apart.append(services.beside())
+        return apart[-1]
+
+    looking = ("--metrics-interval", "0.5", "--incumbent-quiet", QUIET_S)
+    try:
+        await services.start("autoscaler")
+        watcher, first, second = beside(), beside(), beside()
+        await asyncio.gather(
+            watcher.start("watcher", watcher=looking),
+            first.start("actuator"),
+        )
+        target = await world.deployment()
+        world.measure(60)
+        wpa = await world.autoscaler()
+        await world.until(target, wants(6))
+        await world.until(wpa, lambda found: found.get("status", {}).get("currentReplicas") == 6)
+
+        async with await services.log() as log, log.reader([log.subjects.everything]) as reader:
+            tail = Tail(reader)
+            await tail.until(scales_to(6))
+            await first.supervisor.stop()
+            world.measure(110)
+            order = (await tail.until(scales_to(11)))[-1]
+            assert isinstance(order, ScaleWorkload)
+            assert not order.shadow
+            await watcher.supervisor.stop()
+            await rival.comes()
+            async with rival.renewing():
+                status = (await world.get(wpa))["status"]
+                alone = asyncio.create_task(second.start("actuator"))
+                await second.until_said("actuator", NOBODY)
+                assert f"It waits: {NOBODY}" in await explain(services, world)
+                assert (await world.get(target))["spec"]["replicas"] == 6
+                assert (await world.get(wpa))["status"] == status
+                await beside().start("watcher", watcher=looking)
+                await alone
+                outcome = (await tail.until(lambda e: getattr(e, "decision", "") == order.id))[-1]
+                assert getattr(outcome, "reason", "") == "DryRun"
+                assert (await world.get(target))["spec"]["replicas"] == 6
+                assert (await world.get(wpa))["status"] == status
+    finally:
+        for made in (*apart, services):
+            await made.supervisor.stop()
+            for name, line in made.lines:  # shown of a test that fails
+                print(f"{name}: {line}")
 
 
 async def explain(services: Services, world: World) -> str:

@@ -16,7 +16,7 @@ from tidewright.events import registry
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.facts import MetricSampled
 from tidewright.events.timers import TimerFired
-from tidewright.host.fold import cause_of
+from tidewright.host.fold.order import cause_of
 
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.usefixtures("running")]
 
@@ -149,7 +149,8 @@ async def test_a_metric_that_is_lost_stops_scaling_until_it_is_back(world: World
 async def test_a_count_set_by_hand_is_the_new_base_or_is_brought_back_inside_the_bounds(world: World) -> None:
     target = await world.deployment()
     world.measure(14)
-    wpa = await world.autoscaler(maxReplicas=5, minReplicas=2)
+    # Five are more than the load needs: with a short window they are two before anybody looks.
+    wpa = await world.autoscaler(maxReplicas=5, minReplicas=2, downscaleForbiddenWindowSeconds=600)
     await world.until(wpa, says("ScalingActive", "True"))
     await world.patch(f"{target}/scale", {"spec": {"replicas": 9}})
     await world.until(target, wants(5))

@@ -15,8 +15,8 @@ from aiohttp import web
 
 from tests.e2e.autoscaler.world import LABELS, PATIENCE_S, Object, World, condition, says, shell, wants
 from tests.e2e.conftest import Cluster, Services, free_port, tidewright
+from tests.nats_server import EmbeddedServer
 from tests.unit.watcher.certificates import certificate
-from tidewright.log.server import EmbeddedServer
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

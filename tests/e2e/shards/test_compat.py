@@ -20,9 +20,9 @@ from tidewright.events import registry
 from tidewright.events.shards import RecordPass
 from tidewright.kube.client import Kube
 from tidewright.kube.times import rfc3339_micro, seconds
-from tidewright.shardmanager.config import KOZMO, ShardConfig, defaults
-from tidewright.shardmanager.confighash import LEGACY_BASE, config_hash
-from tidewright.shardmanager.pods import CONFIG_HASH, pod_manifest
+from tidewright.shardmanager.propeller.config import KOZMO, ShardConfig, defaults
+from tidewright.shardmanager.propeller.config_hash import LEGACY_BASE, config_hash
+from tidewright.shardmanager.propeller.pods import CONFIG_HASH, pod_manifest
 
 LOCK = "propeller-leader"
 

@@ -36,18 +36,13 @@ async def test_no_object_is_worked_on_by_two_workers_and_none_is_left_alone_for_
 
     async def shared_by(**expected: int) -> None:
         def shared(found: Any) -> bool:
-            # Slots follow the load that is measured, so that one or two may be elsewhere than by number alone.
-            counts = owners(found.get("orders", {}))
-            return (
-                counts.keys() == expected.keys()
-                and sum(counts.values()) == sum(expected.values())
-                and all(abs(counts[name] - count) <= 2 for name, count in expected.items())
-            )
+            return owners(found.get("orders", {})) == expected
 
         await until(kube, sets, shared, timeout_s=40)
 
     await services.start("watcher", "shard-manager", "actuator")
-    await send(kube, "POST", sets, shard_set())
+    # By number alone: slots would follow what is measured of each, which on a busy machine is anything.
+    await send(kube, "POST", sets, shard_set(rebalance={"maxMoves": 0}))
     await make_orders(kube, namespace, ORDERS)
     seen = Seen(ORDERS)
     follow = asyncio.create_task(seen.follow(kube, namespace))

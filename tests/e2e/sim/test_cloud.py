@@ -10,7 +10,7 @@ from tests.e2e.sim.world import APPS, NODES, PODS, ready_pods, send, small, temp
 from tidewright.cloud.errors import Conflict, Invalid, OutOfCapacity, Throttled, Unavailable
 from tidewright.cloud.provider import InstanceState, NodeTemplate, Provider, Taint
 from tidewright.cloud.simulated.client import SimulatedProvider
-from tidewright.cloud.simulated.config import CloudConfig, Faults, GroupConfig, MachineConfig
+from tidewright.sim.cloud.config import CloudConfig, Faults, GroupConfig, MachineConfig
 from tidewright.sim.cluster import SimCluster
 
 SHAPE = NodeTemplate(

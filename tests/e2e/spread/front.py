@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import aiohttp
 from aiohttp import web
 
-from tidewright.host import certificates
+from tidewright.host.webhook import certificates
 
 
 class Front:

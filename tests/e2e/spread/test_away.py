@@ -20,7 +20,7 @@ from tests.e2e.spread.world import World, clean, deployment, spread, subset
 from tidewright.kube import webhooks
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
-from tidewright.spread import hooks
+from tidewright.spread.api import hooks
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
 MUTATING, VALIDATING = (

@@ -17,11 +17,11 @@ from tests.e2e.sim.world import until
 from tests.e2e.spread.front import Front
 from tests.e2e.spread.world import World, clean, places, spread, subset
 from tidewright.cli.supervisor import Program
-from tidewright.host.announce import Address, Announcer
+from tidewright.host.webhook.announce import Address, Announcer
 from tidewright.kube.client import Kube
 from tidewright.log.clock import Clock
 from tidewright.log.envelope import Writer
-from tidewright.spread import hooks
+from tidewright.spread.api import hooks
 
 PODS, CLIENTS, KILL_AFTER = 500, 8, 200
 MUTATING = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{hooks.NAME}"

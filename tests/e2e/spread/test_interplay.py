@@ -15,7 +15,7 @@ from tidewright.events import registry
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.facts import PodGone, PodObserved
 from tidewright.events.spread import ForeseeScaleIn
-from tidewright.host.fold import cause_of
+from tidewright.host.fold.order import cause_of
 
 WEB = ("apps/v1", "Deployment", "web")
 

@@ -13,8 +13,8 @@ from tests.e2e.sim.world import until
 from tidewright.actuator.endpoints import served
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
-from tidewright.spread.hooks import DEFINITION, NAME
-from tidewright.spread.spec import DELETION_COST_ANNOTATION, MATCHED_ANNOTATION
+from tidewright.spread.api.hooks import DEFINITION, NAME
+from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, MATCHED_ANNOTATION
 
 MERGE = "application/merge-patch+json"
 Object = dict[str, Any]

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.nats_server import EmbeddedServer
 from tests.unit.watcher.cluster import Cluster
 from tidewright.cli.services import SERVICES, Role
 from tidewright.log.connection import Log
-from tidewright.log.server import EmbeddedServer
 
 WITHIN_S = 10.0
 """What a service is given, as the issue says it. Kubernetes gives 30 s."""
@@ -120,6 +120,7 @@ async def all_end(runs: dict[str, Run]) -> None:
     assert not failed, failed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("gone", "away_s"), [(killed, 0.0), (frozen, 9.0)])
 async def test_every_service_ends_while_nats_is_away(
     nats: EmbeddedServer, log: Log, cluster: Cluster, tmp_path: Path, away_s: float,
@@ -135,6 +136,7 @@ async def test_every_service_ends_while_nats_is_away(
                 os.kill(nats.pid, signal.SIGCONT)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("listens", [True, False])
 async def test_every_service_ends_while_it_waits_for_nats(
     cluster: Cluster, tmp_path: Path, listens: bool

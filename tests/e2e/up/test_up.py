@@ -18,8 +18,8 @@ import psutil
 import pytest
 
 from tests.e2e.conftest import Cluster, free_port, tidewright
+from tests.nats_server import EmbeddedServer
 from tidewright.kube.client import Kube
-from tidewright.log.server import EmbeddedServer
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
 WITHIN_S = 60.0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from typing import Any
 
 from tidewright.actuator.allowed.bounds import Feature
@@ -9,6 +11,7 @@ from tidewright.actuator.allowed.table import ANY, Grant
 from tidewright.actuator.plan import Job
 from tidewright.events.base import ObjectRef
 from tidewright.events.decisions import Effect, PatchObject, RecordObjectEvent, ScaleWorkload, SetStatus
+from tidewright.host.loop.lookout import NOBODY
 
 ANYTHING = Grant(service="autoscaler", feature=Feature.AUTOSCALING, effect=Effect, kinds=(ANY,))
 """For tests of how effects are made; which may be made: `tests.e2e.actuator.test_allowed`."""
@@ -48,3 +51,33 @@ def said(message: str, name: str = "web", **fields: Any) -> RecordObjectEvent:
 
 def job(seq: int, effect: Effect) -> Job:
     return Job(seq, f"tw.test.decision.0.autoscaler.deployment.shop.{seq}", effect)
+
+
+class Watched:
+    """A lookout that finds somebody looking, always; `found` and `lost` change that."""
+
+    def __init__(self, *, looks: bool = True) -> None:
+        self._found = asyncio.Event()
+        self.since: float | None = None
+        if looks:
+            self.found()
+
+    def found(self) -> None:
+        self.since = time.monotonic()
+        self._found.set()
+
+    def lost(self) -> None:
+        self.since = None
+        self._found.clear()
+
+    @property
+    def why_not(self) -> str:
+        return "" if self.since is not None else NOBODY
+
+    async def kept(self) -> float:
+        while self.since is None:
+            await self._found.wait()
+        return self.since
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()

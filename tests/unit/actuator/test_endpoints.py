@@ -13,11 +13,11 @@ from tidewright.actuator.endpoints import Endpoints, bundle_of, certificate, joi
 from tidewright.actuator.verdict import Done, Refused
 from tidewright.events.base import JsonObject, ObjectRef
 from tidewright.events.endpoints import ForgetEndpoint, TrustEndpoint
-from tidewright.host import certificates
-from tidewright.host.announce import Address
+from tidewright.host.webhook import certificates
+from tidewright.host.webhook.announce import Address
 from tidewright.kube.errors import KubeError
 from tidewright.kube.ownership import CRD_VERSION
-from tidewright.spread import hooks
+from tidewright.spread.api import hooks
 
 NOW = datetime.now(UTC)
 ONE, OTHER = (certificates.make(("127.0.0.1",)) for _ in range(2))

@@ -9,6 +9,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from tests.unit.actuator.effects import Watched
 from tidewright.actuator import service, verdict
 from tidewright.actuator.apply import Allowance, Applier
 from tidewright.actuator.ledger import ActPosition
@@ -18,7 +19,7 @@ from tidewright.actuator.verdict import Again, Done, Result
 from tidewright.events.base import ObjectRef
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.outcomes import Applied
-from tidewright.host.fenced import ended_by
+from tidewright.host.loop.fenced import ended_by
 from tidewright.log.connection import Log
 from tidewright.log.errors import LogError, LogForbidden
 from tidewright.log.reader import Record
@@ -62,7 +63,8 @@ async def test_a_fence_met_between_two_requests_is_not_the_outcome_of_the_effect
 ) -> None:
     monkeypatch.setattr(service, "OWNED_S", -1.0)  # look each time
     log = Shared([])
-    actuator = Actuator(Options(nats_url="", cluster="c"), cast("Log", log), cast("Applier", Twice()))
+    options, applier = Options(nats_url="", cluster="c"), cast("Applier", Twice())
+    actuator = Actuator(options, cast("Log", log), applier, lookout=Watched())
     log._incarnations[:] = [actuator._writer.incarnation, second]
     effect = ScaleWorkload(at=1.0, id="autoscaler.1.1.0", target=WEB, replicas=5, from_replicas=3)
     actuator._plan.add(Job(1, "tw.c.decision.1.autoscaler.deployment.ns.web", effect, ""))
@@ -97,7 +99,12 @@ async def test_an_outage_of_the_log_takes_nothing_from_the_time_for_retries(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     applier = Later()
-    actuator = Actuator(Options(nats_url="", cluster="c"), cast("Log", Shared([])), cast("Applier", applier))
+    actuator = Actuator(
+        Options(nats_url="", cluster="c"),
+        cast("Log", Shared([])),
+        cast("Applier", applier),
+        lookout=Watched(),
+    )
     loop = asyncio.get_running_loop()
     plain, outages = loop.time, [10 * actuator._options.retry_for_s]
     passed = 0.0

@@ -8,7 +8,7 @@ from typing import cast
 import msgspec
 import pytest
 
-from tests.unit.actuator.effects import ANYTHING
+from tests.unit.actuator.effects import ANYTHING, Watched
 from tests.unit.host.test_host import until
 from tidewright.actuator import service
 from tidewright.actuator.apply import Allowance, Applier
@@ -18,7 +18,7 @@ from tidewright.actuator.verdict import Done, Result
 from tidewright.events import registry
 from tidewright.events.base import ObjectRef
 from tidewright.events.decisions import ScaleWorkload
-from tidewright.host.health import Health
+from tidewright.host.process.health import Health
 from tidewright.log.connection import Log, Message
 from tidewright.log.subjects import ALL
 
@@ -74,8 +74,9 @@ async def test_a_forged_checkpoint_neither_replays_nor_silences(
         Options(nats_url="", cluster="test"),
         log,
         cast("Applier", applier),
-        health,
+        health=health,
         judging=lambda *_: ANYTHING,
+        lookout=Watched(),
     )
     task = asyncio.create_task(actuator.run())
     try:
@@ -105,8 +106,9 @@ async def test_a_log_that_lost_its_beginning_is_not_begun_anew(log: Log) -> None
         Options(nats_url="", cluster="test"),
         log,
         cast("Applier", applier),
-        health,
+        health=health,
         judging=lambda *_: ANYTHING,
+        lookout=Watched(),
     )
     task = asyncio.create_task(actuator.run())
     try:

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.unit.autoscaler.world import external, spec
+from tidewright.autoscaler.api.spec import InvalidSpec
 from tidewright.autoscaler.backtest import BadSeries, LoadModel, backtest, summary
-from tidewright.autoscaler.sentences import sentences
-from tidewright.autoscaler.spec import InvalidSpec
+from tidewright.autoscaler.tell.sentences import sentences
 
 Rows = list[tuple[float, tuple[float, ...]]]
 

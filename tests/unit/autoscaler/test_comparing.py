@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.autoscaler.world import NS, World, of, sample, workload, wpa
-from tidewright.autoscaler.comparing import Comparing, Comparison, Verdict
+from tidewright.autoscaler.tell.comparing import Comparing, Comparison, Verdict
 from tidewright.events.base import Event
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.outcomes import Applied

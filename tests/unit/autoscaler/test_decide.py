@@ -19,9 +19,9 @@ from tests.unit.autoscaler.world import (
     workload,
     wpa,
 )
-from tidewright.autoscaler import messages
-from tidewright.autoscaler.spec import compiled
+from tidewright.autoscaler.api.spec import compiled
 from tidewright.autoscaler.state import State
+from tidewright.autoscaler.tell import messages
 from tidewright.events.base import Decision
 from tidewright.events.decisions import (
     CancelTimer,

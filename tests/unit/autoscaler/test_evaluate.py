@@ -11,14 +11,14 @@ import pytest
 
 from tests.unit.autoscaler.world import external, spec
 from tests.vectors import watermark
-from tidewright.autoscaler.evaluate import Override, Pass, Scene, evaluate
-from tidewright.autoscaler.gauges import Series, of_pass
-from tidewright.autoscaler.policy import Policy, of_config
-from tidewright.autoscaler.readiness import Pod
-from tidewright.autoscaler.reasons import because
-from tidewright.autoscaler.sentences import TELLERS, sentences
-from tidewright.autoscaler.spec import InvalidSpec, compiled
-from tidewright.autoscaler.windows import Hold
+from tidewright.autoscaler.api.spec import InvalidSpec, compiled
+from tidewright.autoscaler.passes.evaluate import Override, Pass, Scene, evaluate
+from tidewright.autoscaler.passes.policy import Policy, of_config
+from tidewright.autoscaler.passes.readiness import Pod
+from tidewright.autoscaler.passes.windows import Hold
+from tidewright.autoscaler.tell.gauges import Series, of_pass
+from tidewright.autoscaler.tell.reasons import because
+from tidewright.autoscaler.tell.sentences import TELLERS, sentences
 from tidewright.events.facts import MetricSampled, RecommendationReceived
 
 STRICT, DEFAULT = Policy(strict=True), Policy()

@@ -6,11 +6,11 @@ import msgspec
 
 from tests.unit.autoscaler.world import NS, World, external, holds, of, one, sample, spec, workload, wpa
 from tidewright.autoscaler.decide import DECIDER
-from tidewright.autoscaler.explaining import EXPLAINER
 from tidewright.autoscaler.state import State
+from tidewright.autoscaler.tell.explaining import EXPLAINER
 from tidewright.events.base import Event
 from tidewright.events.decisions import HoldReplicas, ScaleWorkload
-from tidewright.host.explainer import Explainer, Reference
+from tidewright.host.fold.explainer import Explainer, Reference
 
 ASKED = Reference("watermarkpodautoscaler", NS, "wpa")
 explainer: Explainer[State] = EXPLAINER
@@ -19,7 +19,8 @@ explainer: Explainer[State] = EXPLAINER
 def seen(world: World, cause: Event) -> State:
     """The state as `decide` saw it: the cause folded, on a copy."""
     copy = msgspec.json.decode(msgspec.json.encode(world.fold.state), type=State)
-    return DECIDER.evolve(copy, cause)
+    DECIDER.evolve(copy, cause)
+    return copy
 
 
 def test_a_scale_names_the_value_that_would_have_prevented_it() -> None:

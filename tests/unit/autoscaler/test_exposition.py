@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.unit.autoscaler.world import NS, World, one, sample, wpa
 from tidewright.autoscaler.decide import DECIDER
-from tidewright.autoscaler.exposition import Sample, samples
 from tidewright.autoscaler.state import State
+from tidewright.autoscaler.tell.exposition import Sample, samples
 from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.facts import WatermarkPodAutoscalerGone
-from tidewright.host import exposition
+from tidewright.host.fold.series import Exposition
+from tidewright.host.process import exposition
 
 BASE = {
     "wpa_name": "wpa",
@@ -92,9 +91,8 @@ async def test_a_scrape_groups_the_series_of_all_objects_and_says_what_they_are(
     world = World()
     world.start(replicas=2)
     world.apply(one(world.feed(sample(101, 40_000)), ScaleWorkload), 102)
-    telling = exposition.of(DECIDER)
-    assert telling is not None
-    text = await exposition.told(telling, lambda: [world.fold.state, State()])
+    assert DECIDER.exposition is not None
+    text = await exposition.text(DECIDER.exposition, lambda: [world.fold.state, State()])
     families = {family.name: family for family in text_string_to_metric_families(text)}
     assert families["wpa_controller_upscale_replicas"].type == "counter"
     assert families["wpa_controller_value"].samples[0].value == 20_000
@@ -105,13 +103,9 @@ async def test_a_scrape_groups_the_series_of_all_objects_and_says_what_they_are(
 
 
 async def test_labels_with_quotes_and_line_ends_are_escaped() -> None:
-    class Odd:
-        def __init__(self) -> None:
-            self.series_help: Mapping[str, str] = {}
+    def odd(_: None) -> list[Sample]:
+        return [Sample("a", {"l": 'say "x"\\ \n'}, 0.5)]
 
-        def series(self, _: object) -> list[Sample]:
-            return [Sample("a", {"l": 'say "x"\\ \n'}, 0.5)]
-
-    text = await exposition.told(Odd(), lambda: [None])
+    text = await exposition.text(Exposition(series=odd, help={}), lambda: [None])
     (family,) = text_string_to_metric_families(text)
     assert (family.samples[0].labels, family.samples[0].value) == ({"l": 'say "x"\\ \n'}, 0.5)

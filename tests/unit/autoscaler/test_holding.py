@@ -146,7 +146,7 @@ def test_only_in_the_selected_namespaces() -> None:
 
 def test_a_snapshot_in_shadow_goes_on_as_the_fold_that_it_was_made_of() -> None:
     from tidewright.autoscaler.decide import DECIDER
-    from tidewright.host.fold import Fold
+    from tidewright.host.fold.order import Fold
 
     worlds = World(), World()
     given: list[list[Any]] = []

@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 
 from tests.unit.autoscaler.world import NS, World, pod, sample, spec, workload, wpa
-from tidewright.autoscaler.index import NamespaceIndex
+from tidewright.autoscaler.fold.index import NamespaceIndex
 
 
 def bound(index: NamespaceIndex, name: str, selector: str | None) -> None:

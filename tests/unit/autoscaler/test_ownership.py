@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from tests.unit.autoscaler.world import NS, World, holds, of, one, pod, sample, spec, workload, wpa
-from tidewright.autoscaler.ownership import ancestors, references
+from tidewright.autoscaler.fold.ownership import ancestors, references
 from tidewright.autoscaler.state import State, Workload
 from tidewright.events.base import Decision
 from tidewright.events.config import ConfigSet

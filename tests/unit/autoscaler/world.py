@@ -19,7 +19,7 @@ from tidewright.events.facts import (
 )
 from tidewright.events.outcomes import Applied
 from tidewright.events.timers import TimerFired
-from tidewright.host.fold import Fold
+from tidewright.host.fold.order import Fold
 from tidewright.log.subjects import Slot
 
 NS = "shop"

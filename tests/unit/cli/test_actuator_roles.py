@@ -31,14 +31,14 @@ from tidewright.events.decisions import (
 from tidewright.events.endpoints import ForgetEndpoint, TrustEndpoint
 from tidewright.events.provisioning import ReportClusterStatus
 from tidewright.events.shards import ShardSetObserved
-from tidewright.host import certificates
-from tidewright.host.announce import Address
+from tidewright.host.webhook import certificates
+from tidewright.host.webhook.announce import Address
 from tidewright.kube.discovery import Discovery, Resource
 from tidewright.kube.errors import KubeError
 from tidewright.kube.kinds import BY_KIND
 from tidewright.kube.ownership import CRD_VERSION
-from tidewright.shardmanager import labelhook
-from tidewright.spread import hooks
+from tidewright.shardmanager.labels import hook
+from tidewright.spread.api import hooks
 
 KUBERNETES = Path(__file__).resolve().parents[3] / "deploy" / "kubernetes"
 OWN = "tidewright"
@@ -116,10 +116,8 @@ def effects(grant: Grant) -> Iterator[Effect]:
                 if grant.service == "shard-labels":
                     source = {"customResource": {"group": "shop.io", "kind": "Order"}}
                     fact = ShardSetObserved(at=0.0, namespace="shop", name="o", spec={"source": source})
-                    found = labelhook.labelled(fact)
-                    made = labelhook.announcement(
-                        Address(url="https://127.0.0.1:1"), [found] if found else []
-                    )
+                    found = hook.labelled(fact)
+                    made = hook.announcement(Address(url="https://127.0.0.1:1"), [found] if found else [])
                 announced: dict[str, Any] = {
                     "ca": CA, "configurations": made.configurations, "conversions": made.conversions,
                 }  # fmt: skip

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 import zstandard
 
+from tests.nats_server import EmbeddedServer
 from tests.unit.log.authenticated import Authority, bodies, stored
 from tests.unit.log.test_signed import S1, commit
 from tidewright.cli.main import run
@@ -17,7 +18,6 @@ from tidewright.log import keyfiles
 from tidewright.log.connection import Log, Message
 from tidewright.log.export import MAX_FRAME_BYTES, BadExport, ExportFile, ExportWriter, Manifest, write_export
 from tidewright.log.reader import Record
-from tidewright.log.server import EmbeddedServer
 
 
 @pytest.fixture

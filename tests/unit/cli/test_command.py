@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -34,11 +33,9 @@ try: run(["--help"])
 except SystemExit: pass
 print([name for name in {HEAVY!r} if name in sys.modules], file=sys.stderr)
 """
-    began = time.monotonic()
     answer = subprocess.run(
         [sys.executable, "-c", source], capture_output=True, text=True, timeout=30, check=True
     )
-    assert time.monotonic() - began < 3  # the benchmark holds it to 300 ms; this machine may be busy
     assert answer.stderr.strip() == "[]"
     for command in COMMANDS:
         assert command.help.split(".")[0][:40] in answer.stdout

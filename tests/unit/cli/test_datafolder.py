@@ -11,7 +11,7 @@ from tidewright.cli import datafolder, foldermark, main
 from tidewright.cli.datafolder import DataFolder
 from tidewright.cli.errors import BadInput, Unavailable
 from tidewright.cli.foldermark import MARK, Whose
-from tidewright.log.server import configuration
+from tidewright.sim.nats_server import configuration
 
 
 def contents(path: Path) -> dict[str, bytes]:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
-from tidewright.cli.demo.chart import bars, chart, sampled
+from tidewright.cli.chart import bars, chart, sampled
 from tidewright.cli.demo.objects import Windows, marks_for
 from tidewright.cli.demo.story import Story
 from tidewright.cli.demo.summary import Run, as_json, as_text

@@ -246,7 +246,10 @@ def test_the_images_are_names_and_the_base_can_be_chosen() -> None:
     lines = (ROOT / "deploy" / "Dockerfile").read_text().splitlines()
     assert [line for line in lines if line.startswith("FROM")] == [
         "FROM ${BASE} AS dependencies",
-        "FROM ${BASE}",
+        "FROM ${BASE} AS source",
+        "FROM ${BASE} AS services",
+        "FROM services AS embedded",
+        "FROM services",
     ]
     for found in COMPOSE.values():
         assert "/" not in found["image"]

@@ -7,7 +7,7 @@ import pytest
 from tidewright.cli.asking.explain import explainer_of
 from tidewright.cli.asking.objects import CLUSTER_SCOPED
 from tidewright.cli.services import SERVICES, Service, load
-from tidewright.host.explainer import Reference
+from tidewright.host.fold.explainer import Reference
 
 
 @pytest.mark.parametrize("service", [s for s in SERVICES if s.explainer], ids=lambda s: s.name)

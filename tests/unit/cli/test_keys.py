@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.nats_server import EmbeddedServer
 from tidewright.cli.contract.permissions import publishes
 from tidewright.cli.contract.writing import WRITES
 from tidewright.cli.keys import manifests
@@ -18,7 +19,6 @@ from tidewright.cli.services import SERVICES
 from tidewright.log import errors, keyfiles
 from tidewright.log.connection import Log, Message
 from tidewright.log.keyrecord import install_keys
-from tidewright.log.server import EmbeddedServer
 from tidewright.log.signer import Signer
 
 

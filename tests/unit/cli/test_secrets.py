@@ -9,7 +9,7 @@ import structlog
 
 from tidewright.cli import main
 from tidewright.cli.metricsflags import SourceFlags
-from tidewright.host import process
+from tidewright.host.process import process
 from tidewright.log.redaction import redacted
 
 

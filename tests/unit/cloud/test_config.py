@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidewright.cloud.simulated.config import ConfigError, parse
+from tidewright.sim.cloud.config import ConfigError, parse
 from tidewright.sim.options import Delay
 
 TEMPLATE = 'template: {capacity: {cpu: "1", memory: 1Gi, pods: "1"}}'
@@ -25,6 +25,15 @@ def test_a_delay_is_a_number_or_a_distribution(boot: str, delay: Delay) -> None:
         assert Delay.parse(found) == delay
 
 
+def test_amounts_of_a_template_need_no_quotes() -> None:
+    text = (
+        "groups: [{id: a, template: {capacity: {cpu: 8, memory: 32Gi, pods: 110}, allocatable: {cpu: 7.5}}}]"
+    )
+    template = parse(text, "groups.yaml").groups[0].template
+    assert template.capacity == {"cpu": "8", "memory": "32Gi", "pods": "110"}
+    assert template.allocatable == {"cpu": "7.5"}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -32,6 +41,8 @@ def test_a_delay_is_a_number_or_a_distribution(boot: str, delay: Delay) -> None:
         (f"groups: [{{id: a, boot: .inf, {TEMPLATE}}}]", "groups.yaml: group 'a': boot: delay"),
         (f"groups: [{{id: a, boot: true, {TEMPLATE}}}]", "groups.yaml, line 1: groups[0].boot: Expected"),
         (f"machines: [{{name: m, delete: soon, {TEMPLATE}}}]", "groups.yaml: machine 'm': delete: delay 'soon'"),
+        ("groups: [{id: a, template: {capacity: {cpu: [8]}}}]", "groups.yaml, line 1: groups[0].template.capacity[...]: Expected"),
+        ("groups: [{id: a, template: {capacity: {cpu: true}}}]", "groups.yaml, line 1: groups[0].template.capacity[...]: Expected"),
         ("groups: []\n---\ngroups: []\n", "groups.yaml, line 3: a second document begins"),
         ("groups:\n  - id: a\n    bot: 1\n", "groups.yaml, line 3: groups[0]: field 'bot' is not known; valid are "),
     ],

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from tidewright.cloud.errors import CloudError, Conflict, Invalid, NotFound, OutOfCapacity, QuotaExceeded
 from tidewright.cloud.provider import InstanceState, NodeTemplate
-from tidewright.cloud.simulated.config import CloudConfig, ConfigError, Faults, GroupConfig, parse
-from tidewright.cloud.simulated.engine import Engine
+from tidewright.sim.cloud.config import CloudConfig, ConfigError, Faults, GroupConfig, parse
+from tidewright.sim.cloud.engine import Engine
 
 SHAPE = NodeTemplate(capacity={"cpu": "4", "memory": "16Gi", "pods": "110"})
 
@@ -156,7 +156,7 @@ def test_a_configuration_that_cannot_be_is_refused_by_name(text: str, message: s
 def test_orders_survive_a_restart_and_names_are_never_given_twice() -> None:
     import msgspec
 
-    from tidewright.cloud.simulated.engine import Books
+    from tidewright.sim.cloud.engine import Books
 
     config = CloudConfig(
         groups=(GroupConfig(id="g", boot="10", template=NodeTemplate(capacity={"cpu": "4"})),)

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tests.nats_server import EmbeddedServer
 from tests.unit.host.test_host import NAMESPACES, decisions, expect_holds, hosting, pod
 from tests.unit.host.test_verify import verified
 from tests.unit.log import authenticated
@@ -18,7 +19,6 @@ from tidewright.log import checkpoint as checkpoints
 from tidewright.log.belief import Cause
 from tidewright.log.connection import Log, Message
 from tidewright.log.install import Plan, install_log
-from tidewright.log.server import EmbeddedServer
 from tidewright.log.snapshots import Snapshots, encode
 
 WRITES = {
@@ -94,12 +94,14 @@ async def test_a_state_that_its_service_did_not_sign_is_not_gone_on_from(
         async with hosting(own, snapshot_distance=1):
             await expect_holds(own, 3)
         store = Snapshots(own)
-        good = await store.latest("counting", slot, 1)
+        good = await store.latest("counting", slot, (1,))
         assert good is not None
         evil = msgspec.structs.replace(good, state=msgspec.Raw(b"{}"))
         for attacker in (log, await authority.connect(nats.url, "watcher", believing=False)):
             assert await Snapshots(attacker).put(evil, encode(evil))
-            assert await Snapshots(log).latest("counting", slot, 1) == evil  # without an anchor it would be
-            assert await store.latest("counting", slot, 1) is None
+            assert (
+                await Snapshots(log).latest("counting", slot, (1,)) == evil
+            )  # without an anchor it would be
+            assert await store.latest("counting", slot, (1,)) is None
         assert await Snapshots(own).put(good, encode(good))
-        assert await store.latest("counting", slot, 1) == good
+        assert await store.latest("counting", slot, (1,)) == good

@@ -13,12 +13,12 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
-from tidewright.host import certificates
-from tidewright.host.bodies import Bodies
-from tidewright.host.callers import Callers, listen
-from tidewright.host.connections import Bounds
-from tidewright.host.misconfigured import Misconfigured
-from tidewright.host.tokens import BadTokens, first_of
+from tidewright.host.ports.bodies import Bodies
+from tidewright.host.ports.connections import Bounds
+from tidewright.host.ports.tokens import BadTokens, first_of
+from tidewright.host.process.misconfigured import Misconfigured
+from tidewright.host.webhook import certificates
+from tidewright.host.webhook.callers import Callers, listen
 
 TOKEN, OTHER = "kY7c1bq0Pq4Jw1nH2nV", "R3kq9sVn2cTtq0zY8w5L"
 

@@ -6,14 +6,15 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from structlog.testing import capture_logs
 
-from tidewright.host import fenced
-from tidewright.host.fenced import InFlight, Part, Position, present
+from tests.nats_server import EmbeddedServer
+from tidewright.host.loop import fenced
+from tidewright.host.loop.fenced import InFlight, Part, Position, present
 from tidewright.log.connection import Committed, Log, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.errors import LogUnavailable, StoreFull
 from tidewright.log.reader import Record
-from tidewright.log.server import EmbeddedServer
 from tidewright.log.subjects import ALL
 
 
@@ -50,6 +51,27 @@ async def test_it_is_known_why_the_log_takes_nothing(error: Exception) -> None:
     await asyncio.sleep(0)  # until the attempt has told
     assert in_flight.problem == str(error)
     task.cancel()
+
+
+async def test_a_full_store_is_said_once_however_many_parts_meet_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fenced, "FULL_S", 0.0)
+    in_flight = InFlight()
+    full = [[StoreFull(f"append on part {n}: the store is full") for _ in range(4)] for n in range(3)]
+    with capture_logs() as lines:
+        for errors in full:
+            server = Server(*errors)
+            server.again.set()
+            part = Part(server, Writer("watcher"), "tw.c.checkpoint.all.watcher.pod", Position, in_flight)
+            committing = asyncio.create_task(part.commit([], Position(at=1.0)))
+            await server.failed.wait()
+            await part.look()  # what can be read says nothing about what can be written
+            if errors is full[-1]:
+                await committing
+            else:
+                committing.cancel()
+    said = [line["event"] for line in lines if line["log_level"] in ("error", "info")]
+    assert said == ["the log's store is full, messages wait", "the log takes messages again"]
+    assert in_flight.problem == ""
 
 
 async def test_it_is_forgotten_when_the_log_takes_something_again() -> None:

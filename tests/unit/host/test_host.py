@@ -6,28 +6,30 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from tests.alone import Alone
-from tests.unit.host.counting import Counting, State
+from tests.nats_server import EmbeddedServer
+from tests.unit.host.counting import COUNTING
 from tidewright.events import registry
 from tidewright.events.base import Decision
 from tidewright.events.config import ClockSet
 from tidewright.events.decisions import HoldReplicas
 from tidewright.events.facts import PodObserved
 from tidewright.events.timers import TimerFired
-from tidewright.host.fold import Fold, cause_of, decision_id
-from tidewright.host.health import Health
-from tidewright.host.host import Host
-from tidewright.host.membership import BucketMembership, rendezvous, shares
-from tidewright.host.settings import Settings
+from tidewright.host.fold.decider import Decider
+from tidewright.host.fold.order import Fold, cause_of, decision_id
+from tidewright.host.loop.host import Host
+from tidewright.host.loop.membership import BucketMembership, rendezvous, shares
+from tidewright.host.loop.settings import Settings
+from tidewright.host.process.health import Health
 from tidewright.log import errors, timers
 from tidewright.log.checkpoint import decode as decode_checkpoint
 from tidewright.log.connection import Committed, Log, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.install import Plan, install_log
-from tidewright.log.server import EmbeddedServer
 from tidewright.log.subjects import Slot
 
 NAMESPACES = ("shop", "bank", "game", "mail")
@@ -48,12 +50,13 @@ async def hosting(
     member: str = "",
     snapshot_distance: int = 20_000,
     history_distance: int = 200_000,
-) -> AsyncIterator[Host[State]]:
+    decider: Decider[Any, Any] = COUNTING,
+) -> AsyncIterator[Host[Any]]:
     """A host running in the background; ended as SIGTERM would."""
     writer = Writer("counting", member) if member else Writer("counting")
     membership = Alone(writer.incarnation) if alone else BucketMembership(log, "counting", writer.incarnation)
     settings = Settings(snapshot_distance=snapshot_distance, history_distance=history_distance)
-    host = Host(Counting(), log, membership, Health("counting"), writer=writer, settings=settings)
+    host = Host(decider, log, membership, Health("counting"), writer=writer, settings=settings)
     stop = asyncio.Event()
     task = asyncio.create_task(host.run(stop))
     try:
@@ -128,7 +131,7 @@ async def test_decisions_form_a_chain_that_recomputation_reproduces(log: Log) ->
         async with asyncio.timeout(15):
             while len(await decisions(log)) < 8:  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
-    fold = Fold(Counting(), slot)
+    fold = Fold(COUNTING, slot)
     recomputed = []
     async with log.reader([log.subjects.facts("*", "pod")]) as reader:
         async for record in reader.until_current():
@@ -315,7 +318,7 @@ async def test_slots_claimed_right_before_an_outage_are_read_from_where_they_sto
     losing, writer = Losing(log), Writer("counting", "a")
     membership = Alone("a")
     membership.members = frozenset({"a", "b"})
-    host = Host(Counting(), losing, membership, Health("counting"), writer=writer)  # type: ignore[arg-type]  # a stand-in
+    host = Host(COUNTING, losing, membership, Health("counting"), writer=writer)  # type: ignore[arg-type]  # a stand-in
     mine = shares("a", {"a", "b"}, host.inputs.every)
     others = [n for n in NAMESPACES if log.slot_of(n) not in mine]
     own = next(f"own{i}" for i in range(100) if log.slot_of(f"own{i}") in mine)

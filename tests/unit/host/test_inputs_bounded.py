@@ -12,11 +12,11 @@ import pytest
 import uvloop
 from aiohttp import web
 
-from tidewright.host import health as health_module
-from tidewright.host.bodies import BadBody, Bodies
-from tidewright.host.connections import Bounds, Site
-from tidewright.host.health import Health
-from tidewright.host.tokens import BadTokens, Tokens, is_loopback, parse
+from tidewright.host.ports.bodies import BadBody, Bodies
+from tidewright.host.ports.connections import Bounds, Site
+from tidewright.host.ports.tokens import BadTokens, Tokens, is_loopback, parse
+from tidewright.host.process import health as health_module
+from tidewright.host.process.health import Health
 
 Wire = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
 
+import pytest
 from prometheus_client import CollectorRegistry
 
 from tests.vectors.provisioning_life import Cluster
-from tidewright.host.measuring import Part, Stopwatch, measured
-from tidewright.provisioning import decide, parts
+from tidewright.host.fold.parts import Parts
+from tidewright.host.process.measuring import Stopwatch
+from tidewright.provisioning.decide import DECIDER
+from tidewright.provisioning.tell import parts
 
-
-class Worker:
-    durations, activity, loop = "work_seconds", "work_last", "all"
-
-    def __init__(self) -> None:
-        self.part: Part = lambda _: nullcontext()
+WORK = Parts(durations="work_seconds", activity="work_last", loop="all")
 
 
 def test_parts_are_measured_and_the_loop_is_as_of_its_last_turn() -> None:
     now, wall, registry = [0.0], [1000.0], CollectorRegistry()
-    watch = Stopwatch(Worker(), registry, lambda: 3.0, clock=lambda: now[0], wall=lambda: wall[0])
+    watch = Stopwatch(WORK, registry, lambda: 3.0, clock=lambda: now[0], wall=lambda: wall[0])
     with watch.part("all"):
         now[0] += 0.25
         with watch.part("some"):
@@ -35,18 +33,16 @@ def test_parts_are_measured_and_the_loop_is_as_of_its_last_turn() -> None:
     assert told("work_last", {"activity": "all"}) == 1997  # three seconds ago, by now
 
 
-def test_an_evaluation_names_its_parts() -> None:
-    decider = decide.ProvisioningDecider()
+def test_an_evaluation_names_its_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     entered: list[str] = []
 
     def part(name: str) -> AbstractContextManager[None]:
         entered.append(name)
         return nullcontext()
 
-    assert measured(decider) is decider
-    decider.part = part
+    assert DECIDER.parts is not None
+    monkeypatch.setattr(DECIDER.parts, "measure", part)
     cluster = Cluster()
-    cluster.fold.decider = decider
     cluster.add_group("a")
     cluster.pod("p", cluster.shape({"cpu": 1000}))
     cluster.settle()

@@ -3,38 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from tests.alone import Alone
-from tests.unit.host.counting import Counting, State
+from tests.unit.host.counting import COUNTING, State, decide
 from tests.unit.host.test_host import decisions, pod, until
 from tidewright.events.base import Decision, Event, ObjectRef
 from tidewright.events.decisions import HoldReplicas, SetTimer
 from tidewright.events.facts import PodObserved
-from tidewright.host.health import Health
-from tidewright.host.host import Host
-from tidewright.host.inputs import Inputs
-from tidewright.host.verify import Report, Verification, Verifier
+from tidewright.host.fold.inputs import Inputs
+from tidewright.host.fold.verify import Report, Verification, Verifier
+from tidewright.host.loop.host import Host
+from tidewright.host.process.health import Health
 from tidewright.log.connection import MAX_BATCH, Committed, Log, Message
 from tidewright.log.envelope import Writer
 
 COUNT = 2 * MAX_BATCH + 700
 
 
-class Bursting(Counting):
+def burst(state: State, event: Event, touched: None) -> list[Decision]:
     """A pod named `burst` is worth `COUNT` holds, every tenth with a timer."""
+    if not (isinstance(event, PodObserved) and event.name == "burst"):
+        return decide(state, event, touched)
+    decisions: list[Decision] = []
+    for n in range(COUNT):
+        target = ObjectRef(api_version="v1", kind="Namespace", namespace=event.namespace, name=f"n{n}")
+        decisions.append(HoldReplicas(at=event.at, target=target, replicas=n, reason="burst"))
+        if n % 10 == 0:
+            decisions.append(SetTimer(at=event.at, key=f"burst/{n}", due=event.at + 3600))
+    return decisions
 
-    def decide(self, state: State, event: Event) -> Iterable[Decision]:
-        if not (isinstance(event, PodObserved) and event.name == "burst"):
-            yield from super().decide(state, event)
-            return
-        for n in range(COUNT):
-            target = ObjectRef(api_version="v1", kind="Namespace", namespace=event.namespace, name=f"n{n}")
-            yield HoldReplicas(at=event.at, target=target, replicas=n, reason="burst")
-            if n % 10 == 0:
-                yield SetTimer(at=event.at, key=f"burst/{n}", due=event.at + 3600)
+
+BURSTING = replace(COUNTING, decide=burst)
 
 
 class Dying:
@@ -58,7 +61,7 @@ async def run(log: Log, stop_when: int | None = None) -> None:
     """One life of the service: until all is recorded, or until it dies after `stop_when` large commits."""
     writer = Writer("counting")
     seen: Log = log if stop_when is None else Dying(log, stop_when)  # type: ignore[assignment]  # a stand-in
-    host = Host(Bursting(), seen, Alone(writer.incarnation), Health("counting"), writer=writer)
+    host = Host(BURSTING, seen, Alone(writer.incarnation), Health("counting"), writer=writer)
     stop = asyncio.Event()
     task = asyncio.create_task(host.run(stop))
     if stop_when is not None:
@@ -86,8 +89,8 @@ async def test_more_decisions_than_a_batch_takes(log: Log, deaths: tuple[int, ..
     ids = [d.id for d in found]
     assert len(ids) == len(set(ids))
     report = Report()
-    inputs = Inputs("counting", Counting.kinds, log.subjects, log.slots, "slots")
-    verification = Verification([Verifier(Bursting(), inputs, report)])
+    inputs = Inputs("counting", COUNTING.kinds, log.subjects, log.slots, "slots")
+    verification = Verification([Verifier(BURSTING, inputs, report)])
     async with log.reader([log.subjects.everything]) as reader:
         async for record in reader.until_current():
             verification.take(record)

@@ -8,11 +8,11 @@ import sys
 import msgspec
 import pytest
 
-from tidewright.host.process import EXIT_FAILED, EXIT_UNAVAILABLE, EXIT_USAGE
+from tidewright.host.process.process import EXIT_FAILED, EXIT_UNAVAILABLE, EXIT_USAGE
 
 SERVICE = """
 import sys
-from tidewright.host.process import ProcessOptions, run
+from tidewright.host.process.process import ProcessOptions, run
 from tidewright.log.errors import LogUnavailable, WrongStream
 
 async def main(process):
@@ -41,7 +41,7 @@ def test_the_cause_is_said_and_not_the_group_it_came_in(error: str, code: int, w
 KEPT = """
 import io, sys
 import structlog
-from tidewright.host.process import configure_logs
+from tidewright.host.process.process import configure_logs
 
 real, sys.stderr = sys.stderr, io.StringIO()
 configure_logs("info", "json")

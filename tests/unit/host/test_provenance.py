@@ -12,8 +12,8 @@ from tidewright.events.base import ObjectRef
 from tidewright.events.endpoints import TrustEndpoint
 from tidewright.events.facts import PodObserved
 from tidewright.events.outcomes import Applied
-from tidewright.host.announce import Announcement, Announcer
-from tidewright.host.provenance import Provenance
+from tidewright.host.fold.provenance import Provenance
+from tidewright.host.webhook.announce import Announcement, Announcer
 from tidewright.log.clock import Clock
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import Writer

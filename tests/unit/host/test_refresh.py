@@ -16,7 +16,7 @@ from tidewright.events import registry
 from tidewright.events.base import Event, Fact
 from tidewright.events.facts import MetricSampled, ObjectFact
 from tidewright.events.spread import ChangeLedger, WorkloadSpreadObserved
-from tidewright.host.fold import Fold
+from tidewright.host.fold.order import Fold
 from tidewright.log.subjects import ALL, Slot, slot_of
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "events"

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 from structlog.testing import capture_logs
 
 from tests.alone import Alone
-from tests.unit.host.counting import Counting, State
+from tests.nats_server import EmbeddedServer
+from tests.unit.host.counting import COUNTING, State
 from tests.unit.host.test_host import decisions, pod, until
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event
@@ -19,14 +20,13 @@ from tidewright.events.config import ClockSet
 from tidewright.events.decisions import SetTimer
 from tidewright.events.facts import PodObserved
 from tidewright.events.timers import TimerFired
-from tidewright.host.health import Health
-from tidewright.host.host import Host
-from tidewright.host.settings import Settings
+from tidewright.host.loop.host import Host
+from tidewright.host.loop.settings import Settings
+from tidewright.host.process.health import Health
 from tidewright.log import errors
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.install import Plan, install_log
-from tidewright.log.server import EmbeddedServer
 from tidewright.log.snapshots import Snapshots
 
 DAY_S = 86_400.0
@@ -37,16 +37,16 @@ MONTH_WALL_S = 9.0
 START = 1_770_000_000.0
 
 
-class Reminding(Counting):
-    """Reminds of each pod a month after it was first seen, and counts the reminders."""
+def remind(_: State, event: Event, _touched: None) -> list[Decision]:
+    """Remind of each pod a month after it was first seen, and count the reminders."""
+    if not isinstance(event, PodObserved):
+        return []
+    if event.name == "poison":
+        raise RuntimeError("poison")
+    return [SetTimer(at=event.at, key=f"month/{event.namespace}", due=event.at + MONTH_S)]
 
-    service = "reminding"
 
-    def decide(self, state: State, event: Event) -> Iterable[Decision]:
-        if isinstance(event, PodObserved) and event.name == "poison":
-            raise RuntimeError("poison")
-        if isinstance(event, PodObserved):
-            yield SetTimer(at=event.at, key=f"month/{event.namespace}", due=event.at + MONTH_S)
+REMINDING = replace(COUNTING, service="reminding", decide=remind)
 
 
 class Running:
@@ -56,7 +56,7 @@ class Running:
         writer = Writer("reminding")
         settings = Settings(renew_s=MAX_AGE_S / 3)
         self.host = Host(
-            Reminding(), log, Alone(writer.incarnation), Health("reminding"), writer=writer, settings=settings
+            REMINDING, log, Alone(writer.incarnation), Health("reminding"), writer=writer, settings=settings
         )
         self._stop = asyncio.Event()
         self._task = asyncio.create_task(self.host.run(self._stop))
@@ -110,7 +110,7 @@ async def test_a_month_over_a_short_max_age_loses_no_timer_no_state_and_no_posit
             kept = await store.history("reminding", slot)
             assert kept
             assert len(kept) < 3 * MONTH_WALL_S / MAX_AGE_S  # of one in a third of the max age
-            assert await store.oldest("reminding", slot, 1, first_seq) is not None
+            assert await store.oldest("reminding", slot, (1,), first_seq) is not None
 
 
 async def test_a_slot_that_stopped_does_not_have_the_others_commit_at_every_fetch(log: Log) -> None:
@@ -177,10 +177,13 @@ async def test_a_full_store_refuses_visibly_and_drops_nothing(tmp_path: Path) ->
             await install_log(log, Plan(slots=4, deciders=("counting", "reminding")))
             await log.commit([pod(log, "shop", i) for i in range(3)])
             writer, stop = Writer("counting"), asyncio.Event()
-            host = Host(Counting(), log, Alone(writer.incarnation), Health("counting"), writer=writer)
+            host = Host(COUNTING, log, Alone(writer.incarnation), Health("counting"), writer=writer)
             running = asyncio.create_task(host.run(stop))
             await until_decided(log, 2)
             first, _ = await log.bounds()
+            log.timeout_s = (
+                2.0  # a batch into a full store is answered by nobody, and each of these is waited for
+            )
             with capture_logs() as lines:
                 await fill(log)
                 # What is decided now does not fit any more.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 import msgspec
 
 from tidewright.events import registry
@@ -11,7 +9,8 @@ from tidewright.events.base import Decision, Event, ObjectRef
 from tidewright.events.config import ModesSet
 from tidewright.events.decisions import CreateObject, DeleteObject
 from tidewright.events.facts import NodeGone, NodeObserved, PodObserved
-from tidewright.host.fold import Decided, Fold
+from tidewright.host.fold.decider import Decider
+from tidewright.host.fold.order import Decided, Fold
 from tidewright.log.snapshots import Snapshot
 from tidewright.log.subjects import Slot
 
@@ -26,40 +25,43 @@ class Made(msgspec.Struct):
     names: list[str] = []
 
 
-class Maker:
-    """Wants two pods named as the last node was labelled; for real once a node is gone."""
+def evolve(state: Made, event: Event) -> None:
+    """Remember what was made."""
+    if isinstance(event, CreateObject):
+        state.names.append(event.target.name)
 
-    service = "maker"
-    state_version = 1
-    state_type = Made
-    kinds = frozenset(("node", "pod"))
 
-    def initial(self) -> Made:
-        return Made()
+def decide(_: Made, event: Event, _touched: None) -> list[Decision]:
+    """Two pods named as the last node was labelled; for real once a node is gone."""
+    if isinstance(event, PodObserved):
+        return [DeleteObject(at=event.at, target=pod("x"), shadow=True), *both(event, "x")]
+    if isinstance(event, NodeObserved | NodeGone):
+        return both(event, event.name)
+    return []
 
-    def evolve(self, state: Made, event: Event) -> Made:
-        if isinstance(event, CreateObject):
-            state.names.append(event.target.name)
-        return state
 
-    def decide(self, state: Made, event: Event) -> Iterable[Decision]:
-        if isinstance(event, PodObserved):
-            return [DeleteObject(at=event.at, target=pod("x"), shadow=True), *self._both(event, "x")]
-        if isinstance(event, NodeObserved | NodeGone):
-            return self._both(event, event.name)
-        return ()
+def both(event: NodeObserved | NodeGone | PodObserved, value: str) -> list[Decision]:
+    """Both pods."""
+    shadow = not isinstance(event, NodeGone)
+    manifests: list[dict[str, object]] = [{"n": n, "value": value} for n in range(2)]
+    return [CreateObject(at=event.at, target=pod("x"), manifest=m, shadow=shadow) for m in manifests]
 
-    def _both(self, event: NodeObserved | NodeGone | PodObserved, value: str) -> list[Decision]:
-        shadow = not isinstance(event, NodeGone)
-        manifests: list[dict[str, object]] = [{"n": n, "value": value} for n in range(2)]
-        return [CreateObject(at=event.at, target=pod("x"), manifest=m, shadow=shadow) for m in manifests]
+
+MAKER = Decider(
+    service="maker",
+    state_version=1,
+    state_type=Made,
+    kinds=frozenset(("node", "pod")),
+    evolve=evolve,
+    decide=decide,
+)
 
 
 class Steps:
     """A fold, and what it gave."""
 
     def __init__(self) -> None:
-        self.fold = Fold(Maker(), Slot("0"))
+        self.fold = Fold(MAKER, Slot("0"))
         self.taken: list[tuple[int, bytes, Event, list[Decided]]] = []
 
     def feed(self, event: Event) -> list[Decision]:
@@ -69,7 +71,7 @@ class Steps:
         return [one.decision for one in given]
 
     def replayed(self) -> Fold[Made]:
-        fold = Fold(Maker(), Slot("0"))
+        fold = Fold(MAKER, Slot("0"))
         for seq, body, event, given in self.taken:
             fold.replay(seq, body, event, given)
         return fold
@@ -117,7 +119,7 @@ def test_a_snapshot_knows_what_was_said() -> None:
     steps.feed(node(1.0, "a"))
     snapshot = steps.fold.snapshot(checkpoint_seq=0, position=1)
     stored = msgspec.json.decode(msgspec.json.encode(snapshot), type=type(snapshot))
-    steps.fold = Fold.resumed(Maker(), stored)
+    steps.fold = Fold.resumed(MAKER, stored)
     assert steps.feed(node(2.0, "a")) == []
 
 
@@ -125,4 +127,4 @@ def test_a_snapshot_of_before_there_were_modes_is_read() -> None:
     stored = msgspec.json.decode(msgspec.json.encode(Steps().fold.snapshot(checkpoint_seq=0, position=1)))
     del stored["said"]
     old = msgspec.json.decode(msgspec.json.encode(stored), type=Snapshot)
-    assert Fold.resumed(Maker(), old).said == {}
+    assert Fold.resumed(MAKER, old).said == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,18 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.alone import Alone
-from tests.unit.host.counting import Counting
+from tests.nats_server import EmbeddedServer
+from tests.unit.host.counting import COUNTING
 from tests.unit.host.test_host import NAMESPACES, expect_holds, hosting, pod, until
-from tidewright.host import snapshotting
-from tidewright.host.fold import Fold
-from tidewright.host.health import Health
-from tidewright.host.host import Host
-from tidewright.host.restore import Restore
-from tidewright.host.settings import Settings
-from tidewright.log import errors, server, snapshots
+from tidewright.host.fold.decider import Decider, StoredState
+from tidewright.host.fold.inputs import Inputs
+from tidewright.host.fold.order import Fold
+from tidewright.host.fold.restore import Restore
+from tidewright.host.loop import snapshotting
+from tidewright.host.loop.host import Host
+from tidewright.host.loop.settings import Settings
+from tidewright.host.process.health import Health
+from tidewright.log import errors, snapshots
 from tidewright.log.checkpoint import Checkpoint
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import Writer
@@ -28,6 +32,7 @@ from tidewright.log.install import Plan, install_log
 from tidewright.log.lookups import Lookups
 from tidewright.log.snapshots import Snapshot, Snapshots
 from tidewright.log.subjects import Slot
+from tidewright.sim.nats_server import configuration
 
 
 async def prepared(log: Log) -> Snapshot:
@@ -35,14 +40,14 @@ async def prepared(log: Log) -> Snapshot:
     await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(30)])
     async with hosting(log, snapshot_distance=10):
         await expect_holds(log, 10)
-    found = await Snapshots(log).latest("counting", log.slot_of("shop"), 1)
+    found = await Snapshots(log).latest("counting", log.slot_of("shop"), (1,))
     assert found is not None
     return found
 
 
 async def test_a_restart_from_snapshots_is_the_restart_from_the_log(log: Log) -> None:
     snapshot = await prepared(log)
-    resumed = Fold.resumed(Counting(), snapshot)
+    resumed = Fold.resumed(COUNTING, snapshot)
     assert resumed.state.pods["shop"] == 30
     await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(30, 36)])
     async with hosting(log) as host:
@@ -60,10 +65,11 @@ async def test_a_restart_from_snapshots_is_the_restart_from_the_log(log: Log) ->
 
 async def test_a_checkpoint_older_than_the_snapshot_changes_nothing(log: Log) -> None:
     # A reader that starts at the snapshot's position meets the checkpoints that lie behind it again.
-    fold = Fold.resumed(Counting(), await prepared(log))
+    fold = Fold.resumed(COUNTING, await prepared(log))
     before = (fold.position, fold.digest, fold.chain, fold.folded)
     older = Checkpoint(at=0.0, position=fold.position - 1, epoch=1, incarnation="a", commit=1)
-    assert Restore(fold).checkpoint(older)
+    inputs = Inputs("counting", COUNTING.kinds, log.subjects, log.slots)
+    assert Restore(fold, inputs).checkpoint(older)
     assert (fold.position, fold.digest, fold.chain, fold.folded) == before
 
 
@@ -88,9 +94,9 @@ async def test_a_snapshot_that_disagrees_is_ignored(log: Log, change: dict[str, 
     store = store_of(log)
     data = snapshots.encode(altered)
     await store.put(snapshot, data)  # under the name where the host looks
-    assert await store.latest("counting", log.slot_of("shop"), 1) is None
+    assert await store.latest("counting", log.slot_of("shop"), (1,)) is None
     await store.put(snapshot, snapshots.encode(snapshot))
-    assert await store.latest("counting", log.slot_of("shop"), 1) == snapshot
+    assert await store.latest("counting", log.slot_of("shop"), (1,)) == snapshot
 
 
 async def test_history_is_kept_for_replay_and_pruned_beyond_retention(log: Log) -> None:
@@ -100,17 +106,17 @@ async def test_history_is_kept_for_replay_and_pruned_beyond_retention(log: Log) 
     for one in (older, snapshot):
         await store.put(one, snapshots.encode(one), keep=True)
     assert sorted(await store.history("counting", slot)) == [older.position, snapshot.position]
-    found = await store.before("counting", slot, 1, snapshot.position)
+    found = await store.before("counting", slot, (1,), snapshot.position)
     assert found == snapshot
-    oldest = await store.oldest("counting", slot, 1, snapshot.position + 1)
+    oldest = await store.oldest("counting", slot, (1,), snapshot.position + 1)
     assert oldest == snapshot  # the older one lacks the event between it and the log's beginning
     await store.prune("counting", slot, snapshot.position + 1)
-    assert await store.before("counting", slot, 1, older.position) is None
+    assert await store.before("counting", slot, (1,), older.position) is None
     async with asyncio.timeout(30):
         # Its name goes a second later.
         while await store.history("counting", slot) != [snapshot.position]:  # noqa: ASYNC110  # asked, not told
             await asyncio.sleep(0.1)
-    assert await store.before("counting", Slot("0"), 1, 5) is None
+    assert await store.before("counting", Slot("0"), (1,), 5) is None
 
 
 async def test_some_snapshots_stay_so_that_a_state_of_long_ago_is_found(log: Log) -> None:
@@ -123,7 +129,7 @@ async def test_some_snapshots_stay_so_that_a_state_of_long_ago_is_found(log: Log
     assert kept
     assert len({position // 150 for position in kept}) == len(kept)
     _, last = await log.bounds()
-    found = await store.before("counting", slot, 1, last)
+    found = await store.before("counting", slot, (1,), last)
     assert found is not None
     assert found.position == kept[-1]
 
@@ -132,7 +138,7 @@ async def latest_after(log: Log, slot: Slot, position: int) -> Snapshot:
     """The slot's latest snapshot, once it lies behind a position."""
     async with asyncio.timeout(30):
         while True:
-            found = await store_of(log).latest("counting", slot, 1)
+            found = await store_of(log).latest("counting", slot, (1,))
             if found is not None and found.position > position:
                 return found
             await asyncio.sleep(0.02)
@@ -142,7 +148,7 @@ async def test_with_retention_not_every_snapshot_stays_but_the_first_of_a_proces
     slot = log.slot_of("shop")
     settings = Settings(snapshot_distance=50, snapshot_pause_s=0.0, renew_s=3600.0)
     host = Host(
-        Counting(), log, Alone("a"), Health("counting"), writer=Writer("counting", "a"), settings=settings
+        COUNTING, log, Alone("a"), Health("counting"), writer=Writer("counting", "a"), settings=settings
     )
     stop = asyncio.Event()
     running = asyncio.create_task(host.run(stop))
@@ -162,8 +168,8 @@ async def test_versions_that_run_side_by_side_do_not_overwrite_each_others_lates
     newer = msgspec.structs.replace(older, state_version=2)
     for one in (newer, older):  # the one that is shut down last has the last word
         assert await store.put(one, snapshots.encode(one))
-    assert await store.latest("counting", slot, 1) == older
-    assert await store.latest("counting", slot, 2) == newer
+    assert await store.latest("counting", slot, (1,)) == older
+    assert await store.latest("counting", slot, (2,)) == newer
 
 
 async def test_a_snapshot_that_is_named_by_its_slot_alone_is_read(
@@ -175,18 +181,88 @@ async def test_a_snapshot_that_is_named_by_its_slot_alone_is_read(
     assert await store_of(log).put(snapshot, snapshots.encode(snapshot))
     monkeypatch.undo()
     await store_of(log)._drop("counting", f"{slot}.v1")
-    assert await store_of(log).latest("counting", slot, 1) == snapshot
+    assert await store_of(log).latest("counting", slot, (1,)) == snapshot
+
+
+class Renamed(msgspec.Struct):
+    """`State` two versions later: pods are counted under another name, and since a version before in all."""
+
+    counted: dict[str, int] = {}
+    total: int = 0
+    holds: dict[str, int] = {}
+    woken: int = 0
+
+
+def with_total(stored: StoredState) -> StoredState:
+    return {**stored, "total": sum(stored["pods"].values())}
+
+
+def renamed(stored: StoredState) -> StoredState:
+    stored["counted"] = stored.pop("pods")
+    return stored
+
+
+LATER = Decider(
+    service="counting",
+    state_version=3,
+    state_type=Renamed,
+    kinds=COUNTING.kinds,
+    evolve=lambda state, event: None,
+    decide=lambda state, event, touched: [],
+    upcasts={1: with_total, 2: renamed},
+)
+
+
+def stored_by(version: int, state: object) -> Snapshot:
+    fold = Fold(COUNTING, Slot("1"))
+    snapshot = fold.snapshot(checkpoint_seq=1, position=0)
+    return msgspec.structs.replace(
+        snapshot, state_version=version, state=msgspec.Raw(msgspec.json.encode(state))
+    )
+
+
+def test_a_stored_state_of_an_earlier_version_is_brought_up_to_date_step_by_step() -> None:
+    of_one = stored_by(1, {"pods": {"shop": 3, "bank": 4}, "holds": {"shop": 1}, "woken": 2})
+    of_two = stored_by(2, {"pods": {"shop": 3, "bank": 4}, "total": 7, "holds": {"shop": 1}, "woken": 2})
+    expected = Renamed({"shop": 3, "bank": 4}, 7, {"shop": 1}, 2)
+    assert LATER.readable == (3, 2, 1)
+    for snapshot in (of_one, of_two, stored_by(3, expected)):
+        assert Fold.resumed(LATER, snapshot).state == expected
+
+
+@pytest.mark.parametrize("version", [0, 1, 4])
+def test_a_stored_state_from_which_no_upcasts_lead_here_is_refused(version: int) -> None:
+    gap = replace(LATER, upcasts={0: with_total, 2: renamed})
+    assert gap.readable == (3, 2)
+    with pytest.raises(msgspec.ValidationError, match=rf"of version {version} cannot be read: .* reads 3, 2"):
+        Fold.resumed(gap, stored_by(version, {"counted": {}}))
+
+
+def test_what_an_upcast_makes_is_checked_as_a_stored_state_is() -> None:
+    broken = replace(LATER, upcasts={1: lambda stored: {"total": "many"}, 2: lambda stored: stored})
+    with pytest.raises(msgspec.ValidationError):
+        Fold.resumed(broken, stored_by(1, {}))
+
+
+async def test_a_snapshot_of_the_version_before_is_found_where_it_can_be_upcast(log: Log) -> None:
+    snapshot = await prepared(log)
+    store, slot = store_of(log), log.slot_of("shop")
+    assert await store.latest("counting", slot, LATER.readable) == snapshot
+    assert await store.latest("counting", slot, (3, 2)) is None
+    async with hosting(log, decider=LATER) as host:
+        await until(lambda: slot in host.owned)
+        assert host.owned[slot].fold.state.counted["shop"] == 30  # nothing of it was folded by LATER
 
 
 async def test_what_an_ignored_snapshot_knew_and_the_log_has_forgotten_is_said_to_be_lost(log: Log) -> None:
     await prepared(log)
     slot = log.slot_of("shop")
     with capture_logs() as lines:
-        assert await store_of(log).latest("counting", slot, 2) is None
+        assert await store_of(log).latest("counting", slot, (2,)) is None
     assert [line["log_level"] for line in lines] == ["warning"]  # it is all on the log still
     await log.jetstream.purge_stream(log.stream, seq=3)
     with capture_logs() as lines:
-        assert await store_of(log).latest("counting", slot, 2) is None
+        assert await store_of(log).latest("counting", slot, (2,)) is None
     (error,) = [line for line in lines if line["log_level"] == "error"]
     assert (error["slot"], error["first_seq"], error["state_version"]) == (slot, 3, 1)
 
@@ -211,7 +287,7 @@ async def test_a_snapshot_that_could_not_be_stored_is_due_still_but_not_at_once(
     settings = Settings(snapshot_distance=10, snapshot_pause_s=0.0)
     writer = Writer("counting", "a")
     host = Host(
-        Counting(), log, Alone("a"), Health("counting"), writer=writer, settings=settings, stored=stored
+        COUNTING, log, Alone("a"), Health("counting"), writer=writer, settings=settings, stored=stored
     )
     running = asyncio.create_task(host.run(stop))
     try:
@@ -257,7 +333,7 @@ async def test_a_bucket_that_is_slow_to_answer_is_asked_again(log: Log) -> None:
     snapshot = await prepared(log)
     for times, expected in ((2, snapshot), (3, None)):
         store = Snapshots(Busy(log, times))  # type: ignore[arg-type]  # what is used of Log
-        assert await store.latest("counting", log.slot_of("shop"), 1) == expected
+        assert await store.latest("counting", log.slot_of("shop"), (1,)) == expected
 
 
 def test_bytes_that_are_no_snapshot_are_refused() -> None:
@@ -282,9 +358,9 @@ authorization { users = [{ user: decider, password: decider, permissions: {
 async def test_a_bucket_that_may_not_be_used_is_asked_for_once_and_the_log_is_folded(
     tmp_path: Path, allowed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = server.configuration
-    monkeypatch.setattr(server, "configuration", lambda *a, **k: plain(*a, **k) + DECIDER % allowed)
-    nats = server.EmbeddedServer(tmp_path)
+    plain = configuration
+    monkeypatch.setattr("tests.nats_server.configuration", lambda *a, **k: plain(*a, **k) + DECIDER % allowed)
+    nats = EmbeddedServer(tmp_path)
     url = await nats.start()
     try:
         async with await Log.connect(url.replace("//", "//all:all@"), "test") as log:
@@ -305,9 +381,11 @@ async def test_a_bucket_that_may_not_be_used_is_asked_for_once_and_the_log_is_fo
 async def test_what_the_credentials_may_not_write_is_refused_by_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = server.configuration
-    monkeypatch.setattr(server, "configuration", lambda *a, **k: plain(*a, **k) + DECIDER % '"$JS.API.>"')
-    nats = server.EmbeddedServer(tmp_path)
+    plain = configuration
+    monkeypatch.setattr(
+        "tests.nats_server.configuration", lambda *a, **k: plain(*a, **k) + DECIDER % '"$JS.API.>"'
+    )
+    nats = EmbeddedServer(tmp_path)
     url = await nats.start()
     try:
         async with await Log.connect(url.replace("//", "//decider:decider@"), "test") as log:

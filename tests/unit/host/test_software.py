@@ -7,10 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.unit.host.counting import Counting
+from tests.unit.host.counting import COUNTING
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.events.version import __version__
-from tidewright.host.software import software_of
+from tidewright.host.process.software import software_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[3]
 def test_it_is_the_version_and_a_digest_of_the_code_of_the_decider() -> None:
     number, _, digest = software_of(DECIDER).partition("+")
     assert (number, len(digest)) == (__version__, 12)
-    assert software_of(Counting()) not in (__version__, software_of(DECIDER))
+    assert software_of(COUNTING) not in (__version__, software_of(DECIDER))
 
 
 def copied(source: Path, to: Path) -> Path:
@@ -32,7 +32,7 @@ def told(root: Path) -> str:
     code = (
         "import sys; sys.path[:0] = sys.argv[1:]\n"
         "from tidewright.autoscaler.decide import DECIDER\n"
-        "from tidewright.host.software import software_of\n"
+        "from tidewright.host.process.software import software_of\n"
         "print(software_of(DECIDER), software_of.__code__.co_filename)"
     )
     done = subprocess.run(
@@ -49,10 +49,10 @@ def test_it_is_the_same_for_a_copy_and_another_for_a_changed_one(tmp_path: Path)
     other = copied(one, tmp_path / "other")
     before = told(one)
     assert told(other) == before
-    with (other / "services/tidewright/spread/costs.py").open("a") as file:
+    with (other / "services/tidewright/spread/control/costs.py").open("a") as file:
         file.write("# of another decider\n")
     assert told(other) == before
-    with (other / "services/tidewright/autoscaler/windows.py").open("a") as file:
+    with (other / "services/tidewright/autoscaler/passes/windows.py").open("a") as file:
         file.write("# of this one\n")
     assert told(other) != before
 
@@ -61,8 +61,11 @@ def test_of_a_decider_in_a_script_the_script_counts(tmp_path: Path) -> None:
     script, found = tmp_path / "script.py", []
     for line in ("", "# changed"):
         script.write_text(
-            "from tidewright.host.software import software_of\n"
-            f"class Decider: ...\nprint(software_of(Decider()))\n{line}\n"
+            "from tidewright.host.process.software import software_of\n"
+            "from dataclasses import replace\n"
+            "from tidewright.autoscaler.decide import DECIDER\n"
+            "def decide(state, event, touched): return ()\n"
+            f"print(software_of(replace(DECIDER, decide=decide)))\n{line}\n"
         )
         done = subprocess.run(
             [sys.executable, script], stdout=subprocess.PIPE, check=True, timeout=60, text=True

@@ -7,18 +7,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from tests.bench.log_takeover import World
-from tests.unit.host.counting import Counting, State
+from tests.nats_server import EmbeddedServer
+from tests.unit.host.counting import COUNTING, State
 from tests.unit.host.test_host import decisions, pod, until
 from tidewright.events import registry
 from tidewright.events.config import ClockSet
-from tidewright.host.health import Health
-from tidewright.host.host import Host
-from tidewright.host.membership import BucketMembership
-from tidewright.host.settings import Settings
+from tidewright.host.loop.host import Host
+from tidewright.host.loop.membership import BucketMembership
+from tidewright.host.loop.settings import Settings
+from tidewright.host.process.health import Health
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.install import Plan, install_log
-from tidewright.log.server import EmbeddedServer
 from tidewright.log.subjects import ALL
 
 
@@ -27,7 +27,7 @@ async def replica(log: Log) -> AsyncIterator[Host[State]]:
     writer, stop = Writer("counting"), asyncio.Event()
     membership = BucketMembership(log, "counting", writer.incarnation)
     settings = Settings(partition="cluster")
-    host = Host(Counting(), log, membership, Health("counting"), writer=writer, settings=settings)
+    host = Host(COUNTING, log, membership, Health("counting"), writer=writer, settings=settings)
     running = asyncio.create_task(host.run(stop))
     try:
         yield host

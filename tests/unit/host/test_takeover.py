@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import msgspec
 import pytest
 
-from tests.unit.host.counting import Counting, State
+from tests.unit.host.counting import COUNTING, State
 from tests.unit.host.test_host import NAMESPACES, decisions, expect_holds, hosting, pod, until, until_recorded
-from tidewright.host.arriving import Arrival
-from tidewright.host.commit import Committer, Restored
-from tidewright.host.fold import Fold
-from tidewright.host.health import Health
-from tidewright.host.host import Host
-from tidewright.host.membership import shares
-from tidewright.host.settings import Settings
+from tidewright.host.fold.order import Fold
+from tidewright.host.loop.arriving import Arrival
+from tidewright.host.loop.commit import Committer, Restored
+from tidewright.host.loop.host import Host
+from tidewright.host.loop.membership import shares
+from tidewright.host.loop.settings import Settings
+from tidewright.host.process.health import Health
 from tidewright.log import errors
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
@@ -51,11 +51,11 @@ class Held(Snapshots):
         self.unread: frozenset[Slot] = frozenset()
         self.reading, self.storing, self.let = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def latest(self, service: str, slot: Slot, state_version: int) -> Snapshot | None:
+    async def latest(self, service: str, slot: Slot, readable: Sequence[int]) -> Snapshot | None:
         if slot in self.unread:
             self.reading.set()
             await self.let.wait()
-        return await super().latest(service, slot, state_version)
+        return await super().latest(service, slot, readable)
 
     async def put(self, snapshot: Snapshot, data: bytes, *, keep: bool = False) -> bool:
         self.storing.set()
@@ -65,7 +65,7 @@ class Held(Snapshots):
 
 def a_host(log: Log, member: str, membership: Told, settings: Settings, stored: Snapshots) -> Host[State]:
     return Host(
-        Counting(),
+        COUNTING,
         log,
         membership,
         Health("counting"),
@@ -102,7 +102,7 @@ async def test_slots_that_keep_changing_hands_are_snapshotted_all_the_same(log: 
     assert read < distance
     _, last = await log.bounds()
     assert last > 2 * distance
-    snapshot = await Snapshots(log).latest("counting", slot, 1)
+    snapshot = await Snapshots(log).latest("counting", slot, (1,))
     assert snapshot is not None
     host = a_host(log, "last", Told("last"), settings, Snapshots(log))
     async with until_killed(host):
@@ -142,7 +142,7 @@ async def test_decisions_go_on_while_a_snapshot_is_being_stored(log: Log) -> Non
         assert not stored.let.is_set()
         stored.let.set()
     # Stored late, and of the state that it was taken of all the same.
-    snapshot = await Snapshots(log).latest("counting", log.slot_of("shop"), 1)
+    snapshot = await Snapshots(log).latest("counting", log.slot_of("shop"), (1,))
     assert snapshot is not None
     pods = msgspec.json.decode(snapshot.state, type=State).pods
     assert 0 < pods["shop"] <= 60
@@ -162,7 +162,7 @@ async def test_a_store_that_does_not_answer_does_not_hold_up_the_handover(log: L
     assert not running.done()
     stored.let.set()
     await running
-    assert await Snapshots(log).latest("counting", log.slot_of("shop"), 1) is not None
+    assert await Snapshots(log).latest("counting", log.slot_of("shop"), (1,)) is not None
 
 
 class Late(Snapshots):
@@ -174,7 +174,7 @@ class Late(Snapshots):
         self._known: set[Slot] = set()
         self.answered = asyncio.Event()
 
-    async def latest(self, service: str, slot: Slot, state_version: int) -> Snapshot | None:
+    async def latest(self, service: str, slot: Slot, readable: Sequence[int]) -> Snapshot | None:
         if slot in self._known:
             return None
         self._known.add(slot)
@@ -182,7 +182,7 @@ class Late(Snapshots):
             raise errors.LogUnavailable("no answer")
         if slot == self._late:
             await asyncio.sleep(0.5)  # longer than until the next attempt
-        snapshot = await super().latest(service, slot, state_version)
+        snapshot = await super().latest(service, slot, readable)
         self.answered.set()
         return snapshot
 
@@ -198,7 +198,7 @@ async def test_an_answer_that_comes_late_does_not_undo_what_was_restored_since(l
     assert shop != bank
     host = a_host(log, "me", Told("me"), Settings(), Snapshots(log))
     stored = Late(log, fails=bank, late=shop)
-    arrival = await Arrival(Counting(), log, host.inputs, stored, [shop, bank]).advance()
+    arrival = await Arrival(COUNTING, log, host.inputs, stored, [shop, bank]).advance()
     await stored.answered.wait()
     for _ in range(3):
         await log.bounds()  # as many answers as it would need to be made use of
@@ -218,7 +218,7 @@ async def test_a_slot_is_read_on_from_where_its_restoring_has_read_to(log: Log) 
         await until(lambda: len(first.owned) == log.slots and first.owned[shop].committed >= said.last_seq)
     undecided = await log.commit([pod(log, "shop", i) for i in range(30, 33)])
     second = a_host(log, "second", Told("second"), Settings(), Snapshots(log))
-    arrival = await Arrival(Counting(), log, second.inputs, Snapshots(log), second.inputs.every).advance()
+    arrival = await Arrival(COUNTING, log, second.inputs, Snapshots(log), second.inputs.every).advance()
     assert arrival.read_to(shop) == undecided.seq_of(0) - 1
     idle = next(s for s in second.inputs.every if s != shop)
     assert arrival.read_to(idle) >= undecided.seq_of(0) - 1
@@ -235,7 +235,7 @@ async def test_a_slot_is_read_on_from_where_its_restoring_has_read_to(log: Log) 
 async def test_of_several_claims_only_those_fail_whose_slot_has_moved_on(log: Log) -> None:
     shop, bank = log.slot_of("shop"), log.slot_of("bank")
     one, other = (Committer(log, Writer("counting", name), Health("counting")) for name in ("one", "other"))
-    nothing: list[Restored[State]] = [(Fold(Counting(), slot), None, 0) for slot in (shop, bank)]
+    nothing: list[Restored[State]] = [(Fold(COUNTING, slot), None, 0) for slot in (shop, bank)]
     (of_bank,) = await one.claim(nothing[1:])
     (of_shop,) = await other.claim(nothing)
     assert (of_bank.slot, of_shop.slot) == (bank, shop)

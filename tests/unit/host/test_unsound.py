@@ -8,15 +8,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.nats_server import EmbeddedServer
 from tests.unit.host.test_host import NAMESPACES, expect_holds, holds, hosting, pod, until, until_recorded
 from tests.unit.host.test_verify import verified
-from tidewright.host.fenced import InFlight, Part, Position, mind
+from tidewright.host.loop.fenced import InFlight, Part, Position, mind
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log import continuity, errors
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.reader import Record
-from tidewright.log.server import EmbeddedServer
 from tidewright.log.subjects import ALL
 
 BAD = {
@@ -31,8 +31,8 @@ BAD = {
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(continuity, "CHECK_S", 0.05)
     monkeypatch.setattr(continuity, "DOUBT_S", 0.2)
-    monkeypatch.setattr("tidewright.host.fenced.HALTED_S", 0.05)
-    monkeypatch.setattr("tidewright.host.host.DOUBT_S", 0.05)
+    monkeypatch.setattr("tidewright.host.loop.fenced.HALTED_S", 0.05)
+    monkeypatch.setattr("tidewright.host.loop.host.DOUBT_S", 0.05)
 
 
 def plain(record: Record) -> Message:
@@ -311,7 +311,7 @@ BAD_PARTS = {
 async def test_a_part_whose_checkpoint_cannot_be_gone_on_from_halts(
     log: Log, words: str, body: bytes, running: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidewright.host.fenced.ABSENT_S", 0.1)
+    monkeypatch.setattr("tidewright.host.loop.fenced.ABSENT_S", 0.1)
     subject = log.subjects.checkpoint(ALL, "actuator")
     at = 0
     if not running:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.host.counting import Counting
+from tests.unit.host.counting import COUNTING
 from tests.unit.host.test_host import NAMESPACES, expect_holds, hosting, pod
 from tidewright.cli.asking.exports import import_
 from tidewright.cli.asking.verify import verify
 from tidewright.cli.asking.withholding import Withholding
 from tidewright.cli.errors import BadInput
-from tidewright.host.inputs import Inputs
-from tidewright.host.verify import Difference, Report, Verification, Verifier
+from tidewright.host.fold.inputs import Inputs
+from tidewright.host.fold.verify import Difference, Report, Verification, Verifier
 from tidewright.log.connection import Log
 from tidewright.log.export import BadExport, ExportFile, Manifest, write_export
 from tidewright.log.reader import Record
@@ -34,8 +34,8 @@ async def recorded(log: Log) -> list[Record]:
 
 def verified(log: Log, records: Iterable[Record]) -> Report:
     report = Report()
-    inputs = Inputs("counting", Counting.kinds, log.subjects, log.slots)
-    verification = Verification([Verifier(Counting(), inputs, report)])
+    inputs = Inputs("counting", COUNTING.kinds, log.subjects, log.slots)
+    verification = Verification([Verifier(COUNTING, inputs, report)])
     for record in records:
         verification.take(record)
     verification.finish()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tidewright.kube.deviceclaims import Ask, Wish, parse
-from tidewright.kube.devices import Matcher, device, takes
-from tidewright.kube.deviceselectors import version_number
+from tidewright.kube.devices.claims import Ask, Wish, parse
+from tidewright.kube.devices.devices import Matcher, device, takes
+from tidewright.kube.devices.selectors import version_number
 
 DRIVER = "d.example.com"
 

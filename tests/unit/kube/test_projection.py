@@ -17,7 +17,6 @@ from tidewright.events.facts import (
 from tidewright.kube import kinds
 from tidewright.kube.projection import nodes, pods, reading, workloads
 from tidewright.kube.projection.reading import Malformed
-from tidewright.kube.times import rfc3339, rfc3339_micro, seconds
 
 STAMP = "2026-11-21T12:00:00Z"
 AT = 1795262400.0
@@ -329,15 +328,6 @@ def test_a_scale_is_a_workload_of_the_resources_kind() -> None:
 def test_what_cannot_be_read_names_object_and_field(kind: str, content: object, named: str) -> None:
     with pytest.raises(Malformed, match=named):
         kinds.BY_NAME[kind].project(raw(content))
-
-
-def test_stamps_are_read_and_written() -> None:
-    assert seconds(STAMP) == AT
-    assert seconds("2026-11-21T13:00:00.5+01:00") == AT + 0.5
-    assert rfc3339(AT + 0.9) == STAMP
-    assert rfc3339_micro(AT + 0.25) == "2026-11-21T12:00:00.250000Z"
-    with pytest.raises(ValueError, match="zone"):
-        seconds("2026-11-21T12:00:00")
 
 
 def test_every_kind_has_a_name_and_a_path() -> None:

@@ -16,7 +16,7 @@ from tidewright.events.outcomes import Applied
 from tidewright.log import belief, errors, lookups, timers
 from tidewright.log.belief import Cause
 from tidewright.log.connection import Log, Message
-from tidewright.log.lastwords import last_words
+from tidewright.log.last_per_subject import last_words
 from tidewright.log.reader import Record
 from tidewright.log.subjects import ALL, Slot, Subjects
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from tests.nats_server import EmbeddedServer
 from tidewright.events import registry
 from tidewright.events.acting import Acting
 from tidewright.events.config import ModesSet
-from tidewright.host.membership import BucketMembership
+from tidewright.host.loop.membership import BucketMembership
 from tidewright.log import errors, install
 from tidewright.log.connection import Log, Message
 from tidewright.log.install import Plan
-from tidewright.log.server import EmbeddedServer
 
 ROOT = Path(__file__).parents[3]
 PLAN = Plan(slots=4, cluster_id="u1", max_age_s=3600.0, deciders=("autoscaler",))

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.nats_server import EmbeddedServer
 from tidewright.events import registry
 from tidewright.events.timers import TimerFired
 from tidewright.log import envelope, errors, subjects, timers
 from tidewright.log.connection import Log, Message
-from tidewright.log.server import EmbeddedServer
 from tidewright.log.subjects import ALL, Slot, Subjects
 
 
@@ -128,7 +128,9 @@ async def test_a_timer_fires_is_replaced_and_is_cancelled(log: Log) -> None:
     names, slot = log.subjects, Slot("2")
 
     def at(key: str, due: float) -> Message:
-        return timers.set_message(names, slot, "autoscaler", TimerFired(at=due, key=key), due, {})
+        return timers.set_message(
+            names, slot, "autoscaler", timer=TimerFired(at=due, key=key), wall=due, headers={}
+        )
 
     now = time.time()
     await log.commit([at("kept", now + 60), at("gone", now + 0.2), at("moved", now + 3600)])
@@ -144,7 +146,7 @@ async def test_a_forged_schedule_is_dropped(log: Log) -> None:
     forged = Message(
         names.schedule(Slot("2"), "autoscaler", "x"),
         b'{"type":"outcome.applied.v1","at":1,"decision":"d"}',
-        {timers.SCHEDULE: "@at " + timers.rfc3339(time.time() - 1), timers.TARGET: victim},
+        {timers.SCHEDULE: timers.due(time.time() - 1), timers.TARGET: victim},
     )
     await log.commit([forged])
     async with asyncio.timeout(30):
@@ -196,9 +198,9 @@ def test_a_writer_stamps_fresh_headers() -> None:
 
 
 def test_a_timer_beyond_all_calendars_can_be_set() -> None:
-    assert timers.rfc3339(1e15) == "2200-01-01T00:00:00.000000Z"
-    assert timers.rfc3339(-1e15) == "1970-01-01T00:00:00.000000Z"
-    assert timers.rfc3339(0.5) == "1970-01-01T00:00:00.500000Z"
+    assert timers.due(1e15) == "@at 2200-01-01T00:00:00.000000Z"
+    assert timers.due(-1e15) == "@at 1970-01-01T00:00:00.000000Z"
+    assert timers.due(0.5) == "@at 1970-01-01T00:00:00.500000Z"
 
 
 async def test_a_reader_that_fetches_little_ahead_reads_everything_all_the_same(log: Log) -> None:

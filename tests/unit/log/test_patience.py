@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from tests.nats_server import EmbeddedServer
 from tidewright.log import errors
 from tidewright.log.connection import Log, Message
-from tidewright.log.server import EmbeddedServer
 
 
 async def test_who_has_patience_is_answered_by_the_server_that_comes_back(nats: EmbeddedServer) -> None:

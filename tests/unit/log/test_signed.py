@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.nats_server import EmbeddedServer
 from tests.unit.log.authenticated import Authority, bodies, stored
 from tidewright.log import errors
 from tidewright.log.belief import Cause
 from tidewright.log.connection import Log, Message
-from tidewright.log.lastwords import last_words
-from tidewright.log.server import EmbeddedServer
+from tidewright.log.last_per_subject import last_words
 from tidewright.log.subjects import ALL, Slot
 
 S1 = Slot("1")

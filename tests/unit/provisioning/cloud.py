@@ -9,8 +9,8 @@ import msgspec
 
 from tidewright.cloud.errors import CloudError
 from tidewright.cloud.provider import GroupOptions, Instance, NodeTemplate
-from tidewright.cloud.simulated.config import CloudConfig, GroupConfig
-from tidewright.cloud.simulated.engine import Engine
+from tidewright.sim.cloud.config import CloudConfig, GroupConfig
+from tidewright.sim.cloud.engine import Engine
 
 SHAPE = NodeTemplate(capacity={"cpu": "4", "memory": "16Gi", "pods": "110"}, labels={"kind": "m4"})
 

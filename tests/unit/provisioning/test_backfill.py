@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
+from tidewright.provisioning.requests import backfill, shortfall, turns
 from tidewright.provisioning.requests import conditions as cond
-from tidewright.provisioning.requests import shortfall
 from tidewright.provisioning.requests.attempt import Asked
-from tidewright.provisioning.requestwork import backfill, turns
+from tidewright.provisioning.requests.spec import Mode
 from tidewright.provisioning.scaleup.plans import World
-from tidewright.provisioning.spec import Mode
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"

@@ -9,7 +9,7 @@ from tidewright.events import provisioning as p
 from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import SetStatus
 from tidewright.events.facts import NodeObserved
-from tidewright.provisioning.requests import conditions as cond
+from tidewright.kube.times import rfc3339
 
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 CHECK = "check-capacity.autoscaling.x-k8s.io"
@@ -102,7 +102,7 @@ def test_what_another_service_saw_through_is_left_as_it_is_though_its_templates_
     provisioned = (("Accepted", "Accepted"), ("Provisioned", "CapacityIsFound"))
     ended = stored(*provisioned, ("BookingExpired", "CapacityBookingConsumed"))
     cluster.request("ended", ATOMIC, [("gone", 1)], status={"conditions": ended})
-    now = {"lastTransitionTime": cond.format_time(cluster.now)}
+    now = {"lastTransitionTime": rfc3339(cluster.now)}
     booked = {"conditions": [{**c, **now} for c in stored(*provisioned)]}
     cluster.request("booked", ATOMIC, [("gone", 1)], status=booked)
     cluster.advance(30)
@@ -117,7 +117,7 @@ def test_room_that_another_service_booked_is_kept_for_the_rest_of_its_time() -> 
     cluster.add_node("n1", cpu=4000)
     cluster.template("t", "3")
     found = stored(("Accepted", "Accepted"), ("Provisioned", "CapacityIsFound"))
-    since = {"lastTransitionTime": cond.format_time(cluster.now - 300)}
+    since = {"lastTransitionTime": rfc3339(cluster.now - 300)}
     cluster.request("theirs", CHECK, [("t", 1)], status={"conditions": [{**c, **since} for c in found]})
     cluster.request("mine", CHECK, [("t", 1)])
     cluster.advance(290)

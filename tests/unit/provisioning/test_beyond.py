@@ -9,9 +9,10 @@ from tidewright.actuator.requests import stamped
 from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.events.decisions import SetStatus
+from tidewright.kube.times import rfc3339
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.lifecycle import Candidate, in_order
-from tidewright.provisioning.spec import CONSUME
+from tidewright.provisioning.requests.spec import CONSUME
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
@@ -187,7 +188,7 @@ def test_the_eta_is_when_the_group_comes_back_with_the_time_that_it_took_last() 
     cluster.advance(70)
     back = cluster.state.backoff["workers"].until
     message = cluster.conditions("second")["Provisioned"].message
-    assert message.endswith(f"ETA: {cond.format_time(back + boot_s)}")
+    assert message.endswith(f"ETA: {rfc3339(back + boot_s)}")
 
 
 # --- B13 ---

@@ -15,7 +15,7 @@ from tidewright.events import registry
 from tidewright.events.decisions import DeleteObject, RecordObjectEvent, SetStatus
 from tidewright.events.facts import PodObserved
 from tidewright.provisioning.decide import DECIDER
-from tidewright.provisioning.spec import CONSUME
+from tidewright.provisioning.requests.spec import CONSUME
 from tidewright.provisioning.state import State
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"

@@ -27,8 +27,8 @@ from tidewright.events.base import JsonObject
 from tidewright.events.decisions import CreateObject
 from tidewright.events.placement import PlacementObjectGone
 from tidewright.provisioning.evaluate import Evaluation
-from tidewright.provisioning.indexing import index_of
-from tidewright.provisioning.resolving import shape_of
+from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.index.resolving import shape_of
 from tidewright.provisioning.state import State
 
 

@@ -10,13 +10,14 @@ from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
 from tidewright.events.base import Because
 from tidewright.events.facts import NodeObserved
-from tidewright.host.explainer import Reference
-from tidewright.host.exposition import told
+from tidewright.host.fold.explainer import Reference
+from tidewright.host.process.exposition import text as text_of
 from tidewright.provisioning.decide import DECIDER
-from tidewright.provisioning.explaining import EXPLAINER
-from tidewright.provisioning.sentences import because
 from tidewright.provisioning.state import State
-from tidewright.provisioning.whatif import NOT_OURS, Answer, preview
+from tidewright.provisioning.tell import exposition
+from tidewright.provisioning.tell.explaining import EXPLAINER
+from tidewright.provisioning.tell.sentences import because
+from tidewright.provisioning.tell.what_if import NOT_OURS, Answer, preview
 
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 CHECK = "check-capacity.autoscaling.x-k8s.io"
@@ -202,7 +203,7 @@ def test_the_series_are_those_that_dashboards_use_and_follow_the_state() -> None
     cluster.request("r", ATOMIC, [("t", 2)])
     cluster.pod("p", cluster.shape({"cpu": 64_000}))
     cluster.settle()
-    found = {(s.name, *s.labels.values()): s.value for s in DECIDER.series(cluster.state)}
+    found = {(s.name, *s.labels.values()): s.value for s in exposition.series(cluster.state)}
     assert found["cluster_autoscaler_unschedulable_pods_count", "unschedulable"] == 1
     assert found["cluster_autoscaler_nodes_count", "ready"] == 2
     assert found["cluster_autoscaler_node_groups_count", "autoscaled"] == 1
@@ -266,7 +267,7 @@ def test_nodes_are_counted_with_why_they_stay() -> None:
     cluster.pod("p1", cluster.shape({"cpu": 3000}), node="full")
     cluster.pod("p2", cluster.shape({"cpu": 1000}), node="little")
     cluster.settle()
-    found = {(s.name, *s.labels.values()): s.value for s in DECIDER.series(cluster.state)}
+    found = {(s.name, *s.labels.values()): s.value for s in exposition.series(cluster.state)}
     reasons = {
         key[1]: n for key, n in found.items() if key[0] == "cluster_autoscaler_unremovable_nodes_count"
     }
@@ -286,7 +287,7 @@ def test_unready_nodes_of_no_group_make_the_cluster_unhealthy_too() -> None:
     fact = NodeObserved(at=cluster.now, name="loose", allocatable={"cpu": 4000}, ready=False, created_at=1.0)
     cluster.tell(fact)
     cluster.advance(100)
-    found = {(s.name, *s.labels.values()): s.value for s in DECIDER.series(cluster.state)}
+    found = {(s.name, *s.labels.values()): s.value for s in exposition.series(cluster.state)}
     assert found["cluster_autoscaler_cluster_safe_to_autoscale",] == 0
     assert found["cluster_autoscaler_nodes_count", "unready"] == 1
 
@@ -297,12 +298,13 @@ async def test_histograms_are_told_as_prometheus_reads_them() -> None:
     cluster.template("t", "3500m")
     cluster.request("r", ATOMIC, [("t", 2)])
     cluster.settle()
-    text = await told(DECIDER, lambda: [cluster.state])
+    assert DECIDER.exposition is not None
+    text = await text_of(DECIDER.exposition, lambda: [cluster.state])
     families = {f.name: f for f in text_string_to_metric_families(text)}
     assert families["tidewright_provisioning_provisioned_seconds"].type == "histogram"
     assert families["cluster_autoscaler_scaled_up_nodes"].type == "counter"
     helped = {line.split()[2] for line in text.splitlines() if line.startswith("# HELP")}
-    assert helped <= set(DECIDER.series_help)
+    assert helped <= set(exposition.HELP)
 
 
 def test_what_would_have_fitted_on_a_groups_node_is_said_one_amount_at_a_time() -> None:

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
-from tidewright.provisioning import expander as exp
-from tidewright.provisioning.backoff import Entry, after_failure, backed_off, stale
-from tidewright.provisioning.groups import balance
+from tidewright.provisioning.cluster.backoff import Entry, after_failure, backed_off, stale
+from tidewright.provisioning.cluster.groups import balance
 from tidewright.provisioning.pack.estimate import DENIED, node_limit
 from tidewright.provisioning.requests.lifecycle import Candidate, in_order, taking_turns
+from tidewright.provisioning.scaleup import expander as exp
 
 SIZES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 40)), min_size=1, max_size=6)
 

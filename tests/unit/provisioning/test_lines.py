@@ -11,7 +11,7 @@ from tidewright.cli.asking.lines import line
 from tidewright.events import provisioning as p
 from tidewright.events import registry
 from tidewright.events.base import Decision
-from tidewright.provisioning.lines import line as own
+from tidewright.provisioning.tell.lines import line as own
 
 SAMPLES = Path(__file__).parents[2] / "golden" / "events"
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"

@@ -9,10 +9,10 @@ from tidewright.cloud.errors import Unavailable
 from tidewright.events import registry
 from tidewright.events.provisioning import NodeGroupGone, NodeGroupObserved
 from tidewright.log.clock import Clock
-from tidewright.provisioning.fold import evolve
+from tidewright.provisioning.fold.evolve import evolve
 from tidewright.provisioning.state import State
+from tidewright.watcher.log_time import Stamp
 from tidewright.watcher.nodegroups import FAILURES_BEFORE_SAID, NodeGroups, busy
-from tidewright.watcher.stamp import Stamp
 
 UNUSED: Any = None
 
@@ -64,8 +64,9 @@ async def test_a_large_group_is_written_shortly_and_reads_as_it_is() -> None:
         (i.id, "running") for i in cloud.engine.instances("g")
     }
     assert not busy(fact)
-    folded = evolve(State(), fact)
-    assert {i.id for i in folded.groups["g"].instances} == {i.id for i in fact.machines}
+    state = State()
+    evolve(state, fact)
+    assert {i.id for i in state.groups["g"].instances} == {i.id for i in fact.machines}
 
 
 async def test_instances_that_failed_say_why() -> None:

@@ -9,7 +9,7 @@ from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.kube import kinds
 from tidewright.provisioning.requests import conditions as cond
-from tidewright.provisioning.spec import CONSUME
+from tidewright.provisioning.requests.spec import CONSUME
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
 

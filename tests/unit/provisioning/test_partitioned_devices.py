@@ -23,8 +23,8 @@ from tests.vectors.provisioning_life import Cluster
 from tidewright.events import facts as f
 from tidewright.events.base import JsonObject
 from tidewright.provisioning.evaluate import Evaluation
-from tidewright.provisioning.indexing import index_of
-from tidewright.provisioning.resolving import shape_of
+from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.index.resolving import shape_of
 
 SHORT = {"BookingSeconds": "1"}
 

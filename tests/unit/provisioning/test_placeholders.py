@@ -15,10 +15,10 @@ from tidewright.events import provisioning as p
 from tidewright.events.base import Decision
 from tidewright.events.decisions import CreateObject, DeleteObject
 from tidewright.kube.podspecs import of_template
-from tidewright.provisioning.indexing import index_of
-from tidewright.provisioning.requestwork.bookings import room_kept
-from tidewright.provisioning.requestwork.work import RequestWork
-from tidewright.provisioning.spec import CONSUME
+from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.requests.bookings import room_kept
+from tidewright.provisioning.requests.spec import CONSUME
+from tidewright.provisioning.requests.work import RequestWork
 from tidewright.provisioning.state import RESERVED
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"

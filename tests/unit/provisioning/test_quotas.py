@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
-from tidewright.provisioning.limits import Learnt, believed
+from tidewright.provisioning.cluster.limits import Learnt, believed
 from tidewright.provisioning.requests import conditions as cond
 
 HOUR = 3600.0

@@ -10,7 +10,7 @@ import pytest
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
 from tidewright.events.decisions import RecordObjectEvent, SetStatus
-from tidewright.provisioning.spec import CONSUME
+from tidewright.provisioning.requests.spec import CONSUME
 
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 CHECK = "check-capacity.autoscaling.x-k8s.io"

@@ -12,8 +12,8 @@ from tests.vectors.provisioning_life import NOW, Cluster
 from tidewright.events import facts as f
 from tidewright.events import outcomes as o
 from tidewright.events.decisions import PatchObject
+from tidewright.kube.times import rfc3339
 from tidewright.provisioning.decide import DECIDER
-from tidewright.provisioning.requests.conditions import format_time
 from tidewright.provisioning.state import RESERVED, State
 
 
@@ -43,7 +43,7 @@ def test_nodes_say_for_whom_they_keep_room_and_until_when_as_the_detail_does() -
     cluster.request("r", CHECK, [("three", 2)], {"BookingSeconds": "120"})
     cluster.settle()
     until = cluster.statuses["ns/r"]["provisioningClassDetails"]["reservation"]
-    assert until in {format_time(NOW + 120 + s) for s in (0, 1, 2)}
+    assert until in {rfc3339(NOW + 120 + s) for s in (0, 1, 2)}
     assert notes(cluster) == {"n0": f"ns/r until {until}", "n1": f"ns/r until {until}"}
     said = len(cluster.of(PatchObject))
     assert said == 2

@@ -10,11 +10,11 @@ from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.events.base import JsonObject
 from tidewright.kube import kinds, podspecs
-from tidewright.provisioning import fold
-from tidewright.provisioning.indexing import index_of
+from tidewright.provisioning.cluster.view import look
+from tidewright.provisioning.fold import evolve
+from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.state import State
-from tidewright.provisioning.view import look
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
 ZONE = "topology.kubernetes.io/zone"
@@ -72,9 +72,9 @@ def test_a_node_that_was_never_ready_is_no_template() -> None:
     cluster.add_group("g", cpu=4000, target=1)
     cluster.add_node("n", "g", cpu=100)
     on_node(cluster, "n", ready=False)
-    cluster.state.groups["g"].remembered = None
+    cluster.state.groups["g"].patterns = ()
     cluster.tell(f.NodeGone(at=cluster.now, name="n"))
-    assert cluster.state.groups["g"].remembered is None
+    assert cluster.state.groups["g"].patterns == ()
     template = look(cluster.state, index_of(cluster.state), cluster.now).groups["g"].group.template
     assert template is not None
     assert template.view.allocatable["cpu"] == 4000
@@ -187,7 +187,7 @@ def test_a_pod_that_goes_first_after_a_restart_frees_its_room_once() -> None:
     cluster.add_node("n", cpu=4000)
     cluster.pod("a", cluster.shape({"cpu": 1000}), node="n")
     state = msgspec.json.decode(msgspec.json.encode(cluster.state), type=State)
-    fold.evolve(state, f.PodGone(at=cluster.now, namespace="ns", name="a"))
+    evolve.evolve(state, f.PodGone(at=cluster.now, namespace="ns", name="a"))
     grid = index_of(state).grid
     assert int(grid.free["cpu"][grid.rows["n"]]) == 4000
 

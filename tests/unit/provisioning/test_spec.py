@@ -11,10 +11,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.vectors import reference
-from tidewright.provisioning import spec
-from tidewright.provisioning.durations import DurationError, duration_text, parse_duration_s
-from tidewright.provisioning.spec import ATOMIC_NAME, CHECK_NAME, Mode
+from tests.vectors.reference import provisioning as reference
+from tidewright.provisioning.requests import spec
+from tidewright.provisioning.requests.spec import ATOMIC_NAME, CHECK_NAME, Mode
 
 CRD = Path(__file__).parents[3] / "libs/tidewright/kube/crds/provisioningrequests.yaml"
 
@@ -107,14 +106,3 @@ def test_what_is_not_understood_is_ignored_and_reported(text: str) -> None:
 def test_a_long_name_leaves_no_room_for_the_dash() -> None:
     assert reference.name_prefix("r" * 10) == "r" * 10 + "-"
     assert reference.name_prefix("r" * 253) == "r" * 253
-
-
-@given(st.integers(0, 10**6))
-def test_durations_read_back_what_they_print(seconds: int) -> None:
-    assert parse_duration_s(duration_text(seconds)) == seconds
-
-
-@pytest.mark.parametrize("text", ["", "5", "m", "5x", "1h-5m", "-"])
-def test_no_duration_is_refused_with_examples(text: str) -> None:
-    with pytest.raises(DurationError, match="for instance"):
-        parse_duration_s(text)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
-from tidewright.provisioning import statusmap
+from tidewright.provisioning.cluster import status_map
 
 
 def reports(cluster: Cluster) -> list[dict[str, Any]]:
@@ -62,7 +62,7 @@ def test_it_is_written_when_it_changes_and_at_most_every_ten_seconds() -> None:
     cluster = world()
     cluster.advance(700)
     told = cluster.of(p.ReportClusterStatus)
-    assert all(b.at - a.at >= statusmap.EVERY_S for a, b in pairwise(told))
+    assert all(b.at - a.at >= status_map.EVERY_S for a, b in pairwise(told))
     assert all(a.digest != b.digest for a, b in pairwise(told))
     assert len(told) <= 6
 
@@ -100,4 +100,4 @@ TREES = st.recursive(
 
 @given(st.dictionaries(st.from_regex(r"k[a-z]{1,6}", fullmatch=True), TREES, min_size=1, max_size=4))
 def test_what_is_written_reads_back(tree: dict[str, Any]) -> None:
-    assert yaml.safe_load(statusmap.yaml(tree)) == tree
+    assert yaml.safe_load(status_map.yaml(tree)) == tree

@@ -10,7 +10,7 @@ from tidewright.events import provisioning as p
 from tidewright.events.base import Event
 from tidewright.events.config import ConfigSet
 from tidewright.events.facts import NodeObserved
-from tidewright.provisioning.spec import CONSUME
+from tidewright.provisioning.requests.spec import CONSUME
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
 

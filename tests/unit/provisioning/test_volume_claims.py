@@ -23,8 +23,8 @@ from tidewright.events import facts as f
 from tidewright.events.decisions import CreateObject
 from tidewright.events.placement import PlacementObjectGone
 from tidewright.kube.volumes import ATTACHABLE
-from tidewright.provisioning.indexing import index_of
-from tidewright.provisioning.resolving import shape_of
+from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.index.resolving import shape_of
 from tidewright.provisioning.state import State
 
 

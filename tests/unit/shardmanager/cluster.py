@@ -32,7 +32,7 @@ from tidewright.events.outcomes import Applied, Failed, Rejected
 from tidewright.events.provisioning import PodTemplateGone, PodTemplateObserved
 from tidewright.events.shards import ShardMemberGone, ShardMemberObserved, ShardSetObserved
 from tidewright.events.timers import TimerFired
-from tidewright.host.fold import Fold
+from tidewright.host.fold.order import Fold
 from tidewright.kube.mergepatch import merged
 from tidewright.log.subjects import Slot
 from tidewright.sharding.document import Document
@@ -66,6 +66,7 @@ class Cluster:
         self.timers: dict[str, float] = {}
         self.decided: list[Decision] = []
         self.log: list[Event] = []
+        self.recorded: list[tuple[Event, list[Decision]]] = []
         self.refuse: Callable[[Effect], str] = lambda _effect: ""
         self.lag = False
         self.held: deque[Event] = deque()
@@ -219,8 +220,12 @@ class Cluster:
             self.log.append(event)
             body = registry.encode(event)
             assert registry.decode(body) == event
+            folded: list[Decision] = []
+            self.recorded.append((event, folded))
             for decided in self.fold.step(self._seq, body, event):
                 assert registry.decode(decided.body) == decided.decision
+                if not decided.decision.shadow:
+                    folded.append(decided.decision)
                 found.append(decided.decision)
                 queue.extend(self._act(decided.decision))
         self.decided.extend(found)

@@ -13,10 +13,10 @@ from tidewright.events.decisions import CreateObject, DeleteObject, HoldLease
 from tidewright.events.facts import PodGone
 from tidewright.events.shards import RecordPass
 from tidewright.kube.times import rfc3339_micro
-from tidewright.shardmanager.config import KOZMO as BRAND
-from tidewright.shardmanager.config import ShardConfig, defaults
-from tidewright.shardmanager.confighash import LEGACY_BASE, config_hash
-from tidewright.shardmanager.pods import pod_manifest
+from tidewright.shardmanager.propeller.config import KOZMO as BRAND
+from tidewright.shardmanager.propeller.config import ShardConfig, defaults
+from tidewright.shardmanager.propeller.config_hash import LEGACY_BASE, config_hash
+from tidewright.shardmanager.propeller.pods import pod_manifest
 
 KOZMO = "kozmo"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from tests.unit.shardmanager.cluster import Cluster
-from tests.unit.shardmanager.test_native import started, work
-from tests.unit.shardmanager.test_setpods import settle, spec, template
-from tidewright.host.explainer import Reference
-from tidewright.shardmanager.explaining import EXPLAINER
+from tests.unit.shardmanager.test_driver import settle, spec, template
+from tests.unit.shardmanager.test_fold import started, work
+from tidewright.host.fold.explainer import Reference
+from tidewright.shardmanager.tell.explaining import EXPLAINER
 
 ORDERS = Reference("shardset", "ns", "orders")
 
@@ -109,7 +109,7 @@ def test_the_state_of_a_set_its_pods_and_its_template_is_told_with_what_belongs_
     settle(cluster, 20)
     told_of = EXPLAINER.aggregate(cluster.state, ORDERS)
     assert told_of is not None
-    assert msgspec.to_builtins(told_of["set"], str_keys=True)["size"] == 2
+    assert msgspec.to_builtins(told_of["set"], str_keys=True)["sized"] == 2
     pod = Reference("pod", "ns", "orders-1")
     assert (EXPLAINER.aggregate(cluster.state, pod) or {})["set"] == "orders"
     assert EXPLAINER.standing(cluster.state, pod, cluster.now) == ["It is shard 1 of ShardSet orders."]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from tests.unit.shardmanager.cluster import Cluster
-from tests.unit.shardmanager.test_native import started, work
-from tidewright.shardmanager.decide import DECIDER
+from tests.unit.shardmanager.test_fold import started, work
+from tidewright.shardmanager.tell import exposition
 
 
 def told(cluster: Cluster) -> dict[str, float]:
-    return {f"{s.name}{sorted(s.labels.items())}": s.value for s in DECIDER.series(cluster.state)}
+    return {f"{s.name}{sorted(s.labels.items())}": s.value for s in exposition.series(cluster.state)}
 
 
 def test_the_original_s_series_stand_under_its_names_and_prefix() -> None:
@@ -27,7 +27,7 @@ def test_the_original_s_series_stand_under_its_names_and_prefix() -> None:
     assert found["flyte:propeller_manager:pods_running_count[]"] == 2
     assert found["flyte:propeller_manager:round_time_ms_count[]"] >= 3
     assert "flyte:propeller_manager:round_time_ms[('quantile', '0.99')]" in found
-    assert all(s.name.removesuffix("_sum").removesuffix("_count") for s in DECIDER.series(cluster.state))
+    assert all(s.name.removesuffix("_sum").removesuffix("_count") for s in exposition.series(cluster.state))
 
 
 def test_a_prefix_of_the_configuration_is_taken() -> None:

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.shardmanager.cluster import Cluster, Pod
-from tests.unit.shardmanager.test_native import document
-from tests.unit.shardmanager.test_setpods import slots, template
+from tests.unit.shardmanager.test_driver import slots, template
+from tests.unit.shardmanager.test_fold import document
 from tidewright.events.decisions import CreateObject, DeleteObject, PatchObject
 from tidewright.events.shards import ChangeRollout
-from tidewright.shardmanager.worker import parse_args
+from tidewright.shardmanager.propeller.worker import parse_args
 
 
 def spec(replicas: int, **rollout: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.unit.shardmanager.cluster import Cluster
 from tests.unit.shardmanager.test_compat import KOZMO, LOCK, elected, fleet, names
-from tests.unit.shardmanager.test_native import SPEC, document, owned, work
+from tests.unit.shardmanager.test_fold import SPEC, document, owned, work
 from tidewright.events.acting import HELD_BACK, MODE
 from tidewright.events.base import Decision, Event
 from tidewright.events.config import ConfigSet, Mode, ModesSet

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.shardmanager.cluster import Cluster, Pod
-from tests.unit.shardmanager.test_native import document
-from tests.unit.shardmanager.test_setpods import template
-from tidewright.shardmanager.worker import parse_args
+from tests.unit.shardmanager.test_driver import template
+from tests.unit.shardmanager.test_fold import document
+from tidewright.shardmanager.propeller.worker import parse_args
 
 VALUES = ("a", "b", "c", "d", None)
 

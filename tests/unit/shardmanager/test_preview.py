@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from tests.unit.shardmanager.test_native import SPEC, document, started, work
-from tests.unit.shardmanager.test_setpods import spec
+from tests.unit.shardmanager.test_driver import spec
+from tests.unit.shardmanager.test_fold import SPEC, document, started, work
 from tidewright.sharding.document import Document
 from tidewright.sharding.keyspace import parse_runs, shard_ranges
-from tidewright.shardmanager.preview import preview
+from tidewright.shardmanager.tell.preview import preview
 
 
 @pytest.mark.parametrize(

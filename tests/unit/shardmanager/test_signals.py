@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.shardmanager.cluster import Cluster
-from tests.unit.shardmanager.test_native import document, started, work
-from tests.unit.shardmanager.test_setpods import spec, template
+from tests.unit.shardmanager.test_driver import spec, template
+from tests.unit.shardmanager.test_fold import document, started, work
 from tidewright.events.shards import ChangeRollout, SizeShards
 from tidewright.sharding.histogram import BOUNDS_S, Histogram
 from tidewright.sharding.signals import Signals, SpaceSaving
-from tidewright.shardmanager.decide import DECIDER
+from tidewright.shardmanager.tell import exposition
 
 
 def condition(cluster: Cluster, kind: str) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def condition(cluster: Cluster, kind: str) -> dict[str, Any]:
 def series(cluster: Cluster, name: str) -> dict[str, float]:
     """Values by the labels that tell them apart."""
     found = {}
-    for sample in DECIDER.series(cluster.state):
+    for sample in exposition.series(cluster.state):
         if sample.name == name:
             labels = {k: v for k, v in sample.labels.items() if k not in ("namespace", "name")}
             found[",".join(labels.values())] = sample.value

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tidewright.sim.controllers.objects import Pod, stamp
+from tidewright.kube.times import rfc3339
+from tidewright.sim.controllers.objects import Pod
 from tidewright.sim.controllers.replicasets import DELETION_COST, deletion_cost, victims
 
 NOW = 1_700_000_000.0
@@ -25,14 +26,14 @@ def pod(
 ) -> Pod:
     conditions: list[dict[str, Any]] = []
     if ready_for_s is not None:
-        since = stamp(NOW - ready_for_s)
+        since = rfc3339(NOW - ready_for_s)
         conditions.append({"type": "Ready", "status": "True", "lastTransitionTime": since})
     return msgspec.convert(
         {
             "metadata": {
                 "name": name,
                 "uid": f"uid-{name}",
-                "creationTimestamp": stamp(NOW - age_s),
+                "creationTimestamp": rfc3339(NOW - age_s),
                 "annotations": {} if cost is None else {DELETION_COST: cost},
             },
             "spec": {"nodeName": node},

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.e2e.api.crontabs import crontab, definition
-from tidewright.sim.api.answers import Answer, Headers
+from tidewright.sim.api.http.answers import Answer, Headers
 from tidewright.sim.api.server import ApiServer
 
 GROUP = "fuzz.tidewright.test"

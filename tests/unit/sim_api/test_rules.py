@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tidewright.sim.api.cel_fields import trouble
-from tidewright.sim.api.rules import validate_rules
-from tidewright.sim.api.structural import ABSENT, validate
+from tidewright.sim.api.crd.cel_fields import trouble
+from tidewright.sim.api.crd.rules import validate_rules
+from tidewright.sim.api.crd.structural import ABSENT, validate
 
 Object = dict[str, Any]
 SCHEMA: Object = {

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidewright.sim.api.errors import ApiError, NoSpace
-from tidewright.sim.api.journal import FileJournal, JournalError
-from tidewright.sim.api.store import Record, Store
+from tidewright.sim.api.store.journal import FileJournal, JournalError
+from tidewright.sim.api.store.store import Record, Store
 
 Object = dict[str, Any]
 TABLE = "/configmaps"

@@ -16,17 +16,17 @@ import jsonpatch
 import msgspec
 
 from tests.alone import Alone
+from tests.nats_server import EmbeddedServer
 from tidewright.events import registry
 from tidewright.events.base import Event, JsonObject
 from tidewright.events.facts import Owner, PodObserved, TemplateObserved, WorkloadObserved
 from tidewright.events.spread import KindRefused, WorkloadSpreadObserved
-from tidewright.host.health import Health
-from tidewright.host.host import Host
+from tidewright.host.loop.host import Host
+from tidewright.host.process.health import Health
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import Writer
-from tidewright.log.server import EmbeddedServer
-from tidewright.spread.admission import Endpoint, Options
-from tidewright.spread.books import Books
+from tidewright.spread.admission.books import Books
+from tidewright.spread.admission.endpoint import Endpoint, Options
 from tidewright.spread.decide import DECIDER
 from tidewright.spread.state import SpreadState, State
 
@@ -149,16 +149,18 @@ class Replica:
     async def start(self) -> None:
         self.tasks = [asyncio.create_task(self.books.follow()), asyncio.create_task(self.books.append_late())]
         await self.books.current.wait()
-        await self.endpoint.start()
+        await self.endpoint.server.start()
         self.trust()
 
     def trust(self) -> None:
-        context = ssl.create_default_context(cadata=self.endpoint.certificate.ca_pem)
+        context = ssl.create_default_context(cadata=self.endpoint.server.certificate.ca_pem)
         self.client = aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context, limit=0))
 
     async def post(self, path: str, body: bytes) -> JsonObject:
         assert self.client is not None
-        async with self.client.post(f"https://127.0.0.1:{self.endpoint.port}{path}", data=body) as response:
+        async with self.client.post(
+            f"https://127.0.0.1:{self.endpoint.server.port}{path}", data=body
+        ) as response:
             text = await response.read()
             assert response.status == 200, text
             answered: JsonObject = msgspec.json.decode(text)["response"]
@@ -175,7 +177,7 @@ class Replica:
     async def stop(self) -> None:
         if self.client is not None:
             await self.client.close()
-        await self.endpoint.stop()
+        await self.endpoint.server.stop()
         for task in self.tasks:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -11,6 +11,7 @@ import aiohttp
 import msgspec
 import pytest
 
+from tests.nats_server import EmbeddedServer
 from tests.unit.spread.cluster import (
     HASH,
     NAMESPACE,
@@ -34,12 +35,11 @@ from tidewright.events.base import JsonObject
 from tidewright.events.config import ConfigSet
 from tidewright.events.facts import TemplateObserved
 from tidewright.events.spread import ChangeLedger, KindRefused
-from tidewright.host import certificates
-from tidewright.host.host import Host
+from tidewright.host.loop.host import Host
+from tidewright.host.webhook import certificates
 from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP, WHITELIST_KEY
 from tidewright.log import errors
 from tidewright.log.connection import Log, Message
-from tidewright.log.server import EmbeddedServer
 from tidewright.spread.state import State
 
 
@@ -223,7 +223,7 @@ async def test_what_is_no_review_is_refused_clearly(
 ) -> None:
     async with replicas(nats, 1) as (endpoint,):
         assert endpoint.client is not None
-        url = f"https://127.0.0.1:{endpoint.endpoint.port}/mutate-pod"
+        url = f"https://127.0.0.1:{endpoint.endpoint.server.port}/mutate-pod"
         async with endpoint.client.post(url, data=body) as response:
             assert response.status == status
 
@@ -233,8 +233,8 @@ BROKEN: list[JsonObject] = [
     {"metadata": {"ownerReferences": 3}},
     {"metadata": {"ownerReferences": [{"controller": True, "kind": 3}]}},
     {"metadata": {"annotations": {"apps.kruise.io/matched-workloadspread": 3}}},
-    {"metadata": {"creationTimestamp": "yesterday"}},
-    {"status": {"conditions": [3]}},
+    {"metadata": {"annotations": 3}},
+    {"status": 3},
 ]
 
 
@@ -284,6 +284,8 @@ async def test_the_log_away_means_refused_or_recorded_later_as_the_spread_says(
     await say(log, spread_fact(spec(5, None)), *deployment(2))
     async with deciding(log), replicas(nats, 1) as (endpoint,):
         await until(lambda: in_force(endpoint))
+        # What was asked when the server stopped is waited for so long, as in production; 10 s are for a busy machine.
+        endpoint.log.timeout_s = log.timeout_s = 2.0
         await nats.stop()
         answered = await endpoint.post("/mutate-pod", review("r1", new_pod()))
         assert not answered["allowed"]
@@ -346,7 +348,7 @@ async def test_a_patch_is_tried_on_the_targets_template(nats: EmbeddedServer, lo
         mount = {"name": "main", "volumeMounts": [{"name": "other", "mountPath": "/data"}]}
         said = await refused({"spec": {"containers": [mount]}})
         assert said.startswith("spec.subsets[0].patch.")
-        assert "'other' does not exist" in said
+        assert 'Not found: "other"' in said
         assert await refused({"spec": {"containers": [{"name": "second"}]}})  # it has no image
         assert not await refused(
             {"spec": {"containers": [{**mount, "volumeMounts": [{"name": "v", "mountPath": "/data"}]}]}}
@@ -375,9 +377,9 @@ async def test_a_refresh_of_a_spread_says_its_ledger_again(nats: EmbeddedServer,
 
 async def test_a_renewed_certificate_is_served_without_a_restart(nats: EmbeddedServer, log: Log) -> None:
     async with replicas(nats, 1) as (endpoint,):
-        before = endpoint.endpoint.certificate.ca_pem
-        endpoint.endpoint.serve_with(certificates.make(endpoint.endpoint.hosts))
-        assert endpoint.endpoint.certificate.ca_pem != before
+        before = endpoint.endpoint.server.certificate.ca_pem
+        endpoint.endpoint.server.serve_with(certificates.make(endpoint.endpoint.server.hosts))
+        assert endpoint.endpoint.server.certificate.ca_pem != before
         assert endpoint.client is not None
         await endpoint.client.close()
         endpoint.trust()

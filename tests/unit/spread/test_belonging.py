@@ -13,7 +13,7 @@ from tidewright.events.decisions import PatchObject
 from tidewright.events.facts import NodeObserved, Owner, PodGone, PodObserved, WorkloadGone, WorkloadObserved
 from tidewright.events.spread import ChangeLedger, PodLeaving
 from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP, WHITELIST_KEY
-from tidewright.spread.pods import VERSION_IGNORED
+from tidewright.spread.match.pods import VERSION_IGNORED
 
 KEY = f"{NAMESPACE}/{SPREAD}"
 GAMES = "games.example.com/v1"

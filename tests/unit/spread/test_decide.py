@@ -42,9 +42,9 @@ from tidewright.events.spread import (
 )
 from tidewright.events.timers import TimerFired
 from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP, WHITELIST_KEY
-from tidewright.spread import sentences
 from tidewright.spread.decide import DECIDER
 from tidewright.spread.state import State, pack_uid, unpack_uid
+from tidewright.spread.tell import sentences
 
 START = 1_800_000_000.0
 KEY = f"{NAMESPACE}/{SPREAD}"
@@ -63,11 +63,11 @@ class Fold:
     def see(self, event: Event, at: float | None = None) -> list[Decision]:
         self.now = max(self.now, at or self.now)
         msgspec.structs.force_setattr(event, "at", self.now)
-        self.state = DECIDER.evolve(self.state, event)
-        decisions = list(DECIDER.decide(self.state, event))
+        touched = DECIDER.evolve(self.state, event)
+        decisions = list(DECIDER.decide(self.state, event, touched))
         for n, decision in enumerate(decisions):
             msgspec.structs.force_setattr(decision, "id", f"spread.0.{self.now}.{n}")
-            self.state = DECIDER.evolve(self.state, decision)
+            DECIDER.evolve(self.state, decision)
             if isinstance(decision, SetTimer):
                 self.timers[decision.key] = decision.due
         return decisions
@@ -218,10 +218,9 @@ def test_uids_are_packed_reversibly() -> None:
 
 def test_every_rule_has_a_sentence() -> None:
     folder = Path(__file__).parents[3] / "services" / "tidewright" / "spread"
-    text = "".join(
-        (folder / name).read_text()
-        for name in ("adopting.py", "costing.py", "places.py", "rescheduling.py", "decide.py")
-    )
+    deciding = ("adopting.py", "costing.py", "places.py", "rescheduling.py")
+    text = "".join((folder / "control" / name).read_text() for name in deciding)
+    text += (folder / "decide.py").read_text()
     used = set(re.findall(r'rule="(\w+)"', text)) | set(re.findall(r'_cost\([^"]*\), "(\w+)"', text))
     used |= {"Surplus", "WithinLimit"}
     assert used == set(sentences.TELLERS)
@@ -379,3 +378,21 @@ def test_pods_of_a_deleted_spread_are_cleaned_only_when_asked_to(clean_up: bool)
     (gone,) = [d for d in decisions if isinstance(d, ChangeLedger)]
     assert gone.rules is not None
     assert gone.rules.gone
+
+
+def test_a_pod_that_is_found_in_the_look_that_gives_its_place_up_holds_one() -> None:
+    """Its owners were told late, later than a placement waits for its pod."""
+    fold = Fold(spread_fact(spec(2, None)), deployment(3)[0])
+    entry = PodPlaced(
+        at=0, namespace=NAMESPACE, name=SPREAD, key="web-0", request="r0", version=HASH, spread="ws", subset="a", pod="web-0"
+    )  # fmt: skip
+    fold.see(entry)
+    fold.see(placed("a", 0))
+    assert fold.state.spreads[KEY].pods == {}
+    fold.see(deployment(3)[1], START + 60)
+    spread = fold.state.spreads[KEY]
+    assert (list(spread.pods), spread.ledger.placed, spread.ledger.counts) == (
+        ["web-0"],
+        {},
+        {HASH: {"a": 1}},
+    )

@@ -21,11 +21,11 @@ from tests.unit.spread.test_decide import Fold, placed
 from tidewright.events.base import Because, ObjectRef, Scalar
 from tidewright.events.decisions import DeleteObject, ScaleWorkload
 from tidewright.events.spread import ChangeLedger, ForeseeScaleIn, PassedOver, PodPlaced
-from tidewright.host.explainer import Explainer, Reference
-from tidewright.spread import planning
-from tidewright.spread.explaining import EXPLAINER
-from tidewright.spread.spec import Spread, parse_spec
+from tidewright.host.fold.explainer import Explainer, Reference
+from tidewright.spread.api.spec import Spread, parse_spec
 from tidewright.spread.state import State
+from tidewright.spread.tell import planning
+from tidewright.spread.tell.explaining import EXPLAINER
 
 explainer: Explainer[State] = EXPLAINER
 ASKED = Reference("workloadspread", NAMESPACE, SPREAD)

@@ -26,13 +26,13 @@ from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.outcomes import Applied
 from tidewright.events.spread import ChangeLedger
 from tidewright.events.timers import TimerFired
-from tidewright.host.explainer import Reference
-from tidewright.host.fold import Fold
+from tidewright.host.fold.explainer import Reference
+from tidewright.host.fold.order import Fold
 from tidewright.log.subjects import Slot
 from tidewright.spread.decide import DECIDER
-from tidewright.spread.explaining import EXPLAINER
-from tidewright.spread.placing import Request, created, spread_on
+from tidewright.spread.ledger.placing import Request, created, spread_on
 from tidewright.spread.state import SpreadState, State
+from tidewright.spread.tell.explaining import EXPLAINER
 
 MATCHED = "apps.kruise.io/matched-workloadspread"
 
@@ -143,7 +143,7 @@ def test_going_to_shadow_undoes_nothing_and_says_that_pods_go_in_untouched() -> 
     assert world.spread.ledger.counts == before
     spread = spread_on(world.spread.ledger, NAMESPACE, SPREAD)
     pod = new_pod(1)
-    assert created(world.spread.ledger, spread, pod, Request("r", START)).pod is pod
+    assert created(world.spread.ledger, spread, pod, request=Request("r", START)).pod is pod
 
 
 @pytest.mark.parametrize("how", ["annotation", "namespace"])
@@ -191,7 +191,7 @@ def test_beside_kruise_nothing_is_written_and_pods_go_in_untouched() -> None:
     assert done(world.said) == []
     spread = spread_on(world.spread.ledger, NAMESPACE, SPREAD)
     pod = new_pod(1)
-    assert created(world.spread.ledger, spread, pod, Request("r", START)).pod is pod
+    assert created(world.spread.ledger, spread, pod, request=Request("r", START)).pod is pod
 
 
 def test_when_kruise_is_gone_it_adopts_and_writes_the_status_from_what_is_so() -> None:
@@ -207,7 +207,7 @@ def test_kruise_that_comes_later_has_pods_go_in_untouched_from_then_on() -> None
     assert done(given) == []
     spread = spread_on(world.spread.ledger, NAMESPACE, SPREAD)
     pod = new_pod(2)
-    assert created(world.spread.ledger, spread, pod, Request("r", START)).pod is pod
+    assert created(world.spread.ledger, spread, pod, request=Request("r", START)).pod is pod
 
 
 def test_kruise_in_other_namespaces_holds_nothing_back() -> None:

@@ -24,7 +24,7 @@ from tidewright.events.spread import (
     TargetReplicasObserved,
 )
 from tidewright.events.timers import TimerFired
-from tidewright.spread.lines import line
+from tidewright.spread.tell.lines import line
 
 WS = ObjectRef(api_version="apps.kruise.io/v1alpha1", kind="WorkloadSpread", namespace="shop", name="web")
 POD = ObjectRef(api_version="v1", kind="Pod", namespace="shop", name="web-1")

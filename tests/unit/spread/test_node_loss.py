@@ -12,8 +12,8 @@ from tests.unit.spread.test_decide import START, Fold, costs, placed
 from tidewright.events.decisions import PatchObject
 from tidewright.events.facts import NodeGone, NodeObserved, PodGone, PodObserved
 from tidewright.events.spread import ChangeLedger
-from tidewright.spread import ledger
-from tidewright.spread.evolve import evolve
+from tidewright.spread.fold.evolve import evolve
+from tidewright.spread.ledger import ledger
 from tidewright.spread.state import Row
 
 KEY = f"{NAMESPACE}/{SPREAD}"
@@ -111,9 +111,9 @@ def test_a_node_that_is_another_one_now_has_pods_gone_through_where_one_lacks_a_
     fold = Fold(node("n1", "a"), spread_fact(spec(3, None)), *deployment(2), on("n1", "a", 0))
     spread = fold.state.spreads[KEY]
     spread.pods = walked = Walked(spread.pods)
-    evolve(fold.state, node("n1", "b"))
-    assert (walked.walks, fold.state.touched.spreads) == (0, [])
+    touched = evolve(fold.state, node("n1", "b"))
+    assert (walked.walks, touched.spreads) == (0, [])
     fold.see(NodeGone(at=0, name="n1"))
     fold.see(outside("n1", 1))
-    evolve(fold.state, node("n1", "a"))
-    assert fold.state.touched.spreads == [KEY]
+    touched = evolve(fold.state, node("n1", "a"))
+    assert touched.spreads == [KEY]

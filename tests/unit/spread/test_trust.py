@@ -6,21 +6,20 @@ import asyncio
 
 import pytest
 
+from tests.nats_server import EmbeddedServer
 from tests.unit.spread.cluster import replicas, until
 from tidewright.events import registry
 from tidewright.events.acting import MODES
 from tidewright.events.config import Mode, ModesSet
 from tidewright.events.endpoints import EndpointEffect, ForgetEndpoint, TrustEndpoint
 from tidewright.events.outcomes import Applied, Rejected
-from tidewright.host import announce
-from tidewright.host.announce import Address, Announcer
-from tidewright.host.health import Health
-from tidewright.host.process import Process, ProcessOptions
+from tidewright.host.process.health import Health
+from tidewright.host.process.process import Process, ProcessOptions
+from tidewright.host.webhook import announce
+from tidewright.host.webhook.announce import Address, Announcer
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import Writer
-from tidewright.log.server import EmbeddedServer
-from tidewright.spread import hooks
-from tidewright.spread.serving import as_told
+from tidewright.spread.api import hooks
 
 
 async def answering(log: Log, seen: list[EndpointEffect], refuse: int = 0) -> None:
@@ -50,10 +49,13 @@ async def test_a_certificate_is_served_when_it_is_trusted_and_the_old_one_is_ret
         announcer = Announcer(
             replica.log, Writer("spread-admission"), replica.books.observed.clock, announced
         )
-        first = replica.endpoint.certificate.ca_pem
+        first = replica.endpoint.server.certificate.ca_pem
         await announcer.trust(first)
-        await replica.endpoint.renew(announcer)
-        second = replica.endpoint.certificate.ca_pem
+        standing = replica.endpoint.standing(
+            log, Process(ProcessOptions(service="spread-admission"), Health("spread-admission"))
+        )
+        await standing.renew(announcer)
+        second = replica.endpoint.server.certificate.ca_pem
         assert await announcer.forget(second, within_s=5)
     task.cancel()
     assert [(type(e), e.ca) for e in seen] == [
@@ -77,7 +79,7 @@ async def test_a_refusal_is_said_and_tried_again(
         announcer = Announcer(
             replica.log, Writer("spread-admission"), replica.books.observed.clock, announced
         )
-        await announcer.trust(replica.endpoint.certificate.ca_pem)
+        await announcer.trust(replica.endpoint.server.certificate.ca_pem)
     task.cancel()
     assert len(seen) == 3
     assert announcer.problem == ""
@@ -120,14 +122,11 @@ async def test_in_shadow_no_webhook_is_registered_and_on_the_way_down_it_is_take
         await log.commit([Message(log.subjects.config(MODES), registry.encode(event))])
 
     async with replicas(nats, 1) as (replica,):
-        health, ca = process.health, replica.endpoint.certificate.ca_pem
-        announced = hooks.announcement(Address(url="https://127.0.0.1:9443"))
-        announcer = Announcer(
-            replica.log, Writer("spread-admission"), replica.books.observed.clock, announced
-        )
+        health, ca = process.health, replica.endpoint.server.certificate.ca_pem
+        standing = replica.endpoint.standing(replica.log, process)
         await say("shadow")
         await until(lambda: not replica.books.observed.acting.of_service("spread").acts)
-        telling = asyncio.create_task(as_told(replica.endpoint, announcer, process))
+        telling = asyncio.create_task(standing.keep())
         await until(lambda: not health.not_ready and "no webhook is registered" in health.note)
         assert seen == []
         await say("enforce")

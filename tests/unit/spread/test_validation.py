@@ -8,9 +8,9 @@ import pytest
 
 from tests.unit.spread.cluster import spec
 from tidewright.kube.customworkloads import Whitelist
-from tidewright.spread.fielderrors import required
-from tidewright.spread.matching import NotFound
-from tidewright.spread.validation import Surroundings, errors
+from tidewright.kube.podapi.fielderrors import required
+from tidewright.spread.api.validation import Surroundings, errors
+from tidewright.spread.match.matching import NotFound
 
 META: dict[str, Any] = {
     "name": "web",
@@ -59,4 +59,4 @@ def test_an_update_keeps_to_the_rules_about_metadata(
 
 
 def test_an_error_without_a_detail_says_what_is_wrong_all_the_same() -> None:
-    assert str(required("spec.image")) == "spec.image: must be given"
+    assert str(required("spec.image")) == "spec.image: Required value"

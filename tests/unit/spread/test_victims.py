@@ -19,10 +19,10 @@ from tidewright.events.spread import ForeseeScaleIn
 from tidewright.kube.times import rfc3339
 from tidewright.sim.controllers.objects import Condition, ContainerStatus, Pod
 from tidewright.sim.controllers.replicasets import victims
-from tidewright.spread import sentences
-from tidewright.spread.spec import DELETION_COST_ANNOTATION
+from tidewright.spread.api.spec import DELETION_COST_ANNOTATION
+from tidewright.spread.control.victims import cost_of, leaving
 from tidewright.spread.state import READY, Row, SpreadState, State
-from tidewright.spread.victims import cost_of, leaving
+from tidewright.spread.tell import sentences
 
 KEY = f"{NAMESPACE}/{SPREAD}"
 NOW = START + 10_000

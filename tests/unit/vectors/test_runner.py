@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.vectors.__main__ import files, main, run
+from tests.vectors.reference import tags
 from tests.vectors.suite import Case, Result, Suite, Verdict
 
 
@@ -70,3 +71,31 @@ def test_broken_json_is_named_and_the_rest_is_counted(
     assert said.out.splitlines()[-1] == "0 passed, 0 failed, 2 not covered"
     assert main([str(tmp_path / "none")]) == 2
     assert f"{tmp_path / 'none'}: cannot be read: " in capsys.readouterr().err
+
+
+def test_a_case_that_leaves_the_product_aside_names_a_listed_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The numbers say how much of the cases is asked of the product, and why not of the rest."""
+
+    def case(one: Case) -> Result:
+        return Result(one["name"], "", Verdict.PASSED, reference=one.get("tag", ""))
+
+    suite = Suite("any", lambda content: content, case)
+    monkeypatch.setattr("tests.vectors.__main__.suites", lambda: [suite])
+    monkeypatch.setattr("tests.vectors.reference.tags", lambda: {"odd": "ours is even"})
+    (tmp_path / "cases.json").write_text(
+        json.dumps([{"name": "a"}, {"name": "b", "tag": "odd"}, {"name": "c", "tag": "unheard"}])
+    )
+    assert main([str(tmp_path)]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[-4:] == [
+        "through a decider or an endpoint: 2",
+        "through reference/: 1",
+        "  odd: 1 (ours is even)",
+        "2 passed, 1 failed, 0 not covered",
+    ]
+
+
+def test_every_listed_tag_has_a_reason() -> None:
+    assert all(len(why) > 20 for why in tags().values())

@@ -13,12 +13,11 @@ import pytest
 from aiohttp import web
 
 from tests.unit.kube.api import Api, event, pod, serving
-from tidewright.autoscaler.logattributes import InvalidAttributes, log_attributes
-from tidewright.autoscaler.spec import InvalidSpec, compiled
+from tidewright.autoscaler.api.spec import InvalidSpec, compiled
 from tidewright.events import registry
 from tidewright.events.shards import ShardSetObserved
 from tidewright.events.spread import WorkloadSpreadObserved
-from tidewright.host.fenced import InFlight
+from tidewright.host.loop.fenced import InFlight
 from tidewright.kube import metricquery, yamltext
 from tidewright.kube.client import Kube
 from tidewright.kube.customworkloads import BadWhitelist, whitelist_of
@@ -30,7 +29,7 @@ from tidewright.kube.projection.resources import resource
 from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
 from tidewright.log.subjects import ALL
-from tidewright.spread.pods import placement_of
+from tidewright.spread.match.pods import placement_of
 from tidewright.watcher.appender import MAX_FACT_BYTES, Appender
 from tidewright.watcher.configuration import BadPart, read_part
 from tidewright.watcher.labelscan import LabelScanner
@@ -107,7 +106,7 @@ def test_aliases_that_save_typing_stay() -> None:
 
 def test_an_expression_that_backtracks_for_ever_does_not() -> None:
     said = confined(
-        "from tidewright.provisioning.expander import Option, by_priority\n"
+        "from tidewright.provisioning.scaleup.expander import Option, by_priority\n"
         "options = [Option(group='a' * 64 + '-eu')]",
         "by_priority(options, {'10': ['(a+)+$', '(a|aa)+$', '(.*a){30}$']})",
     )
@@ -159,8 +158,6 @@ async def test_one_object_that_is_nested_deeply_hides_no_other_of_its_list() -> 
 def test_what_deciders_read_of_annotations_and_configuration_is_refused_and_not_their_end() -> None:
     text = DEEP.decode()
     assert placement_of('{"name": ' + text + "}") is None
-    with pytest.raises(InvalidAttributes):
-        log_attributes({"wpa.datadoghq.com/logs-attributes": '{"a": ' + text + "}"})
     with pytest.raises(BadWhitelist):
         whitelist_of('{"workloads": ' + text + "}")
     with pytest.raises(registry.NotAnEvent):

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from tests.nats_server import EmbeddedServer
 from tests.unit.watcher.cluster import Cluster
 from tests.unit.watcher.test_service import PODS, Tail, cluster, is_pod, tail, watching
 from tidewright.events.base import Event
 from tidewright.events.config import ConfigSet, ModesSet
 from tidewright.events.facts import PodObserved
 from tidewright.kube.client import Kube
-from tidewright.log.server import EmbeddedServer
 from tidewright.watcher.modes import (
     BadModes,
     Services,

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.watcher.remotewrite import compressed, request, series
-from tidewright.host.tokens import Token
+from tidewright.host.ports.tokens import Token
 from tidewright.watcher import pushed, remotewrite
+from tidewright.watcher.metric_queries import Query
 from tidewright.watcher.pushed import LIFETIME_S, POD_LIFETIME_S, BadPush, Pushed, Sample
 from tidewright.watcher.remotewrite import MAX_DECODED_BYTES, STALE
-from tidewright.watcher.wanted import Query
 
 NOW = 1_795_262_400.0
 QUERY = Query("shop", "external/requests/app=web")
@@ -193,6 +193,13 @@ def test_json_that_cannot_be_read_names_the_field(body: bytes, field: str) -> No
     with pytest.raises(BadPush) as refused:
         pushed.decode_json(body)
     assert refused.value.field == field
+
+
+def test_an_unknown_field_is_answered_with_those_that_are_known() -> None:
+    with pytest.raises(
+        BadPush, match=r"`unit`.*valid are metric, value, namespace, labels, timestamp, ended"
+    ):
+        pushed.decode_json(b'[{"metric": "m", "value": 1, "unit": "s"}]')
 
 
 def test_remote_write_gives_the_newest_sample_of_each_series() -> None:

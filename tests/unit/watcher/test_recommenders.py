@@ -15,6 +15,7 @@ import pytest
 from aiohttp import web
 from prometheus_client import CollectorRegistry, generate_latest
 
+from tests.nats_server import EmbeddedServer
 from tests.unit.watcher.certificates import certificate
 from tests.unit.watcher.cluster import Cluster, refusal
 from tests.unit.watcher.test_service import WPAS, Tail, cluster, tail, watching
@@ -22,12 +23,11 @@ from tidewright.events.facts import RecommendationReceived
 from tidewright.kube.client import Kube
 from tidewright.kube.discovery import Discovery
 from tidewright.log.clock import Clock
-from tidewright.log.server import EmbeddedServer
+from tidewright.watcher.metric_queries import Recommendation
 from tidewright.watcher.outbound import Hosts
 from tidewright.watcher.recommenders import Recommenders
 from tidewright.watcher.sampler import Sampler, Sources
 from tidewright.watcher.tls import BadTls, Tls, context_of, merged
-from tidewright.watcher.wanted import Recommendation
 
 __all__ = ["cluster", "tail"]
 
@@ -108,7 +108,7 @@ async def asking(on: Cluster, **options: Any) -> AsyncIterator[Recommenders]:
     async with Kube.at(on.url) as kube:
         sources = Sources(kube=kube, external=kube, resource=kube)
         nothing: Any = None
-        sampler = Sampler(sources, Discovery(kube), nothing, nothing, nothing, Clock())
+        sampler = Sampler(sources, Discovery(kube), nothing, appender=nothing, stamp=nothing, clock=Clock())
         options.setdefault("hosts", Hosts(["127.0.0.1"]))
         made = Recommenders(kube, sampler.scale_of, Clock().now, **options)
         try:

@@ -17,7 +17,7 @@ from tidewright.kube.customworkloads import GroupKind
 from tidewright.kube.discovery import Resource
 from tidewright.kube.projection.reading import Malformed
 from tidewright.watcher import scales
-from tidewright.watcher.custom import readable
+from tidewright.watcher.custom_workloads import readable
 from tidewright.watcher.scales import Scales
 
 KIND = GroupKind("games.example.com", "GameSet")

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.nats_server import EmbeddedServer
 from tests.unit.watcher.cluster import Cluster, refusal
 from tidewright.events import registry
 from tidewright.events.base import Event
@@ -31,7 +32,6 @@ from tidewright.events.placement import PlacementObjectGone, PlacementObjectObse
 from tidewright.events.spread import KindRefused
 from tidewright.log.connection import Log
 from tidewright.log.reader import Reader
-from tidewright.log.server import EmbeddedServer
 from tidewright.log.subjects import ALL
 from tidewright.watcher import sampler, service
 from tidewright.watcher.service import Options

@@ -1,11 +1,5 @@
-"""A cloud of our own: node groups whose instances boot, fail and become Node objects.
+"""The simulated cloud's client. The cloud itself is `tidewright.sim.cloud`.
 
-config     groups, machine types, quotas and faults, as a YAML file says them
-engine     what is ordered, what exists, what fails: pure, with time and chance as arguments
-service    the engine running: instances become Node objects through the Kubernetes API, HTTP serves it
-client     the provider interface over that HTTP, for watcher and actuator
+client     the provider interface over its HTTP, for watcher and actuator
 wire       what goes over that HTTP
-
-The cloud lives in the simulator's process and is reached over HTTP, as a real one is: a slow, lost or
-refused answer is a real one for the services.
 """

@@ -14,9 +14,9 @@ from tidewright.kube.projection.reading import (
     Projection,
     checked,
     malformed,
-    moment,
     wanted,
 )
+from tidewright.kube.times import seconds_if_set
 
 
 class _Taint(msgspec.Struct):
@@ -63,9 +63,9 @@ def node(raw: Bytes) -> Projection:
             taints=taints,
             unschedulable=found.spec.unschedulable,
             ready=ready.status == "True" if ready else None,
-            ready_changed_at=moment(ready.lastTransitionTime) if ready else None,
-            created_at=moment(meta.creationTimestamp),
-            deleting_at=moment(meta.deletionTimestamp),
+            ready_changed_at=seconds_if_set(ready.lastTransitionTime) if ready else None,
+            created_at=seconds_if_set(meta.creationTimestamp),
+            deleting_at=seconds_if_set(meta.deletionTimestamp),
             provider_id=found.spec.providerID,
         )
         return Projection(fact, meta.resourceVersion)

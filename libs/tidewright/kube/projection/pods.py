@@ -13,11 +13,11 @@ from tidewright.kube.projection.reading import (
     Projection,
     checked,
     malformed,
-    moment,
     owners,
     wanted,
 )
 from tidewright.kube.shapes import Shapes, SpecFields
+from tidewright.kube.times import seconds_if_set
 
 FLEET_MARK = "shardConfigHash"
 """The annotation of pods of a propeller fleet, whose arguments say which part of the keyspace they have."""
@@ -88,13 +88,13 @@ def pod(raw: Bytes) -> Projection:
         for condition in status.conditions or ():
             if condition.type == "Ready":
                 ready = condition.status == "True"
-                ready_changed_at = moment(condition.lastTransitionTime)
+                ready_changed_at = seconds_if_set(condition.lastTransitionTime)
             elif (
                 condition.type == "PodScheduled"
                 and condition.status == "False"
                 and condition.reason == "Unschedulable"
             ):
-                unschedulable_since = moment(condition.lastTransitionTime)
+                unschedulable_since = seconds_if_set(condition.lastTransitionTime)
         restarts = 0
         for container in status.containerStatuses or ():
             if container.restartCount > restarts:
@@ -109,10 +109,10 @@ def pod(raw: Bytes) -> Projection:
             node=found.spec.nodeName or "",
             ready=ready,
             ready_changed_at=ready_changed_at,
-            created_at=moment(meta.creationTimestamp),
-            started_at=moment(status.startTime),
+            created_at=seconds_if_set(meta.creationTimestamp),
+            started_at=seconds_if_set(status.startTime),
             unschedulable_since=unschedulable_since,
-            deleting_at=moment(meta.deletionTimestamp),
+            deleting_at=seconds_if_set(meta.deletionTimestamp),
             reason=status.reason or "",
             restarts=restarts,
             sidecar_restarts=_sidecar_restarts(raw) if _has_sidecars(found.spec) else 0,

@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 import msgspec
 
 from tidewright.events.facts import ObjectFact, Owner, ShapeObserved, TemplateObserved
-from tidewright.kube.times import seconds
 
 REVISION = "deployment.kubernetes.io/revision"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -158,11 +157,6 @@ def malformed(kind: str, raw: Bytes, error: Exception) -> Malformed:
     except Malformed:
         where = f"a {kind} without readable metadata"
     return Malformed(f"{where} cannot be read: {error}")
-
-
-def moment(text: str | None) -> float | None:
-    """A time of the API in seconds."""
-    return None if text is None else seconds(text)
 
 
 def owners(references: list[OwnerReference] | None) -> tuple[Owner, ...]:

@@ -15,9 +15,9 @@ from tidewright.kube.projection.reading import (
     Projection,
     checked,
     malformed,
-    moment,
     unapplied,
 )
+from tidewright.kube.times import seconds_if_set
 
 
 class _Resource(msgspec.Struct):
@@ -43,8 +43,8 @@ def resource(kind: str, fact_type: type[ResourceFact]) -> Project:
                 name=meta.name,
                 uid=meta.uid,
                 generation=meta.generation,
-                created_at=moment(meta.creationTimestamp),
-                deleting_at=moment(meta.deletionTimestamp),
+                created_at=seconds_if_set(meta.creationTimestamp),
+                deleting_at=seconds_if_set(meta.deletionTimestamp),
                 labels=meta.labels or {},
                 annotations=unapplied(meta.annotations or {}),
                 finalizers=tuple(meta.finalizers or ()),

@@ -16,13 +16,13 @@ from tidewright.kube.projection.reading import (
     Projection,
     checked,
     malformed,
-    moment,
     owners,
     unapplied,
 )
 from tidewright.kube.selectors import LabelSelector
 from tidewright.kube.shapes import NULL
 from tidewright.kube.templates import Templates
+from tidewright.kube.times import seconds_if_set
 
 
 class _TemplateMeta(msgspec.Struct):
@@ -118,8 +118,8 @@ def workload(api_version: str, kind: str) -> Project:
                 labels=meta.labels or {},
                 annotations=unapplied(annotations),
                 owners=owners(meta.ownerReferences),
-                created_at=moment(meta.creationTimestamp),
-                deleting_at=moment(meta.deletionTimestamp),
+                created_at=seconds_if_set(meta.creationTimestamp),
+                deleting_at=seconds_if_set(meta.deletionTimestamp),
                 paused=bool(spec.paused),
                 template=template.digest if template else "",
             )
@@ -149,8 +149,8 @@ def bare_workload(api_version: str, kind: str) -> Project:
                 labels=meta.labels or {},
                 annotations=unapplied(meta.annotations or {}),
                 owners=owners(meta.ownerReferences),
-                created_at=moment(meta.creationTimestamp),
-                deleting_at=moment(meta.deletionTimestamp),
+                created_at=seconds_if_set(meta.creationTimestamp),
+                deleting_at=seconds_if_set(meta.deletionTimestamp),
             )
             return Projection(fact, meta.resourceVersion)
         except UNREADABLE as error:
@@ -174,7 +174,7 @@ def scale(raw: Bytes, api_version: str, kind: str) -> WorkloadObserved:
             replicas=found.spec.replicas,
             status_replicas=found.status.replicas,
             selector=found.status.selector,
-            created_at=moment(meta.creationTimestamp),
+            created_at=seconds_if_set(meta.creationTimestamp),
         )
     except UNREADABLE as error:
         raise malformed(f"{kind} scale", raw, error) from error

@@ -13,19 +13,26 @@ from typing import Any
 
 import msgspec
 
-from tidewright.sim.api import errors, go_text, managed, patch, quota, residents, schemas
-from tidewright.sim.api.admission import Admission
-from tidewright.sim.api.builtin import builtin_registry
-from tidewright.sim.api.conversion import convert
-from tidewright.sim.api.definitions import Definitions
-from tidewright.sim.api.deletion import Deletion
-from tidewright.sim.api.gc import Collector
-from tidewright.sim.api.metadata import Stamps
-from tidewright.sim.api.request import Request
-from tidewright.sim.api.resources import Kind
-from tidewright.sim.api.store import Record, Store
-from tidewright.sim.api.strategies import Strategies
-from tidewright.sim.api.typing import FieldTyping, SchemaTyping, Typing
+from tidewright.kube.podapi.fielderrors import FieldError
+from tidewright.sim.api import errors
+from tidewright.sim.api.admission import quota
+from tidewright.sim.api.admission.webhooks import Admission
+from tidewright.sim.api.apply import managed
+from tidewright.sim.api.apply.typing import FieldTyping, SchemaTyping, Typing
+from tidewright.sim.api.crd.conversion import convert
+from tidewright.sim.api.crd.definitions import Definitions
+from tidewright.sim.api.http import go_text
+from tidewright.sim.api.http.request import Request
+from tidewright.sim.api.kinds import schemas
+from tidewright.sim.api.kinds.builtin import builtin_registry
+from tidewright.sim.api.kinds.metadata import Stamps
+from tidewright.sim.api.kinds.resources import Kind
+from tidewright.sim.api.kinds.strategies import Strategies
+from tidewright.sim.api.store import residents
+from tidewright.sim.api.store.gc import Collector
+from tidewright.sim.api.store.store import Record, Store
+from tidewright.sim.api.verbs import patch
+from tidewright.sim.api.verbs.deletion import Deletion
 
 Object = dict[str, Any]
 _HEAD = ("apiVersion", "kind", "metadata")
@@ -91,7 +98,7 @@ class Api:
         if problems is not None and problems.mistyped:
             raise _undecodable(request, problems.mistyped, obj)
         if typed and problems is not None and problems.unknown:
-            from tidewright.sim.api.applying import untyped
+            from tidewright.sim.api.apply.applying import untyped
 
             raise untyped(
                 request, obj, [f".{path}: field not declared in schema" for path in problems.unknown]
@@ -267,7 +274,7 @@ class Api:
         table = self.store.table("/namespaces")
         for name in SYSTEM_NAMESPACES:
             if kind is not None and table.get("", name) is None:
-                from tidewright.sim.api.metadata import initialise
+                from tidewright.sim.api.kinds.metadata import initialise
 
                 obj: Object = {"metadata": {"name": name}}
                 initialise(obj["metadata"], self.stamps.now(), generation=False)
@@ -293,7 +300,7 @@ def _undecodable(request: Request, why: str, obj: Object) -> errors.ApiError:
             why = _unconvertible(why)
         else:
             shown = msgspec.json.encode(obj).decode()
-        cause = errors.Cause("patch", f"Invalid value: {msgspec.json.encode(shown).decode()}: {why}")
+        cause = FieldError("patch", f"Invalid value: {msgspec.json.encode(shown).decode()}: {why}")
         return errors.invalid("", "", "", [cause])
     return errors.bad_request(f'{kind} in version "{request.version}" cannot be handled as a {kind}: {why}')
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from tidewright.kube.podapi.fielderrors import FieldError
 from tidewright.log import disk
 
 REASONS = {
@@ -32,17 +33,6 @@ REASONS = {
     503: "ServiceUnavailable",
     504: "Timeout",
 }
-
-
-class Cause(msgspec.Struct, frozen=True):
-    """One field that is wrong: its path, what is wrong with it, and the machine-readable kind of it."""
-
-    field: str
-    message: str
-    reason: str = "FieldValueInvalid"
-
-    def as_dict(self) -> dict[str, str]:
-        return {"reason": self.reason, "message": self.message, "field": self.field}
 
 
 class ApiError(Exception):
@@ -170,13 +160,15 @@ def forbidden(
     return ApiError(403, f"{subject} is forbidden: {why}", details=details)
 
 
-def invalid(group: str, kind: str, name: str, causes: Iterable[Cause]) -> ApiError:
+def invalid(group: str, kind: str, name: str, causes: Iterable[FieldError]) -> ApiError:
     """422 with every wrong field; one is told plainly, several in brackets."""
     unique = list(dict.fromkeys(causes))
-    told = [f"{cause.field}: {cause.message}" for cause in unique]
+    told = [str(cause) for cause in unique]
     text = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
     details = _details(group, kind, name)
-    details["causes"] = [cause.as_dict() for cause in unique]
+    details["causes"] = [
+        {"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in unique
+    ]
     subject = f"{kind}.{group}" if group else kind
     if not kind:
         details.pop("kind")

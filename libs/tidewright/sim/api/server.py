@@ -21,14 +21,14 @@ from typing import Any
 
 from aiohttp import web
 
-from tidewright.sim.api.answers import Answer, Headers
 from tidewright.sim.api.api import Api
-from tidewright.sim.api.discovery import MountedGroup
-from tidewright.sim.api.front import Front
-from tidewright.sim.api.http import MAX_BODY_BYTES, Frontend, Handler
-from tidewright.sim.api.journal import FileJournal
-from tidewright.sim.api.requestlog import RequestLog
-from tidewright.sim.api.store import Store
+from tidewright.sim.api.http.answers import Answer, Headers
+from tidewright.sim.api.http.discovery import MountedGroup
+from tidewright.sim.api.http.front import Front
+from tidewright.sim.api.http.handler import MAX_BODY_BYTES, Frontend, Handler
+from tidewright.sim.api.http.request_log import RequestLog
+from tidewright.sim.api.store.journal import FileJournal
+from tidewright.sim.api.store.store import Store
 
 RESTART_AFTER_S = 0.05
 """Wall seconds until a restart that was asked for happens."""
@@ -104,9 +104,9 @@ class ApiServer:
                 frontend.answer,
                 frontend.simple,
                 server,
-                MAX_BODY_BYTES,
-                self.api.admission.asks,
-                self._fronts,
+                max_body_bytes=MAX_BODY_BYTES,
+                in_task=self.api.admission.asks,
+                connections=self._fronts,
             )
 
         loop = asyncio.get_running_loop()

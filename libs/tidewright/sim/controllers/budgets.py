@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from tidewright.kube.selectors import LabelSelector
+from tidewright.kube.times import rfc3339, seconds_or_none
 from tidewright.sim.controllers.cache import Cache
 from tidewright.sim.controllers.objects import (
     DEPLOYMENT,
@@ -23,9 +24,7 @@ from tidewright.sim.controllers.objects import (
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
     find_condition,
-    seconds,
     share,
-    stamp,
 )
 from tidewright.sim.controllers.plan import Plan
 from tidewright.sim.controllers.writes import patch
@@ -121,7 +120,16 @@ class DisruptionBudgets:
         expected = expected_pods(cache, budget.spec, pods)
         desired = desired_healthy(budget.spec, expected)
         allowed = max(0, healthy - desired) if expected else 0
-        self._report(budget, disrupted, healthy, desired, expected, allowed, now, plan)
+        self._report(
+            budget,
+            disrupted,
+            healthy,
+            desired=desired,
+            expected=expected,
+            allowed=allowed,
+            now=now,
+            plan=plan,
+        )
         if disrupted:
             plan.look_again(DISRUPTED_FOR_S)
         return plan
@@ -131,6 +139,7 @@ class DisruptionBudgets:
         budget: PodDisruptionBudget,
         disrupted: dict[str, str | None],
         healthy: int,
+        *,
         desired: int,
         expected: int,
         allowed: int,
@@ -142,7 +151,7 @@ class DisruptionBudgets:
             type="DisruptionAllowed",
             status="True" if allowed else "False",
             reason="SufficientPods" if allowed else "InsufficientPods",
-            last_transition_time=stamp(now),
+            last_transition_time=rfc3339(now),
             observed_generation=generation,
         )
         before = find_condition(status.conditions, condition.type)
@@ -188,5 +197,5 @@ def _still_disrupted(budget: PodDisruptionBudget, pods: dict[str, Pod], now: flo
         for name, when in budget.status.disrupted_pods.items()
         if name in pods
         and pods[name].metadata.deletion_timestamp is None
-        and seconds(when) + DISRUPTED_FOR_S > now
+        and (seconds_or_none(when) or 0.0) + DISRUPTED_FOR_S > now
     }

@@ -134,7 +134,7 @@ class DaemonSets:
                 for pod in pods
             }
             plan.writes.extend(surplus(revisions, used, HISTORY_LIMIT))
-        _report(daemon, by_node, fit, digest, now, plan)
+        _report(daemon, by_node, fit, digest=digest, now=now, plan=plan)
         return plan
 
 
@@ -217,6 +217,7 @@ def _report(
     daemon: DaemonSet,
     by_node: dict[str, list[Pod]],
     fit: dict[str, tuple[bool, bool]],
+    *,
     digest: str,
     now: float,
     plan: Plan,

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tidewright.kube.times import rfc3339, seconds_or_none
 from tidewright.sim.controllers.cache import Cache
 from tidewright.sim.controllers.objects import (
     DEPLOYMENT,
@@ -24,8 +25,6 @@ from tidewright.sim.controllers.objects import (
     RollingUpdateDeployment,
     find_condition,
     owner_of,
-    seconds,
-    stamp,
 )
 from tidewright.sim.controllers.plan import Plan
 from tidewright.sim.controllers.rollout import Bounds, Sizes, grow_new, proportional, shrink_old
@@ -316,7 +315,7 @@ def _report(
         "availableReplicas": status.available_replicas,
         "unavailableReplicas": status.unavailable_replicas,
     }
-    conditions = _conditions(deployment, sets, new, wanted, now, plan)
+    conditions = _conditions(deployment, sets, new, counts=wanted, now=now, plan=plan)
     if wanted != found or conditions != status.conditions:
         wanted["conditions"] = conditions
         plan.after.append(patch(DEPLOYMENT, deployment.key, {"status": wanted}, subresource="status"))
@@ -330,6 +329,7 @@ def _conditions(
     deployment: Deployment,
     sets: Sequence[ReplicaSet],
     new: ReplicaSet | None,
+    *,
     counts: JsonObject,
     now: float,
     plan: Plan,
@@ -344,7 +344,7 @@ def _conditions(
             message=f"Deployment {'has' if enough else 'does not have'} minimum availability.",
         )
     ]
-    progress = _progressing(deployment, sets, new, counts, now, plan)
+    progress = _progressing(deployment, sets, new, counts=counts, now=now, plan=plan)
     if progress is not None:
         wanted.append(progress)
     ours = {condition.type for condition in wanted}
@@ -361,7 +361,7 @@ def _dated(deployment: Deployment, condition: Condition, now: float) -> Conditio
     before = find_condition(deployment.status.conditions, condition.type)
     if before is condition:
         return before
-    condition.last_transition_time = condition.last_update_time = stamp(now)
+    condition.last_transition_time = condition.last_update_time = rfc3339(now)
     if before is None:
         return condition
     same = before.status == condition.status and before.reason == condition.reason
@@ -377,6 +377,7 @@ def _progressing(
     deployment: Deployment,
     sets: Sequence[ReplicaSet],
     new: ReplicaSet | None,
+    *,
     counts: JsonObject,
     now: float,
     plan: Plan,
@@ -425,7 +426,7 @@ def _progressing(
         return progressing
     if before.status == "False":
         return before
-    due = seconds(before.last_update_time) + deadline_s
+    due = (seconds_or_none(before.last_update_time) or 0.0) + deadline_s
     if due > now:
         plan.look_again(due - now + 1.0)
         return before

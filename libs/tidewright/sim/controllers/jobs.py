@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tidewright.kube.times import rfc3339, seconds_or_none
 from tidewright.sim.controllers.cache import Cache
 from tidewright.sim.controllers.objects import (
     JOB,
@@ -22,8 +23,6 @@ from tidewright.sim.controllers.objects import (
     Pod,
     find_condition,
     owner_of,
-    seconds,
-    stamp,
 )
 from tidewright.sim.controllers.plan import Plan
 from tidewright.sim.controllers.replicasets import pod_manifest
@@ -55,7 +54,7 @@ def progress(job: Job, succeeded: int, failed: int, active: int, now: float) -> 
     spec = job.spec
     if failed > spec.backoff_limit:
         return Progress(0, "Failed", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
-    started = seconds(job.status.start_time)
+    started = seconds_or_none(job.status.start_time) or 0.0
     deadline = spec.active_deadline_seconds
     if deadline is not None and started and not spec.suspend and now >= started + deadline:
         return Progress(0, "Failed", "DeadlineExceeded", "Job was active longer than specified deadline")
@@ -132,7 +131,16 @@ class Jobs:
                 taken = done | {index_of(pod) for pod in active}
                 _grow(job, step.want - len(active), taken if indexed else None, plan)
         _deadline(job, now, plan)
-        _report(job, active, successes, failures, done if indexed else None, step, now, plan)
+        _report(
+            job,
+            active,
+            successes,
+            failed=failures,
+            done=done if indexed else None,
+            step=step,
+            now=now,
+            plan=plan,
+        )
         return plan
 
 
@@ -149,7 +157,7 @@ def _expire(job: Job, now: float, plan: Plan) -> None:
     final = _final(job)
     if ttl_s is None or final is None:
         return
-    due = seconds(final.last_transition_time) + ttl_s
+    due = (seconds_or_none(final.last_transition_time) or 0.0) + ttl_s
     if now >= due:
         plan.writes.append(delete(JOB, job.key, job.metadata.uid, propagation="Foreground"))
     else:
@@ -197,7 +205,7 @@ def _grow(job: Job, count: int, taken: set[int] | None, plan: Plan) -> None:
 
 def _deadline(job: Job, now: float, plan: Plan) -> None:
     deadline = job.spec.active_deadline_seconds
-    started = seconds(job.status.start_time)
+    started = seconds_or_none(job.status.start_time) or 0.0
     if deadline is not None and started and not job.spec.suspend and started + deadline > now:
         plan.look_again(started + deadline - now)
 
@@ -206,6 +214,7 @@ def _report(
     job: Job,
     active: Sequence[Pod],
     succeeded: int,
+    *,
     failed: int,
     done: set[int] | None,
     step: Progress,
@@ -213,7 +222,7 @@ def _report(
     plan: Plan,
 ) -> None:
     status = job.status
-    at = stamp(now)
+    at = rfc3339(now)
     wanted: JsonObject = {
         "active": 0 if step.verdict else len(active),
         "ready": 0 if step.verdict else sum(pod.ready for pod in active),
@@ -229,13 +238,13 @@ def _report(
     conditions = list(status.conditions)
     suspended = find_condition(conditions, "Suspended")
     if job.spec.suspend and (suspended is None or suspended.status != "True"):
-        _set(conditions, "Suspended", "True", "JobSuspended", "Job suspended", at)
+        _set(conditions, "Suspended", "True", reason="JobSuspended", message="Job suspended", at=at)
     elif not job.spec.suspend and suspended is not None and suspended.status == "True":
-        _set(conditions, "Suspended", "False", "JobResumed", "Job resumed", at)
+        _set(conditions, "Suspended", "False", reason="JobResumed", message="Job resumed", at=at)
     if step.verdict:
         early = "SuccessCriteriaMet" if step.verdict == "Complete" else "FailureTarget"
-        _set(conditions, early, "True", step.reason, step.message, at)
-        _set(conditions, step.verdict, "True", step.reason, step.message, at)
+        _set(conditions, early, "True", reason=step.reason, message=step.message, at=at)
+        _set(conditions, step.verdict, "True", reason=step.reason, message=step.message, at=at)
         if step.verdict == "Complete":
             wanted["completionTime"] = at
     found: JsonObject = {
@@ -252,7 +261,7 @@ def _report(
         plan.after.append(patch(JOB, job.key, {"status": wanted}, subresource="status"))
 
 
-def _set(conditions: list[Condition], type_: str, status: str, reason: str, message: str, at: str) -> None:
+def _set(conditions: list[Condition], type_: str, status: str, *, reason: str, message: str, at: str) -> None:
     made = Condition(type=type_, status=status, reason=reason, message=message, last_transition_time=at)
     for index, known in enumerate(conditions):
         if known.type == type_:

@@ -84,7 +84,9 @@ class Manager:
             try:
                 await self._writer.send_all(plan.writes, told)
             except KubeError as error:
-                tell_refusal(self._recorder, self._cache, controller, key, plan.writes, error)
+                tell_refusal(
+                    self._recorder, self._cache, controller, key=key, writes=plan.writes, error=error
+                )
                 raise
             if plan.after:
                 # Statuses are computed again from what the writes have changed.

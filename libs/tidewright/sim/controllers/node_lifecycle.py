@@ -16,8 +16,9 @@ from typing import Any, Final
 import msgspec
 
 from tidewright.kube.taints import tolerates
+from tidewright.kube.times import rfc3339
 from tidewright.sim.controllers.cache import Cache
-from tidewright.sim.controllers.objects import LEASE, NODE, POD, Key, Lease, Node, Pod, Taint, stamp
+from tidewright.sim.controllers.objects import LEASE, NODE, POD, Key, Lease, Node, Pod, Taint
 from tidewright.sim.controllers.plan import Plan
 from tidewright.sim.controllers.writes import STRATEGIC_PATCH, delete, patch
 from tidewright.sim.options import ControllerOptions
@@ -49,7 +50,7 @@ def wanted_taints(node: Node, ready: str, now: float) -> list[Taint]:
     known = {(taint.key, taint.effect): taint for taint in node.spec.taints}
     kept = [taint for taint in node.spec.taints if taint.key not in _OURS]
     return kept + [
-        known.get((key, effect)) or Taint(key=key, effect=effect, time_added=stamp(now))
+        known.get((key, effect)) or Taint(key=key, effect=effect, time_added=rfc3339(now))
         for key, effect in wanted
     ]
 
@@ -145,7 +146,7 @@ class NodeLifecycle:
         return False
 
     def _lose(self, node: Node, now: float, plan: Plan) -> None:
-        at = stamp(now)
+        at = rfc3339(now)
         message = "Kubelet stopped posting node status."
         conditions = [
             {
@@ -194,7 +195,7 @@ def _not_ready(pod: Pod, now: float) -> Any:
         "reason": NODE_NOT_READY,
         "message": "Node is not ready",
         "lastProbeTime": None,
-        "lastTransitionTime": stamp(now),
+        "lastTransitionTime": rfc3339(now),
     }
     change = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
     return patch(

@@ -6,11 +6,11 @@ Structs, not dicts: a pod decodes in a few microseconds and carries types. What 
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
+
+from tidewright.kube.times import seconds_or_none
 
 Key: TypeAlias = tuple[str, str]
 """Namespace (empty for cluster-scoped objects) and name."""
@@ -55,7 +55,7 @@ class Metadata(_Struct):
     @property
     def created(self) -> float:
         """Seconds since the epoch; 0 when the server did not say."""
-        return seconds(self.creation_timestamp)
+        return seconds_or_none(self.creation_timestamp) or 0.0
 
     @property
     def controller(self) -> OwnerReference | None:
@@ -194,7 +194,7 @@ class Pod(Object):
     def ready_since(self) -> float:
         """When the Ready condition changed last, seconds since the epoch; 0 without one."""
         found = self.condition("Ready")
-        return seconds(found.last_transition_time) if found is not None else 0.0
+        return (found and seconds_or_none(found.last_transition_time)) or 0.0
 
     def available(self, min_ready_s: int, now: float) -> bool:
         """Ready, and for at least `min_ready_s`."""
@@ -494,27 +494,6 @@ def find_condition(conditions: list[Condition], type_: str) -> Condition | None:
         if condition.type == type_:
             return condition
     return None
-
-
-@lru_cache(maxsize=16384)
-def seconds(stamp: str | None) -> float:
-    """An RFC 3339 stamp as seconds since the epoch; 0 for none."""
-    return datetime.fromisoformat(stamp).timestamp() if stamp else 0.0
-
-
-@lru_cache(maxsize=4096)
-def _stamp(whole: int) -> str:
-    return datetime.fromtimestamp(whole, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def stamp(at: float) -> str:
-    """Seconds since the epoch as Kubernetes writes them: whole seconds, UTC."""
-    return _stamp(int(at))
-
-
-def micro_stamp(at: float) -> str:
-    """Seconds since the epoch with six digits, as leases carry them."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def share(value: int | str, total: int, *, up: bool) -> int:

@@ -14,8 +14,9 @@ import msgspec
 import structlog
 
 from tidewright.kube.errors import KubeError
+from tidewright.kube.times import rfc3339
 from tidewright.log.clock import Clock
-from tidewright.sim.controllers.objects import EVENT, Kind, Metadata, stamp
+from tidewright.sim.controllers.objects import EVENT, Kind, Metadata
 from tidewright.sim.controllers.writes import Writer, create
 
 _log = structlog.get_logger(__name__)
@@ -44,7 +45,7 @@ class Recorder:
         self.dropped = 0
 
     def record(
-        self, kind: Kind[Any], about: Metadata, type_: str, reason: str, message: str, component: str
+        self, kind: Kind[Any], about: Metadata, type_: str, *, reason: str, message: str, component: str
     ) -> None:
         """Say something about an object; never waits."""
         known = (about.uid, reason, message)
@@ -58,7 +59,7 @@ class Recorder:
             self._recent.popitem(last=False)
         self._count += 1
         namespace = about.namespace or "default"
-        now = stamp(self._clock.now())
+        now = rfc3339(self._clock.now())
         event = {
             "apiVersion": "v1",
             "kind": "Event",

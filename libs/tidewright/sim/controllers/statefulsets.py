@@ -64,7 +64,7 @@ class Steps(msgspec.Struct):
     delete: list[Pod] = []
 
 
-def next_steps(
+def next_steps(  # noqa: C901  # the steps of one pass, in their order
     wanted: Sequence[Member], condemned: Sequence[Member], *, parallel: bool, on_delete: bool, partition: int,
     max_unavailable: int = 1,
 ) -> Steps:  # fmt: skip
@@ -166,7 +166,7 @@ class StatefulSets:
         if not plan.writes:
             used = {update, current, *(_revision(pod, stateful) for pod in pods)}
             plan.writes.extend(surplus(revisions, used, HISTORY_LIMIT))
-        _report(stateful, pods, current, update, now, plan)
+        _report(stateful, pods, current, update=update, now=now, plan=plan)
         return plan
 
 
@@ -252,7 +252,7 @@ def _claim(stateful: StatefulSet, claim: JsonObject, name: str) -> Write:
 
 
 def _report(
-    stateful: StatefulSet, pods: Sequence[Pod], current: str, update: str, now: float, plan: Plan
+    stateful: StatefulSet, pods: Sequence[Pod], current: str, *, update: str, now: float, plan: Plan
 ) -> None:
     live = [pod for pod in pods if not pod.finished]
     active = [pod for pod in pods if pod.active]

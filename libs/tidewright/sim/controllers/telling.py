@@ -21,7 +21,11 @@ def telling(recorder: Recorder | None, cache: Cache, controller: Controller, key
     def told(write: Write, before: Object | None, after: Object | None) -> None:
         said = _said(controller.name, about, write, before, after)
         if said is not None:
-            recorder.record(controller.kind, about.metadata, "Normal", *said, f"{controller.name}-controller")
+            reason, message = said
+            component = f"{controller.name}-controller"
+            recorder.record(
+                controller.kind, about.metadata, "Normal", reason=reason, message=message, component=component
+            )
 
     return told
 
@@ -33,6 +37,7 @@ def tell_refusal(
     recorder: Recorder | None,
     cache: Cache,
     controller: Controller,
+    *,
     key: Key,
     writes: Iterable[Write],
     error: KubeError,
@@ -44,7 +49,14 @@ def tell_refusal(
     if recorder is not None and about is not None and told:
         message = f"Error creating: {error.message}"
         component = f"{controller.name}-controller"
-        recorder.record(controller.kind, about.metadata, "Warning", "FailedCreate", message, component)
+        recorder.record(
+            controller.kind,
+            about.metadata,
+            "Warning",
+            reason="FailedCreate",
+            message=message,
+            component=component,
+        )
 
 
 def _said(

@@ -13,10 +13,11 @@ import msgspec
 import structlog
 
 from tidewright.kube.errors import KubeError
+from tidewright.kube.times import rfc3339_micro
 from tidewright.log.clock import Clock
 from tidewright.sim.controllers.cache import Cache
 from tidewright.sim.controllers.node_lifecycle import NODE_NOT_READY
-from tidewright.sim.controllers.objects import LEASE, NODE, POD, Node, Pod, micro_stamp
+from tidewright.sim.controllers.objects import LEASE, NODE, POD, Node, Pod
 from tidewright.sim.controllers.writes import STRATEGIC_PATCH, Write, Writer, create, delete, patch
 from tidewright.sim.delays import draw
 from tidewright.sim.kubelets import pods as pod_status
@@ -202,7 +203,7 @@ class Kubelets:
         duration_s = max(1, round(LEASE_RENEWALS * interval_s * self._clock.speed))
         renewal = {
             "spec": {
-                "renewTime": micro_stamp(now),
+                "renewTime": rfc3339_micro(now),
                 "holderIdentity": name,
                 "leaseDurationSeconds": duration_s,
             }

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tidewright.kube import quantities
-from tidewright.sim.controllers.objects import micro_stamp, stamp
+from tidewright.kube.times import rfc3339, rfc3339_micro
 from tidewright.sim.kubelets.pods import host_ip
 from tidewright.sim.options import NODE_LABEL, NodePool
 
@@ -22,7 +22,7 @@ _CONDITIONS: Final = (
 
 def conditions(now: float, *, ready: bool) -> list[dict[str, str]]:
     """A kubelet's node conditions at log time `now`."""
-    at = stamp(now)
+    at = rfc3339(now)
     common = {"lastHeartbeatTime": at, "lastTransitionTime": at}
     found = [
         {"type": type_, "status": "False", "reason": reason, "message": message, **common}
@@ -140,7 +140,7 @@ def lease_manifest(node: str, node_uid: str, duration_s: int, now: float) -> dic
         "spec": {
             "holderIdentity": node,
             "leaseDurationSeconds": duration_s,
-            "renewTime": micro_stamp(now),
+            "renewTime": rfc3339_micro(now),
         },
     }
 

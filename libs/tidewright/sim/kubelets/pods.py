@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tidewright.sim.controllers.objects import Container, Pod, stamp
+from tidewright.kube.times import rfc3339
+from tidewright.sim.controllers.objects import Container, Pod
 from tidewright.sim.delays import draw
 from tidewright.sim.options import Delay, KubeletOptions
 
@@ -86,10 +87,10 @@ def running(
     pod: Pod, *, ready: bool, started: float, since: float, now: float, pod_ip: str, restarts: int = 0
 ) -> dict[str, Any]:
     """The containers run, since `since`; `started` is when the kubelet took the pod up, log seconds."""
-    at, began = stamp(now), stamp(since)
+    at, began = rfc3339(now), rfc3339(since)
     status: dict[str, Any] = {
         "phase": "Running",
-        "startTime": stamp(started),
+        "startTime": rfc3339(started),
         "podIP": pod_ip,
         "podIPs": [{"ip": pod_ip}],
         "hostIP": host_ip(pod.spec.node_name),
@@ -122,7 +123,7 @@ def running(
 
 def crashed(pod: Pod, *, restarts: int, now: float) -> dict[str, Any]:
     """The containers ended badly and wait for their restart."""
-    at = stamp(now)
+    at = rfc3339(now)
     waiting = {"reason": "CrashLoopBackOff", "message": "back-off restarting failed container"}
     return {
         "status": {
@@ -137,7 +138,7 @@ def crashed(pod: Pod, *, restarts: int, now: float) -> dict[str, Any]:
 
 def finished(pod: Pod, *, code: int, now: float) -> dict[str, Any]:
     """The containers ended for good."""
-    at = stamp(now)
+    at = rfc3339(now)
     reason = "Completed" if code == 0 else "Error"
     ended = {"exitCode": code, "reason": reason, "startedAt": pod.status.start_time or at, "finishedAt": at}
     not_ready = "PodCompleted" if code == 0 else "PodFailed"

@@ -16,9 +16,10 @@ from aiohttp import web
 
 from tidewright.kube.quantities import format_milli
 from tidewright.kube.selectors import LabelSelector, SelectorError
+from tidewright.kube.times import rfc3339
 from tidewright.log.clock import Clock
 from tidewright.sim.controllers.cache import Cache
-from tidewright.sim.controllers.objects import NODE, Pod, stamp
+from tidewright.sim.controllers.objects import NODE, Pod
 from tidewright.sim.metrics.values import Metrics, Push
 
 EXTERNAL: Final = "external.metrics.k8s.io"
@@ -125,7 +126,7 @@ class MetricsApi:
                 {
                     "metricName": name,
                     "metricLabels": labels,
-                    "timestamp": stamp(now),
+                    "timestamp": rfc3339(now),
                     "value": format_milli(value),
                 }
                 for labels, value in series
@@ -170,8 +171,8 @@ class MetricsApi:
         node = self._cache.of(NODE).get(("", name))
         labels = node.metadata.labels if node is not None else {}
         return {
-            "metadata": {"name": name, "creationTimestamp": stamp(now), "labels": labels},
-            "timestamp": stamp(now),
+            "metadata": {"name": name, "creationTimestamp": rfc3339(now), "labels": labels},
+            "timestamp": rfc3339(now),
             "window": "30s",
             "usage": {resource: format_milli(value) for resource, value in total.items()},
         }
@@ -261,10 +262,10 @@ def _pod_metrics(pod: Pod, usage: dict[str, int], now: float) -> dict[str, Any]:
     metadata = {
         "name": pod.metadata.name,
         "namespace": pod.metadata.namespace,
-        "creationTimestamp": stamp(now),
+        "creationTimestamp": rfc3339(now),
         "labels": pod.metadata.labels,
     }
-    return {"metadata": metadata, "timestamp": stamp(now), "window": "30s", "containers": containers}
+    return {"metadata": metadata, "timestamp": rfc3339(now), "window": "30s", "containers": containers}
 
 
 def _list(kind: str, items: list[dict[str, Any]]) -> dict[str, Any]:

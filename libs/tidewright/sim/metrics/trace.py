@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tidewright.kube.csvtext import lines
+from tidewright.kube.times import typed_seconds
 
 LATEST = datetime(9999, 1, 1, tzinfo=UTC).timestamp()
 """No time is later: calendars end there."""
@@ -110,14 +111,9 @@ def _columns(reader: csv.DictReader[str], name: str) -> None:
 def _time(text: str | None, where: str) -> float:
     text = (text or "").strip()
     try:
-        time = float(text)
+        time = typed_seconds(text)
     except ValueError:
-        try:
-            at = datetime.fromisoformat(text)
-        except ValueError:
-            time = math.nan
-        else:
-            time = (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
+        time = math.nan
     if not 0 <= time <= LATEST:
         raise TraceError(
             f"{where}: timestamp {text!r} is no time; valid are 2014-04-10 00:04:00 (UTC) or seconds since the epoch"

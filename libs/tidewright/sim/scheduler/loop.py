@@ -16,9 +16,10 @@ import structlog
 
 from tidewright.kube.errors import KubeError
 from tidewright.kube.quantities import NotAQuantity
+from tidewright.kube.times import rfc3339
 from tidewright.log.clock import Clock
 from tidewright.sim.controllers.cache import Cache
-from tidewright.sim.controllers.objects import NODE, POD, Node, Pod, stamp
+from tidewright.sim.controllers.objects import NODE, POD, Node, Pod
 from tidewright.sim.controllers.recorder import Recorder
 from tidewright.sim.controllers.writes import STRATEGIC_PATCH, Write, Writer, patch
 from tidewright.sim.scheduler.placement import Placer, Refusal, Shape, shape_of
@@ -240,7 +241,9 @@ class Scheduler:
             self._failures.pop(metadata.uid, None)
             self._said.pop(metadata.uid, None)
             message = f"Successfully assigned {metadata.namespace}/{metadata.name} to {node}"
-            self._recorder.record(POD, metadata, "Normal", "Scheduled", message, NAME)
+            self._recorder.record(
+                POD, metadata, "Normal", reason="Scheduled", message=message, component=NAME
+            )
         finally:
             self._slots.release()
 
@@ -274,7 +277,7 @@ class Scheduler:
         }
         before = pod.condition("PodScheduled")
         if before is None or before.status != "False":
-            condition["lastTransitionTime"] = stamp(self._clock.now())
+            condition["lastTransitionTime"] = rfc3339(self._clock.now())
         change: dict[str, Any] = {
             "metadata": {"uid": pod.metadata.uid},
             "status": {"conditions": [condition]},
@@ -295,7 +298,9 @@ class Scheduler:
             _log.info("a condition could not be written", pod=str(pod.key), error=str(error))
         finally:
             self._slots.release()
-        self._recorder.record(POD, pod.metadata, "Warning", "FailedScheduling", message, NAME)
+        self._recorder.record(
+            POD, pod.metadata, "Warning", reason="FailedScheduling", message=message, component=NAME
+        )
 
 
 def _matters(old: Node, new: Node) -> bool:

@@ -1,16 +1,14 @@
 """Node selectors, node affinity, taints and tolerations: what depends on one node alone.
 
-The rules are `tidewright.kube.predicates`; here they meet the objects as controllers and scheduler decode them.
+The rules are `tidewright.kube.podapi.nodeterms` and `tidewright.kube.taints`; here they meet the objects as controllers and scheduler decode them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
+from tidewright.kube.podapi.nodeterms import PREFERRED, REQUIRED, preference, term_matches
 from tidewright.kube.podshape import NodeView
-from tidewright.kube.podspecs import node_term
-from tidewright.kube.selectors import SelectorError
 from tidewright.kube.taints import HARD_EFFECTS, tolerates
 from tidewright.sim.controllers.objects import PodSpec, Taint, Toleration
 
@@ -27,33 +25,18 @@ def first_untolerated(
     return None
 
 
-def matches_term(term: Mapping[str, Any], labels: Mapping[str, str], name: str) -> bool:
-    """Whether a node selector term holds; an empty term, or one that cannot be read, never does."""
-    try:
-        return node_term(term).matches(NodeView(name=name, labels=dict(labels)))
-    except SelectorError:
-        return False
-
-
 def matches_affinity(spec: PodSpec, labels: Mapping[str, str], name: str) -> bool:
     """Whether the node satisfies the pod's node selector and required node affinity."""
     if any(labels.get(key) != value for key, value in spec.node_selector.items()):
         return False
-    required = ((spec.affinity or {}).get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    )
+    required = ((spec.affinity or {}).get("nodeAffinity") or {}).get(REQUIRED)
     if required is None:
         return True
-    return any(matches_term(term, labels, name) for term in required.get("nodeSelectorTerms") or ())
+    node = NodeView(name=name, labels=dict(labels))
+    return any(term_matches(term, node) for term in required.get("nodeSelectorTerms") or ())
 
 
 def preferred_weight(spec: PodSpec, labels: Mapping[str, str], name: str) -> int:
     """Summed weights of the preferred node affinity terms that hold."""
-    preferred = ((spec.affinity or {}).get("nodeAffinity") or {}).get(
-        "preferredDuringSchedulingIgnoredDuringExecution"
-    )
-    return sum(
-        int(one.get("weight", 0))
-        for one in preferred or ()
-        if matches_term(one.get("preference") or {}, labels, name)
-    )
+    terms = ((spec.affinity or {}).get("nodeAffinity") or {}).get(PREFERRED)
+    return preference(terms or (), NodeView(name=name, labels=dict(labels)))

@@ -29,7 +29,7 @@ from tidewright.events.facts import WatermarkPodAutoscalerObserved
 from tidewright.events.provisioning import PodTemplateObserved
 from tidewright.events.shards import ShardSetObserved
 from tidewright.events.spread import WorkloadSpreadObserved
-from tidewright.host.fenced import attempts
+from tidewright.host.loop.fenced import attempts
 from tidewright.log.connection import Log
 from tidewright.sharding.source import source_of
 

@@ -55,7 +55,14 @@ def spread(effect: EndpointEffect, bounds: Bounds) -> str:
             conditions = [{"name": name, "expression": text} for name, text in wanted.conditions]
             if found.get("matchConditions", []) not in (conditions, []):
                 return f"{what}: its conditions are not the declared ones"
-            if said := _hook(found, policy, wanted.path, "spread-admission", bounds, wanted.anywhere):
+            if said := _hook(
+                found,
+                policy,
+                wanted.path,
+                endpoint="spread-admission",
+                bounds=bounds,
+                anywhere=wanted.anywhere,
+            ):
                 return f"{what}: {said}"
     for name, conversion in effect.conversions.items():
         if name != declared.SPREADS:
@@ -87,7 +94,9 @@ def labels(effect: EndpointEffect, bounds: Bounds) -> str:
                 return f"{what}: its path {path!r} is none of a ShardSet of its name"
             if said := _rule_of_a_set(found.get("rules")):
                 return f"{what}: {said}"
-            if said := _hook(found, ("Ignore",), path, "shard-labels", bounds, False):
+            if said := _hook(
+                found, ("Ignore",), path, endpoint="shard-labels", bounds=bounds, anywhere=False
+            ):
                 return f"{what}: {said}"
     return ""
 
@@ -133,7 +142,7 @@ def _rule_of_a_set(rules: Any) -> str:
 
 
 def _hook(
-    found: JsonObject, policies: tuple[str, ...], path: str, endpoint: str, bounds: Bounds, anywhere: bool
+    found: JsonObject, policies: tuple[str, ...], path: str, *, endpoint: str, bounds: Bounds, anywhere: bool
 ) -> str:
     if others := sorted(set(found) - _KEYS):
         return f"{others[0]} is not declared"

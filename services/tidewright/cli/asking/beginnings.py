@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from tidewright.cli.asking.progress import progress
-from tidewright.cli.asking.restored import inputs_of
+from tidewright.cli.asking.restored import begin_to_follow, inputs_of
 from tidewright.cli.asking.source import Source
 from tidewright.cli.services import Service, load
-from tidewright.host.fold import Fold
-from tidewright.host.restoring import SlotRestorer
+from tidewright.host.fold.order import Fold
+from tidewright.host.fold.restoring import SlotRestorer
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.snapshots import Snapshot
 from tidewright.log.subjects import Slot
@@ -40,7 +40,7 @@ async def beginnings(
             seq = await last_whole_checkpoint(source, service.name, slot, boundary)
             if not seq:
                 continue
-            kept = await source.snapshot(service.name, slot, decider.state_version, boundary)
+            kept = await source.snapshot(service.name, slot, decider.readable, boundary)
             if kept is not None and kept.checkpoint_seq == seq:
                 found.append(kept)
                 continue
@@ -48,7 +48,10 @@ async def beginnings(
             folds[slot] = Fold.resumed(decider, kept) if kept is not None and usable else Fold(decider, slot)
             wanted[seq] = slot
         if folds:
-            restorers.append((SlotRestorer(inputs, folds), wanted))
+            restorer = SlotRestorer(inputs, folds)
+            for restore in restorer.restores.values():
+                await begin_to_follow(source, restore, inputs)
+            restorers.append((restorer, wanted))
     if not restorers:
         return found
     after = min(fold.position for restorer, _ in restorers for fold in restorer.folds.values())

@@ -14,7 +14,6 @@ from cyclopts import Parameter
 
 from tidewright.cli.asking.lines import line, title
 from tidewright.cli.asking.lookups import decoded, reference_of, service_of
-from tidewright.cli.asking.objects import shown
 from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.replaying import Redecided
 from tidewright.cli.asking.restored import bare, deciders, inputs_of
@@ -25,8 +24,9 @@ from tidewright.cli.options import AskedLogOptions, Output, emit
 from tidewright.cli.services import Service, load
 from tidewright.events.base import Decision, ObjectRef
 from tidewright.events.decisions import CancelTimer, SetStatus, SetTimer
-from tidewright.host.decider import Decider
-from tidewright.host.fold import Decided
+from tidewright.host.fold.decider import Decider
+from tidewright.host.fold.order import Decided
+from tidewright.kube.times import readable
 
 EVERY_N = 2000
 SHOWN = 100
@@ -117,9 +117,9 @@ async def replayed(
     """Compare a log with what this version decides about it now, under another configuration or its own."""
     takers = []
     for service in services:
-        decider: Decider[Any] = load(service)
+        decider: Decider[Any, Any] = load(service)
         inputs = inputs_of(service, decider, source)
-        snapshots = await source.start(decider.service, inputs.every, decider.state_version)
+        snapshots = await source.start(decider.service, inputs.every, decider.readable)
 
         def heard(
             seq: int, made: Sequence[Decision], recorded: Sequence[Decided], name: str = decider.service
@@ -256,7 +256,7 @@ def _as_text(found: Differences) -> str:
     counts = ", ".join(f"{count} {kind}" for kind, count in sorted(found.kinds.items()))
     lines.append(f"{found.count} differ: {counts}.")
     for change in found.first:
-        lines.append(f"{shown(change.at)}  {change.seq:>9}  {change.service}  {change.about}")
+        lines.append(f"{readable(change.at)}  {change.seq:>9}  {change.service}  {change.about}")
         lines += [f"  - {_told(change.before)}"] if change.before is not None else []
         lines += [f"  + {_told(change.after)}"] if change.after is not None else []
         lines += _reasons(change)

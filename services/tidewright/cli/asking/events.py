@@ -16,7 +16,7 @@ from tidewright.cli.asking.explain import speakers
 from tidewright.cli.asking.lines import as_json, line, object_of, subject_object, title
 from tidewright.cli.asking.lookups import decided_about, ledger_of
 from tidewright.cli.asking.moments import INTERLEAVED, Moment, is_past, moment_of
-from tidewright.cli.asking.objects import named, shown
+from tidewright.cli.asking.objects import named
 from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.restored import Asked, glimpsed
 from tidewright.cli.asking.source import FromFile, Source, matches, opened, slot_in
@@ -24,7 +24,8 @@ from tidewright.cli.errors import BadInput
 from tidewright.cli.options import AskedLogOptions, Output
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, Outcome
-from tidewright.host.explainer import Explainer, Reference
+from tidewright.host.fold.explainer import Explainer, Reference
+from tidewright.kube.times import readable
 from tidewright.log.reader import Record
 from tidewright.log.subjects import ALL, Slot, escape
 
@@ -205,7 +206,9 @@ def events(
 
     async def run() -> int:
         async with opened(log, file) as source:
-            wanted = await _wanted(source, classes, namespace, about, since, until, parked=parked)
+            wanted = await _wanted(
+                source, classes, namespace, about=about, since=since, until=until, parked=parked
+            )
             count = 0
             async with aclosing(found(source, wanted, follow=follow)) as those:
                 async for record, event in those:
@@ -227,10 +230,10 @@ async def _wanted(
     source: Source,
     classes: tuple[Class, ...],
     namespace: str,
+    *,
     about: str,
     since: str,
     until: str,
-    *,
     parked: bool,
 ) -> Wanted:
     """What the options ask for.
@@ -244,7 +247,9 @@ async def _wanted(
     if until:
         wanted.until = await moment_of(source, until, "--until")
     if wanted.since is not None and wanted.until is not None and wanted.since.at > wanted.until.at:
-        raise BadInput(f"--since {shown(wanted.since.at)} is later than --until {shown(wanted.until.at)}")
+        raise BadInput(
+            f"--since {readable(wanted.since.at)} is later than --until {readable(wanted.until.at)}"
+        )
     if about:
         wanted.about = named(about, namespace or "default")
         await _look_elsewhere(source, wanted, wanted.about)
@@ -279,5 +284,6 @@ def _print(record: Record, event: Event | registry.Unknown | registry.NotAnEvent
         print(f"{record.seq:>9}  {cls:<8}  {where}  does not decode: {event}", flush=True)
         return
     print(
-        f"{shown(event.at)}  {record.seq:>9}  {cls:<8}  {title(event):<24} {where}  {line(event)}", flush=True
+        f"{readable(event.at)}  {record.seq:>9}  {cls:<8}  {title(event):<24} {where}  {line(event)}",
+        flush=True,
     )

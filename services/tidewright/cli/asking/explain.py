@@ -1,7 +1,7 @@
 """`tidewright explain`: what was decided, why, what became of it, what would have changed it.
 
 What is the same for every service is done here; what only a service knows about itself, its
-explainer says (`tidewright.host.explainer`).
+explainer says (`tidewright.host.fold.explainer`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from tidewright.cli.errors import BadInput
 from tidewright.cli.options import AskedLogOptions, Output, emit
 from tidewright.cli.services import BY_NAME, SERVICES, Service
 from tidewright.events.base import Because, Decision, Event, ObjectRef
-from tidewright.events.decisions import CancelTimer, SetStatus, SetTimer
-from tidewright.host.explainer import Explainer, Reference
+from tidewright.events.decisions import CancelTimer, Effect, SetStatus, SetTimer
+from tidewright.host.fold.explainer import Explainer, Reference
 
 EARLIER = 5
 """Decisions before the explained one that are shown in a line each."""
@@ -41,6 +41,7 @@ class Why:
         causes: the event that it answers first, and what stands behind that.
         rests_on: the last facts of what it was computed from.
         beside: other decisions that the same event gave.
+        unwatched: it has no outcome, and the actuator carries nothing out at present since no watcher looks.
     """
 
     service: str
@@ -52,6 +53,7 @@ class Why:
     outcome: Found | None = None
     opposite: tuple[str, ...] = ()
     beside: tuple[Found, ...] = ()
+    unwatched: bool = False
 
 
 @dataclass
@@ -215,9 +217,21 @@ async def why_of(
     causes, outcome, beside = await asyncio.gather(
         lookups.causes(source, decided), lookups.outcome_of(source, decided), lookups.beside(source, decided)
     )
+    unwatched = (
+        isinstance(event, Effect) and outcome is None and not event.shadow and await source.unwatched()
+    )
     if explainer is None or service is None or not isinstance(event, Decision):
         told = tuple(explainer.sentences(event)) if explainer is not None else _bare(because)  # type: ignore[arg-type]  # known types only
-        return Why(name, decided, because, told, tuple(causes), outcome=outcome, beside=tuple(beside))
+        return Why(
+            name,
+            decided,
+            because,
+            told,
+            tuple(causes),
+            outcome=outcome,
+            beside=tuple(beside),
+            unwatched=unwatched,
+        )
     rests_on: tuple[Found, ...] = ()
     opposite: tuple[str, ...] = ()
     if causes:
@@ -228,7 +242,9 @@ async def why_of(
         rests_on = tuple(one for one in behind if one.seq != causes[0].seq)
         opposite = tuple(explainer.opposite(state, event))
     told = tuple(explainer.sentences(event))
-    return Why(name, decided, because, told, tuple(causes), rests_on, outcome, opposite, tuple(beside))
+    return Why(
+        name, decided, because, told, tuple(causes), rests_on, outcome, opposite, tuple(beside), unwatched
+    )
 
 
 def _namespace(decision: Decision) -> str:

@@ -17,6 +17,7 @@ import msgspec
 
 from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.source import Anchors, keyring_of, matches
+from tidewright.cli.errors import BadInput
 from tidewright.log.export import ExportFile
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot
@@ -144,6 +145,9 @@ class ExportedLog:
         for record in self.file.records():
             yield record
 
+    async def unwatched(self) -> bool:
+        return False
+
     async def furthest(self) -> int:
         return max((s.position for s in self.file.snapshots()), default=0)
 
@@ -207,13 +211,27 @@ class ExportedLog:
     async def bounds(self) -> tuple[int, int]:
         return self.file.manifest.first_seq, self.file.manifest.last_seq
 
-    async def start(self, service: str, slots: tuple[Slot, ...], state_version: int) -> list[Snapshot]:
-        return [s for s in self.file.snapshots() if s.service == service and s.slot in slots]
+    async def start(self, service: str, slots: tuple[Slot, ...], readable: Sequence[int]) -> list[Snapshot]:
+        kept = [s for s in self.file.snapshots() if s.service == service and s.slot in slots]
+        for snapshot in kept:
+            if snapshot.state_version not in readable:
+                raise BadInput(
+                    f"{self.file.path} begins with a state of {service} of version {snapshot.state_version}, which this "
+                    f"software cannot read: it reads {', '.join(map(str, readable))}; ask with the version that exported it"
+                )
+        return kept
 
     async def ends(self) -> dict[str, int] | None:
         return self.file.manifest.ends
 
-    async def snapshot(self, service: str, slot: Slot, state_version: int, position: int) -> Snapshot | None:
-        kept = await self.start(service, (slot,), state_version)
-        fitting = [s for s in kept if s.position <= position and s.state_version == state_version]
+    async def snapshot(
+        self, service: str, slot: Slot, readable: Sequence[int], position: int
+    ) -> Snapshot | None:
+        fitting = [
+            s
+            for s in self.file.snapshots()
+            if (s.service, s.slot) == (service, slot)
+            and s.position <= position
+            and s.state_version in readable
+        ]
         return max(fitting, key=lambda s: s.position, default=None)

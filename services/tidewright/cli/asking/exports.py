@@ -14,7 +14,6 @@ from cyclopts import Parameter
 
 from tidewright.cli.asking.beginnings import beginnings
 from tidewright.cli.asking.moments import moment_of
-from tidewright.cli.asking.objects import shown
 from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.restored import inputs_of
 from tidewright.cli.asking.source import FromFile, Source, ends_of, opened, slot_in
@@ -23,9 +22,10 @@ from tidewright.cli.errors import BadInput, Unavailable, translated
 from tidewright.cli.options import AskedLogOptions, LogOptions
 from tidewright.cli.services import DECIDERS, SERVICES, Role, Service, load
 from tidewright.events.version import __version__
+from tidewright.kube.times import readable
 from tidewright.log import checkpoint as checkpoints
+from tidewright.log.batched_get import TooMany
 from tidewright.log.connection import MAX_BATCH, Log, Message
-from tidewright.log.direct import TooMany
 from tidewright.log.disk import is_full, no_space
 from tidewright.log.errors import Unsound
 from tidewright.log.export import BadExport, ExportFile, ExportWriter, Manifest
@@ -35,6 +35,8 @@ from tidewright.log.snapshots import Snapshot, Snapshots, encode
 from tidewright.log.subjects import ALL, SLOT_HASH, Slot, escape
 
 EVERY_N = 2000
+ROLLUP = "nats-rollup"
+"""The header, in small letters, of a message in whose place nothing stays of what was before it."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +77,7 @@ async def part_of(source: Source, since: str, until: str, namespaces: tuple[str,
     begins = await moment_of(source, since, "--since") if since else None
     ends = await moment_of(source, until, "--until") if until else None
     if begins is not None and ends is not None and begins.seq > ends.seq:
-        raise BadInput(f"--since {shown(begins.at)} is later than --until {shown(ends.at)}")
+        raise BadInput(f"--since {readable(begins.at)} is later than --until {readable(ends.at)}")
     return Part(
         begins.seq if begins is not None else 0,
         ends.seq if ends is not None else last,
@@ -239,7 +241,7 @@ async def _kept(
         decider: Any = load(service)
         every = inputs_of(service, decider, source).every
         wanted = every if slots is None else tuple(slot for slot in every if slot in slots)
-        found += await source.start(decider.service, wanted, decider.state_version)
+        found += await source.start(decider.service, wanted, decider.readable)
     return found
 
 
@@ -287,8 +289,15 @@ def export(
     return 0
 
 
-async def imported(log: Log, file: ExportFile) -> int:
-    """Append an export to an empty stream, every record at its old sequence.
+def erases(record: Record) -> bool:
+    """Whether a record took away all that was before it where it was first stored: none of ours does."""
+    return any(name.lower() == ROLLUP for name in record.headers)
+
+
+async def imported(log: Log, file: ExportFile, erasing: list[Record] | None = None) -> int:
+    """Append an export to an empty stream, every record at its old sequence; returns how many.
+
+    Those that erased the log are left out, and put into `erasing`.
 
     Raises:
         BadInput: the stream is not empty.
@@ -321,6 +330,15 @@ async def imported(log: Log, file: ExportFile) -> int:
                 if len(batch) == MAX_BATCH:
                     await flush()
                     advance(MAX_BATCH)
+            if erases(record):
+                # Its sequence is used up all the same: an archive goes on behind it.
+                batch.append(Message(filler, b""))
+                position, gaps = record.seq, True
+                if erasing is not None:
+                    erasing.append(record)
+                if len(batch) == MAX_BATCH:
+                    await flush()
+                continue
             headers = {k: v for k, v in record.headers.items() if not k.startswith("Nats-")}
             batch.append(Message(record.subject, record.body, headers))
             position, count = record.seq, count + 1
@@ -362,10 +380,16 @@ def import_(
             ) as running:
                 plan = Plan(slots=file.manifest.slots, cluster_id=file.manifest.cluster_id, deciders=DECIDERS)
                 await install_log(running, plan)
-                return await imported(running, file)
+                return await imported(running, file, erasing)
 
+    erasing: list[Record] = []
     count = asyncio.run(run())
     print(f"{count} records of cluster {on.cluster} imported from {path}, {_range(file)}", file=sys.stderr)
+    for record in erasing:
+        print(
+            f"left out: sequence {record.seq} on {record.subject}, which erased the log (Nats-Rollup): find out who wrote it",
+            file=sys.stderr,
+        )
     return 0
 
 
@@ -391,5 +415,5 @@ def whole(path: Path) -> ExportFile:
 def _range(file: ExportFile) -> str:
     since = file.manifest.since
     return f"sequences {file.manifest.first_seq} to {file.manifest.last_seq}" + (
-        f", since {shown(since)}" if since else ""
+        f", since {readable(since)}" if since else ""
     )

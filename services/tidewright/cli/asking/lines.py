@@ -6,12 +6,12 @@ from typing import Any
 
 import msgspec
 
-from tidewright.cli.asking.objects import shown
 from tidewright.events import decisions, facts, outcomes, registry
 from tidewright.events.acting import NOT_DONE
 from tidewright.events.base import Decision, Event, ObjectRef, Outcome
 from tidewright.events.config import ClockSet, ConfigSet
 from tidewright.events.timers import TimerFired
+from tidewright.kube.times import readable
 from tidewright.log.reader import Record
 from tidewright.log.subjects import unescape
 
@@ -32,7 +32,7 @@ def line(event: Event | registry.Unknown) -> str:
     return _line(event)
 
 
-def _line(event: Event | registry.Unknown) -> str:
+def _line(event: Event | registry.Unknown) -> str:  # noqa: C901  # a dispatcher by match
     match event:
         case registry.Unknown(type=kind):
             return f"{kind} (of a newer version)"
@@ -106,16 +106,16 @@ def _fields(event: Event) -> str:
 def _of_a_service(event: Event) -> str:
     """What a service has words of its own for, or nobody in particular; imported here, for most answers do without."""
     from tidewright.cli.asking.wording import wording
-    from tidewright.provisioning.lines import line as of_capacity
-    from tidewright.shardmanager.lines import line as of_shards
-    from tidewright.spread.lines import line as of_spread
+    from tidewright.provisioning.tell.lines import line as of_capacity
+    from tidewright.shardmanager.tell.lines import line as of_shards
+    from tidewright.spread.tell.lines import line as of_spread
 
     return of_capacity(event) or of_spread(event) or of_shards(event) or wording(event)
 
 
 def _due(at: float) -> str:
     try:
-        return shown(at)
+        return readable(at)
     except (OverflowError, ValueError, OSError):
         return f"{at:.0f}"  # a time that no calendar has
 

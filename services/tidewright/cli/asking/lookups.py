@@ -17,8 +17,8 @@ from tidewright.events import registry
 from tidewright.events.base import Decision, Event, ObjectRef, Outcome
 from tidewright.events.decisions import Effect
 from tidewright.events.timers import TimerFired
-from tidewright.host.explainer import Reference
-from tidewright.host.fold import cause_of
+from tidewright.host.fold.explainer import Reference
+from tidewright.host.fold.order import cause_of
 from tidewright.log.reader import Record
 from tidewright.log.subjects import ALL, Slot, Subjects, escape, slot_of
 

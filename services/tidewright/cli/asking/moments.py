@@ -12,10 +12,11 @@ import time
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from tidewright.cli.asking.objects import moment, shown
+from tidewright.cli.asking.objects import moment
 from tidewright.cli.asking.source import SOON, Source
 from tidewright.cli.errors import BadInput
 from tidewright.events import registry
+from tidewright.kube.times import readable
 from tidewright.log.reader import Record
 
 INTERLEAVED = 200
@@ -41,8 +42,8 @@ class Moment:
 
     def told(self, log: str) -> str:
         """For people: the time, the place on a log, and where that ends when it does so before."""
-        ended = "" if self.ended is None else f", which ends at {shown(self.ended)} UTC"
-        return f"as of {shown(self.at)} UTC (sequence {self.seq} of {log}{ended})"
+        ended = "" if self.ended is None else f", which ends at {readable(self.ended)} UTC"
+        return f"as of {readable(self.at)} UTC (sequence {self.seq} of {log}{ended})"
 
     @property
     def bound(self) -> int:
@@ -78,7 +79,7 @@ async def moment_of(source: Source, text: str, option: str = "--at") -> Moment:
     if not text:
         return Moment(last, now, end=True)
     oldest = source.since if source.since is not None else await beginning_of(source, first)
-    retained = f"retained are {shown(oldest)} to {shown(now)} UTC (sequences {first} to {last})"
+    retained = f"retained are {readable(oldest)} to {readable(now)} UTC (sequences {first} to {last})"
     if found := _SEQUENCE.match(text):
         seq = int(found[1])
         if not first <= seq <= last:
@@ -88,11 +89,11 @@ async def moment_of(source: Source, text: str, option: str = "--at") -> Moment:
     if at < oldest and option == "--since" and first <= 1 and source.since is None:
         return Moment(0, at)  # nothing was ever removed: all there is since then is there
     if at < oldest:
-        raise BadInput(f"{option} {shown(at)}: {retained}")
+        raise BadInput(f"{option} {readable(at)}: {retained}")
     if at > max(now, time.time()) and option == "--at":
-        raise BadInput(f"{option} {shown(at)} is still to come: {retained}")
+        raise BadInput(f"{option} {readable(at)} is still to come: {retained}")
     if at >= now:
-        return Moment(last, at, end=True, ended=now if shown(at) != shown(now) else None)
+        return Moment(last, at, end=True, ended=now if readable(at) != readable(now) else None)
     return Moment(await last_before(source, first, last, at), at)
 
 

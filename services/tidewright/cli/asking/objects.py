@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
 
 from tidewright.cli.errors import BadInput
-from tidewright.host.explainer import Reference
+from tidewright.host.fold.explainer import Reference
+from tidewright.kube.times import typed_seconds
 
 SHORT = {
     "wpa": "watermarkpodautoscaler",
@@ -46,14 +46,6 @@ CLUSTER_SCOPED = frozenset({"node", "nodegroup", "provisioningclass", "clock", "
 
 _AGO = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)$")
 _UNIT_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-_FORMS = (
-    "%Y-%m-%dT%H:%M:%S.%f%z",
-    "%Y-%m-%dT%H:%M:%S%z",
-    "%Y-%m-%dT%H:%M:%S",
-    "%Y-%m-%d %H:%M:%S",
-    "%Y-%m-%d %H:%M",
-    "%Y-%m-%d",
-)
 
 
 def named(text: str, namespace: str) -> Reference:
@@ -89,21 +81,9 @@ def moment(text: str, now: float) -> float:
     if ago := _AGO.match(text):
         return now - float(ago[1]) * _UNIT_S[ago[2]]
     try:
-        return float(text)
+        return typed_seconds(text)
     except ValueError:
-        pass
-    for form in _FORMS:
-        try:
-            found = datetime.strptime(text.replace("Z", "+0000"), form)  # noqa: DTZ007  # UTC is said just below
-        except ValueError:
-            continue
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-    raise BadInput(
-        f"{text!r} is not a time: write 2026-03-01T12:00:00Z, '2026-03-01 12:00:00' (UTC), seconds since the epoch, "
-        "or how long ago (90s, 15m, 2h, 3d)"
-    )
-
-
-def shown(at: float) -> str:
-    """A log time for people, to the second, UTC."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        raise BadInput(
+            f"{text!r} is not a time: write 2026-03-01T12:00:00Z, '2026-03-01 12:00:00' (UTC), seconds since the epoch, "
+            "or how long ago (90s, 15m, 2h, 3d)"
+        ) from None

@@ -16,7 +16,7 @@ from importlib import import_module
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
-from tidewright.host.stderr import STDERR
+from tidewright.host.process.stderr import STDERR
 
 
 @contextmanager

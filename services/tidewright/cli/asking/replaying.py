@@ -13,10 +13,10 @@ from typing import Any
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event
 from tidewright.events.config import ConfigSet
-from tidewright.host.decider import Decider
-from tidewright.host.fold import Decided, Fold, Waiting
-from tidewright.host.inputs import Inputs
-from tidewright.host.restoring import SlotRestorer
+from tidewright.host.fold.decider import Decider
+from tidewright.host.fold.inputs import Inputs
+from tidewright.host.fold.order import Decided, Fold, Waiting
+from tidewright.host.fold.restoring import SlotRestorer
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot
 from tidewright.log.subjects import Slot
@@ -29,7 +29,7 @@ class Deciding(Fold[Any]):
     """A fold that also decides, and says so; its state follows what was recorded."""
 
     def __init__(
-        self, decider: Decider[Any], slot: Slot, heard: Heard, config: Mapping[str, dict[str, Any]]
+        self, decider: Decider[Any, Any], slot: Slot, heard: Heard, config: Mapping[str, dict[str, Any]]
     ) -> None:
         super().__init__(decider, slot)
         self.heard = heard
@@ -39,7 +39,7 @@ class Deciding(Fold[Any]):
     @classmethod
     def started(
         cls,
-        decider: Decider[Any],
+        decider: Decider[Any, Any],
         slot: Slot,
         snapshot: Snapshot | None,
         heard: Heard,
@@ -54,7 +54,7 @@ class Deciding(Fold[Any]):
 
     def _configure(self) -> None:
         for name, data in self.config.items():
-            self.state = self.decider.evolve(self.state, ConfigSet(at=self.at, name=name, data=data))
+            self.decider.evolve(self.state, ConfigSet(at=self.at, name=name, data=data))
 
     def replay_run(self, run: Sequence[Waiting], recorded: dict[int, list[Decided]]) -> None:
         """Each event is decided about, too."""
@@ -70,9 +70,9 @@ class Deciding(Fold[Any]):
         if taken is not None:
             if isinstance(taken, ConfigSet) and taken.name in self.config:
                 taken = ConfigSet(at=taken.at, name=taken.name, data=self.config[taken.name])
-            self.state = self.decider.evolve(self.state, taken)
+            touched = self.decider.evolve(self.state, taken)
             if self.decides(taken):
-                made = list(self.decider.decide(self.state, taken))
+                made = list(self.decider.decide(self.state, taken, touched))
         if made or recorded:
             self.heard(seq, made, recorded)
         for decided in recorded:
@@ -84,7 +84,7 @@ class Redecided:
 
     def __init__(
         self,
-        decider: Decider[Any],
+        decider: Decider[Any, Any],
         inputs: Inputs,
         heard: Heard,
         snapshots: Sequence[Snapshot] = (),

@@ -23,12 +23,13 @@ from tidewright.cli.services import Role as ServiceRole
 from tidewright.events import registry
 from tidewright.events.acting import INCUMBENT
 from tidewright.events.base import Decision, Event
-from tidewright.host.decider import Decider
-from tidewright.host.fold import Decided, Fold
-from tidewright.host.inputs import BySubject, Inputs, Role
-from tidewright.host.restore import Restore
+from tidewright.host.fold.decider import Decider
+from tidewright.host.fold.inbox import Word
+from tidewright.host.fold.inputs import BySubject, Inputs, Role
+from tidewright.host.fold.order import Decided, Fold
+from tidewright.host.fold.restore import Restore
 from tidewright.log import checkpoint as checkpoints
-from tidewright.log.direct import TooMany
+from tidewright.log.batched_get import TooMany
 from tidewright.log.errors import Unsound
 from tidewright.log.reader import Record
 from tidewright.log.subjects import ALL, Slot, escape, slot_of
@@ -47,7 +48,7 @@ class Asked:
     """A service, and the part of it that is asked about."""
 
     service: Service
-    decider: Decider[Any]
+    decider: Decider[Any, Any]
     inputs: Inputs
     slot: Slot
     namespace: str
@@ -55,7 +56,7 @@ class Asked:
     @classmethod
     def about(cls, source: Source, service: Service, namespace: str) -> Asked:
         """What a service knows of a namespace (of the whole cluster, when its state is one)."""
-        decider: Decider[Any] = load(service)
+        decider: Decider[Any, Any] = load(service)
         slot = ALL if service.partition == "cluster" else slot_of(namespace, source.slots)
         return cls(service, decider, inputs_of(service, decider, source), slot, namespace)
 
@@ -97,7 +98,7 @@ def deciders(names: Sequence[str]) -> tuple[Service, ...]:
     return tuple(s for s in every if not names or s.name in names)
 
 
-def inputs_of(service: Service, decider: Decider[Any], source: Source) -> Inputs:
+def inputs_of(service: Service, decider: Decider[Any, Any], source: Source) -> Inputs:
     """What a service reads of this log."""
     return Inputs(
         decider.service,
@@ -106,7 +107,8 @@ def inputs_of(service: Service, decider: Decider[Any], source: Source) -> Inputs
         source.slots,
         service.partition,
         service.follows,
-        getattr(decider, "ledgers", False),
+        decider.ledgers,
+        decider.formerly,
     )
 
 
@@ -115,7 +117,8 @@ async def restored(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
 
     What nobody has decided yet is folded, too.
     """
-    restore = Restore(await _begun(source, asked, up_to))
+    restore = Restore(await _begun(source, asked, up_to), asked.inputs)
+    await begin_to_follow(source, restore, asked.inputs)
     restore.fold.digesting = False  # of a namespace alone they would be of nothing
     roles = _roles(asked)
     begun = restore.fold.position
@@ -129,7 +132,7 @@ async def restored(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
                     told = record.seq
                 if _folded(restore, asked, roles[record.subject], record, up_to):
                     return restore.fold
-    for seq, body, event in restore.waiting:
+    for seq, body, event in restore.undecided:
         restore.fold.replay(seq, body, event, [])
     return restore.fold
 
@@ -162,8 +165,12 @@ def _folded(restore: Restore[Any], asked: Asked, role: Role | None, record: Reco
         except Unsound:  # nobody goes on from it
             return False
         if checkpoint.position >= up_to:
-            # Decisions about what is later lie behind this one's.
-            restore.checkpoint(msgspec.structs.replace(checkpoint, position=up_to, at=0.0))
+            # Decisions about what is later lie behind this one's; and what it follows, it follows from later on.
+            reads = restore.fold.reads
+            named = "" if reads is None else reads.digest
+            restore.checkpoint(
+                msgspec.structs.replace(checkpoint, position=up_to, at=0.0, inputs=named, reads=reads)
+            )
             return True
         restore.checkpoint(checkpoint)
         return False
@@ -171,8 +178,28 @@ def _folded(restore: Restore[Any], asked: Asked, role: Role | None, record: Reco
     if role is Role.DECISION and isinstance(event, Decision):
         restore.decision(record.body, event)
     elif role is Role.INPUT and record.seq <= up_to and asked.inputs.concerns(event):
-        restore.event(record.seq, record.body, event)
+        if token := asked.inputs.token(record.subject):
+            restore.word(Word(token, record.subject, record.seq, record.body, event))
+        else:
+            restore.event(record.seq, record.body, event)
     return False
+
+
+async def begin_to_follow(source: Source, restore: Restore[Any], inputs: Inputs) -> None:
+    """What was said before a snapshot on what this software follows, and who took the snapshot did not."""
+    up_to = restore.fold.position
+    filters = inputs.filters(restore.unfollowed, restore.fold.slot) if up_to else []
+    try:
+        words = await source.last(filters, up_to) if filters else []
+    except TooMany as error:
+        logger.warning(
+            "what was said before the snapshot on kinds that are followed since is left out", error=str(error)
+        )
+        return
+    for record in words:
+        event = registry.read(record.body)
+        if inputs.concerns(event):
+            restore.word(Word(inputs.token(record.subject), record.subject, record.seq, record.body, event))
 
 
 @dataclass(frozen=True)
@@ -197,10 +224,8 @@ async def seen_by(
     the state is restored from everything.
     """
     if asked.slot != ALL and (seen := await glimpsed(source, asked, cause.seq - 1)) is not None:
-        seen.fold.replay(cause.seq, cause.body, event, [])
-        if isinstance(event, Event) and any(
-            bare(made) == bare(decision) for made in asked.decider.decide(seen.fold.state, event)
-        ):
+        answer = seen.fold.answer(cause.seq, cause.body, event)
+        if any(bare(made) == bare(decision) for made in answer):
             return Seen(seen.fold, {**seen.words, cause.subject: cause})
     fold = await restored(source, asked, cause.seq - 1)
     if asked.inputs.concerns(event):
@@ -234,7 +259,7 @@ async def glimpsed(source: Source, asked: Asked, up_to: int) -> Seen | None:
 
 async def _begun(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
     decider = asked.decider
-    snapshot = await source.snapshot(decider.service, asked.slot, decider.state_version, up_to)
+    snapshot = await source.snapshot(decider.service, asked.slot, decider.readable, up_to)
     if snapshot is None:
         first, _ = await source.bounds()
         if first > 1:

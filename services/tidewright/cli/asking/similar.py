@@ -5,11 +5,11 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from tidewright.cli.asking.moments import Moment
-from tidewright.cli.asking.objects import shown
 from tidewright.cli.asking.source import Source
 from tidewright.cli.errors import BadInput
-from tidewright.host.explainer import Reference
-from tidewright.log.direct import TooMany
+from tidewright.host.fold.explainer import Reference
+from tidewright.kube.times import readable
+from tidewright.log.batched_get import TooMany
 from tidewright.log.subjects import escape, slot_of, unescape
 
 NAMED_AT_MOST = 5
@@ -21,7 +21,7 @@ async def unknown(source: Source, asked: Reference, moment: Moment) -> BadInput:
     slot, space = slot_of(asked.namespace, source.slots), escape(asked.namespace)
     here = await _known(source, f"{root}.fact.{slot}.{asked.kind}.{space}.*", moment)
     names = sorted({name for _, _, name in here})
-    when = "" if moment.end else f" as of {shown(moment.at)} UTC"
+    when = "" if moment.end else f" as of {readable(moment.at)} UTC"
     text = f"{asked}: nothing on {source.name} is about it{when}"
     if names:
         close = get_close_matches(asked.name, names, NAMED_AT_MOST, 0.5) or names[:NAMED_AT_MOST]

@@ -21,11 +21,12 @@ from tidewright.cli.errors import BadInput, CommandError, Unavailable, translate
 from tidewright.cli.options import THE_LOG, AskedLogOptions, LogOptions
 from tidewright.cli.services import SERVICES, Role
 from tidewright.events import registry
+from tidewright.host.loop.lookout import watched
 from tidewright.log import checkpoint as checkpoints
+from tidewright.log.batched_get import TooMany
 from tidewright.log.connection import Log
-from tidewright.log.direct import TooMany
-from tidewright.log.errors import BadKey, LogError, LogUnavailable, NoKeys, Unsound, WrongStream
-from tidewright.log.lastwords import Known, last_words
+from tidewright.log.errors import BadKey, LogError, LogForbidden, LogUnavailable, NoKeys, Unsound, WrongStream
+from tidewright.log.last_per_subject import Known, last_words
 from tidewright.log.reader import WINDOW, Record
 from tidewright.log.snapshots import Snapshot, Snapshots
 from tidewright.log.subjects import CLUSTER_ID, Slot, Subjects, slot_of
@@ -132,6 +133,10 @@ class Source(Protocol):
     vouched: bool
     """Whether a trust anchor says which key records are good."""
 
+    async def unwatched(self) -> bool:
+        """Whether nothing is carried out at present, since no watcher looks; False where that cannot be known."""
+        ...
+
     async def furthest(self) -> int:
         """The greatest sequence that anything beside the log says was on it; 0 when nothing does."""
         ...
@@ -148,15 +153,21 @@ class Source(Protocol):
         """First and last sequence; last is first - 1 when there is nothing."""
         ...
 
-    async def start(self, service: str, slots: tuple[Slot, ...], state_version: int) -> list[Snapshot]:
-        """Snapshots from which a fold of everything that is retained can start; empty: from nothing."""
+    async def start(self, service: str, slots: tuple[Slot, ...], readable: Sequence[int]) -> list[Snapshot]:
+        """Snapshots from which a fold of everything that is retained can start; empty: from nothing.
+
+        Raises:
+            BadInput: nothing can be folded without a state that is not readable.
+        """
         ...
 
     async def ends(self) -> dict[str, int] | None:
         """`<service>.<slot>` to the position of its last checkpoint; None when that takes reading everything."""
         ...
 
-    async def snapshot(self, service: str, slot: Slot, state_version: int, position: int) -> Snapshot | None:
+    async def snapshot(
+        self, service: str, slot: Slot, readable: Sequence[int], position: int
+    ) -> Snapshot | None:
         """The newest snapshot at or before a position."""
         ...
 
@@ -247,6 +258,12 @@ class RunningLog:
             async for record in reader.until_current():
                 yield record
 
+    async def unwatched(self) -> bool:
+        try:
+            return not await watched(self.log)
+        except LogForbidden:  # by permissions of an earlier version
+            return False
+
     async def furthest(self) -> int:
         store = Snapshots(self.log)
         found = [await store.furthest(service.name) for service in SERVICES if service.role is Role.DECIDER]
@@ -266,23 +283,25 @@ class RunningLog:
         first, last = await self.log.bounds()
         return (first, last) if last else (1, 0)  # nothing was ever on it
 
-    async def start(self, service: str, slots: tuple[Slot, ...], state_version: int) -> list[Snapshot]:
+    async def start(self, service: str, slots: tuple[Slot, ...], readable: Sequence[int]) -> list[Snapshot]:
         first, _ = await self.log.bounds()
         if first <= 1:
             return []
         store = Snapshots(self.log)
-        found = [await store.oldest(service, slot, state_version, first) for slot in slots]
+        found = [await store.oldest(service, slot, readable, first) for slot in slots]
         return [snapshot for snapshot in found if snapshot is not None]
 
     async def ends(self) -> dict[str, int] | None:
         return await ends_of(self, 0)
 
-    async def snapshot(self, service: str, slot: Slot, state_version: int, position: int) -> Snapshot | None:
+    async def snapshot(
+        self, service: str, slot: Slot, readable: Sequence[int], position: int
+    ) -> Snapshot | None:
         store = Snapshots(self.log)
-        latest = await store.latest(service, slot, state_version)
+        latest = await store.latest(service, slot, readable)
         if latest is not None and latest.position <= position:
             return latest
-        return await store.before(service, slot, state_version, position)
+        return await store.before(service, slot, readable, position)
 
 
 async def ends_of(source: Source, up_to: int) -> dict[str, int]:

@@ -14,11 +14,12 @@ from tidewright.cli.asking.explain import speakers_on
 from tidewright.cli.asking.lines import line, title
 from tidewright.cli.asking.lookups import Found
 from tidewright.cli.asking.moments import Moment, moment_of
-from tidewright.cli.asking.objects import named, shown
+from tidewright.cli.asking.objects import named
 from tidewright.cli.asking.restored import Asked, restored
 from tidewright.cli.asking.source import FromFile, Source, opened
 from tidewright.cli.options import AskedLogOptions, Output, emit
-from tidewright.host.explainer import Reference
+from tidewright.host.fold.explainer import Reference
+from tidewright.kube.times import readable
 
 
 @dataclass
@@ -107,7 +108,7 @@ def as_text(found: StateOf) -> str:
     lines = [f"{found.asked}, {moment.told(found.log)}"]
     if word is not None:
         lines.append(
-            f"  last seen  {shown(word.event.at)}  {word.seq}  {title(word.event)}  {line(word.event)}"
+            f"  last seen  {readable(word.event.at)}  {word.seq}  {title(word.event)}  {line(word.event)}"
         )
     for service, held in found.held.items():
         lines += ["", f"{service}:"]

@@ -8,9 +8,10 @@ import msgspec
 
 from tidewright.cli.asking.lines import line, object_of, title
 from tidewright.cli.asking.lookups import Found
-from tidewright.cli.asking.objects import shown
 from tidewright.events.base import Decision, Outcome
 from tidewright.events.decisions import Effect
+from tidewright.host.loop.lookout import NOBODY
+from tidewright.kube.times import readable
 from tidewright.log.envelope import VERSION
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def _why(why: Why) -> list[str]:
     software = why.decided.record.headers.get(VERSION, "")
     written = f", of {why.service} {software}" if software else ""
     lines = [
-        f"{shown(event.at)}  {why.service}: {line(event)}",
+        f"{readable(event.at)}  {why.service}: {line(event)}",
         f"  sequence {why.decided.seq}{identity}{written}",
     ]
     if why.sentences:
@@ -60,6 +61,8 @@ def _why(why: Why) -> list[str]:
         lines += ["  What came of it:", f"    {_outcome(why.outcome)}"]
     elif isinstance(event, Effect):
         lines += ["  What came of it:", "    The actuator has not said yet."]
+        if why.unwatched:
+            lines.append(f"    It waits: {NOBODY} (tidewright run watcher); then it goes on by itself.")
     if why.opposite:
         lines += ["  What would have changed it:", *(f"    {sentence}" for sentence in why.opposite)]
     return lines
@@ -69,12 +72,12 @@ def _outcome(found: Found) -> str:
     event = found.event
     attempts = event.attempts if isinstance(event, Outcome) else 0
     requests = "no request was needed" if not attempts else f"{attempts} request{'s' * (attempts != 1)}"
-    return f"{shown(event.at)}  {line(event)}, {requests} (sequence {found.seq})"
+    return f"{readable(event.at)}  {line(event)}, {requests} (sequence {found.seq})"
 
 
 def _event(found: Found) -> str:
     object_ = object_of(found.record.subject)
-    return f"{shown(found.event.at)}  {found.seq}  {title(found.event)} {object_}  {line(found.event)}"
+    return f"{readable(found.event.at)}  {found.seq}  {title(found.event)} {object_}  {line(found.event)}"
 
 
 def as_json(found: Explanation) -> dict[str, Any]:
@@ -99,6 +102,7 @@ def as_json(found: Explanation) -> dict[str, Any]:
                 "causes": [_json(one) for one in why.causes],
                 "restsOn": [_json(one) for one in why.rests_on],
                 "outcome": _json(why.outcome),
+                "unwatched": why.unwatched,
                 "opposite": list(why.opposite),
                 "beside": [_json(one) for one in why.beside],
             }

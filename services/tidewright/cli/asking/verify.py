@@ -18,10 +18,10 @@ from tidewright.cli.asking.source import FromFile, Source, opened
 from tidewright.cli.asking.withholding import Followed, as_json, as_text, followed, left_out_of
 from tidewright.cli.options import AskedLogOptions, Output, emit
 from tidewright.cli.services import SERVICES, Role, Service, load
-from tidewright.host.decider import Decider
-from tidewright.host.provenance import Provenance
-from tidewright.host.software import software_of
-from tidewright.host.verify import Difference, Report, Verification, Verifier
+from tidewright.host.fold.decider import Decider
+from tidewright.host.fold.provenance import Provenance
+from tidewright.host.fold.verify import Difference, Report, Verification, Verifier
+from tidewright.host.process.software import software_of
 from tidewright.log.belief import SAID
 from tidewright.log.belief import Cause as Unbelieved
 from tidewright.log.envelope import WRITER
@@ -72,13 +72,15 @@ async def verified(source: Source, services: tuple[Service, ...]) -> Verified:
     for service in services:
         if ends is not None and not any(place.rpartition(".")[0] == service.name for place in ends):
             continue  # it has never run
-        decider: Decider[Any] = load(service)
+        decider: Decider[Any, Any] = load(service)
         inputs = inputs_of(service, decider, source)
-        snapshots = await source.start(decider.service, inputs.every, decider.state_version)
+        snapshots = await source.start(decider.service, inputs.every, decider.readable)
         known = (
             None if ends is None else {slot: ends.get(f"{service.name}.{slot}", 0) for slot in inputs.every}
         )
-        verifiers.append(Verifier(decider, inputs, report, snapshots, known, software_of(decider)))
+        verifiers.append(
+            Verifier(decider, inputs, report, snapshots=snapshots, ends=known, software=software_of(decider))
+        )
     verification = Verification(verifiers)
     passing = Passing(source.subjects, keyring, partial=source.part, since=first)
     said: list[Difference] = []

@@ -19,7 +19,7 @@ from tidewright.cli.asking.source import Source
 from tidewright.cli.errors import BadInput
 from tidewright.events import registry
 from tidewright.events.base import Decision
-from tidewright.host.fold import cause_of
+from tidewright.host.fold.order import cause_of
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.checkpoint import digest_of
 from tidewright.log.export import Manifest

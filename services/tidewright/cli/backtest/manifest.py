@@ -98,7 +98,7 @@ def put(spec: dict[str, Any], field: str, text: str) -> None:
     Raises:
         BadInput: the spec cannot have such a field.
     """
-    from tidewright.autoscaler.spec import WatermarkSpec
+    from tidewright.autoscaler.api.spec import WatermarkSpec
     from tidewright.kube.yamltext import BadYaml, one
 
     steps: list[str | int] = []

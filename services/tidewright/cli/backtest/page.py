@@ -8,9 +8,10 @@ from html import escape
 from typing import TypeAlias
 
 from tidewright.autoscaler.backtest import Point, Step
-from tidewright.autoscaler.sentences import sentences
-from tidewright.cli.backtest.runs import COLUMNS, Result, Run, moment, shown
+from tidewright.autoscaler.tell.sentences import sentences
+from tidewright.cli.backtest.runs import COLUMNS, Result, Run, shown
 from tidewright.cli.backtest.text import recorded
+from tidewright.kube.times import rfc3339
 
 WIDTH, LEFT, RIGHT = 1040, 64, 12
 PANEL, GAP, TOP, BOTTOM = 190, 34, 22, 30
@@ -104,7 +105,7 @@ def as_html(result: Result) -> str:
         else "the value itself, whatever the replicas"
     )
     about = (
-        f"{series.source}: {len(series):,} samples, {moment(first)} to {moment(last)}. The load is {model}; a new pod is "
+        f"{series.source}: {len(series):,} samples, {rfc3339(first)} to {rfc3339(last)}. The load is {model}; a new pod is "
         f"ready after {result.model.ready_delay_s:g} s."
     )
     parts = [
@@ -205,11 +206,11 @@ def _ticks(first: float, last: float) -> list[tuple[float, str]]:
     found: list[tuple[float, str]] = []
     at = float(math.ceil((first + margin) / step) * step)
     while at <= last - margin:
-        day, time = moment(at)[:10], moment(at)[11:16]
+        day, time = rfc3339(at)[:10], rfc3339(at)[11:16]
         found.append((at, day if step >= 86400 or (time == "00:00" and step >= 3600) else time))
         at += step
     if found and not any("-" in text for _, text in found):
-        found[0] = (found[0][0], moment(found[0][0])[:16].replace("T", " "))
+        found[0] = (found[0][0], rfc3339(found[0][0])[:16].replace("T", " "))
     return found
 
 
@@ -266,7 +267,7 @@ def _mark(step: Step, x: float, y: float, colour: str) -> str:
     up = step.to_replicas > step.from_replicas
     shape = f"M{x:.1f},{y - 5:.1f}l4,7h-8z" if up else f"M{x:.1f},{y + 5:.1f}l4,-7h-8z"
     why = sentences(step.because)
-    text = f"{moment(step.at)}: {step.from_replicas} -> {step.to_replicas}\n" + "\n".join(why)
+    text = f"{rfc3339(step.at)}: {step.from_replicas} -> {step.to_replicas}\n" + "\n".join(why)
     return f'<path d="{shape}" fill="var({colour})"><title>{escape(text)}</title></path>'
 
 
@@ -290,7 +291,7 @@ def _decisions(run: Run) -> str:
         way = "up" if step.to_replicas > step.from_replicas else "down"
         why = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences(step.because))
         told.append(
-            f'<details><summary class="{way}"><time>{moment(step.at)[:19].replace("T", " ")}</time>'
+            f'<details><summary class="{way}"><time>{rfc3339(step.at)[:19].replace("T", " ")}</time>'
             f"<b>{step.from_replicas} &rarr; {step.to_replicas}</b><span>{escape(_reason(step))}</span>"
             f"</summary><ul>{why}</ul></details>"
         )

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
+from tidewright.autoscaler.api.spec import InvalidSpec, Rules, compiled
 from tidewright.autoscaler.backtest import LoadModel, Report, Step, backtest, summary
-from tidewright.autoscaler.sentences import sentences
-from tidewright.autoscaler.spec import InvalidSpec, Rules, compiled
+from tidewright.autoscaler.tell.sentences import sentences
 from tidewright.cli.backtest.manifest import Candidate
 from tidewright.cli.backtest.series import Series
 from tidewright.cli.errors import BadInput
+from tidewright.kube.times import rfc3339
 
 
 @dataclass(frozen=True)
@@ -86,33 +86,28 @@ def run_all(
     return made
 
 
-def moment(at: float) -> str:
-    """A time for people and programs: UTC, to the second."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def as_json(result: Result) -> dict[str, Any]:
     """The whole result."""
     series = result.series
     first, last = series.span
     return {
         "load": {
-            "source": series.source, "samples": len(series), "from": moment(first), "to": moment(last),
+            "source": series.source, "samples": len(series), "from": rfc3339(first), "to": rfc3339(last),
             "model": "shared" if result.model.shared else "value",
             "ready_delay_s": result.model.ready_delay_s, "start_replicas": result.model.start_replicas,
         },
-        "recorded": [{"at": moment(at), "replicas": replicas} for at, replicas in series.recorded],
+        "recorded": [{"at": rfc3339(at), "replicas": replicas} for at, replicas in series.recorded],
         "runs": [
             {
                 "name": run.candidate.label,
                 "summary": summary(run.report),
                 "worst_shortfall_at": None
                 if run.report.worst_shortfall_at is None
-                else moment(run.report.worst_shortfall_at),
+                else rfc3339(run.report.worst_shortfall_at),
                 "decisions": [step_json(step) for step in run.report.steps],
                 "chart": [
                     {
-                        "at": moment(p.at), "load_low": p.load_low, "load_high": p.load_high,
+                        "at": rfc3339(p.at), "load_low": p.load_low, "load_high": p.load_high,
                         "replicas_low": p.replicas_low, "replicas_high": p.replicas_high, "ready_low": p.ready_low,
                     }
                     for p in run.report.chart
@@ -126,7 +121,7 @@ def as_json(result: Result) -> dict[str, Any]:
 def step_json(step: Step) -> dict[str, Any]:
     """A decision with its reasons, as sentences and as they are on the log."""
     return {
-        "at": moment(step.at),
+        "at": rfc3339(step.at),
         "from": step.from_replicas,
         "to": step.to_replicas,
         "why": sentences(step.because),

@@ -7,16 +7,16 @@ import math
 from array import array
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidewright.cli.asking.source import Source
 from tidewright.cli.errors import BadInput
 from tidewright.kube.csvtext import lines
+from tidewright.kube.times import typed_seconds
 
 if TYPE_CHECKING:
-    from tidewright.autoscaler.spec import Metric, Rules
+    from tidewright.autoscaler.api.spec import Metric, Rules
 
 TIMES = ("timestamp", "time")
 """Names of the column with the times."""
@@ -97,7 +97,7 @@ def from_csv(path: Path, metrics: Sequence[Metric], advance: Callable[[int], Non
                 if not row:
                     continue
                 try:
-                    at = _time(row[at_column])
+                    at = typed_seconds(row[at_column])
                     numbers = [float(row[column]) for column in value_columns]
                 except (ValueError, IndexError) as error:
                     raise BadInput(
@@ -120,14 +120,6 @@ def from_csv(path: Path, metrics: Sequence[Metric], advance: Callable[[int], Non
     if not times:
         raise BadInput(f"--metrics {path}: no rows after the header")
     return Series(str(path), times, values)
-
-
-def _time(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        at = datetime.fromisoformat(text.strip())
-        return (at if at.tzinfo is not None else at.replace(tzinfo=UTC)).timestamp()
 
 
 async def from_log(source: Source, rules: Rules, namespace: str, *, shared: bool) -> Series:

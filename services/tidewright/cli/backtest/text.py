@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from tidewright.autoscaler.backtest import Report, Step
-from tidewright.autoscaler.sentences import sentences
-from tidewright.cli.backtest.runs import COLUMNS, Result, moment, shown
-from tidewright.cli.demo.chart import chart
+from tidewright.autoscaler.tell.sentences import sentences
+from tidewright.cli.backtest.runs import COLUMNS, Result, shown
+from tidewright.cli.chart import chart
+from tidewright.kube.times import rfc3339
 
 DECISIONS = 3
 """Of each run, told in sentences; the others are in the other forms."""
@@ -26,7 +27,7 @@ def as_text(result: Result) -> str:
         else "the value itself, whatever the replicas"
     )
     lines = [
-        f"Load: {series.source}, {len(series):,} samples from {moment(first)} to {moment(last)}, {model};",
+        f"Load: {series.source}, {len(series):,} samples from {rfc3339(first)} to {rfc3339(last)}, {model};",
         f"a new pod is ready after {result.model.ready_delay_s:g} s.",
         "",
         *table(result),
@@ -104,6 +105,6 @@ def _decisions(label: str, report: Report) -> list[str]:
 def told(step: Step) -> Sequence[str]:
     """One decision in sentences."""
     return [
-        f"  {moment(step.at)}  {step.from_replicas} -> {step.to_replicas}",
+        f"  {rfc3339(step.at)}  {step.from_replicas} -> {step.to_replicas}",
         *(f"    - {sentence}" for sentence in sentences(step.because)),
     ]

@@ -13,7 +13,7 @@ from tidewright.cli.errors import BadInput
 from tidewright.cli.options import AskedLogOptions, Output, emit
 
 if TYPE_CHECKING:
-    from tidewright.autoscaler.comparing import Change, Comparison, Row
+    from tidewright.autoscaler.tell.comparing import Change, Comparison, Row
 
 KINDS = ("watermarkpodautoscaler", "deployment", "statefulset", "replicaset", "cloneset", "workload")
 """Kinds whose facts tell what is scaled, and by how much."""
@@ -44,7 +44,7 @@ def wpa(
     output: Output = "table",
 ) -> int:
     """Where the incumbent (as observed in the cluster) and we differ, and why; exit code 1 when we do."""
-    from tidewright.autoscaler.comparing import Verdict
+    from tidewright.autoscaler.tell.comparing import Verdict
 
     if within < 0:
         raise BadInput(f"--within {within:g}: seconds, 0 or more")
@@ -69,7 +69,7 @@ async def compared(
     Raises:
         BadInput: no such object.
     """
-    from tidewright.autoscaler.comparing import Comparing
+    from tidewright.autoscaler.tell.comparing import Comparing
     from tidewright.cli.asking.moments import end_of
     from tidewright.cli.asking.objects import moment
     from tidewright.events import registry
@@ -99,13 +99,13 @@ async def compared(
 
 
 def _json(one: Comparison) -> dict[str, Any]:
-    from tidewright.autoscaler.comparing import Verdict
-    from tidewright.cli.backtest.runs import moment
+    from tidewright.autoscaler.tell.comparing import Verdict
+    from tidewright.kube.times import rfc3339
 
     def change(found: Change | None) -> dict[str, Any] | None:
         if found is None:
             return None
-        return {"at": moment(found.at), "from": found.before, "to": found.after, "times": found.times}
+        return {"at": rfc3339(found.at), "from": found.before, "to": found.after, "times": found.times}
 
     return {
         "namespace": one.namespace,
@@ -114,7 +114,7 @@ def _json(one: Comparison) -> dict[str, Any]:
         "counts": {verdict.value.replace(" ", "_"): one.count(verdict) for verdict in Verdict},
         "rows": [
             {
-                "at": moment(row.at),
+                "at": rfc3339(row.at),
                 "verdict": row.verdict.value.replace(" ", "_"),
                 "ours": change(row.ours),
                 "theirs": change(row.theirs),
@@ -126,7 +126,7 @@ def _json(one: Comparison) -> dict[str, Any]:
 
 
 def _text(found: list[Comparison], where: str) -> str:
-    from tidewright.autoscaler.comparing import Verdict
+    from tidewright.autoscaler.tell.comparing import Verdict
 
     headings = ["NAMESPACE", "NAME", "SAME", "DIFFERENT", "ONLY-OURS", "ONLY-THEIRS", "WRITTEN-BY-US"]
     rows = [headings]
@@ -154,15 +154,15 @@ def _text(found: list[Comparison], where: str) -> str:
 
 
 def _told(row: Row) -> list[str]:
-    from tidewright.cli.asking.objects import shown
+    from tidewright.kube.times import readable
 
     def change(who: str, found: Change | None) -> str:
         if found is None:
             return f"{who} nothing"
         again = f" (decided {found.times} times)" if found.times > 1 else ""
-        return f"{who} {found.before} -> {found.after} at {shown(found.at)}{again}"
+        return f"{who} {found.before} -> {found.after} at {readable(found.at)}{again}"
 
     return [
-        f"  {shown(row.at)}  {row.verdict.value}: {change('we', row.ours)}, {change('the incumbent', row.theirs)}",
+        f"  {readable(row.at)}  {row.verdict.value}: {change('we', row.ours)}, {change('the incumbent', row.theirs)}",
         *(f"    - {sentence}" for sentence in row.why),
     ]

@@ -13,7 +13,6 @@ from typing import Any
 
 from tidewright.cli.services import SERVICES, Role, Service
 from tidewright.events.base import Decision, Event, Fact, Outcome, Timer
-from tidewright.events.endpoints import EndpointEffect
 from tidewright.events.registry import BY_NAME
 from tidewright.events.version import __version__
 from tidewright.log import envelope
@@ -105,12 +104,10 @@ def _tags(*bases: type[Event], under: str = "") -> tuple[str, ...]:
 
 
 def _decisions_of(service: Service) -> tuple[str, ...]:
-    """The shared decision types, and those in the service's own module of event types."""
-    if service.role is Role.ENDPOINT:
-        return _tags(EndpointEffect)
-    others = {f"tidewright.events.{s.name.replace('-', '')}" for s in SERVICES if s != service}
-    others.add(EndpointEffect.__module__)
-    return tuple(tag for tag in _tags(Decision) if BY_NAME[tag].__module__ not in others)
+    """The tags of the decisions that a service writes."""
+    return tuple(
+        tag for tag in _tags(Decision) if tag.removeprefix("decision.").partition(".")[0] in service.writes
+    )
 
 
 def _with(*roles: Role) -> tuple[Service, ...]:

@@ -16,11 +16,19 @@ MISSING = object()
 
 def breaking_changes(old: Schema, new: Schema) -> list[str]:
     """Every way in which `new` would misread what was written under `old`, each naming the field."""
-    return list(_changes(old, new, old.get("$defs", {}), new.get("$defs", {}), "$", frozenset()))
+    return list(
+        _changes(old, new, old.get("$defs", {}), new_defs=new.get("$defs", {}), path="$", seen=frozenset())
+    )
 
 
-def _changes(
-    old: Schema, new: Schema, old_defs: Schema, new_defs: Schema, path: str, seen: frozenset[tuple[str, str]]
+def _changes(  # noqa: C901  # one rule after the other
+    old: Schema,
+    new: Schema,
+    old_defs: Schema,
+    *,
+    new_defs: Schema,
+    path: str,
+    seen: frozenset[tuple[str, str]],
 ) -> Iterator[str]:
     """Differences at `path`; `seen` holds the pairs of definitions that are being compared already."""
     pair = (old.get("$ref", ""), new.get("$ref", ""))
@@ -34,7 +42,8 @@ def _changes(
         choices = new.get("anyOf", [new])
         for alternative in old.get("anyOf", [old]):
             fits = any(
-                not list(_changes(alternative, choice, old_defs, new_defs, path, seen)) for choice in choices
+                not list(_changes(alternative, choice, old_defs, new_defs=new_defs, path=path, seen=seen))
+                for choice in choices
             )
             if not fits:
                 yield f"{path}: no longer accepts {_kind(alternative)}"
@@ -55,7 +64,9 @@ def _changes(
         if name not in new_fields:
             yield f"{path}.{name}: removed or renamed"
             continue
-        yield from _changes(field, new_fields[name], old_defs, new_defs, f"{path}.{name}", seen)
+        yield from _changes(
+            field, new_fields[name], old_defs, new_defs=new_defs, path=f"{path}.{name}", seen=seen
+        )
         before, after = field.get("default", MISSING), new_fields[name].get("default", MISSING)
         if before is not MISSING and after is not MISSING and before != after:
             # A field at its default is not written, so another default rewrites the history.
@@ -68,7 +79,9 @@ def _changes(
     for inner in ("items", "additionalProperties"):
         if isinstance(new.get(inner), dict):
             if isinstance(old.get(inner), dict):
-                yield from _changes(old[inner], new[inner], old_defs, new_defs, f"{path}[]", seen)
+                yield from _changes(
+                    old[inner], new[inner], old_defs, new_defs=new_defs, path=f"{path}[]", seen=seen
+                )
             elif new[inner]:
                 yield f"{path}[]: accepted anything, and now only {_kind(_resolved(new[inner], new_defs))}"
 

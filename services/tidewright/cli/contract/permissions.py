@@ -86,6 +86,7 @@ def publishes_reader(cluster: str) -> list[str]:
     """Subjects on which who only reads may publish: questions."""
     stream = stream_of(cluster)
     subjects = ["$JS.API.INFO", *reading(stream), f"$JS.API.DIRECT.GET.{stream}"]
+    subjects.append(f"$JS.API.STREAM.MSG.GET.KV_{members_of(stream)}")  # whether a watcher looks
     for service in SERVICES:
         if service.role is Role.DECIDER:
             subjects += reading_objects(bucket(stream, service.name))

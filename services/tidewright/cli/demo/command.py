@@ -29,7 +29,7 @@ from tidewright.cli.stack import Stack, StackOptions
 from tidewright.cli.typed import typed
 from tidewright.events import registry
 from tidewright.events.base import Event
-from tidewright.host.process import configure_logs
+from tidewright.host.process.process import configure_logs
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.log.connection import Log

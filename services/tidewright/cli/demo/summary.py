@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidewright.autoscaler.sentences import sentences
-from tidewright.cli.demo.chart import chart
+from tidewright.autoscaler.tell.sentences import sentences
+from tidewright.cli.chart import chart
 from tidewright.cli.demo.objects import METRIC, NAME, NAMESPACE, Marks
 from tidewright.cli.demo.story import Story
 from tidewright.events.decisions import ScaleWorkload

@@ -10,8 +10,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from tidewright.autoscaler.sentences import sentences
-from tidewright.cli.demo.chart import bars, clock, sampled
+from tidewright.autoscaler.tell.sentences import sentences
+from tidewright.cli.chart import bars, clock, sampled
 from tidewright.cli.demo.story import Story
 from tidewright.cli.demo.summary import Run
 from tidewright.events.decisions import ScaleWorkload

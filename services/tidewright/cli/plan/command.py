@@ -17,10 +17,10 @@ from tidewright.cli.errors import BadInput
 from tidewright.cli.options import AskedLogOptions, LogOptions, Output, emit
 from tidewright.cli.plan.manifests import Wanted, read
 from tidewright.cli.services import BY_NAME
-from tidewright.provisioning.explaining import verdict_sentence
-from tidewright.provisioning.spec import parse
+from tidewright.provisioning.requests.spec import parse
 from tidewright.provisioning.state import State
-from tidewright.provisioning.whatif import NOT_OURS, Answer, preview
+from tidewright.provisioning.tell.explaining import verdict_sentence
+from tidewright.provisioning.tell.what_if import NOT_OURS, Answer, preview
 
 LIVE = "live"
 STATE = Group("State", sort_key=0)

@@ -17,10 +17,11 @@ from tidewright.cli.manifests import all_documents
 from tidewright.cli.options import AskedLogOptions, LogOptions, Output, emit
 from tidewright.cli.services import BY_NAME
 from tidewright.kube.customworkloads import Whitelist
-from tidewright.spread import planning, validation
-from tidewright.spread.matching import NotFound
-from tidewright.spread.planning import Plan
-from tidewright.spread.spec import GROUP, KIND, BadSpread, Profile, Spread, parse
+from tidewright.spread.api import validation
+from tidewright.spread.api.spec import GROUP, KIND, BadSpread, Spread, parse
+from tidewright.spread.match.matching import NotFound
+from tidewright.spread.tell import planning
+from tidewright.spread.tell.planning import Plan
 
 if TYPE_CHECKING:
     from tidewright.spread.state import State
@@ -75,11 +76,7 @@ def _checked(file: Path, obj: dict[str, Any]) -> Spread:
 
     around = validation.Surroundings(Whitelist(), (), nothing)
     try:
-        wrong = [
-            error
-            for error in validation.errors(obj, around, None, Profile.BETTER)
-            if "whitelist" not in str(error)
-        ]
+        wrong = [error for error in validation.errors(obj, around) if "whitelist" not in str(error)]
         spread = parse(obj)
     except BadSpread as error:
         raise BadInput(f"-f {file}: {error}") from error

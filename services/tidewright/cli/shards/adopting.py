@@ -6,8 +6,8 @@ entry out again: the original finds pods with its own names, labels and hash.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +20,17 @@ from tidewright.cli.shards.changing import MERGE_PATCH, agree
 from tidewright.cli.shards.reading import get, listed
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
+from tidewright.kube.times import seconds
 from tidewright.kube.yamltext import BadYaml, one
-from tidewright.shardmanager.config import KEYSPACE, WILDCARD, ManagerConfig, ShardType
-from tidewright.shardmanager.configread import merged
-from tidewright.shardmanager.election import HOLDER
-from tidewright.shardmanager.electionread import read_election
-from tidewright.shardmanager.fleetconfig import read_fleets
-from tidewright.shardmanager.scan import SeenPod, judge
-from tidewright.shardmanager.strategy import shard_args
-from tidewright.shardmanager.worker import names_shard_flag, parse_args
+from tidewright.shardmanager.propeller.config import KEYSPACE, WILDCARD, ManagerConfig, ShardType
+from tidewright.shardmanager.propeller.config_read import merged
+from tidewright.shardmanager.propeller.election import HOLDER
+from tidewright.shardmanager.propeller.election_read import read_election
+from tidewright.shardmanager.propeller.fleet import KnownPod
+from tidewright.shardmanager.propeller.fleet_config import read_fleets
+from tidewright.shardmanager.propeller.scan import judge
+from tidewright.shardmanager.propeller.strategy import shard_args
+from tidewright.shardmanager.propeller.worker import names_shard_flag, parse_args
 
 KEY = "shardmanager.yaml"
 
@@ -112,7 +114,7 @@ async def give_back(kube: Kube, namespace: str, brand: str, config_map: tuple[st
 def _plan(fleet: Fleet, template: Mapping[str, Any], pods: Sequence[Mapping[str, Any]]) -> str:
     config, version = fleet.config, template["metadata"]["resourceVersion"]
     seen = [
-        SeenPod(
+        KnownPod(
             name=p["metadata"]["name"],
             phase=(p.get("status") or {}).get("phase", "Pending"),
             annotations=p["metadata"].get("annotations") or {},
@@ -242,7 +244,7 @@ async def _refuse_rival(kube: Kube, fleet: Fleet) -> None:
         return
     if spec["holderIdentity"].startswith(f"{HOLDER}_"):
         return  # ours: the fleet is taken over already, and its configuration is being changed
-    age_s = (datetime.now(UTC) - datetime.fromisoformat(spec["renewTime"])).total_seconds()
+    age_s = time.time() - seconds(spec["renewTime"])
     if age_s < float(spec.get("leaseDurationSeconds") or 15):
         raise CommandError(
             f"nothing was changed: {spec['holderIdentity']} holds the manager's lock {election.manager_lease} and "

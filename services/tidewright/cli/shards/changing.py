@@ -15,7 +15,7 @@ from tidewright.cli.shards.reading import ReadSet
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.kube.mergepatch import merged
-from tidewright.shardmanager.preview import Preview, preview
+from tidewright.shardmanager.tell.preview import Preview, preview
 
 MERGE_PATCH = "application/merge-patch+json"
 

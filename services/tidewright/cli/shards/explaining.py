@@ -14,8 +14,8 @@ from tidewright.log.subjects import ALL, Slot
 from tidewright.log.subjects import slot_of as log_slot_of
 from tidewright.sharding.document import SlotState
 from tidewright.sharding.keyspace import slot_of
-from tidewright.shardmanager.mapping import shard_of
-from tidewright.shardmanager.shardset import read_spec
+from tidewright.shardmanager.shardset.mapping import shard_of
+from tidewright.shardmanager.shardset.spec import read_spec
 
 
 async def explain(found: ReadSet, key: str, log: LogOptions | None, output: Output, *, is_slot: bool) -> int:

@@ -12,7 +12,7 @@ from tidewright.events import registry
 from tidewright.events.shards import AssignmentEntry, ChangeAssignment
 from tidewright.sharding.document import Document, Refused, apply
 from tidewright.sharding.keyspace import parse_runs
-from tidewright.shardmanager.tell import sentence
+from tidewright.shardmanager.tell.sentences import sentence
 
 
 @dataclass

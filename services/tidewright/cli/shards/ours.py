@@ -17,15 +17,15 @@ from tidewright.cli.errors import BadInput
 from tidewright.cli.options import LogOptions
 from tidewright.cli.services import BY_NAME, SERVICES, Role, Service
 from tidewright.cli.shards.showing import columns
-from tidewright.host.membership import rendezvous
+from tidewright.host.loop.membership import rendezvous
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.checkpoint import Checkpoint
 from tidewright.log.connection import Log
 from tidewright.log.reader import Reader
 from tidewright.log.subjects import ALL, Slot
 from tidewright.sharding.keyspace import runs
-from tidewright.shardmanager.autosize import Demand, Limits, recommend
-from tidewright.shardmanager.ourservices import CAPACITY, TARGET
+from tidewright.shardmanager.own_services import CAPACITY, TARGET
+from tidewright.shardmanager.shardset.assignment.autosize import Demand, Limits, recommend
 
 PREFIX = "service/"
 LOOK_S = 2.0

@@ -8,7 +8,7 @@ from typing import Any
 from tidewright.cli.shards.reading import ReadSet
 from tidewright.sharding.document import SlotState
 from tidewright.sharding.keyspace import runs
-from tidewright.shardmanager.preview import Preview
+from tidewright.shardmanager.tell.preview import Preview
 
 
 def columns(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:

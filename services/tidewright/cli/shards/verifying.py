@@ -20,11 +20,11 @@ from tidewright.kube.discovery import Discovery
 from tidewright.sharding.document import SlotState
 from tidewright.sharding.keyspace import parse_runs, runs
 from tidewright.sharding.source import identity, legal_slot, slot_label_value, source_of
-from tidewright.shardmanager.inject import mapped
-from tidewright.shardmanager.mapping import included
-from tidewright.shardmanager.shardset import SetSpec, read_spec
-from tidewright.shardmanager.strategy import native_lock_name
-from tidewright.shardmanager.worker import names_shard_flag, parse_args
+from tidewright.shardmanager.propeller.strategy import native_lock_name
+from tidewright.shardmanager.propeller.worker import names_shard_flag, parse_args
+from tidewright.shardmanager.shardset.mapping import included
+from tidewright.shardmanager.shardset.pods.inject import mapped
+from tidewright.shardmanager.shardset.spec import SetSpec, read_spec
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from tidewright.cli.errors import BadInput, CommandError, Unavailable
 from tidewright.cli.manifests import read_text
 from tidewright.cli.options import ANY_PORT, ProcessFlags
 from tidewright.cli.run import execute
-from tidewright.host.process import Process
+from tidewright.host.process.process import Process
 
 SERVER = Group("API server", sort_key=0)
 NODES = Group("Nodes and metrics", sort_key=10)
@@ -147,7 +147,7 @@ def _run(settings: dict[str, Any], nodes: NodeFlags, clock: ClockFlags, process:
 
     async def main(it: Process) -> None:
         from tidewright.log.disk import is_full, no_space
-        from tidewright.sim.api.journal import JournalError
+        from tidewright.sim.api.store.journal import JournalError
 
         try:
             await cluster.start()

@@ -48,7 +48,7 @@ def load(
 
     A pod is created when its time comes, runs as long as it ran, and is deleted when it has ended.
     """
-    from tidewright.host.process import configure_logs
+    from tidewright.host.process.process import configure_logs
     from tidewright.sim.load import LoadError, LoadOptions, LoadReport, read_pods, replay
 
     configure_logs("warning", "console")

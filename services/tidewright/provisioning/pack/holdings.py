@@ -14,9 +14,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tidewright.kube.deviceallocation import MOST_PODS, Pick
-from tidewright.kube.deviceclaims import Claimed
-from tidewright.kube.devicestock import Served, Stock, among
+from tidewright.kube.devices.allocation import MOST_PODS, Pick
+from tidewright.kube.devices.claims import Claimed
+from tidewright.kube.devices.stock import Served, Stock, among
 from tidewright.kube.podshape import NodeTerm, PodShape
 
 ANYWHERE = -1

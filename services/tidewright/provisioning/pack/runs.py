@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from tidewright.kube.deviceclaims import Claimed
-from tidewright.kube.devicestock import Stock, among
+from tidewright.kube.devices.claims import Claimed
+from tidewright.kube.devices.stock import Stock, among
 
 Held: TypeAlias = dict[int, int]
 """Index of an item to the number of its pods on each node of a run."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tidewright.kube.devicestock import Stock, among, lacking
+from tidewright.kube.devices.stock import Stock, among, lacking
 from tidewright.kube.podshape import PODS, NodeView, PodShape
 from tidewright.kube.predicates import conflict, node_reason
 from tidewright.provisioning.pack.classes import Item

@@ -16,17 +16,17 @@ import msgspec
 
 from tidewright.kube.podshape import PodShape
 from tidewright.kube.selectors import Requirement
+from tidewright.provisioning.index.resolving import domain_of, pinned_digest
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.classes import items as merged
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pack.together import kindred
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.conditions import Condition
-from tidewright.provisioning.resolving import domain_of, pinned_digest
+from tidewright.provisioning.requests.spec import Mode, Parameters
 from tidewright.provisioning.scaleup.options import plan
 from tidewright.provisioning.scaleup.plans import ERROR, NO_OPTIONS, NOT_NEEDED, SUCCESSFUL, Plan, World
 from tidewright.provisioning.scaleup.rounds import plan_all
-from tidewright.provisioning.spec import Mode, Parameters
 
 
 class Attempt(msgspec.Struct, kw_only=True):

@@ -6,10 +6,11 @@ In the profile `compat` reasons and messages are verbatim: they surface in Kueue
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import Any, Literal
 
 import msgspec
+
+from tidewright.kube.times import rfc3339, seconds_or_none
 
 ACCEPTED = "Accepted"
 PROVISIONED = "Provisioned"
@@ -58,9 +59,6 @@ ORDERED = _condition(PROVISIONED, "True", "CapacityIsProvisioned", "Capacity is 
 NOT_FOUND = _condition(
     PROVISIONED, "False", "CapacityIsNotFound", "Capacity is not found, CA will try to find it later."
 )
-CHECK_FAILED = _condition(
-    PROVISIONED, "False", "FailedToCheckCapacity", "Failed to check pre-existing capacity in the cluster"
-)
 GIVEN_UP = _condition(FAILED, "True", "CapacityIsNotFound", "CA could not find requested capacity")
 EXPIRED = _condition(FAILED, "True", "Expired", "ProvisioningRequest is expired")
 BOOKING_TIME_OVER = _condition(
@@ -106,7 +104,7 @@ def nodes_ordered(eta: float | None) -> Condition:
     """Profile `hold`: the order went out, and the nodes are not ready yet."""
     message = "Nodes are ordered and not ready yet."
     if eta is not None:
-        message += f" ETA: {format_time(eta)}"
+        message += f" ETA: {rfc3339(eta)}"
     return _condition(PROVISIONED, "False", "NodesNotReady", message)
 
 
@@ -175,7 +173,7 @@ def parse(found: Any) -> tuple[Condition, ...]:
             status=str(c.get("status", "Unknown")),
             reason=str(c.get("reason") or ""),
             message=str(c.get("message") or ""),
-            changed_at=parse_time(c.get("lastTransitionTime")),
+            changed_at=seconds_or_none(c.get("lastTransitionTime")) or 0.0,
             observed_generation=int(c.get("observedGeneration") or 0),
         )
         for c in found
@@ -192,24 +190,9 @@ def render(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
             "status": c.status,
             "reason": c.reason or "Unknown",  # an empty reason is refused
             "message": c.message,
-            "lastTransitionTime": format_time(c.changed_at),
+            "lastTransitionTime": rfc3339(c.changed_at),
         }
         if c.observed_generation:
             entry["observedGeneration"] = c.observed_generation
         found.append(entry)
     return found
-
-
-def parse_time(text: Any) -> float:
-    """Seconds since the epoch of an RFC 3339 time; 0 for what is none."""
-    if not isinstance(text, str):
-        return 0.0
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return 0.0
-
-
-def format_time(seconds: float) -> str:
-    """RFC 3339 in whole seconds, UTC."""
-    return datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

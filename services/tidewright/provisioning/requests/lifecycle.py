@@ -8,14 +8,13 @@ import msgspec
 
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.conditions import Condition
-from tidewright.provisioning.scaleup.plans import ERROR, NO_OPTIONS, NOT_NEEDED, NOT_TRIED, SUCCESSFUL
-from tidewright.provisioning.spec import Mode
+from tidewright.provisioning.requests.spec import Mode
+from tidewright.provisioning.scaleup.saga import MOST_CONFLICTS
+from tidewright.provisioning.state import Request
 
 REQUESTS_PER_SECOND = 1000
 """How many small requests one evaluation takes on per second of its time box: the measured rate of
 the attempt, rounded down. A decider has no clock, so a time box becomes a number."""
-
-_RANK = {NOT_TRIED: 0, NO_OPTIONS: 1, ERROR: 2, NOT_NEEDED: 3, SUCCESSFUL: 3}
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
@@ -92,6 +91,14 @@ def eligible(
     return Eligibility(tried=False, next_wait_s=wait, due=since + wait)
 
 
+def tried_at(request: Request) -> float | None:
+    """When it was last tried; as if never when that came to nothing only because sizes were not as seen.
+
+    It is tried again at once then, some times in a row.
+    """
+    return 0.0 if request.seen_late and request.conflicts <= MOST_CONFLICTS else request.last_try
+
+
 def in_order(candidates: Iterable[Candidate]) -> list[Candidate]:
     """[B6]: who starves, then priority, then turn of the namespace, then age, then namespace and name."""
     return sorted(
@@ -131,39 +138,17 @@ def within_timebox(candidates: Sequence[Candidate], *, batch_size: int, timebox_
     return in_order(candidates)[:most]
 
 
-def combined(results: Sequence[tuple[str, str]]) -> tuple[str, str]:
-    """The best result of a batch, and the distinct errors merged into one text. Spec 2.7."""
-    best = max((result for result, _ in results), key=lambda r: _RANK[r], default=NOT_TRIED)
-    return best, merged_errors([error for _, error in results])
-
-
-def merged_errors(errors: Iterable[str]) -> str:
-    """The first of the distinct texts, with the others quoted; empty for none."""
-    texts = sorted({error for error in errors if error})
-    if len(texts) < 2:
-        return texts[0] if texts else ""
-    others = ", ".join(f'"{text}"' for text in texts[1:])
-    return f"{texts[0]} ...and other concurrent errors: [{others}]"
-
-
 def refresh(
     candidates: Sequence[Candidate],
     now: float,
     *,
     booking_s: float,
     expiry_s: float,
-    max_updates: int = 0,
 ) -> list[tuple[Candidate, Condition]]:
-    """Bookings and requests whose time is over: bookings first. Spec 2.9.
-
-    `max_updates` limits the number of writes (the reference: 20); 0 for no limit.
-    """
+    """Bookings and requests whose time is over: bookings first. Spec 2.9."""
     expired: list[tuple[Candidate, Condition]] = []
     failed: list[tuple[Candidate, Condition]] = []
-    most = max_updates or len(candidates)
     for candidate in candidates:
-        if len(expired) >= most:
-            break
         found = candidate.conditions
         if candidate.mode is None:
             continue
@@ -174,7 +159,7 @@ def refresh(
             kept = booking_s if candidate.booking_s is None else candidate.booking_s
             if provisioned.changed_at + kept < now:
                 expired.append((candidate, cond.BOOKING_TIME_OVER))
-        elif len(failed) < most - len(expired) and expires_at(candidate, expiry_s) < now:
+        elif expires_at(candidate, expiry_s) < now:
             failed.append((candidate, cond.EXPIRED))
     return expired + failed
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from tidewright.kube.devicestock import Stock, among
+from tidewright.kube.devices.stock import Stock, among
 from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pack.templates import Template, fits_reason

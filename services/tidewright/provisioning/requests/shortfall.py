@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tidewright.provisioning import expander as exp
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.classes import items as merged
 from tidewright.provisioning.requests.attempt import Asked, goals_of, place_sets, variants_of, with_grid
+from tidewright.provisioning.requests.spec import Mode
+from tidewright.provisioning.scaleup import expander as exp
 from tidewright.provisioning.scaleup.options import plan
 from tidewright.provisioning.scaleup.plans import World
 from tidewright.provisioning.scaleup.rounds import plan_all
-from tidewright.provisioning.spec import Mode
 
 
 def shortfall(mode: Mode, asked: Asked, world: World) -> int:

@@ -1,7 +1,9 @@
-"""From pods to one plan: options per group, the choice, limits, balancing.
+"""From pods to one plan, and the plan carried out.
 
 plans     what a plan is and what it is made against; words for results and reasons
-options   one option: what each group could do, and which is chosen
+options   one option: what each group could do; expander: which of them is chosen
 sharing   the choice cut by limits and shared out among similar groups; groups below their minimum
 rounds    option after option until nothing is left, each on the world as the last one leaves it
+orders    decisions as they go to the log
+saga      a plan's increases carried out, and taken back
 """

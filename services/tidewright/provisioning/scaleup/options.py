@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
-from tidewright.provisioning import expander as exp
-from tidewright.provisioning.groups import Group, cannot_grow
+from tidewright.provisioning.cluster.groups import Group, cannot_grow
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.estimate import cluster_limit, estimate, group_limit, node_limit
 from tidewright.provisioning.pack.templates import Estimate, fits_reason
+from tidewright.provisioning.scaleup import expander as exp
 from tidewright.provisioning.scaleup.plans import (
     ALL_OR_NOTHING,
     FILTERED_OUT,
@@ -38,7 +38,7 @@ def chooser_of(world: World, notes: list[exp.PriorityNote]) -> Chooser:
     return choose
 
 
-def plan(
+def plan(  # noqa: C901  # the steps of one choice, in their order
     items: Sequence[Item],
     world: World,
     *,
@@ -83,7 +83,7 @@ def plan(
     found: dict[str, Estimate] = {}
     options: list[exp.Option] = []
     for group in valid:
-        option, best = _option(group, valid, items, fits, world, all_or_nothing)
+        option, best = _option(group, valid, items, fits=fits, world=world, all_or_nothing=all_or_nothing)
         if option is None:
             continue
         if all_or_nothing and option.pods < sum(item.count for item in items):
@@ -116,7 +116,15 @@ def plan(
         return base
     base.option_pods = found[chosen.group].placed
     return cut_and_share(
-        base, chosen, found[chosen.group], items, valid, fits, world, all_or_nothing, redistribute
+        base,
+        chosen,
+        found[chosen.group],
+        items=items,
+        valid=valid,
+        fits=fits,
+        world=world,
+        all_or_nothing=all_or_nothing,
+        redistribute=redistribute,
     )
 
 
@@ -129,6 +137,7 @@ def _option(
     group: Group,
     valid: Sequence[Group],
     items: Sequence[Item],
+    *,
     fits: Mapping[str, list[int]],
     world: World,
     all_or_nothing: bool,

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import msgspec
 
-from tidewright.provisioning import expander as exp
-from tidewright.provisioning.groups import Group
-from tidewright.provisioning.limits import Limits
+from tidewright.provisioning.cluster.groups import Group
+from tidewright.provisioning.cluster.limits import Limits
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pack.templates import Layout
+from tidewright.provisioning.scaleup import expander as exp
 from tidewright.provisioning.settings import Settings
 
 ALL_OR_NOTHING = "not all pods would fit and scale-up is using all-or-nothing strategy"
 FILTERED_OUT = "expansion options filtered out and no longer considered"
-EXECUTION_FAILED = "scale-up execution failed"
 NOT_CHOSEN = "another option was chosen"
 MAX_NODES_TOTAL = "max total nodes in cluster reached"
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from tidewright.kube.podshape import PodShape
-from tidewright.provisioning.groups import sibling
+from tidewright.provisioning.cluster.groups import sibling
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.scaleup.options import plan
 from tidewright.provisioning.scaleup.plans import (

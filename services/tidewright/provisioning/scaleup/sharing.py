@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tidewright.provisioning import expander as exp
-from tidewright.provisioning.groups import Group, alike, balance, sibling, similar
-from tidewright.provisioning.limits import Limits
+from tidewright.provisioning.cluster.groups import Group, alike, balance, sibling, similar
+from tidewright.provisioning.cluster.limits import Limits
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.estimate import DENIED, cluster_limit, estimate
 from tidewright.provisioning.pack.templates import Estimate, Layout, fits_reason
+from tidewright.provisioning.scaleup import expander as exp
 from tidewright.provisioning.scaleup.plans import (
     ALL_OR_NOTHING,
     ERROR,
@@ -46,6 +46,7 @@ def cut_and_share(
     base: Plan,
     chosen: exp.Option,
     best: Estimate,
+    *,
     items: Sequence[Item],
     valid: Sequence[Group],
     fits: Mapping[str, list[int]],

@@ -20,24 +20,26 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from tidewright.events import registry
 from tidewright.events.incumbents import IncumbentObserved
-from tidewright.host.fenced import TURN_S
+from tidewright.host.loop.fenced import TURN_S
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.kube.kinds import WatchedKind
-from tidewright.kube.listwatch import Deleted, ListDone, ListStarted, Page, list_watch
+from tidewright.kube.listwatch import Added, Deleted, ListDone, ListStarted, Modified, Page, list_watch
 from tidewright.log.subjects import ALL
-from tidewright.watcher.again import Again
 from tidewright.watcher.appender import Appender
 from tidewright.watcher.follow import FactLog
 from tidewright.watcher.incumbents.judging import QUIET_S, Book
 from tidewright.watcher.incumbents.rivals import LOOKS, RIVALS, Look, Rival
 from tidewright.watcher.incumbents.signs import Key, read, sign_of_writes
 from tidewright.watcher.labelscan import METADATA_ONLY
-from tidewright.watcher.stamp import Stamp
+from tidewright.watcher.log_time import Stamp
+from tidewright.watcher.resync import Again
 
 INCUMBENT = "incumbent"
 POLL_S = 30.0
 """Wall seconds between two looks at field managers."""
+UNREACHED_POLLS = 3
+"""Polls without an answer of the cluster after which nobody is said to look."""
 PAGE = 500
 GATHER_S = 1.0
 """How long more evidence is waited for, once an incumbent is known: one start shows itself in several objects."""
@@ -95,6 +97,9 @@ class Incumbents:
         self._news = asyncio.Event()
         self._todo: set[str] = set()
         self.looked = asyncio.Event()
+        self._complete = False
+        """This process owns the part, and what it saw at its looks is on the log."""
+        self._reached_at = float("-inf")
         self._gauge = (
             Gauge(
                 "tidewright_incumbent_seen",
@@ -105,6 +110,12 @@ class Incumbents:
             if metrics is not None
             else None
         )
+
+    @property
+    def looks(self) -> bool:
+        """Whether this process owns the looking, has looked, and has reached the cluster lately."""
+        reached_s = asyncio.get_running_loop().time() - self._reached_at
+        return self._complete and reached_s < UNREACHED_POLLS * self._poll_s
 
     async def run(self) -> None:
         """Look for ever, stepping back while another process does."""
@@ -121,11 +132,15 @@ class Incumbents:
                 self._again.said(record.subject, fact.at)
                 self._known(None, fact)  # it holds its service back from the start
         self._todo = {look.right for look in LOOKS} | {INCUMBENT}
-        async with asyncio.TaskGroup() as tasks:
-            for look in LOOKS:
-                tasks.create_task(self._watch(look))
-            tasks.create_task(self._poll())
-            tasks.create_task(self._tell())
+        self._complete = False
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for look in LOOKS:
+                    tasks.create_task(self._watch(look))
+                tasks.create_task(self._poll())
+                tasks.create_task(self._tell())
+        finally:
+            self._complete = False
 
     # -- looking ---------------------------------------------------------------------------------
 
@@ -153,8 +168,8 @@ class Incumbents:
                 case Deleted(raw=raw):
                     if (key := self._seen(look, raw)) is not None:
                         self._take(key)
-                case _ if hasattr(item, "raw"):
-                    self._seen(look, item.raw)
+                case Added(raw=raw) | Modified(raw=raw):
+                    self._seen(look, raw)
 
     def _seen(self, look: Look, raw: bytes | msgspec.Raw) -> Key | None:
         try:
@@ -177,11 +192,13 @@ class Incumbents:
         while True:
             for rival in RIVALS:
                 for kind in rival.writes:
-                    await self._look_at_writers(rival, kind)
+                    if await self._look_at_writers(rival, kind):
+                        self._reached_at = asyncio.get_running_loop().time()
             self._done(INCUMBENT)
             await asyncio.sleep(self._poll_s)
 
-    async def _look_at_writers(self, rival: Rival, kind: WatchedKind) -> None:
+    async def _look_at_writers(self, rival: Rival, kind: WatchedKind) -> bool:
+        """Whether the cluster answered."""
         right = f"list {kind.plural}.{kind.group}"
         by_namespace: dict[str, list[dict[str, Any]]] = defaultdict(list)
         query = {"limit": str(PAGE)}
@@ -193,11 +210,11 @@ class Incumbents:
                 if error.error_class == "forbidden":
                     self._lacking((rival.service,), right, error)
                 if error.error_class != "gone":
-                    return  # at the next poll; what was seen stands for its time
+                    return not error.retriable  # at the next poll; what was seen stands for its time
                 break  # not served here
             except msgspec.MsgspecError as error:
                 _log.warning("a list cannot be read", kind=kind.name, looking_for=INCUMBENT, error=str(error))
-                return
+                return True
             for item in page.items or ():
                 found = {"managedFields": item.metadata.managedFields}
                 by_namespace[item.metadata.namespace].append(found)
@@ -213,6 +230,7 @@ class Incumbents:
         for key in {*signs, *self._book.keys(kind.kind)}:
             self._book.seen(key, signs.get(key), now, wall)
             self._news.set()
+        return True
 
     def _lacking(self, services: Iterable[str], right: str, error: KubeError) -> None:
         if self._book.unseen(services, right, lacking=True):
@@ -245,6 +263,7 @@ class Incumbents:
                     facts = self._book.news(loop.time())
                 await self._say(facts)
                 if not self._todo:
+                    self._complete = True
                     self.looked.set()
             if loop.time() - checked_at >= self._again.check_s:
                 checked_at = loop.time()

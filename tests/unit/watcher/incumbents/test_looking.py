@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.nats_server import EmbeddedServer
 from tests.unit.watcher.cluster import Cluster, refusal
 from tests.unit.watcher.incumbents import manifests
 from tests.unit.watcher.incumbents.manifests import CHARTS, LEADERS, deployment
@@ -17,7 +18,6 @@ from tidewright.events.base import Event
 from tidewright.events.facts import NodeObserved, WatermarkPodAutoscalerObserved
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.log.connection import Log
-from tidewright.log.server import EmbeddedServer
 
 __all__ = ["cluster", "tail"]
 

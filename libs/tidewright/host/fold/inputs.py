@@ -1,0 +1,203 @@
+"""What a service reads of the log, and which slot each message belongs to. Pure.
+
+Host, verify and replay ask here, so that all of them fold the same events in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from typing import Literal, TypeVar
+
+from tidewright.events import registry
+from tidewright.events.base import Decision, Event, Outcome
+from tidewright.log.checkpoint import Checkpoint
+from tidewright.log.input_set import InputSet
+from tidewright.log.subjects import ALL, Slot, Subjects
+
+T = TypeVar("T")
+Partition = Literal["slots", "cluster"]
+"""`slots`: one state per slot. `cluster`: one state for everything, in slot `all`."""
+
+
+_SPOKEN = frozenset(kind for kind in registry.ALL if issubclass(kind, Decision | Outcome))
+"""Types of events that say whose they are."""
+
+
+class Role(Enum):
+    """What a message is to the service."""
+
+    INPUT = "input"
+    DECISION = "decision"
+    CHECKPOINT = "checkpoint"
+
+
+INPUT, CHECKPOINT = Role.INPUT, Role.CHECKPOINT
+"""For those who ask per record: looking up a member of an enumeration runs code."""
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """A service's view of the log.
+
+    Attributes:
+        kinds: the kinds of facts that it reads, as subject tokens.
+        slots: number of slots of the stream.
+        follows: other services whose decisions it reads as inputs.
+        ledgers: it reads its own ledgers, where its other replicas append too.
+        formerly: what its earlier versions read, see `Decider.formerly`.
+    """
+
+    service: str
+    kinds: frozenset[str]
+    subjects: Subjects
+    slots: int
+    partition: Partition = "slots"
+    follows: frozenset[str] = frozenset()
+    ledgers: bool = False
+    formerly: tuple[InputSet, ...] = ()
+
+    @cached_property
+    def today(self) -> InputSet:
+        """The set of inputs that this software decides by."""
+        return InputSet(tuple(sorted(self.kinds)), tuple(sorted(self.follows)))
+
+    @property
+    def unnamed(self) -> InputSet:
+        """The set of checkpoints that name none."""
+        return self.formerly[0] if self.formerly else self.today
+
+    def named(self, checkpoint: Checkpoint) -> InputSet | None:
+        """The set that a checkpoint names; None when it is not known here."""
+        if not checkpoint.inputs:
+            return self.unnamed
+        if checkpoint.reads is not None:
+            return checkpoint.reads
+        return self._by_digest.get(checkpoint.inputs)
+
+    @cached_property
+    def _by_digest(self) -> dict[str, InputSet]:
+        return {known.digest: known for known in self._known}
+
+    @cached_property
+    def sometimes(self) -> frozenset[str]:
+        """Tokens of what some of the known sets have, and others have not."""
+        each = [known.tokens for known in self._known]
+        return frozenset.union(*each) - frozenset.intersection(*each)
+
+    @property
+    def _known(self) -> tuple[InputSet, ...]:
+        return (*self.formerly, self.today)
+
+    @cached_property
+    def ever(self) -> frozenset[str]:
+        """Tokens of what any of the known sets has."""
+        return frozenset.union(*(known.tokens for known in self._known))
+
+    def token(self, subject: str) -> str:
+        """The token of a subject that some of the known sets have; empty of all others."""
+        if not self.sometimes:
+            return ""
+        tokens = subject.split(".", 5)
+        token = f"{tokens[2]}.{tokens[4]}" if len(tokens) > 4 else ""
+        return token if token in self.sometimes else ""
+
+    def filters(self, tokens: Iterable[str], slot: Slot) -> list[str]:
+        """Filters of the subjects of some tokens that the fold of a slot takes."""
+        places = ("*",) if self.partition == "cluster" else (slot, ALL)
+        split = [token.partition(".") for token in sorted(tokens)]
+        return [f"{self.subjects.root}.{cls}.{place}.{name}.>" for cls, _, name in split for place in places]
+
+    @property
+    def every(self) -> tuple[Slot, ...]:
+        """All slots that the service has states for."""
+        return (ALL,) if self.partition == "cluster" else tuple(Slot(str(i)) for i in range(self.slots))
+
+    @property
+    def filter(self) -> str:
+        """The one subject filter of a reader: the whole stream.
+
+        Narrower would be several filters, and a consumer with several becomes slower by orders of
+        magnitude, and slows every append, once it reads where others write (decision record 0003).
+        So a reader takes everything and drops by subject, before decoding.
+        """
+        return self.subjects.everything
+
+    def reads(self, subject: str, owned: Container[Slot], *, recorded: bool) -> bool:
+        """Whether a message on this subject is one of the service's, for the slots that it owns.
+
+        `recorded` adds the service's own decisions and checkpoints, and what earlier versions followed, which
+        are read to restore. What is of no known form is nobody's.
+        """
+        tokens = subject.split(".", 5)
+        if len(tokens) < 5:
+            return False
+        cls, slot, third = tokens[2:5]
+        mine = slot in owned
+        match cls:
+            case "fact":
+                followed = third in self.kinds or (recorded and f"fact.{third}" in self.ever)
+                return followed and (mine or slot == ALL or self.partition == "cluster")
+            case "config":
+                return True
+            case "outcome":
+                return mine
+            case "timer":
+                return mine and third == self.service
+            case "ledger":
+                return self.ledgers and mine and third == self.service
+            case "decision" if third in self.follows or (recorded and f"decision.{third}" in self.ever):
+                return mine or self.partition == "cluster"
+            case "decision" | "checkpoint":
+                return recorded and mine and third == self.service
+        return False
+
+    def role(self, subject: str) -> Role:
+        """What a message on this subject is to the service."""
+        match self.subjects.class_token(subject):
+            case "checkpoint":
+                return Role.CHECKPOINT
+            case "decision" if self.subjects.parse(subject).rest[0] == self.service:
+                return Role.DECISION
+        return Role.INPUT
+
+    def slot(self, subject: str) -> Slot | None:
+        """The slot whose fold takes this message; None: every slot's does."""
+        if self.partition == "cluster":
+            return ALL
+        slot = self.subjects.slot_token(subject)
+        return None if slot == ALL else slot
+
+    def concerns(self, event: Event | registry.Unknown) -> bool:
+        """Whether the service folds this input: outcomes of other services' decisions are theirs.
+
+        Its own decisions come by on its ledgers, after they were folded.
+        """
+        kind = type(event)
+        if kind not in _SPOKEN:  # a fact, most often
+            return True
+        if isinstance(event, Decision):
+            return not event.id.startswith(f"{self.service}.")
+        return not isinstance(event, Outcome) or event.decision.startswith(f"{self.service}.")
+
+
+class BySubject(dict[str, T]):
+    """What there is to know about each subject, worked out once: most subjects come again and again.
+
+    A look-up of what is known runs no code of ours, and there is one for every record of a log.
+    """
+
+    AT_MOST = 100_000
+
+    def __init__(self, work_out: Callable[[str], T]) -> None:
+        super().__init__()
+        self._work_out = work_out
+
+    def __missing__(self, subject: str) -> T:
+        found = self._work_out(subject)
+        if len(self) >= self.AT_MOST:
+            self.clear()
+        self[subject] = found
+        return found

@@ -1,0 +1,195 @@
+"""One OS process of Tidewright: structured logs on stderr, probes, signals, exit codes.
+
+Exit codes: 0 asked to stop; 1 failed; 2 refused configuration; 69 a dependency is not available. Who was asked to stop
+has `STOP_WITHIN_S` to hand over what it has; a dependency that is away meanwhile is no failure of its.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import structlog
+import uvloop
+
+from tidewright.host.ports.tokens import BadTokens, Tokens
+from tidewright.host.process.health import Health
+from tidewright.host.process.misconfigured import Misconfigured
+from tidewright.host.process.stderr import STDERR
+from tidewright.log import errors
+from tidewright.log.redaction import redact_line
+
+EXIT_OK, EXIT_FAILED, EXIT_USAGE, EXIT_UNAVAILABLE = 0, 1, 2, 69
+
+STOP_WITHIN_S = 6.0
+"""How long a service that was told to stop may go on, wall seconds: what is not handed over by then is on the log as
+far as it matters, and decided again by whoever comes next."""
+CUT_OFF_S = 1.0
+"""How long a service that was cut off then may still clean up."""
+
+
+@dataclass(frozen=True)
+class ProcessOptions:
+    """What every process takes.
+
+    Attributes:
+        health_port: port of the probes; 0 takes a free one and logs it.
+        log_format: `json`, or `console` for people.
+        metrics_token_file: holds the tokens that callers of `/metrics` have to bring; None: only callers on
+            this machine are answered.
+        signing_key: file of the key that the service signs its commits with; None: they are not signed.
+        trust: file of the root keys that vouch for everybody's; None: whatever is on the log is believed.
+    """
+
+    service: str
+    log_level: str = "info"
+    log_format: str = "json"
+    health_host: str = "127.0.0.1"
+    health_port: int = 0
+    metrics_token_file: Path | None = None
+    signing_key: Path | None = None
+    trust: Path | None = None
+
+
+@dataclass
+class Process:
+    """What a service's main function is given.
+
+    Attributes:
+        stop: is set when the process is told to stop.
+        drain_s: how long it goes on serving then, before the time to stop begins to count, wall seconds.
+    """
+
+    options: ProcessOptions
+    health: Health
+    stop: asyncio.Event = field(default_factory=asyncio.Event)
+    drain_s: float = 0.0
+
+
+def configure_logs(level: str, log_format: str, **bound: str) -> None:
+    """Structured logs on stderr; stdout belongs to results."""
+    renderer = (
+        structlog.processors.JSONRenderer()
+        if log_format == "json"
+        else structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty() and not os.environ.get("NO_COLOR"))
+    )
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.processors.format_exc_info,
+            redact_line,
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.getLevelNamesMapping()[level.upper()]),
+        logger_factory=structlog.PrintLoggerFactory(STDERR),
+        cache_logger_on_first_use=True,
+    )
+    structlog.contextvars.bind_contextvars(**bound)
+
+
+def run(options: ProcessOptions, main: Callable[[Process], Awaitable[None]]) -> int:
+    """Run a service until it ends or is told to (SIGTERM, SIGINT), and return the exit code."""
+    configure_logs(options.log_level, options.log_format, service=options.service)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(_run(options, main))
+
+
+async def _run(options: ProcessOptions, main: Callable[[Process], Awaitable[None]]) -> int:
+    logger = structlog.get_logger(__name__)
+    process = Process(options, Health(options.service))
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, process.stop.set)
+    try:
+        if options.metrics_token_file is not None:
+            process.health.metrics_tokens = Tokens(options.metrics_token_file)
+        await process.health.start(options.health_host, options.health_port)
+    except BadTokens as error:
+        logger.error(
+            "cannot start", reason="BadTokens", error=str(error), do="name another --metrics-token-file"
+        )
+        return EXIT_USAGE
+    except OSError as error:
+        logger.error(
+            "the port of the probes is taken", host=options.health_host, port=options.health_port, error=str(error),
+            do="pass another --health-port, or 0 for any free one",
+        )  # fmt: skip
+        return EXIT_UNAVAILABLE
+    logger.info("started", health_port=process.health.port)
+    work = asyncio.ensure_future(main(process))
+    try:
+        if not await _ended(process, work):
+            logger.warning("not everything was handed over in time, stopped all the same")
+            # What does not heed its cancellation is not waited for: the loop would, at its end.
+            sys.stderr.flush()
+            os._exit(EXIT_OK)
+        work.result()
+    except asyncio.CancelledError:
+        if not process.stop.is_set():
+            raise
+    except Exception as error:  # noqa: BLE001 - the last place where it can be told
+        if not process.stop.is_set() or not is_outage(error):
+            return _failed(logger, error)
+        logger.warning("stopped while the log was away", error=str(next(causes(error))))
+    finally:
+        await process.health.stop()
+    logger.info("stopped")
+    return EXIT_OK
+
+
+async def _ended(process: Process, work: asyncio.Future[None]) -> bool:
+    """Whether a service has ended: by itself, or soon after it was told to. What takes longer is cut off."""
+    stop = asyncio.ensure_future(process.stop.wait())
+    try:
+        either: set[asyncio.Future[Any]] = {work, stop}
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        stop.cancel()
+    if not work.done():
+        await asyncio.wait({work}, timeout=process.drain_s + STOP_WITHIN_S)
+    if not work.done():
+        work.cancel()
+        await asyncio.wait({work}, timeout=CUT_OFF_S)
+    return work.done()
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether nothing but the log's absence ended a service."""
+    return all(isinstance(one, errors.LogUnavailable) for one in causes(error))
+
+
+def _failed(logger: structlog.stdlib.BoundLogger, error: Exception) -> int:
+    """Say why a service ends, and return its exit code. A part that runs beside others ends them in a group."""
+    found = list(causes(error))
+    cause = next((one for one in found if isinstance(one, errors.LogError | Misconfigured)), found[0])
+    match cause:
+        case errors.LogForbidden() | errors.WrongStream() | errors.BadKey():
+            logger.error("cannot start", reason=cause.reason, error=str(cause))
+            return EXIT_USAGE
+        case errors.LogUnavailable():
+            logger.error("cannot go on", reason=cause.reason, error=str(cause))
+            return EXIT_UNAVAILABLE
+        case Misconfigured():
+            logger.error("cannot start", reason="Misconfigured", error=str(cause))
+            return EXIT_USAGE
+        case _:
+            logger.error("failed", error=f"{type(cause).__name__}: {cause}", exc_info=error)
+            return EXIT_FAILED
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """An error, or those of a group and the groups in it."""
+    if not isinstance(error, BaseExceptionGroup):
+        yield error
+        return
+    for one in error.exceptions:
+        yield from causes(one)

@@ -1,0 +1,181 @@
+"""What claims ask of devices: a claim's spec read, as `resource.k8s.io` defines it up to Kubernetes 1.36. Pure.
+
+A claim makes requests; each has one choice, or several of which the first that can be met is taken. Bonds
+(the API's constraints) hold between the devices of its requests. What is not known here is refused by
+name, and never left out of account.
+
+    parse(...)   the `devices` of a claim's spec, in any version of the API, to a `Claimed`
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from tidewright.kube import quantities
+from tidewright.kube.devices.devices import Matcher, expressions
+from tidewright.kube.taints import Toleration
+
+MOST_USERS = 256
+"""Pods that may hold one claim at a time: the length of `status.reservedFor`."""
+MOST_DEVICES = 32
+"""Devices that one claim may be allocated."""
+
+_ASK_FIELDS = frozenset(
+    {"name", "deviceClassName", "selectors", "allocationMode", "count", "adminAccess", "tolerations", "capacity"}
+)  # fmt: skip
+_CONSTRAINT_FIELDS = frozenset({"requests", "matchAttribute", "distinctAttribute"})
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """One way to meet a request.
+
+    Attributes:
+        count: devices.
+        whole: all devices that the matcher takes, whatever their number.
+        watching: it shares devices with everybody (`adminAccess`).
+        capacity: by name what it takes of each device that several may share, in thousandths.
+        name: of an alternative, within its request.
+    """
+
+    matcher: Matcher
+    count: int = 1
+    whole: bool = False
+    watching: bool = False
+    capacity: tuple[tuple[str, int], ...] = ()
+    name: str = ""
+
+
+class Wish(msgspec.Struct, frozen=True):
+    """A request of a claim: its choices, in the order of preference."""
+
+    name: str
+    choices: tuple[Ask, ...]
+
+
+class Bond(msgspec.Struct, frozen=True):
+    """What holds between devices: all have one value of an attribute; or, `distinct`, each has another one.
+
+    Attributes:
+        requests: names of requests, or `request/alternative`; empty for all of the claim.
+    """
+
+    attribute: str
+    distinct: bool = False
+    requests: tuple[str, ...] = ()
+
+    def binds(self, wish: str, ask: str) -> bool:
+        """Whether the devices of a request's choice are among those that it is about."""
+        return not self.requests or wish in self.requests or (bool(ask) and f"{wish}/{ask}" in self.requests)
+
+
+class Claimed(msgspec.Struct, frozen=True):
+    """What one claim asks for.
+
+    Attributes:
+        claim: `namespace/name` of a claim that all pods which name it have together; empty where each pod
+            gets one of its own from a template.
+        seats: pods that may still be added to those that hold it.
+        digest: names the wishes and bonds.
+    """
+
+    wishes: tuple[Wish, ...] = ()
+    bonds: tuple[Bond, ...] = ()
+    claim: str = ""
+    seats: int = MOST_USERS
+    digest: str = ""
+
+
+Classes = Callable[[str], tuple[str, ...] | None]
+"""A device class by name: its selectors; None when there is none."""
+
+
+def parse(spec: Mapping[str, Any] | None, classes: Classes) -> Claimed:
+    """What the `devices` of a claim ask for.
+
+    Args:
+        spec: `spec.devices` of a claim, in any version of the API.
+        classes: device classes.
+
+    Raises:
+        ValueError: a class that does not exist; a request or constraint that is not understood.
+    """
+    wishes = tuple(_wish(request, classes) for request in (spec or {}).get("requests") or ())
+    bonds = tuple(_bond(constraint) for constraint in (spec or {}).get("constraints") or ())
+    digest = blake2b(msgspec.json.encode((wishes, bonds)), digest_size=12).hexdigest()
+    return Claimed(wishes=wishes, bonds=bonds, digest=digest)
+
+
+def _wish(request: Mapping[str, Any], classes: Classes) -> Wish:
+    name = request.get("name") or ""
+    where = f"request {name!r}"
+    if request.get("firstAvailable"):
+        _known(request, ("name", "firstAvailable"), where)
+        choices = request["firstAvailable"]
+        names = [choice.get("name") or "" for choice in choices]
+        return Wish(
+            name,
+            tuple(
+                _ask(choice, classes, f"alternative {own!r} of {where}", own)
+                for choice, own in zip(choices, names, strict=True)
+            ),
+        )
+    if request.get("exactly"):
+        _known(request, ("name", "exactly"), where)
+        return Wish(name, (_ask(request["exactly"], classes, where),))
+    return Wish(name, (_ask(request, classes, where),))  # as it stood before v1
+
+
+def _ask(found: Mapping[str, Any], classes: Classes, where: str, own: str = "") -> Ask:
+    _known(found, _ASK_FIELDS, where)
+    name = found.get("deviceClassName") or ""
+    if not name:
+        raise ValueError(f"{where} of a resource claim names no device class: it is not understood")
+    selectors = classes(name)
+    if selectors is None:
+        raise ValueError(f"device class {name!r} does not exist")
+    mode = found.get("allocationMode") or "ExactCount"
+    if mode not in ("ExactCount", "All"):
+        raise ValueError(
+            f"{where} of a resource claim has allocationMode {mode!r}, which is not understood: ExactCount and All are"
+        )
+    return Ask(
+        matcher=Matcher(
+            name=name,
+            selectors=(*selectors, *expressions(found.get("selectors"))),
+            tolerations=tuple(
+                Toleration(t.get("key") or "", t.get("operator") or "Equal", t.get("value") or "", t.get("effect") or "")
+                for t in found.get("tolerations") or ()
+            ),
+        ),
+        count=int(found.get("count") or 1),
+        whole=mode == "All",
+        watching=bool(found.get("adminAccess")),
+        capacity=tuple(
+            (wanted, quantities.milli(amount))
+            for wanted, amount in sorted(((found.get("capacity") or {}).get("requests") or {}).items())
+        ),
+        name=own,
+    )  # fmt: skip
+
+
+def _bond(found: Mapping[str, Any]) -> Bond:
+    _known(found, _CONSTRAINT_FIELDS, "a constraint")
+    requests = tuple(found.get("requests") or ())
+    for field in ("matchAttribute", "distinctAttribute"):
+        if found.get(field):
+            return Bond(found[field], field == "distinctAttribute", requests)
+    raise ValueError(
+        "a constraint of a resource claim names neither matchAttribute nor distinctAttribute: it is not understood"
+    )
+
+
+def _known(found: Mapping[str, Any], fields: Iterable[str], what: str) -> None:
+    strange = sorted(
+        name for name, value in found.items() if name not in fields and value not in (None, [], {})
+    )
+    if strange:
+        raise ValueError(f"{what} of a resource claim has the field {strange[0]!r}, which is not understood")

@@ -1,0 +1,91 @@
+"""The last message of subjects as of an earlier sequence, from the server's subject index."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping, Sequence
+from typing import Any
+
+from tidewright.log import batched_get
+from tidewright.log.batched_get import TooMany
+from tidewright.log.connection import Log
+from tidewright.log.reader import Record
+
+AT_ONCE = 1000
+"""Subjects in one request; the server refuses to find more than 1,024."""
+
+
+Known = MutableMapping[tuple[str, ...], list[Record]]
+"""Filters to what was found of them."""
+
+
+async def last_words(
+    log: Log, filters: Sequence[str], *, up_to: int = 0, known: Known | None = None
+) -> list[Record]:
+    """The last message at or before sequence `up_to` (0: at all) of every subject that matches, in stream order.
+
+    What is not believed is no word: the one before it is. With `known`, the
+    same filters are asked for once, and "at all" is as of then.
+
+    Raises:
+        TooMany: more than about a thousand subjects match: name them more narrowly.
+        LogUnavailable: no answer in time.
+    """
+    found: list[Record] = []
+    for start in range(0, len(filters), AT_ONCE):
+        found += await _asked(log, filters[start : start + AT_ONCE], up_to, known)
+    return sorted(found, key=lambda record: record.seq)
+
+
+async def last_words_of_all(log: Log, filters: Sequence[str], up_to: int) -> list[Record]:
+    """As `last_words`, however many subjects match; that takes a reader.
+
+    Raises:
+        LogUnavailable: no answer in time.
+    """
+    found: list[Record] = []
+    later: list[str] = []
+    async for record in log.last_per_subject(filters):
+        if record.seq <= up_to:
+            found.append(record)
+        else:
+            later.append(record.subject)
+    return sorted([*found, *await last_words(log, later, up_to=up_to)], key=lambda record: record.seq)
+
+
+async def _asked(log: Log, filters: Sequence[str], up_to: int, known: Known | None) -> list[Record]:
+    # As of an earlier sequence the server goes back through the log until it has found every subject,
+    # also those that were last spoken of long ago; as of now each is one look. So only what has been
+    # spoken of since is asked for once more.
+    found: list[Record] = []
+    later: list[str] = []
+    present = known.get(tuple(filters)) if known is not None else None
+    if present is None:
+        present = await _matching(log, {"multi_last": list(filters)})
+        if known is not None:
+            known[tuple(filters)] = present
+    for record in present:
+        if up_to and record.seq > up_to:
+            later.append(record.subject)
+        elif await log.lookups.believed(record):
+            found.append(record)
+        elif record.seq > 1:
+            found += await _earlier(log, [record.subject], record.seq - 1)
+    return found + (await _earlier(log, later, up_to) if later else [])
+
+
+async def _earlier(log: Log, subjects: Sequence[str], up_to: int) -> list[Record]:
+    found: list[Record] = []
+    for record in await _matching(log, {"multi_last": list(subjects), "up_to_seq": up_to}):
+        if await log.lookups.believed(record):
+            found.append(record)
+        elif record.seq > 1:
+            found += await _earlier(log, [record.subject], record.seq - 1)
+    return found
+
+
+async def _matching(log: Log, query: dict[str, Any]) -> list[Record]:
+    try:
+        records, _ = await batched_get.ask(log, query)
+    except TooMany as error:
+        raise TooMany(f"{', '.join(query['multi_last'])}: {error}") from error
+    return records

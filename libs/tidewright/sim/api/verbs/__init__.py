@@ -1,0 +1,10 @@
+"""The verbs.
+
+reading       get, list, watch: resourceVersion semantics, pages; match: selectors over stored objects
+writing       create, update, patch, delete, deletecollection
+patch         JSON, merge and strategic patches
+deletion      grace periods, finalizers, preconditions, dependents
+subresources  scale, binding, eviction, finalize
+watch         a change becomes lines of streams
+reviews       who am I, and may I
+"""

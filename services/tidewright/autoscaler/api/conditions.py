@@ -1,0 +1,41 @@
+"""The conditions of an object as they are kept (section 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import IntEnum
+
+import msgspec
+
+
+class Condition(msgspec.Struct, omit_defaults=True):
+    """One condition. `since` is its last change of status, seconds."""
+
+    type: str
+    status: bool
+    since: float
+    reason: str = ""
+    message: str = ""
+
+
+class Change(IntEnum):
+    """How much of a status is another than before, at most."""
+
+    NONE = 0
+    TEXT = 1
+    REASON = 2
+    STATUS = 3
+
+
+def find(conditions: Iterable[Condition], type_: str) -> Condition | None:
+    """The condition of this type."""
+    for condition in conditions:
+        if condition.type == type_:
+            return condition
+    return None
+
+
+def true_since(conditions: Iterable[Condition], type_: str) -> float | None:
+    """Since when a condition has been true; None when it is not, or not there."""
+    condition = find(conditions, type_)
+    return condition.since if condition is not None and condition.status else None

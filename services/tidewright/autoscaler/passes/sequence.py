@@ -1,0 +1,85 @@
+"""Which conditions a pass sets, in which order (section 3, last paragraph).
+
+before     from the start of a pass until the scale is known
+computed   from a proposal to the decision, or to the metric that failed
+concluded  after the scale was written, refused by the outside, or not wanted
+"""
+
+from __future__ import annotations
+
+from tidewright.autoscaler.api.spec import Rules
+from tidewright.autoscaler.passes import conditions as c
+from tidewright.autoscaler.passes.conditions import Setting
+from tidewright.autoscaler.passes.evaluate import Override, Pass
+from tidewright.autoscaler.passes.lifecycle import Gate
+from tidewright.autoscaler.passes.policy import Policy
+from tidewright.autoscaler.tell import messages
+
+_DISABLED = Override.DISABLED  # asked for in every pass
+
+
+def before(rules: Rules, gate: Gate) -> list[Setting]:
+    """Conditions up to the reading of the scale; only the first two when the gate is closed."""
+    found = [c.PROCESSING]
+    if gate.setting is not None:
+        found.append(gate.setting)
+    if not gate.blocked:
+        found.append(c.DRY_RUN_ON if rules.dry_run else c.DRY_RUN_OFF)
+        found.append(c.GOT_SCALE)
+    return found
+
+
+def computed(rules: Rules, policy: Policy, found: Pass, *, was_stale: bool = False) -> list[Setting]:
+    """Conditions of the computation."""
+    settings = [
+        setting
+        for calculation in found.calculations
+        if (setting := c.CONVERGENCE.get(calculation.converge)) is not None
+    ]
+    failure = found.failure
+    if failure is not None:
+        reason = messages.failure_reason(rules, found.combined.failed)
+        settings.append(c.metric_failed(reason, failure.error))
+        return settings
+    winner = found.calculations[found.combined.winner] if found.combined.winner >= 0 else None
+    settings.append(c.ABOVE[found.combined.above])
+    settings.append(c.BELOW[found.combined.below])
+    settings.append(
+        c.metric_found(winner.display, winner.details) if winner is not None else c.metric_found("", "")
+    )
+    if was_stale and not found.stale:  # before the conditions of the reference, whose last one is shown
+        settings.append(c.freshness((), policy.stale_after_s))
+    if found.limited is not None:
+        settings.append(c.limited(found.limited.limited, found.limited.reason, found.limited.message))
+    if found.stale:
+        settings.append(c.freshness(found.stale, policy.stale_after_s))
+    if found.verdict is not None:
+        settings.extend(c.backoff(found.verdict))
+    if found.override is _DISABLED:
+        settings.append(c.DISABLED)
+    return settings
+
+
+def concluded(
+    rules: Rules,
+    policy: Policy,
+    found: Pass,
+    *,
+    namespace: str,
+    last_scale_at: float | None,
+    error: str | None = None,
+) -> list[Setting]:
+    """Conditions of what came of the decision; `error` says why the scale could not be written."""
+    if found.rescale:
+        if error is not None:
+            return [c.READY_FOR_SCALE, c.scale_failed(error)]
+        if rules.dry_run:
+            return [c.READY_FOR_SCALE]
+        return [c.READY_FOR_SCALE, c.scaled(found.desired)]
+    if found.failure is not None or not policy.skip_not_scaling_events:
+        return []
+    if found.override is Override.DISABLED and not policy.strict:  # D14
+        return []
+    text = messages.decided_not_to(rules, namespace, found.asked, last_scale_at)
+    start = "the WPA was able to successfully calculate a replica count and d"
+    return [c.not_scaling(start + text)]

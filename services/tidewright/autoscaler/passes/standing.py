@@ -1,0 +1,132 @@
+"""What an object would keep after a pass: worked out beside the state, and kept once it is recorded.
+
+A status is recorded whenever a condition's status or reason, or a count, changes; where it is not written
+then, it goes with the scale or the hold that is recorded instead (`events.decisions.Concluded`). What
+changes a text or a value alone waits for its turn, and is worked out anew by the pass whose turn it is.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidewright.autoscaler.api.conditions import Change, Condition, true_since
+from tidewright.autoscaler.api.status import Kept, exact_times, render
+from tidewright.autoscaler.passes import conditions as c
+from tidewright.autoscaler.passes.evaluate import Pass
+from tidewright.autoscaler.passes.plan import Plan
+from tidewright.autoscaler.state import State
+from tidewright.events.decisions import Concluded
+
+_NONE, _TEXT, _REASON, _STATUS = Change  # asked for in every pass, and a name is found faster than a member
+
+
+class Standing:
+    """An object as a plan leaves it.
+
+    Attributes:
+        change: by how much, at most, that is another than the status that is written.
+    """
+
+    __slots__ = ("_changed", "_kept", "_plan", "_state", "change")
+
+    def __init__(self, state: State, plan: Plan) -> None:
+        self._state, self._plan = state, plan
+        scaler, made = plan.scaler, plan.made
+        kept = self._kept = msgspec.structs.replace(scaler.kept)
+        change = self._changed = _change(state, plan)
+        if scaler.dirty > change:
+            change = scaler.dirty
+        if made is not None:
+            if not plan.quiet:
+                if remember(kept, made, written=True) and change < _REASON:
+                    change = _REASON
+            elif not made.reverts_metrics:
+                kept.utilizations = tuple([calculation.utilization for calculation in made.calculations])
+        self.change = change
+
+    @property
+    def same_values(self) -> bool:
+        """Whether the written status shows these very values."""
+        return self._kept.utilizations == self._plan.scaler.kept.utilizations
+
+    def concluded(self) -> Concluded:
+        """The status, with the exact times of its conditions."""
+        kept, plan, state = self._kept, self._plan, self._state
+        scaler = plan.scaler
+        if self._changed is not _NONE:
+            kept.conditions, _ = _settled(state, plan)
+            kept.last_type, kept.last_status = plan.settings[-1].type, plan.settings[-1].status
+        generation = 0 if state.in_force.strict else scaler.generation
+        return Concluded(status=render(kept, scaler.rules, generation=generation), since=exact_times(kept))
+
+
+def flips(plan: Plan) -> bool:
+    """Whether a mark that a delay counts from has been passed, one way or the other, since what is kept."""
+    made, rules = plan.made, plan.scaler.rules
+    if made is None or made.failure is not None or rules is None:
+        return False
+    kept = plan.scaler.kept.conditions
+    return any(
+        delay_s > 0 and beyond is not (true_since(kept, type_) is not None)
+        for delay_s, type_, beyond in (
+            (rules.up_delay_s, c.ABOVE_HIGH, made.combined.above),
+            (rules.down_delay_s, c.BELOW_LOW, made.combined.below),
+        )
+    )
+
+
+def _change(state: State, plan: Plan) -> Change:
+    """What the settings of a plan change of what is kept; strictly they are applied each time, for they flip."""
+    view = state.namespace(plan.namespace)[1].views.get(plan.scaler.name)
+    if view is None or state.in_force.strict:
+        return _settled(state, plan)[1]
+    if view.settings != plan.settings:
+        view.change, view.settings = _settled(state, plan)[1], plan.settings
+    return view.change
+
+
+def _settled(state: State, plan: Plan) -> tuple[list[Condition], Change]:
+    """The conditions after a plan, and what it has changed of them."""
+    kept, strict = plan.scaler.kept, state.in_force.strict
+    change = _NONE
+    conditions = []
+    for condition in kept.conditions:
+        if plan.unblocked and condition.type == c.SCALING_BLOCKED:
+            change = _STATUS
+        else:
+            conditions.append(msgspec.structs.replace(condition))
+    change = max(
+        change, c.apply(conditions, plan.settings, _kept_time(state.now, strict=strict), strict=strict)
+    )
+    last = plan.settings[-1]
+    if kept.last_type != last.type or kept.last_status is not last.status:
+        change = max(change, _TEXT)
+    return conditions, change
+
+
+def _kept_time(now: float, *, strict: bool) -> float:
+    """Strictly, what is remembered is what the status can hold: whole seconds."""
+    return float(now // 1) if strict else now
+
+
+def remember(kept: Kept, found: Pass, *, written: bool) -> bool:
+    """Take a pass's figures over; `written`: it did not fail to write the scale.
+
+    Returns:
+        Whether more than measured values changed.
+    """
+    changed = kept.current != found.observed
+    kept.current = found.observed
+    if found.failure is None and (written or not found.rescale):
+        if not found.reverts_metrics:
+            kept.utilizations = tuple([c.utilization for c in found.calculations])
+        changed = changed or kept.desired != found.desired
+        kept.desired = found.desired
+    elif found.rescale and written:
+        changed = changed or kept.desired != found.desired
+        kept.desired = found.desired
+    if found.rescale and written:
+        kept.last_scale_at = found.now
+        kept.scaling_events += 1
+        changed = True
+    return changed

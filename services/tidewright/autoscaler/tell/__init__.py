@@ -1,0 +1,10 @@
+"""The autoscaler in words and numbers. Pure.
+
+reasons        the rules of a pass as `Because`, for the log
+sentences      `Because` rendered for people
+opposites      which single input would have turned a pass
+explaining     what `tidewright explain` tells about an object and its decisions
+comparing      our decisions beside what an incumbent did
+messages       texts of object events [4.1]; go_format: what the reference's second formatting makes of them
+gauges         series of a pass [4.2]; exposition: of a whole state
+"""

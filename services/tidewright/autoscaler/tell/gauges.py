@@ -1,0 +1,123 @@
+"""The Prometheus series of an object after a pass (section 4.2), as a pure function.
+
+A series is named by its name without the prefix `wpa_controller_`, and by the value of its own
+label where it has one (the metric's name, the reason, the transition, the condition).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tidewright.autoscaler.api.spec import Rules
+from tidewright.autoscaler.passes.combine import Calculation
+from tidewright.autoscaler.passes.conditions import (
+    ABLE_TO_SCALE,
+    SCALING_ACTIVE,
+    SCALING_BLOCKED,
+    SCALING_LIMITED,
+    Setting,
+)
+from tidewright.autoscaler.passes.evaluate import Pass
+from tidewright.autoscaler.passes.formula import Converge
+from tidewright.autoscaler.passes.policy import Policy
+
+_CONDITIONS = {
+    ABLE_TO_SCALE: "able_to_scale",
+    SCALING_LIMITED: "scaling_limited",
+    SCALING_BLOCKED: "scaling_blocked",
+}
+_UNREADABLE = frozenset(("metric-unavailable", "metric-empty", "recommender-unavailable"))
+WITHIN = "within_bounds"
+UP_CAPPED = "upscale_capping"
+DOWN_CAPPED = "downscale_capping"
+
+
+class Series(NamedTuple):
+    """One series: its name, and the value of its own label (empty when it has none)."""
+
+    name: str
+    label: str = ""
+
+
+Values = dict[Series, float]
+
+
+def of_settings(settings: Sequence[Setting]) -> Values:
+    """What the conditions of a pass say."""
+    found: Values = {Series("scaling_active"): 0}
+    for setting in settings:
+        if setting.type == SCALING_ACTIVE:
+            found[Series("scaling_active")] = float(setting.status)
+        elif setting.type in _CONDITIONS:
+            found[Series("conditions", _CONDITIONS[setting.type])] = float(setting.status)
+        if setting.type == SCALING_BLOCKED and not setting.message.startswith("Lifecycle Control"):
+            found[Series("lifecycle_control_status")] = float(setting.status)
+    return found
+
+
+def of_pass(rules: Rules, policy: Policy, found: Pass, *, last_scale_at: float | None) -> Values:
+    """What the computation of a pass says; the counters are what a written scale adds to them.
+
+    Strictly, series are set and left alone as the reference does it (D12); otherwise each
+    restriction is 1 while it applies and 0 while it does not.
+    """
+    values: Values = {
+        Series("dry_run"): float(rules.dry_run),
+        Series("min_replicas"): rules.min_replicas,
+        Series("max_replicas"): rules.max_replicas,
+    }
+    for index, calculation in enumerate(found.calculations):
+        _of_metric(rules, policy, index, calculation, values)
+    if found.failure is not None or found.limited is None or found.verdict is None:
+        return values
+    limited = found.limited
+    if policy.strict:
+        if rules.min_replicas:
+            values[Series("restricted_scaling", DOWN_CAPPED)] = float(limited.down_capped)
+        if limited.up_capped:
+            values[Series("restricted_scaling", UP_CAPPED)] = 1
+        elif limited.replicas >= limited.wanted:
+            values.setdefault(Series("restricted_scaling", DOWN_CAPPED), 0)
+    else:
+        values[Series("restricted_scaling", WITHIN)] = float(found.combined.stable)
+        values[Series("restricted_scaling", UP_CAPPED)] = float(limited.up_capped)
+        values[Series("restricted_scaling", DOWN_CAPPED)] = float(limited.down_capped)
+    if last_scale_at is not None:
+        for transition, until in (
+            ("upscale", found.verdict.up_closed_until),
+            ("downscale", found.verdict.down_closed_until),
+        ):
+            values[Series("transition_countdown", transition)] = 0 if until is None else until - found.now
+    values[Series("replicas_scaling_effective")] = found.desired
+    return values
+
+
+def _of_metric(rules: Rules, policy: Policy, index: int, calculation: Calculation, values: Values) -> None:
+    marks: tuple[int | None, int | None]
+    if rules.recommender is not None:
+        name, marks = rules.recommender.name, (rules.recommender.low, rules.recommender.high)
+    else:
+        metric = rules.metrics[index]
+        name, marks = metric.name, (metric.marks.low, metric.marks.high)
+    if calculation.error:
+        if calculation.error_class in _UNREADABLE:
+            for reason in (WITHIN, UP_CAPPED, DOWN_CAPPED):
+                values.pop(Series("restricted_scaling", reason), None)
+        return
+    for series, mark in zip(("low_watermark", "high_watermark"), marks, strict=True):
+        if mark is not None:
+            values[Series(series, name)] = mark
+    values[Series("replicas_scaling_proposal", name)] = calculation.replicas
+    if not calculation.held:
+        recommended = rules.recommender is not None
+        values[Series("value", name)] = calculation.utilization if recommended else calculation.usage
+        if policy.strict and calculation.converge in (Converge.ABOVE, Converge.BELOW):
+            values[Series("restricted_scaling", WITHIN)] = 0
+
+
+def of_scale(found: Pass) -> Values:
+    """What a written scale adds to the counters; a write without a change adds 0 to the downscales."""
+    if found.desired > found.current:
+        return {Series("upscale_replicas_total"): found.desired - found.current}
+    return {Series("downscale_replicas_total"): found.current - found.desired}

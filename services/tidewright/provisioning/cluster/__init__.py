@@ -1,0 +1,12 @@
+"""The cluster as an evaluation sees it.
+
+view           groups with templates and counts, limits, upcoming nodes
+groups         template nodes, who may grow and why not, similar groups, balancing
+cluster_state  readiness, acceptable ranges, upcoming nodes, health, time-outs
+arriving       nodes that came before the cloud was heard of them
+backoff        groups that failed are left alone for a while
+limits         cluster-wide limits and quotas
+upkeep         what became of orders: finished, late, failed
+follow_up      what follows at once, without an evaluation
+status_map     the status ConfigMap
+"""

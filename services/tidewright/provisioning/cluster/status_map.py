@@ -1,0 +1,183 @@
+"""The status ConfigMap: what `kubectl -n kube-system get configmap cluster-autoscaler-status` shows. Spec 3.10.
+
+Written when something in it but the times has changed, at most every ten seconds; `time` and
+`lastProbeTime` are those of the writing. `lastTransitionTime` is remembered per status.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any
+
+import msgspec
+
+from tidewright.events.base import ObjectRef
+from tidewright.events.provisioning import ReportClusterStatus
+from tidewright.kube.times import rfc3339
+from tidewright.provisioning.cluster.cluster_state import Counts, scaling_up
+from tidewright.provisioning.cluster.view import GroupView, View
+from tidewright.provisioning.settings import Settings
+from tidewright.provisioning.state import State
+
+EVERY_S = 10.0
+PROBED, CHANGED = "lastProbeTime", "lastTransitionTime"
+
+
+def target(settings: Settings) -> ObjectRef:
+    """The ConfigMap; object events about groups are about it."""
+    return ObjectRef(
+        api_version="v1",
+        kind="ConfigMap",
+        namespace=settings.status_namespace,
+        name=settings.status_name,
+    )
+
+
+def report(
+    state: State, view: View, settings: Settings, now: float
+) -> tuple[ReportClusterStatus | None, float | None]:
+    """What is written now, or when it will be looked at again; both None when nothing has changed."""
+    if not settings.write_status or not state.groups:
+        return None, None
+    found = contents(state, view)
+    statuses = dict(_statuses(found))
+    body = blake2b(msgspec.json.encode(found), digest_size=12).hexdigest()
+    if body == state.reported.digest:
+        return None, None
+    due = state.reported.at + EVERY_S
+    if state.reported.at and due > now:
+        return None, due
+    since = {
+        key: state.reported.since[key][1] if state.reported.since.get(key, ("", 0.0))[0] == status else now
+        for key, status in statuses.items()
+    }
+    _stamp(found, since, now)
+    return (
+        ReportClusterStatus(
+            at=now, target=target(settings), text=yaml(found), digest=body, statuses=statuses
+        ),
+        None,
+    )
+
+
+def contents(state: State, view: View) -> dict[str, Any]:
+    """All of it but the times."""
+    groups = {name: group for name, group in sorted(view.groups.items()) if name in state.groups}
+    idle = {name: sum(m in state.idle for m in group.members) for name, group in groups.items()}
+    total = _total([group.counts for group in groups.values()])
+    grows = any(scaling_up(group.counts) for group in groups.values())
+    return {
+        "autoscalerStatus": "Running",
+        "clusterWide": {
+            "health": {"status": _healthy(view.healthy), "nodeCounts": _counts(total)},
+            "scaleUp": {
+                "status": "Unhealthy" if not view.healthy else "InProgress" if grows else "NoActivity"
+            },
+            "scaleDown": _scale_down(sum(idle.values())),
+        },
+        "nodeGroups": [
+            {
+                "name": name,
+                "health": {
+                    "status": _healthy(group.group.healthy),
+                    "nodeCounts": _counts(group.counts),
+                    "cloudProviderTarget": group.group.target,
+                    "minSize": group.group.min,
+                    "maxSize": group.group.max,
+                },
+                "scaleUp": _scale_up(state, name, group),
+                "scaleDown": _scale_down(idle[name]),
+            }
+            for name, group in groups.items()
+        ],
+    }
+
+
+def _total(counts: Sequence[Counts]) -> Counts:
+    names = ("ready", "unready", "not_started", "suspended", "unregistered", "long_unregistered", "deleting")
+    return Counts(**{name: sum(getattr(one, name) for one in counts) for name in names})
+
+
+def _healthy(found: bool) -> str:
+    return "Healthy" if found else "Unhealthy"
+
+
+def _counts(counts: Counts) -> dict[str, Any]:
+    return {
+        "registered": {
+            "total": counts.registered,
+            "ready": counts.ready,
+            "notStarted": counts.not_started,
+            "suspended": counts.suspended,
+            "beingDeleted": counts.deleting,
+            "unready": {"total": counts.unready, "resourceUnready": 0},
+        },
+        "longUnregistered": counts.long_unregistered,
+        "unregistered": counts.unregistered,
+    }
+
+
+def _scale_up(state: State, name: str, group: GroupView) -> dict[str, Any]:
+    if group.counts.backed_off:
+        entry = state.backoff[name]
+        return {
+            "status": "Backoff",
+            "backoffInfo": {"errorCode": entry.code, "errorMessage": entry.message},
+        }
+    if not group.group.healthy:
+        return {"status": "Unhealthy"}
+    return {"status": "InProgress" if scaling_up(group.counts) else "NoActivity"}
+
+
+def _scale_down(candidates: int) -> dict[str, Any]:
+    if not candidates:
+        return {"status": "NoCandidates"}
+    return {"status": "CandidatesPresent", "candidates": candidates}
+
+
+def _parts(found: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every part that has a status, with its key."""
+    for name, where in (("", found["clusterWide"]), *((g["name"], g) for g in found["nodeGroups"])):
+        for kind in ("health", "scaleUp", "scaleDown"):
+            yield f"{kind}/{name}", where[kind]
+
+
+def _statuses(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for key, part in _parts(found):
+        yield key, part["status"]
+
+
+def _stamp(found: dict[str, Any], since: Mapping[str, float], now: float) -> None:
+    for key, part in _parts(found):
+        part[PROBED] = rfc3339(now)
+        part[CHANGED] = rfc3339(since[key])
+    found["time"] = rfc3339(now)
+
+
+def yaml(found: Mapping[str, Any], indent: str = "") -> str:
+    """Objects, lists of objects and scalars as YAML. Strings are quoted unless they are plain words."""
+    lines: list[str] = []
+    for key, value in found.items():
+        if isinstance(value, Mapping):
+            lines.append(f"{indent}{key}:\n{yaml(value, indent + '  ')}")
+        elif isinstance(value, list):
+            lines.append(f"{indent}{key}:" + ("\n" if value else " []\n"))
+            for item in value:
+                text = yaml(item, indent + "  ")
+                lines.append(f"{indent}- {text[len(indent) + 2 :]}")
+        else:
+            shown = _text(value) if isinstance(value, str) else msgspec.json.encode(value).decode()
+            lines.append(f"{indent}{key}: {shown}\n")
+    return "".join(lines)
+
+
+_OTHERWISE = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
+
+
+def _text(text: str) -> str:
+    """A string: a plain word as it is, anything else in double quotes."""
+    if text.isascii() and text.isalpha() and text.lower() not in _OTHERWISE:
+        return text
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in escaped) + '"'

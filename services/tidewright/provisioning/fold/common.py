@@ -1,0 +1,78 @@
+"""What the folds of facts, decisions and outcomes share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tidewright.provisioning.fold.touched import Touched
+from tidewright.provisioning.scaleup import saga
+from tidewright.provisioning.state import State
+
+EVALUATE = "evaluate"
+CONFIGURATION_IGNORED = "ConfigurationIgnored"
+REQUEST_KIND = "ProvisioningRequest"
+STANDING = frozenset(
+    {
+        CONFIGURATION_IGNORED,
+        "ClusterUnhealthy",
+        "MaxNodesTotalReached",
+        "PriorityConfigMapInvalid",
+        "PriorityConfigMapNoGroupMatched",
+        "PriorityConfigMapNotMatchedGroup",
+    }
+)
+"""Reasons of object events about a state that lasts: told when it begins, and again now and then."""
+
+
+def key_of(event: Any) -> str:
+    return f"{event.namespace}/{event.name}"
+
+
+def wake(state: State, touched: Touched) -> None:
+    """Something came that an evaluation may answer."""
+    touched.woken = state.woken = True
+    state.last_wake = state.now
+    if state.woken_at is None:
+        state.woken_at = state.now
+
+
+def forget_index(state: State) -> None:
+    state.beside.index = None
+
+
+def shrink_open(state: State, name: str, nodes: int, plan: str = "") -> None:
+    """A group's open increase is so many nodes smaller.
+
+    At none left it is dropped, unless plans still wait to hear of it: then an evaluation closes it.
+    """
+    opened = state.open.get(name)
+    if opened is None:
+        return
+    opened.increase -= nodes
+    if plan in opened.plans:
+        opened.plans[plan] -= nodes
+        if opened.plans[plan] <= 0:
+            del opened.plans[plan]
+    excess = nodes
+    while excess > 0 and opened.loads:  # the last ordered go first
+        last = opened.loads[-1]
+        taken = min(excess, last.nodes)
+        last.nodes -= taken
+        excess -= taken
+        if not last.nodes:
+            opened.loads.pop()
+    if opened.increase <= 0:
+        opened.increase = 0
+        if not opened.plans:
+            del state.open[name]
+
+
+def not_ordered(state: State, execution: saga.Execution) -> None:
+    """Steps that were skipped: their groups are as they were, and wait for nothing."""
+    for step in execution.steps:
+        opened = state.open.get(step.group)
+        if step.status == saga.SKIPPED and opened is not None and execution.plan in opened.plans:
+            group = state.groups.get(step.group)
+            if group is not None and group.wanted == step.size:
+                group.wanted = None
+            shrink_open(state, step.group, step.size - step.from_size, execution.plan)

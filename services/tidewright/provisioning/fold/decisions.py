@@ -1,0 +1,353 @@
+"""Our own decisions: what was concluded, folded right after its cause."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from tidewright.events import provisioning as p
+from tidewright.events.base import Event
+from tidewright.events.decisions import (
+    CreateObject,
+    DeleteObject,
+    PatchObject,
+    RecordObjectEvent,
+    SetStatus,
+)
+from tidewright.provisioning.cluster.backoff import RESET_S, Entry
+from tidewright.provisioning.cluster.limits import Learnt
+from tidewright.provisioning.fold.common import (
+    REQUEST_KIND,
+    STANDING,
+    key_of,
+    not_ordered,
+    shrink_open,
+)
+from tidewright.provisioning.fold.forgetting import set_sets
+from tidewright.provisioning.fold.touched import Touched
+from tidewright.provisioning.index.indexing import doom, index_of
+from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.requests import placeholders, reserved
+from tidewright.provisioning.scaleup import saga
+from tidewright.provisioning.scaleup.plans import NOT_NEEDED, SUCCESSFUL, Target
+from tidewright.provisioning.state import Cost, GroupState, Load, Mark, Open, ShapeFields, State
+from tidewright.provisioning.tell import counts
+
+_Kind = TypeVar("_Kind")
+
+
+def _as_stored(value: Any, kind: type[_Kind]) -> _Kind:
+    """As it is read back with its decision, where members have an order of their own: the state is the same then."""
+    return msgspec.json.decode(msgspec.json.encode(value, order="deterministic"), type=kind)
+
+
+def _accept(state: State, event: p.AcceptRequest, _touched: Touched) -> None:
+    request = state.requests.get(key_of(event))
+    if request is None:
+        return
+    request.accepted = True
+    request.parameters = _as_stored(event.parameters, dict[str, str])
+    request.costs = _as_stored(event.costs, tuple[Cost, ...])
+    for digest, fields in _as_stored(event.shapes, dict[str, ShapeFields]).items():
+        if digest not in state.shapes:
+            state.shapes[digest] = msgspec.structs.replace(fields, told=False)
+    set_sets(state, request, event.sets)
+
+
+def _attempt(state: State, event: p.AttemptRequest, _touched: Touched) -> None:
+    request = state.requests.get(key_of(event))
+    if request is None:
+        return
+    labels = {"class": request.class_name, "result": event.result}
+    counts.add(state.counts, "tidewright_provisioning_attempts_total", 1.0, **labels)
+    _limited(state, event.verdicts)
+    request.attempts, request.last_try = event.attempt, event.at
+    request.wait_s = event.retry_at - event.at if event.retry_at else None
+    request.seen_late = False
+    if event.result in (SUCCESSFUL, NOT_NEEDED):
+        request.awaits, request.missed = event.awaits, False
+        request.domains = event.domains
+        request.places = _as_stored(event.places, dict[str, dict[str, int]])
+        request.ordered = bool(event.awaits)
+
+
+def _status(state: State, event: SetStatus, _touched: Touched) -> None:
+    if event.target.kind != REQUEST_KIND:
+        return
+    request = state.requests.get(f"{event.target.namespace}/{event.target.name}")
+    if request is not None and request.uid == event.target.uid:
+        before = request.conditions
+        # Statuses were written whole once, with the conditions of others: those are known from facts.
+        mine = tuple(c for c in cond.parse(event.status.get("conditions")) if cond.is_ours(c))
+        types = {c.type for c in mine}
+        request.conditions = (*mine, *(c for c in before if not cond.is_ours(c) and c.type not in types))
+        if cond.find(mine, cond.CAPACITY_READY) != cond.find(before, cond.CAPACITY_READY):
+            request.awaits, request.missed = (), False
+        for kind, name in _MILESTONES.items():
+            if cond.is_true(request.conditions, kind) and not cond.is_true(before, kind):
+                counts.observe(
+                    state.histograms, name, event.at - request.created_at, **{"class": request.class_name}
+                )
+        request.details = _as_stored(event.status.get("provisioningClassDetails") or {}, dict[str, str])
+        request.rewrite = False
+        state.orders[event.id] = ("status", f"{event.target.namespace}/{event.target.name}")
+
+
+def _delete_object(state: State, event: DeleteObject, _touched: Touched) -> None:
+    key = f"{event.target.namespace}/{event.target.name}"
+    request = state.requests.get(key)
+    if event.target.kind == REQUEST_KIND and request is not None:
+        request.deleting = True
+        state.orders[event.id] = ("collect", key)
+    elif event.target.kind == "Pod" and key in state.held:
+        state.held[key].leaving = True
+        state.orders[event.id] = ("free", key)
+
+
+def _create_object(state: State, event: CreateObject, _touched: Touched) -> None:
+    found = placeholders.read(event)
+    if found is not None:
+        name, held = found
+        state.held[name] = held
+        state.orders[event.id] = ("hold", name)
+
+
+def _patch_object(state: State, event: PatchObject, _touched: Touched) -> None:
+    found = reserved.read(event)
+    if found is not None:
+        node, value = found
+        state.marks[node] = Mark(value, event.id)
+        state.orders[event.id] = ("mark", node)
+
+
+def _book(state: State, event: p.BookCapacity, _touched: Touched) -> None:
+    request = state.requests.get(key_of(event))
+    if request is not None:
+        request.booked, request.ordered = True, False
+
+
+def _release(state: State, event: p.ReleaseCapacity, _touched: Touched) -> None:
+    request = state.requests.get(key_of(event))
+    if event.reason == "Deleted":
+        if request is not None:
+            set_sets(state, request, ())
+            del state.requests[key_of(event)]
+        for execution in state.executions.values():
+            if execution.request == key_of(event) and execution.request_uid == event.uid:
+                saga.stopped(execution)  # what has not gone out never does
+                not_ordered(state, execution)
+    elif request is not None:
+        request.booked = request.ordered = False
+
+
+def _plan(state: State, event: p.PlanScaleUp, _touched: Touched) -> None:
+    state.executions[event.plan] = saga.begin(
+        event.plan,
+        [
+            Target(group=i.group, from_size=i.from_size, size=i.size, max_size=i.max_size)
+            for i in event.increases
+        ],
+        at=event.at,
+        parallel=event.parallel,
+        request=event.request,
+        request_uid=event.request_uid,
+        all_or_nothing=event.all_or_nothing,
+    )
+    state.last_scale_up = event.at
+    for increase in event.increases:
+        found = state.open.setdefault(increase.group, Open(increase=0, requested_at=event.at))
+        added = increase.size - increase.from_size
+        found.increase += added
+        found.requested_at = event.at
+        found.plans[event.plan] = found.plans.get(event.plan, 0) + added
+        found.loads += [
+            Load(load.nodes, _as_stored(load.pods, dict[str, int]))
+            for load in event.loads
+            if load.group == increase.group
+        ]
+        group = state.groups.setdefault(increase.group, GroupState())
+        group.wanted, group.answered_at = increase.size, None
+    if event.request:
+        request = state.requests.get(event.request)
+        if request is not None:
+            request.plan = event.plan
+
+
+def _increase(state: State, event: p.IncreaseNodeGroup, _touched: Touched) -> None:
+    execution = state.executions.get(event.plan)
+    if execution is None:
+        return
+    for step in execution.steps:
+        if step.group == event.target.name and step.status == saga.WAITING:
+            step.status, step.decision = saga.ORDERED, event.id
+            state.orders[event.id] = ("increase", event.plan)
+
+
+def _decrease(state: State, event: p.DecreaseNodeGroup, _touched: Touched) -> None:
+    name = event.target.name
+    group = state.groups.get(name)
+    if group is not None:
+        group.wanted, group.answered_at = event.size, None
+    state.orders[event.id] = ("decrease", name)
+    execution = state.executions.get(event.plan)
+    if execution is not None and execution.over:
+        execution.reverted = True
+    shrink_open(state, name, event.from_size - event.size, event.plan)
+
+
+_MILESTONES = {
+    cond.PROVISIONED: "tidewright_provisioning_provisioned_seconds",
+    cond.CAPACITY_READY: "tidewright_provisioning_nodes_ready_seconds",
+}
+
+
+def _limited(state: State, verdicts: tuple[p.GroupVerdict, ...]) -> None:
+    """Count increases that a limit kept from being, by the limit's resource."""
+    for verdict in verdicts:
+        if not verdict.reason.startswith("exceeded quota"):
+            continue
+        resources = verdict.reason.rpartition("resources: ")[2]
+        for resource in sorted(resources.split(", ")):
+            reason = f"{resource[:1].upper()}{resource[1:]}ResourceLimit"
+            counts.add(
+                state.counts, "cluster_autoscaler_skipped_scale_events_count", direction="up", reason=reason
+            )
+
+
+def _delete(state: State, event: p.DeleteInstances, _touched: Touched) -> None:
+    group = state.groups.get(event.target.name)
+    if group is not None:
+        group.deleting.update(dict.fromkeys(event.instances, event.at))
+        group.wanted = max(0, group.target - len(event.instances))
+        group.answered_at = None
+        doom(state, index_of(state), group)
+    state.orders[event.id] = ("delete", event.target.name)
+    unborn = sum(not name for name in event.nodes)
+    if unborn:
+        counts.add(state.counts, "cluster_autoscaler_old_unregistered_nodes_removed_count", unborn)
+    if unborn < len(event.nodes):
+        down = len(event.nodes) - unborn
+        counts.add(state.counts, "cluster_autoscaler_scaled_down_nodes_total", down, reason="empty")
+    opened = state.open.get(event.target.name)
+    for plan in opened.plans if opened is not None and unborn else ():
+        if plan in state.executions:
+            state.executions[plan].short += unborn
+    shrink_open(state, event.target.name, unborn)
+    for node in event.nodes:
+        state.idle.pop(node, None)
+
+
+def _create_group(state: State, event: p.CreateNodeGroup, _touched: Touched) -> None:
+    state.orders[event.id] = ("create", event.target.name)
+    for name in (event.target.name, *event.also):
+        state.groups.setdefault(
+            name,
+            GroupState(
+                max_size=event.max_size,
+                template=_as_stored(event.template, p.TemplateNode),
+                machine_type=event.machine_type,
+                autoprovisioned=True,
+            ),
+        )
+
+
+def _delete_group(state: State, event: p.DeleteNodeGroup, _touched: Touched) -> None:
+    group = state.groups.get(event.target.name)
+    if group is not None:
+        group.exists = False
+
+
+def _back_off(state: State, event: p.BackOffGroup, _touched: Touched) -> None:
+    state.backoff[event.group] = Entry(
+        until=event.until,
+        duration_s=event.backoff_s,
+        last=event.at,
+        error_class=event.error_class,
+        code=event.code,
+        message=event.message,
+        kept_s=RESET_S if event.kept_s is None else event.kept_s,
+    )
+    counts.add(state.counts, "cluster_autoscaler_failed_scale_ups_total", reason=event.code or "other")
+    group = state.groups.get(event.group)
+    if group is not None and event.code == "QuotaExceeded":
+        # [B10]: the cloud said where its limit lies.
+        state.learnt[event.group] = Learnt(nodes=group.target, at=event.at)
+
+
+def _close(state: State, event: p.CloseScaleUp, _touched: Touched) -> None:
+    opened = state.open.pop(event.group, None)
+    if opened is not None and event.result != "Finished":
+        for plan, nodes in opened.plans.items():
+            if plan in state.executions:
+                state.executions[plan].short += max(1, nodes)
+    for request in state.requests.values():
+        if event.group in request.awaits:
+            request.awaits = tuple(name for name in request.awaits if name != event.group)
+            request.missed = request.missed or event.result != "Finished"
+    group = state.groups.get(event.group)
+    if group is not None and event.boot_s:
+        group.boot_s = event.boot_s
+
+
+def _idle(state: State, event: p.TrackIdleNodes, _touched: Touched) -> None:
+    for name in event.busy:
+        state.idle.pop(name, None)
+    state.idle.update(dict.fromkeys(event.idle, event.at))
+
+
+def _decline(state: State, event: p.DeclineScaleUp, _touched: Touched) -> None:
+    _limited(state, event.verdicts)
+    state.declined[event.shape] = signature(event.verdicts)
+
+
+def signature(verdicts: tuple[p.GroupVerdict, ...]) -> str:
+    """What a refusal says, for telling whether it changed."""
+    return ";".join(f"{v.group}={v.reason}" for v in verdicts)
+
+
+def _report(state: State, event: p.ReportClusterStatus, _touched: Touched) -> None:
+    before = state.reported
+    before.digest, before.at = event.digest, event.at
+    before.since = {
+        key: before.since[key] if before.since.get(key, ("", 0.0))[0] == status else (status, event.at)
+        for key, status in sorted(event.statuses.items())
+    }
+    state.orders[event.id] = ("report", "")
+
+
+def _said(state: State, event: RecordObjectEvent, _touched: Touched) -> None:
+    if event.reason in STANDING:
+        state.said[event.reason] = event.message
+        state.said_at[event.reason] = event.at
+    if event.target.kind == REQUEST_KIND and event.reason == "CapacityNotFound":
+        request = state.requests.get(f"{event.target.namespace}/{event.target.name}")
+        if request is not None:
+            request.told = event.message
+    if event.target.kind == "Pod":
+        state.said[f"{event.target.namespace}/{event.target.name}"] = event.reason
+
+
+DECISIONS: dict[type[Event], Callable[[State, Any, Touched], None]] = {
+    p.AcceptRequest: _accept,
+    p.AttemptRequest: _attempt,
+    SetStatus: _status,
+    CreateObject: _create_object,
+    DeleteObject: _delete_object,
+    PatchObject: _patch_object,
+    p.BookCapacity: _book,
+    p.ReleaseCapacity: _release,
+    p.PlanScaleUp: _plan,
+    p.IncreaseNodeGroup: _increase,
+    p.DecreaseNodeGroup: _decrease,
+    p.DeleteInstances: _delete,
+    p.CreateNodeGroup: _create_group,
+    p.DeleteNodeGroup: _delete_group,
+    p.BackOffGroup: _back_off,
+    p.CloseScaleUp: _close,
+    p.TrackIdleNodes: _idle,
+    p.DeclineScaleUp: _decline,
+    p.ReportClusterStatus: _report,
+    RecordObjectEvent: _said,
+}

@@ -1,0 +1,74 @@
+"""Folding: what each event changes in the state. Total, and of its arguments alone.
+
+Facts say what is; decisions of ours say what was concluded, and are folded right after their cause;
+outcomes say what came of orders. Nothing here asks for the settings or judges how long something took:
+that is for `decide`, and what it concluded is folded from its decisions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tidewright.events.acting import SETTING
+from tidewright.events.base import Event, Fact
+from tidewright.events.config import ModesSet
+from tidewright.events.decisions import CancelTimer, SetTimer
+from tidewright.events.incumbents import IncumbentObserved
+from tidewright.events.timers import TimerFired
+from tidewright.provisioning.fold.common import EVALUATE
+from tidewright.provisioning.fold.decisions import DECISIONS
+from tidewright.provisioning.fold.facts import FACTS
+from tidewright.provisioning.fold.forgetting import forget_ended
+from tidewright.provisioning.fold.modes import acting_set
+from tidewright.provisioning.fold.objects import OBJECTS
+from tidewright.provisioning.fold.outcomes import OUTCOMES
+from tidewright.provisioning.fold.touched import Touched
+from tidewright.provisioning.state import State
+
+_ALONE = ".0"
+"""How the id of a decision ends before which its cause gave no other."""
+
+
+def evolve(state: State, event: Event) -> Touched:
+    """Fold one event, and say what it touched."""
+    state.now = max(state.now, event.at)
+    touched = Touched()
+    apply = _FOLDS.get(type(event))
+    if apply is not None and (not (isinstance(event, Fact) and event.refresh) or isinstance(event, SETTING)):
+        apply(state, event, touched)
+    return touched
+
+
+def _set_timer(state: State, event: SetTimer, _touched: Touched) -> None:
+    if event.key != EVALUATE:
+        return
+    state.due = event.due
+    if state.woken:  # by what has just come, else it would have been set already
+        state.burst_at, state.woken_at, state.woken = state.now, None, False
+    elif not event.id.endswith(_ALONE):  # with the other decisions of an evaluation: the burst is over
+        state.burst_at = state.woken_at = None
+
+
+def _cancel_timer(state: State, event: CancelTimer, _touched: Touched) -> None:
+    if event.key == EVALUATE:
+        state.due = state.burst_at = state.woken_at = None
+
+
+def _timer(state: State, event: TimerFired, _touched: Touched) -> None:
+    if event.key == EVALUATE:
+        state.due, state.woken = None, False
+        forget_ended(state)
+
+
+_FOLDS: dict[type[Event], Callable[[State, Any, Touched], None]] = {
+    **FACTS,
+    **OBJECTS,
+    **DECISIONS,
+    **OUTCOMES,
+    SetTimer: _set_timer,
+    CancelTimer: _cancel_timer,
+    TimerFired: _timer,
+    ModesSet: acting_set,
+    IncumbentObserved: acting_set,
+}

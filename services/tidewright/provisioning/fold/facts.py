@@ -1,0 +1,377 @@
+"""Facts: what is. Each says with `wake` whether an evaluation may answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tidewright.events import facts as f
+from tidewright.events import provisioning as p
+from tidewright.events.acting import MODE
+from tidewright.events.base import Event
+from tidewright.events.config import ConfigSet
+from tidewright.provisioning.cluster.cluster_state import first_observed, wrong_size
+from tidewright.provisioning.fold.common import (
+    forget_index,
+    key_of,
+    wake,
+)
+from tidewright.provisioning.fold.forgetting import forget_limit, forget_shape, set_sets, untell_shape
+from tidewright.provisioning.fold.touched import Touched
+from tidewright.provisioning.index.indexing import (
+    add_node,
+    add_pod,
+    awaited,
+    doom,
+    index_of,
+    remove_node,
+    remove_pod,
+    reseat,
+    unripe,
+)
+from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.requests import reserved
+from tidewright.provisioning.scaleup import saga
+from tidewright.provisioning.state import (
+    GroupState,
+    Node,
+    Pattern,
+    Pod,
+    QuotaState,
+    Request,
+    ShapeFields,
+    State,
+    pod_of,
+)
+
+
+def _shape(state: State, event: f.ShapeObserved, _touched: Touched) -> None:
+    known = event.digest in state.shapes
+    state.shapes[event.digest] = ShapeFields(
+        requests=event.requests,
+        scheduling=event.scheduling,
+        namespace=event.namespace,
+        labels=event.labels,
+        priority=event.priority,
+    )
+    index = state.beside.index
+    if not known and index is not None and event.digest in index.grid.where:
+        forget_index(state)  # a pod came before its shape, and holds the wrong room
+
+
+def _shape_gone(state: State, event: f.ShapeGone, _touched: Touched) -> None:
+    untell_shape(state, event.digest)
+
+
+def _pod(state: State, event: f.PodObserved, touched: Touched) -> None:
+    index, key = index_of(state), key_of(event)
+    # Taken out and put back at the end: the index, built anew, then has the same order as this one.
+    old = state.pods.pop(key, None)
+    if old is not None:
+        remove_pod(state, index, key, old)
+    if event.phase in ("Succeeded", "Failed"):
+        state.said.pop(key, None)
+        held = state.held.get(key)
+        if held is not None and held.refused_at is None:
+            held.refused_at = state.now
+            wake(state, touched)
+        if old is not None:
+            _left(state, old, touched)
+            forget_shape(state, old.shape)
+        return
+    pod = pod_of(event)
+    if pod.untried_at and old is not None and old.untried_at:
+        pod.untried_at = old.untried_at
+    state.pods[key] = pod
+    add_pod(state, index, key, pod)
+    if old is not None and old.shape != pod.shape:
+        forget_shape(state, old.shape)
+    came = pod.waiting and (old is None or not old.waiting)
+    arrived = bool(pod.consumes and pod.node) and (old is None or not old.node)
+    renamed = pod.waiting and old is not None and old.nominated != pod.nominated
+    if came or arrived or renamed:
+        wake(state, touched)
+    if pod.node:
+        state.said.pop(key, None)
+
+
+def _pod_gone(state: State, event: f.PodGone, touched: Touched) -> None:
+    index, key = index_of(state), key_of(event)  # one that is built below would not know the pod
+    old = state.pods.pop(key, None)
+    state.said.pop(key, None)
+    if state.held.pop(key, None) is not None:
+        wake(state, touched)
+    if old is not None:
+        remove_pod(state, index, key, old)
+        _left(state, old, touched)
+        forget_shape(state, old.shape)
+
+
+def _left(state: State, pod: Pod, touched: Touched) -> None:
+    """A pod is no longer there: its room may help somebody, or its node may be empty now."""
+    if not pod.node or pod.daemon:
+        return
+    node = state.nodes.get(pod.node)
+    emptied = node is not None and bool(node.group) and pod.node not in index_of(state).busy
+    if emptied or someone_waits(state):
+        wake(state, touched)
+
+
+def someone_waits(state: State) -> bool:
+    return (
+        bool(index_of(state).waiting)
+        or bool(state.idle)
+        or any(request.accepted and not request.booked for request in state.requests.values())
+    )
+
+
+def _node(state: State, event: f.NodeObserved, touched: Touched) -> None:
+    index = index_of(state)
+    old = state.nodes.get(event.name)
+    node = Node(
+        labels=event.labels,
+        allocatable=event.allocatable,
+        taints=event.taints,
+        annotations=event.annotations,
+        unschedulable=event.unschedulable,
+        ready=bool(event.ready),
+        ready_changed_at=event.ready_changed_at or event.at,
+        created_at=event.created_at or event.at,
+        leaving=event.deleting_at is not None,
+        doomed=_doomed(state, index.owner.get(event.provider_id, ""), event.provider_id),
+        provider_id=event.provider_id,
+        seen_at=old.seen_at if old is not None else event.at,
+        group=index.owner.get(event.provider_id, ""),
+    )
+    if old is not None and (node.unschedulable or node.leaving or not node.ready):
+        _remember(state, event.name, old, event.at)
+    state.nodes[event.name] = node
+    reserved.seen(state, event.name, event.annotations)
+    if old is not None and old.provider_id != node.provider_id:
+        index.machines.pop(old.provider_id, None)
+    add_node(state, index, event.name, node)
+    if old is None:
+        reseat(state, index, event.name)
+    wake(state, touched)
+
+
+def _doomed(state: State, group: str, instance: str) -> bool:
+    """Whether the instance of a node is being deleted."""
+    found = state.groups.get(group)
+    return found is not None and (instance in found.deleting or instance in found.going)
+
+
+def _remember(state: State, name: str, node: Node, now: float) -> None:
+    """What a good node of its group looked like, as a template for when the group has none. Spec 3.5, 2.
+
+    The last one, and the one that had been ready for longest: how long is long enough is judged when one is needed.
+    """
+    group = state.groups.get(node.group)
+    if group is None or not node.ready or node.unschedulable or node.leaving:
+        return
+    if unripe(index_of(state), name, node, awaited(group)):
+        return
+    pattern = Pattern(
+        template=p.TemplateNode(
+            labels=node.labels,
+            taints=node.taints,
+            allocatable=node.allocatable,
+            devices=index_of(state).claims.offers.template_devices(name),
+        ),
+        ready_s=now - node.ready_changed_at,
+    )
+    longest = max((pattern, *group.patterns), key=lambda known: known.ready_s)
+    group.patterns = (pattern,) if longest is pattern else (pattern, longest)
+
+
+def _node_gone(state: State, event: f.NodeGone, touched: Touched) -> None:
+    old = state.nodes.pop(event.name, None)
+    state.marks.pop(event.name, None)
+    if old is not None:
+        _remember(state, event.name, old, event.at)
+        remove_node(index_of(state), event.name, old)
+        wake(state, touched)
+
+
+def _group(state: State, event: p.NodeGroupObserved, touched: Touched) -> None:
+    group = state.groups.setdefault(event.name, GroupState())
+    before = (group.target, group.instances, group.max_size, group.min_size, group.error)
+    group.min_size, group.max_size = event.min_size, event.max_size
+    group.zero_or_max, group.allow_non_atomic = event.zero_or_max, event.allow_non_atomic
+    group.max_provision_s, group.price_micro = event.max_provision_s, event.price_micro
+    group.atomic_increase, group.autoprovisioned = event.atomic_increase, event.autoprovisioned
+    group.exists, group.machine_type = event.exists, event.machine_type
+    group.template, group.error = event.template, event.error
+    if not event.error:  # what could not be read says nothing new about sizes
+        machines_there = event.machines
+        left = {i.id for i in group.instances} - {i.id for i in machines_there}
+        group.target_size, group.instances = event.target_size, machines_there
+        group.observed_at = event.at
+        answered = group.answered_at is not None and group.answered_at < event.at
+        if group.wanted is not None and (answered or group.wanted == event.target_size):
+            group.wanted = group.answered_at = None
+        there = {instance.id for instance in machines_there}
+        index = index_of(state)
+        machines = index.machines
+        for name in left:
+            if index.owner.get(name) == event.name:
+                del index.owner[name]
+        for instance in machines_there:
+            index.owner[instance.id] = event.name
+            node = state.nodes.get(machines.get(instance.id, ""))
+            if node is not None and node.group != event.name:
+                node.group = event.name
+                index.claims.stale_nodes.add(machines[instance.id])
+        group.since = {i.id: group.since.get(i.id, event.at) for i in machines_there if i.id not in machines}
+        group.deleting = {name: at for name, at in group.deleting.items() if name in there}
+        group.going = tuple(i.id for i in machines_there if i.state == "deleting")
+        doom(state, index, group)
+        registered = sum(name in machines for name in there)
+        pair, seen = wrong_size(registered, event.target_size, len(group.since)), group.wrong
+        known = (seen[:2], seen[2]) if seen is not None else None
+        group.wrong = (*pair, first_observed(known, pair, event.at)) if pair is not None else None
+    if before != (group.target, group.instances, group.max_size, group.min_size, group.error):
+        wake(state, touched)
+
+
+def _group_gone(state: State, event: p.NodeGroupGone, touched: Touched) -> None:
+    group = state.groups.pop(event.name, None)
+    forget_limit(state, event.name)
+    owner = index_of(state).owner
+    for instance in group.instances if group is not None else ():
+        if owner.get(instance.id) == event.name:
+            del owner[instance.id]
+    # Its open increase is closed by the next evaluation, which tells the requests that it was for.
+    for execution in state.executions.values():
+        saga.answered(
+            execution, event.name, applied=False, error=f"group {event.name} is gone", reason="NotFound"
+        )
+    touched.plans = tuple(sorted(state.executions))
+    wake(state, touched)
+
+
+def _request(state: State, event: p.ProvisioningRequestObserved, touched: Touched) -> None:
+    key = key_of(event)
+    found = cond.parse(event.status.get("conditions"))
+    request = state.requests.get(key)
+    if request is None or request.uid != event.uid:
+        request = Request(
+            uid=event.uid,
+            created_at=event.created_at or event.at,
+            seen_at=event.at,
+            class_name=str(event.spec.get("provisioningClassName", "")),
+            spec=event.spec,
+            conditions=found,
+            details=dict(event.status.get("provisioningClassDetails") or {}),
+        )
+        request.booked = cond.is_true(found, cond.PROVISIONED)
+        before = state.requests.get(key)
+        if before is not None:
+            set_sets(state, before, ())
+        state.requests[key] = request
+        wake(state, touched)
+    else:
+        if event.spec != request.spec and not request.respecified:
+            request.respecified = True
+            touched.respecified = key
+        _conditions_of_others(state, request, found, touched)
+    request.generation = event.generation
+    if request.annotations.get(MODE) != event.annotations.get(MODE):
+        wake(state, touched)
+    request.annotations = event.annotations
+    request.controlled = event.controlled
+    request.deleting = event.deleting_at is not None
+
+
+def _conditions_of_others(
+    state: State, request: Request, found: tuple[cond.Condition, ...], touched: Touched
+) -> None:
+    """Take in what others wrote: their conditions as they are, ours only where we have none."""
+    mine = tuple(c for c in request.conditions if cond.is_ours(c))
+    provisioned = cond.find(found, cond.PROVISIONED)
+    if provisioned is not None and provisioned.status == "Unknown":
+        mine = tuple(c for c in mine if c.type != cond.PROVISIONED)
+    types = {c.type for c in mine}
+    conditions = (*mine, *(c for c in found if c.type not in types))
+    if {c.type for c in conditions} - {c.type for c in request.conditions}:
+        wake(state, touched)
+    request.conditions = conditions
+
+
+def _request_gone(state: State, event: p.ProvisioningRequestGone, touched: Touched) -> None:
+    # The request itself leaves the state with the decision that answers this (ReleaseCapacity).
+    if key_of(event) in state.requests:
+        state.requests[key_of(event)].deleting = True
+        wake(state, touched)
+
+
+def _class(state: State, event: p.ProvisioningClassObserved, touched: Touched) -> None:
+    parameters = event.spec.get("parameters") or {}
+    state.classes[event.name] = {str(k): str(v) for k, v in parameters.items()}
+    wake(state, touched)
+
+
+def _class_gone(state: State, event: p.ProvisioningClassGone, _touched: Touched) -> None:
+    state.classes.pop(event.name, None)
+
+
+def _template(state: State, event: p.PodTemplateObserved, touched: Touched) -> None:
+    state.templates[key_of(event)] = event.template
+    if any(not request.accepted for request in state.requests.values()):
+        wake(state, touched)
+
+
+def _template_gone(state: State, event: p.PodTemplateGone, _touched: Touched) -> None:
+    state.templates.pop(key_of(event), None)
+
+
+def _daemon(state: State, event: p.DaemonSetObserved, _touched: Touched) -> None:
+    state.daemons[key_of(event)] = event.template
+
+
+def _daemon_gone(state: State, event: p.DaemonSetGone, _touched: Touched) -> None:
+    state.daemons.pop(key_of(event), None)
+
+
+def _quota(state: State, event: p.ResourceQuotaObserved, _touched: Touched) -> None:
+    state.quotas[key_of(event)] = QuotaState(event.hard, event.used, event.scopes)
+
+
+def _quota_gone(state: State, event: p.ResourceQuotaGone, _touched: Touched) -> None:
+    state.quotas.pop(key_of(event), None)
+
+
+def _config(state: State, event: ConfigSet, touched: Touched) -> None:
+    if event.name == "provisioning":
+        state.config = event.data
+    elif event.name == "cluster-autoscaler-priority-expander":
+        found = event.data.get("priorities")
+        # Nothing there, or nothing that can be read: the expander says so, and keeps all groups.
+        state.priorities = found if isinstance(found, dict) else None
+    else:
+        return
+    forget_index(state)
+    wake(state, touched)
+
+
+FACTS: dict[type[Event], Callable[[State, Any, Touched], None]] = {
+    f.ShapeObserved: _shape,
+    f.ShapeGone: _shape_gone,
+    f.PodObserved: _pod,
+    f.PodGone: _pod_gone,
+    f.NodeObserved: _node,
+    f.NodeGone: _node_gone,
+    p.NodeGroupObserved: _group,
+    p.NodeGroupGone: _group_gone,
+    p.ProvisioningRequestObserved: _request,
+    p.ProvisioningRequestGone: _request_gone,
+    p.ProvisioningClassObserved: _class,
+    p.ProvisioningClassGone: _class_gone,
+    p.PodTemplateObserved: _template,
+    p.PodTemplateGone: _template_gone,
+    p.DaemonSetObserved: _daemon,
+    p.DaemonSetGone: _daemon_gone,
+    p.ResourceQuotaObserved: _quota,
+    p.ResourceQuotaGone: _quota_gone,
+    ConfigSet: _config,
+}

@@ -1,0 +1,71 @@
+"""What nobody refers to any longer is forgotten, so that the state is as large as the cluster, not as its past.
+
+A shape is kept while the watcher says that some pod has it, and while a pod or a pod set of a request does.
+Logs of watchers that never said the end of one keep it, as before. What has ended goes when the
+evaluation timer fires. All of it follows from the events alone. See docs/decisions/0026-shapes-end.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from tidewright.provisioning.index.index import Index
+from tidewright.provisioning.index.indexing import count_sets, index_of
+from tidewright.provisioning.state import Request, State
+
+
+def untell_shape(state: State, digest: str) -> None:
+    """No pod has a shape any longer, says the watcher."""
+    fields = state.shapes.get(digest)
+    if fields is not None:
+        state.shapes[digest] = msgspec.structs.replace(fields, told=False)
+        forget_shape(state, digest)
+
+
+def forget_shape(state: State, digest: str) -> None:
+    """Forget a shape, if it is neither told of nor had by anybody."""
+    fields = state.shapes.get(digest)
+    if fields is not None and fields.told:
+        return
+    index = index_of(state)
+    if digest in index.uses:
+        return
+    state.shapes.pop(digest, None)
+    state.declined.pop(digest, None)
+    for one in (digest, *index.pinned.pop(digest, ())):
+        index.shapes.pop(one, None)
+        index.grid.drop_shape(one)
+    index.seats.pop(digest, None)
+    index.claims.forget(digest, wholly=True)
+
+
+def set_sets(state: State, request: Request, sets: Iterable[tuple[str, int]]) -> None:
+    """The pod sets of a request are these from now on; none when it is forgotten."""
+    index: Index = index_of(state)
+    before, request.sets = request.sets, tuple(sets)
+    count_sets(index, request.sets, 1)
+    count_sets(index, before, -1)
+    for digest, _ in before:
+        forget_shape(state, digest)
+
+
+def forget_ended(state: State) -> None:
+    """Forget plans that are over, and failures of groups for which the time is over that was recorded with them."""
+    state.executions = {
+        name: execution
+        for name, execution in state.executions.items()
+        if not execution.over or any(name in opened.plans for opened in state.open.values())
+    }
+    for group, failure in list(state.backoff.items()):
+        if failure.ended(state.now):
+            del state.backoff[group]
+            if group not in state.groups:
+                forget_limit(state, group)
+
+
+def forget_limit(state: State, group: str) -> None:
+    """Forget what the cloud said about its quota for a group that is gone, once its failures are forgotten."""
+    if group not in state.backoff:
+        state.learnt.pop(group, None)

@@ -1,0 +1,21 @@
+"""What an event touched: all that `decide` is told beside the state."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Touched(msgspec.Struct):
+    """Made anew for every event.
+
+    Attributes:
+        woken: something came that an evaluation may answer.
+        plans: increases of which an order was answered, or that have lost a group.
+        not_decreased: a group of which an order could not be taken back.
+        respecified: a request whose spec was changed for the first time, `namespace/name`.
+    """
+
+    woken: bool = False
+    plans: tuple[str, ...] = ()
+    not_decreased: str = ""
+    respecified: str = ""

@@ -1,0 +1,106 @@
+"""What is derived from the state, and changed along with it: nodes as columns, pods that wait, consumers.
+
+`indexing` builds it and keeps it; `resolving` says what the shapes in it come to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count
+from typing import Any, TypeAlias
+
+import msgspec
+
+from tidewright.events.base import JsonObject
+from tidewright.kube.podshape import PodShape
+from tidewright.provisioning.index.claims import Claims
+from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.settings import Settings
+from tidewright.provisioning.state import Node
+
+
+class NodeKind(msgspec.Struct, frozen=True):
+    """What limits look at in a node; labels are those that some quota selects by."""
+
+    allocatable: dict[str, int]
+    labels: dict[str, str]
+    counts: bool
+
+
+_Same: TypeAlias = tuple[Any, ...]
+
+
+class Index:
+    """What is derived from the state, changed along with it.
+
+    Attributes:
+        grid: nodes and the pods on them.
+        waiting: pods that may need room, in the order in which they came.
+        untried: pods about which the scheduler has said nothing yet.
+        nominated: pods that wait for room that the scheduler makes for them.
+        consumers: request to its pods that are on a node.
+        machines: provider id to node.
+        owner: provider id to group.
+        busy: node to its pods other than DaemonSet and mirror pods.
+        kind: node to the kind of nodes that it is of, as limits see them.
+        kinds: those kinds, each once, by number.
+        uses: shape to how many pods and pod sets have it.
+        seats: of shapes with claims, how they count where they are: see `claims`.
+    """
+
+    def __init__(self, objects: Mapping[str, Mapping[str, JsonObject]] | None = None) -> None:
+        self.grid = Grid()
+        self.claims = Claims({} if objects is None else objects)
+        self.shapes: dict[str, PodShape] = {}
+        self.seats: dict[str, PodShape] = {}
+        self.pinned: dict[str, set[str]] = {}
+        self.waiting: dict[str, None] = {}
+        self.untried: dict[str, None] = {}
+        self.nominated: dict[str, None] = {}
+        self.consumers: dict[str, dict[str, None]] = {}
+        self.machines: dict[str, str] = {}
+        self.owner: dict[str, str] = {}
+        self.busy: dict[str, int] = {}
+        self.on_node: dict[str, dict[str, None]] = {}
+        self.kind: dict[str, int] = {}
+        self.kinds: dict[int, NodeKind] = {}
+        self._kind_ids: dict[_Same, int] = {}
+        self._alike: dict[int, tuple[_Same, set[str]]] = {}
+        self._numbers = count()
+        self.uses: dict[str, int] = {}
+        self.settings = Settings()
+        self.warnings: tuple[str, ...] = ()
+
+    def count_kind(self, name: str, node: Node) -> None:
+        """Remember what limits see in a node: few kinds for thousands of nodes."""
+        keys = sorted({key for quota in self.settings.quotas for key in quota.node_selector})
+        labels = {key: node.labels[key] for key in keys if key in node.labels}
+        counts = node.labels.get("type") != "virtual-kubelet"
+        same = (tuple(sorted(node.allocatable.items())), tuple(labels.items()), counts)
+        number = self._kind_ids.get(same)
+        if number is None:
+            number = self._kind_ids[same] = next(self._numbers)
+            self.kinds[number] = NodeKind(node.allocatable, labels, counts)
+            self._alike[number] = (same, set())
+        if self.kind.get(name) != number:
+            self.forget_kind(name)
+            self.kind[name] = number
+            self._alike[number][1].add(name)
+
+    def forget_kind(self, name: str) -> None:
+        """A node is gone, or of another kind now; kinds without nodes are forgotten."""
+        number = self.kind.pop(name, None)
+        if number is None:
+            return
+        same, nodes = self._alike[number]
+        nodes.discard(name)
+        if not nodes:
+            del self.kinds[number], self._kind_ids[same], self._alike[number]
+
+    def use(self, digest: str, by: int) -> None:
+        """So many more pods, or pod sets, have a shape."""
+        left = self.uses.get(digest, 0) + by
+        if left > 0:
+            self.uses[digest] = left
+        else:
+            self.uses.pop(digest, None)

@@ -1,0 +1,6 @@
+"""Pending pods, and which of them may cause an increase now.
+
+pods         the pods of an evaluation
+helped       the rules by which a pod causes one or not
+burst        when all that comes together has come
+"""

@@ -1,0 +1,81 @@
+"""Elastic gangs that have their minimum go on growing, at the pace of retries. [B8]"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tidewright.events.base import Decision
+from tidewright.events.provisioning import AttemptRequest
+from tidewright.provisioning.pack.classes import Item
+from tidewright.provisioning.pack.classes import items as merged
+from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.requests.attempt import grow
+from tidewright.provisioning.requests.booking import bookable
+from tidewright.provisioning.requests.lifecycle import tried_at
+from tidewright.provisioning.requests.spec import Mode
+from tidewright.provisioning.requests.work import RequestWork
+from tidewright.provisioning.scaleup.orders import Orders, ordered_plan, verdicts_of
+from tidewright.provisioning.scaleup.plans import SUCCESSFUL, World
+from tidewright.provisioning.scaleup.rounds import enact
+from tidewright.provisioning.tell.sentences import because
+
+
+def grow_on(
+    work: RequestWork, short: Mapping[str, tuple[Item, ...]], world: World, orders: Orders
+) -> list[Decision]:
+    """[B8]: elastic gangs with their minimum go on growing, at the pace of retries."""
+    found: list[Decision] = []
+    for key in sorted(work.kept):
+        request, now = work.state.requests[key], work.conditions_of(key)
+        full = cond.is_true(now, cond.FULLY_PROVISIONED)
+        if not work.understood[key].min_counts or full or not bookable(now) or work.busy(key):
+            continue
+        rest = short.get(key, ())
+        told = cond.fully(sum(item.count for item in rest))
+        before = cond.find(now, cond.FULLY_PROVISIONED)
+        if before is None or before.message != told.message:
+            work.put(key, told)
+        if not rest:
+            continue
+        wait = work.settings.initial_backoff_s if request.wait_s is None else request.wait_s
+        due = (tried_at(request) or 0.0) + wait
+        if work.modes[key] is not Mode.ATOMIC or due >= work.now:
+            work.dues.append(due + 0.001)
+            continue
+        found += _grow(work, key, rest, wait=wait, world=world, orders=orders)
+    return found
+
+
+def _grow(
+    work: RequestWork, key: str, rest: tuple[Item, ...], *, wait: float, world: World, orders: Orders
+) -> list[Decision]:
+    request = work.state.requests[key]
+    namespace, name = key.split("/", 1)
+    items = merged((item.shape, item.count) for item in rest)
+    made = grow(items, world)
+    pods = sum(item.count for item in items)
+    why = [because("Growing", pods=pods, placed=sum(made.placed))]
+    retry = work.now + min(2 * wait, work.settings.max_backoff_s)
+    work.dues.append(retry + 0.001)
+    found: list[Decision] = [
+        AttemptRequest(
+            at=work.now,
+            namespace=namespace,
+            name=name,
+            uid=request.uid,
+            result=made.result,
+            attempt=request.attempts + 1,
+            retry_at=retry,
+            verdicts=verdicts_of(made.out(), made),
+            domains=request.domains,
+            places=request.places,
+            because=tuple(why),
+        )
+    ]
+    if made.result != SUCCESSFUL or not made.targets:
+        return found
+    found += ordered_plan(orders, made, world, pods=(), why=why, request=key, request_uid=request.uid)
+    enact(world, made, {item.shape.digest: item.shape for item in items})
+    groups = ", ".join(f"{t.group} {t.from_size}->{t.size}" for t in made.targets)
+    found.append(work.event(key, "ScaleUpRequested", f"scale-up requested: {groups}"))
+    return found

@@ -1,0 +1,254 @@
+"""One request tried: what came of it, ordered, answered or put off. Spec 2.7, 2.11.
+
+`try_request` is the whole of it. A dry run is answered, and nothing ordered; room on nodes whose order
+the cloud has not taken yet waits for its answer; a plan is ordered, and conditions follow later.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from tidewright.events import acting
+from tidewright.events.base import Because, Decision
+from tidewright.events.provisioning import AttemptRequest
+from tidewright.provisioning import holding
+from tidewright.provisioning.pack.classes import items as merged
+from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.requests import lifecycle, spec
+from tidewright.provisioning.requests.attempt import Asked, Attempt, attempt
+from tidewright.provisioning.requests.backfill import Head, asked_of
+from tidewright.provisioning.requests.conditions import Condition
+from tidewright.provisioning.requests.quota import claim, over_quota
+from tidewright.provisioning.requests.reasons import (
+    coming_at,
+    expected_at,
+    no_room,
+    reasons_of,
+    with_eta,
+)
+from tidewright.provisioning.requests.work import QUEUE_POSITION, RequestWork, without_queue
+from tidewright.provisioning.scaleup.orders import Orders, ordered_plan, verdicts_of
+from tidewright.provisioning.scaleup.plans import NO_OPTIONS, NOT_NEEDED, SUCCESSFUL, World
+from tidewright.provisioning.scaleup.rounds import enact
+from tidewright.provisioning.tell.sentences import because
+
+MOST_PLACES = 5000
+"""Places that are recorded of one request: a message has a largest size. Larger ones are placed anew each time."""
+
+
+def try_request(
+    work: RequestWork,
+    key: str,
+    candidate: lifecycle.Candidate,
+    *,
+    verdict: lifecycle.Eligibility,
+    world: World,
+    orders: Orders,
+    position: int,
+    head: Head | None = None,
+) -> list[Decision]:
+    """Try one request now, at its place in this evaluation's queue; `head` is one that it may not delay."""
+    request, parameters = work.state.requests[key], work.understood[key]
+    asked = asked_of(work, key)
+    sets = asked.sets
+    over = over_quota(work, key, sets)
+    held = holding.of_request(work.state, key)
+    dry = request.annotations.get(spec.DRY_RUN) == "true" or (held.mode == "dry-run" and held.reports)
+    before = world.grid
+    if over:
+        failure = (cond.GIVEN_UP,) if parameters.no_retry else (cond.NOT_FOUND,)
+        made = Attempt(result=NO_OPTIONS, conditions=failure, placed=(0,) * len(sets), error=over)
+    else:
+        made = attempt(work.modes[key], asked, world)
+    if dry:
+        world.grid = before
+        return _answer(work, key, asked, made)
+    found_room = made.result in (SUCCESSFUL, NOT_NEEDED)
+    was = msgspec.structs.replace(world, grid=before)
+    if head is not None and found_room and head.delayed_by(key, made, was, world):
+        world.grid, over = before, f"it would take what {head.key} waits for"
+        made = Attempt(
+            result=NO_OPTIONS,
+            conditions=(cond.NOT_FOUND,),
+            placed=(0,) * len(sets),
+            error=over,
+            passes=head.key,
+        )
+    leans = _leans_on(before, world.grid, made)
+    if work.binding and made.plan is None and any(work.unanswered & {group} or new for group, new in leans):
+        work.dues.append(work.now + 10.0)  # the answers to those orders wake it sooner
+        return []
+    awaits = tuple(sorted({group for group, _ in leans}))
+    attempts = request.attempts + 1
+    succeeded = made.result in (SUCCESSFUL, NOT_NEEDED)
+    queued = {} if succeeded else {QUEUE_POSITION: str(position)}
+    placed = spec.topology_details(parameters, made.domains) if succeeded else {}
+    work.details[key] = {**without_queue(request.details), **made.details, **placed, **queued}
+    final = succeeded or any(c.type == cond.FAILED for c in made.conditions)
+    ordered = made.result == SUCCESSFUL and made.plan is not None and bool(made.plan.targets)
+    # An order may fail: then the waits go on where they were.
+    again = ordered or not final
+    retry = work.now + (verdict.next_wait_s or work.settings.initial_backoff_s) if again else 0.0
+    why = reasons_of(work, sets, made, over=over, attempts=attempts, retry=retry)
+    if succeeded:
+        claim(work, key, sets)
+    found: list[Decision] = [
+        AttemptRequest(
+            at=work.now,
+            namespace=candidate.namespace,
+            name=candidate.name,
+            uid=request.uid,
+            result=made.result,
+            attempt=attempts,
+            retry_at=retry,
+            verdicts=verdicts_of(made.plan.out(), made.plan) if made.plan is not None else (),
+            awaits=awaits if succeeded else (),
+            domains=made.domains if succeeded else (),
+            places=_places(work, before, world.grid, made) if succeeded else {},
+            because=tuple(why),
+        )
+    ]
+    if ordered:
+        return found + _order(work, key, asked, made=made, world=world, orders=orders, why=why)
+    if succeeded and awaits and work.settings.hold:
+        # [B11]: what is found is there when those nodes are ready.
+        work.put(key, cond.nodes_ordered(coming_at(work, awaits)), *why)
+        return found
+    for condition in made.conditions:
+        work.put(key, with_eta(work, condition, expected_at(work, made, world, retry)), *why)
+    if succeeded and not awaits:
+        work.put(key, cond.ROOM_READY)
+    if succeeded:
+        found += work.booked(key)
+        if work.settings.hold and not work.settings.dry_run:
+            work.dues.append(work.now + 0.001)  # what is kept is held, and its nodes say so
+        found.append(work.event(key, "CapacityFound", cond.FOUND.message))
+    else:
+        if retry:
+            work.dues.append(retry + 0.001)
+        told = work.event(
+            key, "Failed" if final else "CapacityNotFound", over or no_room(asked, made, world), "Warning"
+        )
+        if final or told.message != request.told:  # once per reason, not once per attempt
+            found.append(told)
+    return found
+
+
+def think(work: RequestWork, key: str, world: World, orders: Orders) -> list[Decision]:
+    """What would become of a request that is held back alone; nobody else is to see anything of it."""
+    request, asked, before = work.state.requests[key], asked_of(work, key), world.grid
+    over = over_quota(work, key, asked.sets)
+    if over:
+        made = Attempt(result=NO_OPTIONS, conditions=(), placed=(0,) * len(asked.sets), error=over)
+    else:
+        made = attempt(work.modes[key], asked, world)
+    world.grid = before
+    namespace, name = key.split("/", 1)
+    why = reasons_of(work, asked.sets, made, over=over, attempts=request.attempts + 1, retry=0.0)
+    found: list[Decision] = [
+        AttemptRequest(
+            at=work.now, namespace=namespace, name=name, uid=request.uid, result=made.result, attempt=request.attempts + 1,
+            verdicts=verdicts_of(made.plan.out(), made.plan) if made.plan is not None else (), because=tuple(why),
+        )
+    ]  # fmt: skip
+    if made.result == SUCCESSFUL and made.plan is not None and made.plan.targets:
+        orders.thought += 1
+        found += ordered_plan(
+            orders,
+            made.plan,
+            world,
+            pods=(),
+            why=why,
+            request=key,
+            request_uid=request.uid,
+            all_or_nothing=True,
+        )
+    held = holding.of_request(work.state, key)
+    return [one for decision in found if (one := acting.recorded(decision, held)) is not None]
+
+
+def _places(work: RequestWork, before: Grid, after: Grid, made: Attempt) -> dict[str, dict[str, int]]:
+    """Where on nodes that are there the pods have found room, by shape."""
+    found: dict[str, dict[str, int]] = {}
+    for digest in dict.fromkeys(shape.digest for shape in made.shapes):
+        was, there = before.where.get(digest, {}), after.where.get(digest, {})
+        if was is there:
+            continue
+        for row in sorted(there):
+            view, pods = after.views[row], there[row] - was.get(row, 0)
+            if pods > 0 and view is not None and view.name in work.state.nodes:
+                found.setdefault(digest, {})[view.name] = pods
+    return found if sum(map(len, found.values())) <= MOST_PLACES else {}
+
+
+def _leans_on(before: Grid, after: Grid, made: Attempt) -> set[tuple[str, bool]]:
+    """Groups with nodes on their way on which room was found, and whether this evaluation orders them."""
+    found: set[tuple[str, bool]] = set()
+    for shape in made.shapes:
+        was, there = before.where.get(shape.digest, {}), after.where.get(shape.digest, {})
+        for row, pods in there.items():
+            view = after.views[row]
+            if view is None or pods <= was.get(row, 0):
+                continue
+            kind, _, rest = view.name.partition("/")
+            if kind == "upcoming":
+                found.add((rest.rpartition("/")[0], False))
+            elif kind == "planned":
+                found.add((rest.partition("/")[2].rsplit("/", 3)[0], True))
+    return found
+
+
+def _order(
+    work: RequestWork,
+    key: str,
+    asked: Asked,
+    *,
+    made: Attempt,
+    world: World,
+    orders: Orders,
+    why: list[Because],
+) -> list[Decision]:
+    """Order the plan; conditions follow when the cloud has accepted it."""
+    if made.plan is None:
+        return []
+    items = merged((shape, n) for shape, n in zip(made.shapes, made.placed, strict=True))
+    digests = {item.shape.digest: item.shape for item in items}
+    request = work.state.requests[key]
+    groups = ", ".join(f"{t.group} {t.from_size}->{t.size}" for t in made.plan.targets)
+    found = ordered_plan(
+        orders,
+        made.plan,
+        world,
+        pods=(),
+        why=why,
+        request=key,
+        request_uid=request.uid,
+        all_or_nothing=True,
+    )
+    enact(world, made.plan, digests)
+    found.append(work.event(key, "ScaleUpRequested", f"scale-up requested: {groups}"))
+    return found
+
+
+def _answer(work: RequestWork, key: str, asked: Asked, made: Attempt) -> list[Decision]:
+    """[B14]: what would be done, without doing it."""
+    targets = made.plan.targets if made.plan is not None and made.result == SUCCESSFUL else ()
+    would = ",".join(f"{t.group}:+{t.added}" for t in targets) or made.result
+    cost = 0.0
+    if made.plan is not None:
+        prices = {o.group: o.node_price or 0.0 for o in made.plan.options}
+        cost = sum(prices.get(t.group, 0.0) * t.added for t in targets)
+    work.details[key] = {
+        **work.state.requests[key].details,
+        "would-scale-up": would,
+        "would-cost": f"{cost:.4f}",
+    }
+    condition = Condition(
+        type=cond.FAILED,
+        status="True",
+        reason="DryRun",
+        message=f"dry run: {would}",
+    )
+    work.put(key, condition, because("DryRun"))
+    return [work.event(key, "DryRun", condition.message)]

@@ -1,0 +1,56 @@
+"""Why nodes stay, by the reasons that `unremovable_nodes_count` has in the reference. Spec 3.10, 4.2.
+
+Only nodes without pods are removed here: one that is used little is `BlockedByPod`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from tidewright.provisioning.index.index import Index
+from tidewright.provisioning.scaledown.idle import SCALE_DOWN_DISABLED
+from tidewright.provisioning.state import GroupState, Node, State
+
+REASONS = (
+    "NotAutoscaled",
+    "CurrentlyBeingDeleted",
+    "ScaleDownDisabledAnnotation",
+    "NotUnderutilized",
+    "BlockedByPod",
+    "NotUnneededLongEnough",
+    "NodeGroupMinSizeReached",
+)
+LITTLE = 0.5
+"""`scale-down-utilization-threshold` of the reference: what uses no more of a node is little."""
+
+
+def unremovable(state: State, index: Index) -> Mapping[str, int]:
+    """How many nodes stay for which reason: the first that applies."""
+    found: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
+    for name, node in state.nodes.items():
+        found[_reason(state, index, name, node, state.groups.get(node.group))] += 1
+    return found
+
+
+def _reason(state: State, index: Index, name: str, node: Node, group: GroupState | None) -> str:
+    if group is None:
+        return "NotAutoscaled"
+    if node.leaving or node.doomed:
+        return "CurrentlyBeingDeleted"
+    if node.annotations.get(SCALE_DOWN_DISABLED) == "true":
+        return "ScaleDownDisabledAnnotation"
+    if name not in state.idle:
+        return "NotUnderutilized" if _used(index, name, node) > LITTLE else "BlockedByPod"
+    return "NodeGroupMinSizeReached" if group.target <= group.min_size else "NotUnneededLongEnough"
+
+
+def _used(index: Index, name: str, node: Node) -> float:
+    """The larger part of cpu and memory that pods on it ask for, from 0 to 1."""
+    row = index.grid.rows.get(name)
+    parts = [0.0]
+    for resource in ("cpu", "memory"):
+        there, free = node.allocatable.get(resource, 0), index.grid.free.get(resource)
+        if row is not None and there and free is not None:
+            parts.append(1.0 - float(free[row]) / there)
+    return max(parts)

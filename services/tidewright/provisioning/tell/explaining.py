@@ -1,0 +1,440 @@
+"""What provisioning tells about requests, pods, nodes and node groups (`tidewright.host.fold.explainer`). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tidewright.events.base import Because, Decision, Event
+from tidewright.events.decisions import DeleteObject
+from tidewright.events.provisioning import (
+    AcceptRequest,
+    AttemptRequest,
+    BackOffGroup,
+    BookCapacity,
+    CloseScaleUp,
+    CreateNodeGroup,
+    DeclineScaleUp,
+    DecreaseNodeGroup,
+    DeleteInstances,
+    DeleteNodeGroup,
+    GroupVerdict,
+    IncreaseNodeGroup,
+    PlanScaleUp,
+    ReleaseCapacity,
+)
+from tidewright.host.fold.explainer import Explainer, Reference, Told
+from tidewright.kube.times import readable
+from tidewright.provisioning.cluster.backoff import backed_off
+from tidewright.provisioning.cluster.groups import cannot_grow
+from tidewright.provisioning.cluster.view import look
+from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.index.resolving import shape_of
+from tidewright.provisioning.pack.templates import fits_reason
+from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.requests.lifecycle import tried_at
+from tidewright.provisioning.requests.spec import Mode, mode_of
+from tidewright.provisioning.requests.work import parameters_in_force
+from tidewright.provisioning.state import RESERVED, Request, State
+from tidewright.provisioning.tell.opposites import smaller_pods
+from tidewright.provisioning.tell.sentences import sentence
+
+REQUEST, POD, NODE, GROUP = "provisioningrequest", "pod", "node", "nodegroup"
+RECORDS = Reference("none", "", "")
+"""Where decisions lie that name no target: plans, attempts, bookings."""
+ABOUT_GROUP = (
+    IncreaseNodeGroup, DecreaseNodeGroup, DeleteInstances, CreateNodeGroup, DeleteNodeGroup,
+)  # fmt: skip
+ABOUT_REQUEST = (AcceptRequest, AttemptRequest, BookCapacity, ReleaseCapacity)
+
+
+class ProvisioningExplainer:
+    """Sentences about what asks for capacity, and about what gives it."""
+
+    kinds = frozenset((REQUEST, POD, NODE, GROUP))
+
+    def told(self, state: State, asked: Reference) -> Told:
+        """Plans and attempts name no target; orders are on the groups."""
+        if asked.kind == NODE:
+            node = state.nodes.get(asked.name)
+            group = (Reference(GROUP, "", node.group),) if node is not None and node.group else ()
+            return Told((*group, RECORDS))
+        return Told((RECORDS,))
+
+    def concerns(self, event: Event, asked: Reference) -> bool:
+        """Plans, orders, attempts and bookings; statuses and object events say the same once more."""
+        name = f"{asked.namespace}/{asked.name}"
+        match event:
+            case PlanScaleUp():
+                if asked.kind == REQUEST:
+                    return event.request == name
+                if asked.kind == POD:
+                    return name in event.pods
+                return asked.kind == GROUP and any(i.group == asked.name for i in event.increases)
+            case DeleteInstances() if asked.kind == NODE:
+                return asked.name in event.nodes
+            case DeleteObject():
+                return asked.kind == REQUEST and event.target.name == asked.name
+            case BackOffGroup() | CloseScaleUp():
+                return asked.kind == GROUP and event.group == asked.name
+        if isinstance(event, ABOUT_REQUEST):
+            return asked.kind == REQUEST and f"{event.namespace}/{event.name}" == name
+        return isinstance(event, ABOUT_GROUP) and asked.kind == GROUP and event.target.name == asked.name
+
+    def sentences(self, event: Event) -> Sequence[str]:
+        """The rules, then what became of each group."""
+        if not isinstance(event, Decision):
+            return ()
+        told = [_full(sentence(reason)) for reason in event.because if reason.rule != "GroupOut"]
+        match event:
+            case (
+                PlanScaleUp(verdicts=verdicts)
+                | AttemptRequest(verdicts=verdicts)
+                | DeclineScaleUp(verdicts=verdicts)
+            ):
+                told += [verdict_sentence(verdict) for verdict in verdicts]
+            case AcceptRequest():
+                pods = sum(count for _, count in event.sets)
+                told.append(f"The request for {pods} pods is accepted as its templates are now.")
+            case BookCapacity():
+                told.append(f"Room for {event.pods} pods is kept until {readable(event.until)} UTC.")
+            case ReleaseCapacity():
+                told.append(f"Room is no longer kept for the request ({event.reason}).")
+            case BackOffGroup():
+                told.append(f"The group is left alone until {readable(event.until)} UTC.")
+            case CloseScaleUp(result=result, boot_s=boot_s):
+                took = f" after {boot_s:.0f} s" if boot_s else ""
+                told.append(f"The increase of group {event.group} is over: {result}{took}.")
+        return told
+
+    def facts(self, state: State, event: Event) -> Sequence[Reference]:
+        """The request with its groups, or the pods and groups of a plan."""
+        found: list[Reference] = []
+        request = ""
+        if isinstance(event, PlanScaleUp):
+            request = event.request
+            found += [Reference(POD, *key.split("/", 1)) for key in event.pods[:3]]
+            found += [Reference(GROUP, "", increase.group) for increase in event.increases]
+        elif isinstance(event, ABOUT_REQUEST):
+            request = f"{event.namespace}/{event.name}"
+        elif isinstance(event, ABOUT_GROUP):
+            found.append(Reference(GROUP, "", event.target.name))
+        if request:
+            found.insert(0, Reference(REQUEST, *request.split("/", 1)))
+        return tuple(found)
+
+    def opposite(self, state: State, event: Event) -> Sequence[str]:
+        """Room, limits of time, and for what failed how much more room the nearest groups would need."""
+        if not isinstance(event, Decision):
+            return ()
+        turned = [text for reason in event.because if (text := _turned(reason, state))]
+        if not isinstance(event, AttemptRequest | DeclineScaleUp):
+            return turned
+        turned += smaller_pods(state, _shapes(state, event)) if event.verdicts else []
+        return turned + [
+            f"It would have been ordered if group {v.group} could grow: {v.nodes} nodes of it hold all {v.pods} pods."
+            for v in event.verdicts
+            if v.reason and v.nodes and v.pods
+        ]
+
+    def aggregate(self, state: State, asked: Reference) -> Mapping[str, object] | None:
+        """The object with what belongs to it."""
+        key = f"{asked.namespace}/{asked.name}"
+        match asked.kind:
+            case "provisioningrequest":
+                request = state.requests.get(key)
+                if request is None:
+                    return None
+                plans = {n: e for n, e in state.executions.items() if e.request == key}
+                return {"request": request, "plans": plans, "class": state.classes.get(request.class_name)}
+            case "pod":
+                pod = state.pods.get(key)
+                return None if pod is None else {"pod": pod, "shape": state.shapes.get(pod.shape)}
+            case "node":
+                node = state.nodes.get(asked.name)
+                return None if node is None else {"node": node, "idle_since": state.idle.get(asked.name)}
+        group = state.groups.get(asked.name)
+        if group is None:
+            return None
+        return {
+            "group": group,
+            "open": state.open.get(asked.name),
+            "backoff": state.backoff.get(asked.name),
+        }
+
+    def standing(self, state: State, asked: Reference, now: float) -> Sequence[str]:
+        """What holds the object back, until when, and why each group does not help."""
+        state.now = max(state.now, now)
+        key = f"{asked.namespace}/{asked.name}"
+        match asked.kind:
+            case "provisioningrequest":
+                request = state.requests.get(key)
+                return () if request is None else _request(state, key, request)
+            case "pod":
+                return _pod(state, key)
+            case "node":
+                return _node(state, asked.name)
+        return _group(state, asked.name)
+
+
+EXPLAINER: Explainer[State] = ProvisioningExplainer()
+
+
+def verdict_sentence(verdict: GroupVerdict) -> str:
+    """What became of one group, with its numbers."""
+    size = f"{verdict.nodes} nodes for {verdict.pods} pods, {verdict.waste_permille / 20:.1f} % of their cpu and memory unused"
+    if verdict.chosen:
+        return f"Group {verdict.group} was chosen: {size}."
+    if verdict.nodes:
+        return f"Group {verdict.group} was not chosen ({verdict.reason}): {size}."
+    return f"Group {verdict.group} is out: {verdict.reason}."
+
+
+def _shapes(state: State, event: AttemptRequest | DeclineScaleUp) -> list[str]:
+    """Digests of the shapes that a decision is about."""
+    if isinstance(event, DeclineScaleUp):
+        return [event.shape]
+    request = state.requests.get(f"{event.namespace}/{event.name}")
+    return [digest for digest, _ in request.sets] if request is not None else []
+
+
+def _turned(reason: Because, state: State) -> str:
+    """Which input would have had to be what for a rule to say the opposite; empty where no threshold decided."""
+    try:
+        match reason.rule, reason.values:
+            case "RoomShort", {"pods": int(pods), "placed": int(placed)}:
+                return f"With room for {_pods(pods - placed, 'more ')} on nodes that exist or are on their way, all would have fitted."
+            case "PodsPending", {"pods": int(pods)}:
+                return f"With room for {'the pod' if pods == 1 else f'all {pods} pods'} on nodes that exist or are on their way, nothing would have been ordered."
+            case "FitsNow", {"pods": int(pods)}:
+                return f"With room for {_pods(pods - 1)} or fewer, not all would have fitted."
+            case "Idle", {"node": str(node), "idle_s": int(idle_s)}:
+                limit_s = index_of(state).settings.unneeded_s
+                return (
+                    f"With a pod on node {node} in the last {limit_s:.0f} s, or with scale-down-unneeded-time at "
+                    f"{idle_s + 1} s or more instead of {limit_s:.0f} s, the node would have stayed."
+                )
+            case "BelowMinimum", {"group": str(group), "target": int(target), "minimum": int(minimum)}:
+                return f"With a minimum of {target} instead of {minimum}, group {group} would have been left alone."
+            case "TimedOut", {"missing": int(missing), "group": str(group), "limit_s": int(limit_s)} if (
+                limit_s
+            ):
+                return f"Had the {missing} nodes of group {group} come within {limit_s} s, they would have been waited for."
+            case "Expired", {"limit_s": int(limit_s)}:
+                return f"Provisioned within {limit_s} s of its creation, it would have been kept."
+    except (TypeError, ValueError):  # of another version, with other values
+        pass
+    return ""
+
+
+def _pods(count: int, more: str = "") -> str:
+    return f"{count} {more}pod{'s' * (count != 1)}"
+
+
+def _full(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def _request(state: State, key: str, request: Request) -> list[str]:
+    now = state.now
+    if request.deleting:
+        return ["It is being deleted: nothing is decided for it any more."]
+    if cond.is_true(request.conditions, cond.FAILED):
+        failed = cond.find(request.conditions, cond.FAILED)
+        return [f"It has failed for good: {failed.message if failed is not None else ''}."]
+    told: list[str] = []
+    execution = state.executions.get(request.plan)
+    if execution is not None:
+        for step in execution.steps:
+            told += _step(
+                state, step.group, step.status, size=step.size, from_size=step.from_size, error=step.error
+            )
+    if cond.is_true(request.conditions, cond.BOOKING_EXPIRED):
+        return [*told, "It was provisioned, and room is no longer kept for it."]
+    if cond.is_true(request.conditions, cond.PROVISIONED):
+        pods = sum(count for _, count in request.sets)
+        placed = len(index_of(state).consumers.get(key, {}))
+        told.append(f"It is provisioned; {placed} of its {pods} pods have a node.")
+        ready = cond.find(request.conditions, cond.CAPACITY_READY)
+        if ready is not None:
+            told.append(f"{ready.message}.")
+        elif request.awaits:
+            told += [_awaited(state, name) for name in request.awaits]
+        if "reservation" in request.details:
+            told.append(f"Room is kept for it until {request.details['reservation']}.")
+        return told
+    if not request.accepted:
+        return [*told, _not_taken_up(state, request)]
+    ordered = request.ordered and index_of(state).settings.hold
+    if ordered or request.awaits or (execution is not None and not execution.over):
+        return told + [_awaited(state, name) for name in request.awaits]
+    if request.last_try is not None:
+        wait_s = index_of(state).settings.initial_backoff_s if request.wait_s is None else request.wait_s
+        told.append(
+            f"Attempt {request.attempts} of {readable(request.last_try)} UTC came to nothing;"
+            f" the next one is at {readable(max((tried_at(request) or 0.0) + wait_s, now))} UTC."
+        )
+    if request.told:
+        told.append(_full(request.told))
+    if (
+        mode_of(request.class_name, request.parameters, index_of(state).settings.processor_instance)
+        is Mode.CHECK
+    ):
+        return [*told, *_lacking(state, request), "Its class only checks: no nodes are ordered for it."]
+    return told + (_lacking(state, request) or _groups(state))
+
+
+def _step(state: State, group: str, status: str, *, size: int, from_size: int, error: str) -> list[str]:
+    if error:
+        return [f"The order for group {group} failed: {error}."]
+    opened, known = state.open.get(group), state.groups.get(group)
+    if opened is None or known is None:
+        return []
+    there = sum(node.group == group and node.ready for node in state.nodes.values())
+    text = f"Group {group} was ordered from {from_size} to {size} ({status}); {there} nodes are ready"
+    if not known.boot_s:
+        return [f"{text}."]
+    eta = opened.requested_at + known.boot_s
+    return [
+        f"{text}; the last ones are expected at {readable(eta)} UTC ({known.boot_s:.0f} s after the order)."
+    ]
+
+
+def _awaited(state: State, group: str) -> str:
+    """Nodes that others ordered, and on which a request found room."""
+    opened, known = state.open.get(group), state.groups.get(group)
+    text = f"It found room on nodes of group {group} that are on their way"
+    if opened is None or known is None or not known.boot_s:
+        return f"{text}."
+    return f"{text}, expected at {readable(opened.requested_at + known.boot_s)} UTC."
+
+
+def _groups(state: State) -> list[str]:
+    """Each group that cannot grow, and why."""
+    view = look(state, index_of(state), state.now)
+    total = index_of(state).settings.max_nodes_total
+    found = []
+    for name, group in sorted(view.groups.items()):
+        reason = cannot_grow(group.group, view.limits, view.current_nodes, total)
+        if not reason:
+            found.append(f"Group {name} can grow from {group.group.target} to {group.group.max} nodes.")
+            continue
+        entry = state.backoff.get(name)
+        until = (
+            f" until {readable(entry.until)} UTC ({entry.message or entry.code})"
+            if entry is not None and backed_off(entry, state.now)
+            else ""
+        )
+        found.append(f"Group {name} cannot grow: {reason}{until}.")
+    return found
+
+
+def _lacking(state: State, request: Request) -> list[str]:
+    """Why no group ever holds one pod of some pod set; empty when some group holds each."""
+    index = index_of(state)
+    view = look(state, index, state.now)
+    told: list[str] = []
+    for number, (digest, _) in enumerate(request.sets):
+        shape = shape_of(state, index, digest)
+        reasons = {
+            name: fits_reason(shape, group.group.template)
+            for name, group in sorted(view.groups.items())
+            if group.group.template is not None
+        }
+        if reasons and all(reasons.values()):
+            told += [
+                f"No node of group {name} holds a pod of pod set {number}: {reason}."
+                for name, reason in reasons.items()
+            ]
+    return told
+
+
+def _pod(state: State, key: str) -> list[str]:
+    pod = state.pods.get(key)
+    if pod is None:
+        return []
+    if pod.node:
+        return [f"It runs on node {pod.node}."]
+    if pod.consumes:
+        return [
+            f"It consumes ProvisioningRequest {pod.consumes}: it never causes an increase by itself.",
+            *(() if pod.consumes in state.requests else ("That request does not exist.",)),
+        ]
+    if not pod.waiting:
+        return ["The scheduler has not said that it fits nowhere."]
+    covered = [
+        name
+        for name, opened in sorted(state.open.items())
+        if any(pod.shape in load.pods for load in opened.loads)
+    ]
+    if covered:
+        told = [f"Nodes for pods like it are on their way in group {', '.join(covered)}."]
+        for name in covered:
+            opened, group = state.open[name], state.groups.get(name)
+            if group is not None and group.boot_s:
+                told.append(f"They are expected at {readable(opened.requested_at + group.boot_s)} UTC.")
+        return told
+    if not state.groups:
+        return ["Nothing is ordered for it: no node group is known."]
+    declined = state.declined.get(pod.shape, "")
+    reasons = [part.partition("=") for part in declined.split(";") if part]
+    return [
+        "Nothing is ordered for it." if reasons else "It waits for the next evaluation.",
+        *(f"Group {group}: {reason}." for group, _, reason in reasons if reason),
+        *(smaller_pods(state, [pod.shape]) if reasons else ()),
+    ]
+
+
+def _not_taken_up(state: State, request: Request) -> str:
+    settings = index_of(state).settings
+    allowed = settings.allowed_classes
+    if not settings.enabled:
+        return "Requests are not decided here: enable-provisioning-requests is false."
+    if allowed and request.class_name not in allowed:
+        return (
+            f"Its class {request.class_name} is not decided here: allowed-classes are {', '.join(allowed)}."
+        )
+    parameters = parameters_in_force(state, request)
+    if mode_of(request.class_name, parameters, settings.processor_instance) is None:
+        instance = parameters.get("processorInstance", "")
+        meant = f" for processorInstance {instance}" if instance else ""
+        return f"Its class {request.class_name}{meant} is not decided here."
+    return "It has not been taken up yet."
+
+
+def _node(state: State, name: str) -> list[str]:
+    node = state.nodes.get(name)
+    if node is None:
+        return []
+    told = [
+        f"It is in group {node.group}."
+        if node.group
+        else "No group of the cloud has it: it is never removed."
+    ]
+    busy = index_of(state).busy.get(name, 0)
+    told.append(f"{busy} pods run on it that are not of DaemonSets." if busy else "No pod keeps it busy.")
+    if RESERVED in node.annotations:
+        told.append(f"Room on it is kept for {node.annotations[RESERVED]}.")
+    since = state.idle.get(name)
+    if since is not None:
+        settings = index_of(state).settings
+        told.append(
+            f"It is empty since {readable(since)} UTC, and goes {settings.unneeded_s:.0f} s after that at the earliest."
+        )
+    return told
+
+
+def _group(state: State, name: str) -> list[str]:
+    group = state.groups.get(name)
+    if group is None:
+        return []
+    told = [f"It has {group.target} nodes of {group.min_size} to {group.max_size}."]
+    if group.error:
+        told.append(f"The cloud does not answer about it ({group.error}): nothing is ordered.")
+    opened = state.open.get(name)
+    if opened is not None:
+        told.append(
+            f"{opened.increase} nodes were ordered at {readable(opened.requested_at)} UTC and are not all ready."
+        )
+        if group.boot_s:
+            told.append(f"They are expected at {readable(opened.requested_at + group.boot_s)} UTC.")
+    return told + [text for text in _groups(state) if text.startswith(f"Group {name} ")]

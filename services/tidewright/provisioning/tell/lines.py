@@ -1,0 +1,128 @@
+"""One line per event of provisioning, for lists of events: what happened, in words. Pure.
+
+Knows events alone, so that a list of them loads quickly; reasons and numbers are `explain`'s.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from tidewright.events import provisioning as p
+from tidewright.events.base import Event
+from tidewright.kube.times import readable
+
+MOST = 4
+"""Groups that a line names."""
+
+
+def line(event: Event) -> str:
+    """What an event of provisioning says; empty for an event of others, and for what its kind says already."""
+    match event:
+        case p.NodeGroupObserved():
+            return _group(event)
+        case p.PlanScaleUp():
+            sizes = _named(f"{i.group} {i.from_size} -> {i.size}" for i in event.increases)
+            whom = f"request {event.request}" if event.request else _many(event.placed, "pending pod")
+            return f"grow {sizes} for {whom} (plan {event.plan})"
+        case p.DeclineScaleUp():
+            why = _reasons(event.verdicts) or "no node group could be asked"
+            return f"nothing is ordered for {_many(event.count, 'pod')}: {why}"
+        case p.AcceptRequest():
+            pods = _many(sum(count for _, count in event.sets), "pod")
+            return f"accept {_request(event)} for {pods} of {_many(len(event.sets), 'pod set')}"
+        case p.AttemptRequest():
+            return f"attempt {event.attempt} at {_request(event)}: {_attempt(event)}"
+        case p.BookCapacity():
+            return (
+                f"keep room for {_many(event.pods, 'pod')} of {_request(event)} until {readable(event.until)}"
+            )
+        case p.ReleaseCapacity():
+            return f"keep no more room for {_request(event)}: {event.reason}"
+        case p.BackOffGroup():
+            why = event.message or event.code
+            return f"leave group {event.group} alone until {readable(event.until)}: {why}"
+        case p.CloseScaleUp():
+            took = f" after {event.boot_s:.0f} s" if event.boot_s else ""
+            return f"the increase of group {event.group} is over: {event.result}{took}"
+        case p.TrackIdleNodes():
+            parts = [
+                f"{what}: {_named(names)}"
+                for what, names in (("now empty", event.idle), ("busy again or gone", event.busy))
+                if names
+            ]
+            return "; ".join(parts)
+    return _order(event)
+
+
+def _order(event: Event) -> str:
+    match event:
+        case p.IncreaseNodeGroup():
+            how = " all or nothing" if event.atomic else ""
+            return f"order {_many(event.size - event.from_size, 'node')}{how}: size {event.from_size} -> {event.size}{_dry(event.dry_run)}"
+        case p.DecreaseNodeGroup():
+            return f"take back {_many(event.from_size - event.size, 'node')} that have not come: size {event.from_size} -> {event.size}{_dry(event.dry_run)}"
+        case p.DeleteInstances():
+            names = [node or instance for node, instance in zip(event.nodes, event.instances, strict=False)]
+            return f"delete {_many(len(event.instances), 'instance')}: {_named(names or event.instances)}{_dry(event.dry_run)}"
+        case p.CreateNodeGroup():
+            where = f" in {event.zone}" if event.zone else ""
+            return f"make the group of machine type {event.machine_type}{where}, of at most {event.max_size} nodes"
+        case p.DeleteNodeGroup():
+            return "remove the empty group"
+        case p.ReportClusterStatus():
+            told = Counter(
+                status for part, status in event.statuses.items() if part[:8] == "scaleUp/" != part
+            )
+            return "report " + (
+                ", ".join(f"{n} {status}" for status, n in sorted(told.items())) or "no group"
+            )
+    return ""
+
+
+def _request(event: p.AcceptRequest | p.AttemptRequest | p.BookCapacity | p.ReleaseCapacity) -> str:
+    return f"request {event.namespace}/{event.name}"
+
+
+def _many(count: int, what: str) -> str:
+    return f"{count} {what}{'s' * (count != 1)}"
+
+
+def _group(event: p.NodeGroupObserved) -> str:
+    if event.error:
+        return f"not readable ({event.error}); last known size {event.target_size}"
+    states = Counter(i.state or "there" for i in event.machines)
+    failed = sum(bool(i.error_class) for i in event.machines)
+    shown = ", ".join(f"{n} {state}" for state, n in sorted(states.items())) or "no instance"
+    wrong = f", {failed} with errors" if failed else ""
+    return f"size {event.target_size} of {event.min_size} to {event.max_size}: {shown}{wrong}"
+
+
+def _attempt(event: p.AttemptRequest) -> str:
+    match event.result:
+        case "Successful":
+            chosen = [v.group for v in event.verdicts if v.chosen]
+            grown = f"group {chosen[0]} grows" if len(chosen) == 1 else f"groups {_named(chosen)} grow"
+            return f"it has room once {grown}" if chosen else "it has room"
+        case "NotNeeded":
+            return "it has room"
+    again = f"; again at {readable(event.retry_at)}" if event.retry_at else "; it is not tried again"
+    reasons = _reasons(event.verdicts)
+    return f"no room{f' ({reasons})' if reasons else ''}{again}"
+
+
+def _reasons(verdicts: Iterable[p.GroupVerdict]) -> str:
+    """How many groups for which reason, the most first."""
+    counted = Counter(v.reason for v in verdicts if v.reason)
+    items = sorted(counted.items(), key=lambda entry: (-entry[1], entry[0]))
+    return ", ".join(f"{n} {'group' if n == 1 else 'groups'}: {reason}" for reason, n in items)
+
+
+def _named(names: Iterable[str]) -> str:
+    found = list(names)
+    more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
+    return ", ".join(found[:MOST]) + more
+
+
+def _dry(dry_run: bool) -> str:
+    return " (dry run)" if dry_run else ""

@@ -1,0 +1,53 @@
+"""What would have let a node of some group hold a pod: one amount at a time, tried with the estimator itself. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from tidewright.kube.podshape import PodShape
+from tidewright.provisioning.cluster.view import look
+from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.index.resolving import shape_of
+from tidewright.provisioning.pack.templates import Template, fits_reason
+from tidewright.provisioning.requests.never import amount_text
+from tidewright.provisioning.state import State
+
+NAMED = 3
+"""Groups that are named per shape, the nearest first."""
+
+
+def smaller_pods(state: State, digests: Iterable[str]) -> list[str]:
+    """For each shape that no group's node ever holds: what a pod could ask for at most, group by group."""
+    index = index_of(state)
+    view = look(state, index, state.now)
+    templates = {
+        name: group.group.template
+        for name, group in sorted(view.groups.items())
+        if group.group.template is not None
+    }
+    told: dict[str, None] = {}
+    for digest in dict.fromkeys(digests):
+        shape = shape_of(state, index, digest)
+        if not all(fits_reason(shape, template) for template in templates.values()):
+            continue  # some group holds one: it is not the size that counts
+        for _, text in sorted(_per_group(shape, templates.items()))[:NAMED]:
+            told[text] = None
+    return list(told)
+
+
+def _per_group(shape: PodShape, templates: Iterable[tuple[str, Template]]) -> Iterator[tuple[float, str]]:
+    """How much of its request is too much, and the sentence, for groups where one amount decides."""
+    for name, template in templates:
+        free = template.free()
+        short = [r for r, amount in sorted(shape.requests.items()) if amount > free.get(r, 0)]
+        if len(short) != 1 or not (room := free.get(short[0], 0)):
+            continue
+        resource = short[0]
+        fitting = msgspec.structs.replace(shape, requests={**shape.requests, resource: room})
+        if fits_reason(fitting, template):
+            continue
+        asked = shape.requests[resource]
+        least = f"With {resource} at {amount_text(resource, room)} or less instead of {amount_text(resource, asked)}"
+        yield (asked - room) / asked, f"{least}, a pod would fit on a new node of group {name}."

@@ -1,0 +1,254 @@
+"""Fleets of the propeller manager: their configuration, what happened to their pods, their passes and locks."""
+
+from __future__ import annotations
+
+from tidewright.events.base import Event, Outcome
+from tidewright.events.config import ConfigSet
+from tidewright.events.decisions import (
+    CreateObject,
+    DeleteObject,
+    HoldLease,
+    PatchObject,
+    ScaleWorkload,
+    SetTimer,
+)
+from tidewright.events.facts import PodGone, PodObserved
+from tidewright.events.outcomes import Applied
+from tidewright.events.provisioning import PodTemplateGone, PodTemplateObserved
+from tidewright.events.shards import BeginPass, RecordPass
+from tidewright.events.timers import TimerFired
+from tidewright.shardmanager.propeller.config import ShardConfig, ShardType
+from tidewright.shardmanager.propeller.fleet import Fleet, KnownPod
+from tidewright.shardmanager.propeller.fleet_config import NAME, FleetConfig, read_fleets
+from tidewright.shardmanager.propeller.manager_lock import lock_for
+from tidewright.shardmanager.propeller.pods import CONFIG_HASH, TEMPLATE_VERSION
+from tidewright.shardmanager.state import LOCK_TIMER, SCAN_TIMER, Asked, State
+from tidewright.shardmanager.touched import Look, Touched
+
+
+def fold(state: State, event: Event, touched: Touched) -> None:  # noqa: C901  # a dispatcher by match
+    """Take in one event."""
+    match event:
+        case ConfigSet(name=name) if name == NAME:
+            _configure(state, event, touched)
+        case PodTemplateObserved() | PodTemplateGone():
+            for fleet in _of_namespace(state, event.namespace):
+                if fleet.template_key == f"{event.namespace}/{event.name}":
+                    fleet.local = True
+                    _pass_due(fleet, touched)
+        case PodObserved() | PodGone():
+            _pod_changed(state, event, touched)
+        case TimerFired(key=key):
+            _timer_fired(state, key, touched)
+        case HoldLease():
+            for fleet in state.fleets.values():
+                if fleet.lock is not None and fleet.lock.holder == event.holder:
+                    fleet.lock.asked_at = event.at
+        case PatchObject(target=target):
+            if state.returned:
+                state.returned = [lock for lock in state.returned if lock.ref != target]
+        case SetTimer(key=key, due=due):
+            _timer_set(state, key, due, event.at)
+        case BeginPass():
+            if (begun := state.fleets.get(f"{event.target.namespace}/{event.application}")) is not None:
+                begun.begun(event)
+        case RecordPass():
+            if (told := state.fleets.get(f"{event.target.namespace}/{event.application}")) is not None:
+                told.was_recorded(event)
+
+
+def asker_of(
+    state: State, event: CreateObject | DeleteObject | PatchObject | ScaleWorkload | HoldLease
+) -> Asked | None:
+    """The fleet that asks for an effect; None when none does."""
+    name = event.target.name
+    if isinstance(event, HoldLease):
+        for key, fleet in state.fleets.items():
+            if fleet.lock is not None and fleet.lock.holder == event.holder:
+                return Asked(fleet=key, verb="hold", name=name)
+        return Asked(verb="hold", name=name)
+    if event.target.kind != "Pod" or not isinstance(event, CreateObject | DeleteObject):
+        return None
+    for key, fleet in sorted(state.fleets.items()):
+        if fleet.namespace != event.target.namespace or fleet.current is None:
+            continue
+        if isinstance(event, DeleteObject):
+            if name in fleet.current.deletions:
+                return Asked(fleet=key, verb="delete", name=name)
+        elif name in (names := fleet.config.pod_names):
+            metadata = event.manifest.get("metadata") or {}
+            annotations = metadata.get("annotations") or {}
+            return Asked(
+                fleet=key,
+                verb="create",
+                name=name,
+                index=names.index(name),
+                labels=dict(metadata.get("labels") or {}),
+                annotations={k: v for k, v in annotations.items() if k in (TEMPLATE_VERSION, CONFIG_HASH)},
+            )
+    return None
+
+
+def answered(state: State, asked: Asked, outcome: Outcome, touched: Touched) -> None:
+    """How an effect came out."""
+    fleet = state.fleets.get(asked.fleet)
+    if fleet is None:
+        return
+    if asked.verb == "hold":
+        if fleet.lock is not None:
+            fleet.lock.answered(outcome, state.now)
+            touched.look(fleet.key, Look.LOCK_ANSWER)
+        return
+    refusal = "" if isinstance(outcome, Applied) else outcome.message or outcome.reason
+    pods = state.pods.setdefault(fleet.namespace, {})
+    if asked.verb == "create":
+        if not refusal:
+            fleet.created_total += 1
+            uid = str(outcome.result.get("uid", "")) if isinstance(outcome, Applied) else ""
+            pods.setdefault(
+                asked.name,
+                KnownPod(
+                    name=asked.name,
+                    uid=uid,
+                    labels=asked.labels,
+                    annotations=asked.annotations,
+                    expected=True,
+                ),
+            )
+        if fleet.current is not None:
+            fleet.current.creation_answered(asked.index, refusal)
+    else:
+        if not refusal:
+            fleet.deleted_total += 1
+            if asked.name in pods:
+                pods[asked.name].deleting = True
+        if fleet.current is not None:
+            fleet.current.deletion_answered(asked.name, refusal)
+    touched.look(fleet.key, Look.ANSWER)
+
+
+def _pass_due(fleet: Fleet, touched: Touched) -> None:
+    if fleet.current is not None:
+        fleet.current.again = True
+    touched.look(fleet.key, Look.PASS)
+
+
+def _pod_changed(state: State, event: PodObserved | PodGone, touched: Touched) -> None:
+    if touched.pod is None:
+        return
+    before, after = touched.pod.before, touched.pod.after
+    for fleet in _of_namespace(state, event.namespace):
+        if fleet.has(before) or fleet.has(after):
+            if fleet.has(after) or after is None:
+                fleet.pod_changed(before, after, state.now)
+            elif fleet.current is not None:
+                fleet.current.pod_changed(before, after)
+            touched.look(fleet.key, Look.POD)
+        if event.name == fleet.manager_pod:
+            _pass_due(fleet, touched)
+
+
+def _timer_fired(state: State, key: str, touched: Touched) -> None:
+    if key.startswith(SCAN_TIMER):
+        fleet = state.fleets.get(key.removeprefix(SCAN_TIMER))
+        if fleet is not None:
+            fleet.scan_due = None
+            _forget_unseen(state, fleet)
+            touched.look(fleet.key, Look.SCAN)
+            _pass_due(fleet, touched)
+    elif key.startswith(LOCK_TIMER):
+        fleet = state.fleets.get(key.removeprefix(LOCK_TIMER))
+        if fleet is not None and fleet.lock is not None:
+            fleet.lock.due = True
+            touched.look(fleet.key, Look.LOCK_TIMER)
+
+
+def _timer_set(state: State, key: str, due: float, at: float) -> None:
+    if key.startswith(SCAN_TIMER):
+        fleet = state.fleets.get(key.removeprefix(SCAN_TIMER))
+        if fleet is not None:
+            fleet.scan_set(due, at)
+    elif key.startswith(LOCK_TIMER):
+        fleet = state.fleets.get(key.removeprefix(LOCK_TIMER))
+        if fleet is not None and fleet.lock is not None:
+            fleet.lock.due = False
+
+
+def _forget_unseen(state: State, fleet: Fleet) -> None:
+    """A pod that was created an interval ago and never appeared is not there."""
+    pods = state.pods.get(fleet.namespace, {})
+    for name in [name for name, pod in pods.items() if pod.expected]:
+        del pods[name]
+
+
+def _configure(state: State, event: ConfigSet, touched: Touched) -> None:
+    fleets: dict[str, Fleet] = {}
+    for read in read_fleets(event.data):
+        fresh = Fleet(
+            config=read.config,
+            namespace=read.namespace,
+            manager_pod=read.manager_pod,
+            metrics_prefix=read.metrics_prefix,
+            refused=read.refused,
+            warnings=list(read.warnings),
+        )
+        if fresh.key in fleets:
+            fleets[fresh.key].warnings.append(read.refused)
+            continue
+        known = state.fleets.get(fresh.key)
+        fleets[fresh.key] = known or fresh
+        if known is not None:
+            _reconfigure(state, known, read, event.at, touched)
+            continue
+        fresh.local = fresh.template_key in state.templates
+        _elect(state, fresh, read, event.at)
+        touched.look(fresh.key, Look.CONFIG if fresh.refused else Look.PASS)
+    for key in state.fleets.keys() - fleets.keys():
+        _return_lock(state, state.fleets[key])
+    state.fleets = fleets
+
+
+def _reconfigure(state: State, fleet: Fleet, read: FleetConfig, at: float, touched: Touched) -> None:
+    if read.refused:
+        # What ran stays as it was: a bad edit must not take the fleet down.
+        fleet.warnings, fleet.resized_from = [read.refused], 0
+        touched.look(fleet.key, Look.CONFIG)
+        return
+    fleet.resized_from = _hashed(fleet.config.shard) if _resized(fleet.config.shard, read.config.shard) else 0
+    changed = (fleet.config, fleet.manager_pod, fleet.refused) != (read.config, read.manager_pod, "")
+    changed = _elect(state, fleet, read, at) or changed
+    fleet.config, fleet.manager_pod, fleet.refused = read.config, read.manager_pod, ""
+    fleet.warnings, fleet.metrics_prefix = list(read.warnings), read.metrics_prefix
+    fleet.local = fleet.local or fleet.template_key in state.templates
+    if changed:
+        # Indexes of the pass under way may mean other pods now: what it asked for is answered to nobody.
+        fleet.current, fleet.rival = None, ""
+        fleet.other_makers = {}
+        touched.look(fleet.key, Look.PASS)
+
+
+def _hashed(shard: ShardConfig) -> int:
+    return shard.pod_count if shard.type is ShardType.HASH else 0
+
+
+def _resized(before: ShardConfig, after: ShardConfig) -> bool:
+    return 0 not in (_hashed(before), _hashed(after)) and _hashed(before) != _hashed(after)
+
+
+def _elect(state: State, fleet: Fleet, read: FleetConfig, at: float) -> bool:
+    """Give a fleet the lock that its configuration elects by. True when that is another one than before."""
+    before, after = fleet.lock, lock_for(read.election, fleet.key, at)
+    if (before and before.election) == (after and after.election):
+        return False
+    _return_lock(state, fleet)
+    fleet.lock = after
+    return True
+
+
+def _return_lock(state: State, fleet: Fleet) -> None:
+    if fleet.local and fleet.lock is not None and fleet.lock.held_from is not None:
+        state.returned.append(fleet.lock)
+
+
+def _of_namespace(state: State, namespace: str) -> list[Fleet]:
+    return [fleet for _key, fleet in sorted(state.fleets.items()) if fleet.namespace == namespace]

@@ -1,0 +1,8 @@
+"""The shard manager in words and numbers. Pure.
+
+lines         events in one line each
+sentences     entries of an assignment's ledger as sentences
+explaining    what `tidewright explain` tells about sets and fleets
+preview       what a change of a ShardSet would do
+exposition    series on /metrics; metric_names: those of the original
+"""

@@ -1,0 +1,111 @@
+"""States as earlier versions stored them, made into those of now. Pure, and of no code that changes with the state.
+
+4 -> 5    a fleet's pass is as it was begun, and what was last recorded stands instead of a text and flags; a
+          set remembers when it was answered and what moved, not until when that counts
+"""
+
+from __future__ import annotations
+
+import re
+from hashlib import blake2b
+from typing import Any
+
+from tidewright.host.fold.decider import StoredState, Upcast
+
+_REFUSED = re.compile(r"failed to create pod '[^']*' \[(.*)\]", re.DOTALL)
+
+
+def passes_as_begun(state: StoredState) -> StoredState:
+    """From version 4: what was touched stood in the state, and passes were judged while folding."""
+    state.pop("touched", None)
+    for lock in state.get("returned", []):
+        _lock(lock)
+    for fleet in state.get("fleets", {}).values():
+        _fleet(fleet)
+    for shard_set in state.get("sets", {}).values():
+        _set(shard_set)
+    return state
+
+
+def _set(shard_set: dict[str, Any]) -> None:
+    refused = shard_set.get("refused", {})
+    shard_set["answers"] = {
+        effect: until - (10.0 if effect in refused else 30.0)
+        for effect, until in shard_set.pop("holds", {}).items()
+    }
+    cooldown_s = shard_set.get("spec", {}).get("cooldown_s", 600.0)
+    shard_set["moved_at"] = {slot: until - cooldown_s for slot, until in shard_set.pop("cooling", {}).items()}
+    if basis := shard_set.get("basis", ""):
+        shard_set["basis"] = blake2b(basis.encode(), digest_size=8).hexdigest()
+    shard_set["sized"] = shard_set.pop("size", 0)
+
+
+def _fleet(fleet: dict[str, Any]) -> None:
+    begun_at, current, last = fleet.pop("begun_at", 0.0), fleet.pop("current", None), fleet.pop("last", None)
+    rival_at, again = fleet.pop("rival_at", 0.0), fleet.pop("again", False)
+    fleet.pop("unreported", None)
+    fleet.pop("rearm", None)
+    fleet["scanned"] = fleet.get("passes", 0) > 0
+    names = _names(fleet["config"])
+    if current is not None and current["stage"] != "done":
+        fleet["current"] = _pass(current, names, begun_at, again=again)
+    if fleet.get("rival"):
+        fleet["other_makers"] = {"": {"pod": fleet["rival"], "at": rival_at}}
+    lock = fleet.get("lock")
+    standing_by = lock is not None and lock.get("until") is None
+    if lock is not None:
+        _lock(lock)
+    if fleet.pop("reported", ""):
+        last = last or {}
+        fleet["recorded"] = {
+            "created": last.get("created", 0),
+            "deleted": last.get("deleted", 0),
+            "running": last.get("running"),
+            "adopted": len(set(names).intersection(last.get("existing", ()))),
+            "foreign": last.get("foreign", []),
+            "drifted": fleet.get("drifted", []),
+            "error": fleet.get("refused", "") or _outcome(last),
+            "pass_error": _outcome(last),
+            "standing_by": standing_by,
+            "warnings": fleet.get("warnings", []),
+        }
+
+
+def _pass(current: dict[str, Any], names: list[str], begun_at: float, *, again: bool) -> dict[str, Any]:
+    taken = set(current["existing"])
+    deleting = current["stage"] == "deleting"
+    creations = [index for index, name in enumerate(names) if name not in taken]
+    return {
+        "begun_at": begun_at,
+        "deletions": current["deletions"],
+        "creations": creations if deleting else current["creations"],
+        "running": current["counted"],
+        "adopted": len(taken.intersection(names)),
+        "foreign": current["foreign"],
+        "deleted": current["deleted"],
+        "created": current["created"],
+        "refusals": {index: _REFUSED.sub(r"\1", why) for index, why in current["errors"].items()},
+        "again": again,
+    }
+
+
+def _outcome(last: dict[str, Any]) -> str:
+    errors = last.get("errors", {})
+    error = last.get("error") or "".join("\n" + errors[index] for index in sorted(errors, key=int))
+    return f"failed to create pod(s) [{error}]" if error else ""
+
+
+def _names(config: dict[str, Any]) -> list[str]:
+    shard = config["shard"]
+    count = shard["shard_count"] if shard["type"] == "Hash" else len(shard["per_shard_mapping"])
+    return [f"{config['pod_application']}-{index}" for index in range(count)]
+
+
+def _lock(lock: dict[str, Any]) -> None:
+    until = lock.pop("until", None)
+    if until is not None:
+        lock["held_from"] = until - lock["election"]["renew_deadline_s"]
+
+
+UPCASTS: dict[int, Upcast] = {4: passes_as_begun}
+"""By the version that a state is of."""

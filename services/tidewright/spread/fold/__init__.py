@@ -1,0 +1,9 @@
+"""Evolve: what each event changes in the state.
+
+evolve       which of these an event is for, and the surroundings
+pods         facts about pods
+workloads    facts about workloads: targets, and what stands between them and their pods
+spreads      facts about spreads: what they are, whose target is whose
+ledger       the ledger, our own decisions and what came of them
+owners       rows taken out of one place and put into another, as owners and filters become known
+"""

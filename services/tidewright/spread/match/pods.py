@@ -1,0 +1,151 @@
+"""The facts about a pod that decisions use, its version, and the annotation that says where it belongs.
+
+Pod             the compact facts; built from an API object or (in `decide`) from a recorded fact
+Placement       the annotation, read: which spread, which subset, which ledger key
+annotation      the annotation, written: byte-compatible with the reference
+pod_version     the revision of the template, where ledgers are kept per revision (2.6)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from tidewright.spread.api.spec import MATCHED_ANNOTATION
+
+VERSION_IGNORED = "versionIgnored"
+POD_TEMPLATE_HASH = "pod-template-hash"
+CONTROLLER_REVISION_HASH = "controller-revision-hash"
+VERSIONED_KINDS = frozenset({"deployment", "replicaset"})
+"""Kinds whose pods get a ledger per revision, in lower case; an option may add to it [Q-8]."""
+
+
+class Owner(msgspec.Struct, frozen=True, rename="camel"):
+    """The controller of an object."""
+
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """The annotation: `uid` is the ledger key of a pod that had no name yet when it was placed."""
+
+    name: str = ""
+    subset: str = ""
+    uid: str = ""
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """One pod.
+
+    Attributes:
+        phase: as the API gives it.
+    """
+
+    name: str
+    uid: str = ""
+    generate_name: str = ""
+    labels: dict[str, str] = {}
+    owner: Owner | None = None
+    placement: Placement | None = None
+    phase: str = ""
+    deleting: bool = False
+
+    @property
+    def active(self) -> bool:
+        return not self.deleting and self.phase not in ("Succeeded", "Failed")
+
+    @property
+    def key(self) -> str:
+        """Its key in the ledger: the generated uid if it was placed without a name, else the name."""
+        return self.placement.uid if self.placement is not None and self.placement.uid else self.name
+
+
+_usual = msgspec.json.Decoder(Placement)
+
+
+def placement_of(text: str | None) -> Placement | None:
+    """Read the annotation; the case of keys does not matter. None: absent, or it cannot be read."""
+    if not text:
+        return None
+    if text.startswith('{"name":'):
+        # As everybody writes it; what is not is read with more care below.
+        try:
+            return _usual.decode(text)
+        except (msgspec.MsgspecError, RecursionError):
+            pass
+    try:
+        found = msgspec.json.decode(text.encode())
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    read = {"name": "", "subset": "", "uid": ""}
+    for key, value in found.items():
+        if (known := key.lower()) not in read or value is None:
+            continue
+        if not isinstance(value, str):
+            return None
+        read[known] = value
+    return Placement(**read)
+
+
+def annotation(placement: Placement) -> str:
+    """Write the annotation: compact JSON in the reference's order, `uid` only if there is one."""
+    fields = {"name": placement.name, "subset": placement.subset}
+    if placement.uid:
+        fields["uid"] = placement.uid
+    text = msgspec.json.encode(fields).decode()
+    # The reference's encoder escapes these for HTML; an existing fleet carries them so.
+    for char, escaped in (("&", "\\u0026"), ("<", "\\u003c"), (">", "\\u003e")):
+        text = text.replace(char, escaped)
+    return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+
+
+def controller_of(obj: Mapping[str, Any]) -> Owner | None:
+    """The controller owner reference of an API object."""
+    for reference in (obj.get("metadata") or {}).get("ownerReferences") or ():
+        if reference.get("controller"):
+            return msgspec.convert(reference, Owner)
+    return None
+
+
+def pod_of(obj: Mapping[str, Any]) -> Pod:
+    """A pod from the API's object."""
+    meta: Mapping[str, Any] = obj.get("metadata") or {}
+    status: Mapping[str, Any] = obj.get("status") or {}
+    annotations: Mapping[str, str] = meta.get("annotations") or {}
+    return Pod(
+        name=meta.get("name") or "",
+        uid=meta.get("uid") or "",
+        generate_name=meta.get("generateName") or "",
+        labels=meta.get("labels") or {},
+        owner=controller_of(obj),
+        placement=placement_of(annotations.get(MATCHED_ANNOTATION)),
+        phase=status.get("phase") or "",
+        deleting=meta.get("deletionTimestamp") is not None,
+    )
+
+
+def pod_version(
+    owner: Owner | None, labels: Mapping[str, str], versioned_kinds: frozenset[str] = VERSIONED_KINDS
+) -> str:
+    """The revision whose ledger the pod counts in; `versionIgnored` for kinds with one ledger (2.6)."""
+    if owner is None or owner.kind.lower() not in versioned_kinds:
+        return VERSION_IGNORED
+    if POD_TEMPLATE_HASH in labels:
+        return labels[POD_TEMPLATE_HASH]
+    return (
+        short_hash(labels[CONTROLLER_REVISION_HASH])
+        if CONTROLLER_REVISION_HASH in labels
+        else VERSION_IGNORED
+    )
+
+
+def short_hash(revision: str) -> str:
+    """The part of a revision name after its last dash."""
+    return revision.rpartition("-")[2]

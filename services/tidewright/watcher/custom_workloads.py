@@ -1,0 +1,523 @@
+"""Custom workloads for spread: the whitelist, objects of its kinds, and replicas read at paths.
+
+    ConfigMap      -> config.all.kruise-configuration     ConfigSet, whole
+    listed kinds   -> fact.<slot>.customworkload....      WorkloadObserved: who owns whom, and what its scale says
+    spreads' paths -> fact.<slot>.targetreplicas....      TargetReplicasObserved, named like the spread
+    refusals       -> fact.all.kindrefused....            KindRefused, named like the kind
+
+What is watched follows the whitelist and the spreads at once; an entry without a version is resolved by
+discovery. A kind that may not be read, or that nobody serves, is said so in the facts about it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterable
+from functools import partial
+from typing import Any
+
+import msgspec
+import structlog
+
+from tidewright.events import registry
+from tidewright.events.base import Fact
+from tidewright.events.config import ConfigSet
+from tidewright.events.facts import ObjectFact, TemplateObserved, WorkloadGone, WorkloadObserved
+from tidewright.events.spread import (
+    KindRefused,
+    TargetReplicasObserved,
+    WorkloadSpreadGone,
+    WorkloadSpreadObserved,
+)
+from tidewright.kube.client import Kube
+from tidewright.kube.customworkloads import (
+    BUILT_IN,
+    WHITELIST_CONFIG_MAP,
+    WHITELIST_KEY,
+    BadApiVersion,
+    BadPath,
+    BadWhitelist,
+    GroupKind,
+    Whitelist,
+    group_version,
+    replicas_at_paths,
+    whitelist_of,
+)
+from tidewright.kube.discovery import Discovery, Resource
+from tidewright.kube.errors import KubeError
+from tidewright.kube.kinds import BY_KIND, TEMPLATE
+from tidewright.kube.listwatch import Added, Deleted, ListDone, ListStarted, Modified, Page, list_watch
+from tidewright.kube.projection import workloads
+from tidewright.kube.projection.reading import Bytes, Malformed, Project, Projection
+from tidewright.log.subjects import ALL, unescape
+from tidewright.watcher.appender import Appender
+from tidewright.watcher.diff import digest_of, is_gone
+from tidewright.watcher.follow import FactLog
+from tidewright.watcher.kind_ownership import Heard
+from tidewright.watcher.log_time import Stamp
+from tidewright.watcher.resync import Again
+from tidewright.watcher.scales import Scales, Target
+
+CUSTOM = "custom"
+KIND, REPLICAS, REFUSED = "customworkload", "targetreplicas", "kindrefused"
+"""Kinds in subjects: several kinds of objects share the first, so the kind is in the name."""
+GROUP = 500
+AGAIN_S = 15.0
+"""Wall seconds until a kind that is not served is asked for again."""
+SPREADS_FIRST_S = 15.0
+"""How long the list of spreads is waited for."""
+
+_log = structlog.get_logger(__name__)
+
+
+class _Spec(msgspec.Struct):
+    replicas: Any = None
+
+
+class _Scaled(msgspec.Struct):
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+
+
+_scaled = msgspec.json.Decoder(_Scaled)
+
+
+class Place(msgspec.Struct, frozen=True, order=True):
+    """Where a spread's replicas are read: which object, and at which paths."""
+
+    namespace: str
+    spread: str
+    uid: str
+    group: str
+    version: str
+    kind: str
+    name: str
+    paths: tuple[str, ...]
+
+
+def place_of(fact: WorkloadSpreadObserved, whitelist: Whitelist) -> Place | None:
+    """Where the replicas of a spread's target are; None when its ordinary ones count (3.2). Pure."""
+    target = fact.spec.get("targetRef")
+    if not isinstance(target, dict):
+        return None
+    kind, name, api_version = (target.get(key) for key in ("kind", "name", "apiVersion"))
+    if not (isinstance(kind, str) and isinstance(name, str) and isinstance(api_version, str)):
+        return None
+    try:
+        group, version = group_version(api_version)
+    except BadApiVersion:
+        return None
+    given = (fact.spec.get("targetFilter") or {}).get("replicasPathList") or ()
+    paths = tuple(path for path in given if isinstance(path, str))
+    entry = whitelist.entry(GroupKind(group, kind))
+    if not paths and entry is not None and (entry.version in ("", version)) and entry.replicas_path:
+        paths = (entry.replicas_path,)
+    if not paths:
+        return None
+    return Place(fact.namespace, fact.name, fact.uid, group, version, kind, name, paths)
+
+
+def kinds_of(whitelist: Whitelist, spreads: Iterable[WorkloadSpreadObserved] = ()) -> list[GroupKind]:
+    """The kinds whose objects have to be watched: listed ones and those below, unless they are already. Pure.
+
+    A built-in kind that is rarely installed (the StatefulSet of Kruise) is watched once a spread names it.
+    """
+    listed = {GroupKind(e.group, e.kind) for e in whitelist.entries}
+    listed |= {below for e in whitelist.entries for below in e.sub_resources}
+    listed |= {kind for fact in spreads if (kind := _target_kind(fact)) in BUILT_IN and kind is not None}
+    return sorted(kind for kind in listed if (kind.group, kind.kind) not in BY_KIND)
+
+
+def target_of(fact: WorkloadSpreadObserved) -> Target | None:
+    """What a spread targets; None when that cannot be read. Pure."""
+    target = fact.spec.get("targetRef")
+    try:
+        group, _ = group_version(target["apiVersion"]) if target else ("", "")
+        kind, name = (target["kind"], target["name"]) if target else (None, None)
+    except (BadApiVersion, KeyError, TypeError, AttributeError):
+        return None
+    if not (isinstance(kind, str) and isinstance(name, str)):
+        return None
+    return fact.namespace, GroupKind(group, kind), name
+
+
+def _target_kind(fact: WorkloadSpreadObserved) -> GroupKind | None:
+    target = target_of(fact)
+    return target[1] if target is not None else None
+
+
+def readable(api_version: str, kind: str) -> Project:
+    """A projection for a kind of somebody else: what it has under the usual names may be anything.
+
+    Its owner can be read in any case; its replicas are -1 where no number stands in the usual place.
+    """
+    whole, bare = workloads.workload(api_version, kind), workloads.bare_workload(api_version, kind)
+
+    def project(raw: Bytes) -> Projection:
+        try:
+            found = whole(raw)
+            replicas = _scaled.decode(raw).spec.replicas
+        except (Malformed, msgspec.MsgspecError, RecursionError):
+            return bare(raw)
+        if not isinstance(found.fact, WorkloadObserved):
+            return found
+        number = replicas if isinstance(replicas, int) and not isinstance(replicas, bool) else -1
+        fact = msgspec.structs.replace(found.fact, replicas=number)
+        return msgspec.structs.replace(found, fact=fact)
+
+    return project
+
+
+class CustomWorkloads:
+    """Everything that is watched because the whitelist or a spread's paths name it."""
+
+    def __init__(
+        self,
+        kube: Kube,
+        discovery: Discovery,
+        log: FactLog,
+        appender: Appender,
+        stamp: Stamp,
+        *,
+        config_map: str,
+        max_age_s: float = 0.0,
+    ) -> None:
+        """`config_map` is `namespace/name` of the ConfigMap with the whitelist; `max_age_s` is the log's."""
+        self._kube = kube
+        self._discovery = discovery
+        self._log = log
+        self._appender = appender
+        self._stamp = stamp
+        self._config_map = config_map
+        self._spreads: dict[tuple[str, str], WorkloadSpreadObserved] = {}
+        self._whitelist = Whitelist()
+        self._changed = asyncio.Event()
+        self._sayings: asyncio.Queue[tuple[str, Fact]] = asyncio.Queue()
+        self._said: dict[str, bytes] = {}
+        self._max_age_s = max_age_s
+        self._again = Again(log, max_age_s)
+        self._scales = Scales(kube, self._say)
+
+    def observe(self, fact: ObjectFact) -> None:
+        """Learn from a fact which spreads there are."""
+        key = (fact.namespace, fact.name)
+        if isinstance(fact, WorkloadSpreadObserved):
+            before = self._spreads.get(key)
+            self._spreads[key] = fact
+            if before is not None and before.spec == fact.spec:
+                return
+        elif isinstance(fact, WorkloadSpreadGone):
+            self._spreads.pop(key, None)
+        else:
+            return
+        self._changed.set()
+
+    async def run(self, spreads: Heard | None = None) -> None:
+        """Watch for ever, stepping back while another process does, or hears of the spreads.
+
+        Not before they are known: of a target it would be said what nobody's target has, which spread decides on.
+        """
+        own = self._own
+        if spreads is not None:
+            own = partial(spreads.during, self._own, settling_s=SPREADS_FIRST_S)
+        await self._appender.keep(own, kind=CUSTOM)
+
+    async def _own(self) -> None:
+        position = await self._appender.claim()
+        self._stamp.raise_to(position.at)
+        await self._read_back()
+        self._scales = Scales(self._kube, self._say)  # what was seen by an earlier turn may be gone since
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._append())
+            tasks.create_task(self._scales.run())
+            tasks.create_task(self._follow_whitelist())
+            tasks.create_task(self._arrange(tasks))
+
+    async def _read_back(self) -> None:
+        """What was said last of each object, so that only changes are said, and what vanished is known."""
+        self._said.clear()
+        self._again = Again(self._log, self._max_age_s)
+        subjects = self._log.subjects
+        whitelist = subjects.config(WHITELIST_CONFIG_MAP)
+        for one in (*(subjects.facts("*", kind) for kind in (KIND, REPLICAS, REFUSED)), whitelist):
+            async for record in self._log.last_per_subject([one]):
+                event = registry.read(record.body)
+                if isinstance(event, Fact) and not is_gone(event):
+                    self._said[record.subject] = digest_of(event)
+                    self._again.said(record.subject, event.at)
+
+    # -- what is watched -------------------------------------------------------------------------
+
+    async def _follow_whitelist(self) -> None:
+        namespace, _, name = self._config_map.rpartition("/")
+        path = f"/api/v1/namespaces/{namespace or 'default'}/configmaps"
+        record = await self._log.last(self._log.subjects.config(WHITELIST_CONFIG_MAP))
+        known = registry.read(record.body) if record else None
+        said: str | None = _text(known.data) if isinstance(known, ConfigSet) else None
+        listed: list[Bytes] = []
+        async for item in list_watch(self._kube, path, query={"fieldSelector": f"metadata.name={name}"}):
+            match item:
+                case ListStarted():
+                    listed = []
+                    continue
+                case Page(objects=objects):
+                    listed += objects
+                    continue
+                case ListDone():
+                    text = _whitelist_text(listed[0]) if listed else ""
+                case Deleted():
+                    text = ""
+                case Added(raw=raw) | Modified(raw=raw):
+                    text = _whitelist_text(raw)
+                case _:
+                    continue
+            if text != (said or ""):
+                said = text
+                data = {WHITELIST_KEY: text} if text else {}
+                event = ConfigSet(at=0.0, name=WHITELIST_CONFIG_MAP, data=data)
+                await self._sayings.put((self._log.subjects.config(WHITELIST_CONFIG_MAP), event))
+            try:
+                self._whitelist = whitelist_of(text) if text else Whitelist()
+            except BadWhitelist as error:
+                _log.error("the whitelist is left as it was", error=str(error), do="correct the ConfigMap")
+                continue
+            self._changed.set()
+
+    async def _arrange(self, tasks: asyncio.TaskGroup) -> None:
+        """Keep one task per kind and per place, for as long as it is wanted."""
+        running: dict[GroupKind | Place, asyncio.Task[None]] = {}
+        while True:
+            places = {
+                (fact.namespace, fact.name): place_of(fact, self._whitelist)
+                for fact in self._spreads.values()
+            }
+            wanted: dict[GroupKind | Place, Coroutine[Any, Any, None]] = {}
+            targets = (target_of(fact) for fact in self._spreads.values())
+            self._scales.follow(frozenset(target for target in targets if target is not None))
+            for kind in kinds_of(self._whitelist, self._spreads.values()):
+                wanted[kind] = self._follow_kind(kind)
+            for place in places.values():
+                if place is not None:
+                    wanted[place] = self._follow_place(place)
+            for what, work in wanted.items():
+                if what in running:
+                    work.close()
+                else:
+                    running[what] = tasks.create_task(work)
+            for what in [w for w in running if w not in wanted]:
+                running.pop(what).cancel()
+                if isinstance(what, GroupKind):
+                    self._scales.forget_kind(what)
+            await self._changed.wait()
+            self._changed.clear()
+
+    async def _served(self, kind: GroupKind, version: str = "") -> Resource | str:
+        """Where objects of a kind are, or why there are none."""
+        try:
+            places = await self._discovery.resources(kind.group, kind.kind)
+        except KubeError as error:
+            return str(error)
+        if not places:
+            return f'no matches for kind "{kind.kind}" in group "{kind.group}"'
+        return next((p for p in places if p.version == version), places[0])
+
+    async def _follow_kind(self, kind: GroupKind) -> None:
+        """Facts about all objects of a whitelisted kind."""
+        while isinstance(found := await self._served(kind, self._version_of(kind)), str):
+            _log.warning("a whitelisted kind cannot be watched", kind=str(kind), error=found)
+            await asyncio.sleep(AGAIN_S)
+        project = readable(found.api_version, kind.kind)
+        vanished: set[str] = set()
+
+        def refused(error: KubeError) -> None:
+            if not error.retriable:
+                _log.warning("a whitelisted kind may not be watched", kind=str(kind), error=str(error))
+                self._say_refused(kind, str(error))
+
+        async for item in list_watch(self._kube, found.collection(), on_error=refused):
+            raws: list[Bytes] = []
+            match item:
+                case ListStarted():
+                    vanished = {s for s in self._said if self._is_of(s, kind)}
+                case Page(objects=objects):
+                    raws += objects
+                case ListDone():
+                    self._say_refused(kind, "")
+                    for subject in sorted(vanished):
+                        await self._gone(subject, found.api_version, kind.kind)
+                    vanished = set()
+                case Deleted(raw=raw):
+                    seen = await self._projected(project, raw)
+                    if seen is not None:
+                        await self._gone(self._subject(kind, seen), found.api_version, kind.kind, seen)
+                case Added(raw=raw) | Modified(raw=raw):
+                    raws.append(raw)
+            for raw in raws:
+                seen = await self._projected(project, raw)
+                if seen is None:
+                    continue
+                subject = self._subject(kind, seen)
+                vanished.discard(subject)
+                if kind in BUILT_IN:
+                    await self._say(subject, seen)
+                else:
+                    await self._scales.observe((seen.namespace, kind, seen.name), subject, found, seen)
+
+    def _version_of(self, kind: GroupKind) -> str:
+        entry = self._whitelist.entry(kind)
+        return entry.version if entry is not None else ""
+
+    async def _follow_place(self, place: Place) -> None:
+        """Facts about the replicas of one spread's target."""
+        self._said.pop(self._replicas_subject(place), None)  # another spread of this name was told, maybe
+        kind = GroupKind(place.group, place.kind)
+        while isinstance(found := await self._served(kind, place.version), str):
+            await self._say_replicas(place, error=found)
+            await asyncio.sleep(AGAIN_S)
+        complaints: asyncio.Queue[str] = asyncio.Queue()
+
+        async def complain() -> None:
+            while True:
+                await self._say_replicas(place, error=await complaints.get())
+
+        def refused(error: KubeError) -> None:
+            if not error.retriable:
+                complaints.put_nowait(f"{place.kind} {place.name} cannot be read: {error}")
+
+        complaining = asyncio.create_task(complain())
+        try:
+            there = False
+            query = {"fieldSelector": f"metadata.name={place.name}"}
+            async for item in list_watch(
+                self._kube, found.collection(place.namespace), query=query, on_error=refused
+            ):
+                match item:
+                    case ListStarted():
+                        there = False
+                    case Page(objects=objects):
+                        for raw in objects:
+                            there = True
+                            await self._replicas(place, raw)
+                    case ListDone() if not there:
+                        await self._say_replicas(place, 0)
+                    case Deleted():
+                        await self._say_replicas(place, 0)
+                    case Added(raw=raw) | Modified(raw=raw):
+                        await self._replicas(place, raw)
+        finally:
+            complaining.cancel()
+
+    async def _replicas(self, place: Place, raw: Bytes) -> None:
+        try:
+            number = replicas_at_paths(msgspec.json.decode(raw), place.paths)
+        except (BadPath, msgspec.DecodeError, RecursionError) as error:
+            await self._say_replicas(place, error=str(error))
+            return
+        fault = f"paths {', '.join(place.paths)} give {number}: not a number of pods" if number < 0 else ""
+        await self._say_replicas(place, max(number, 0), error=fault)
+
+    # -- saying ----------------------------------------------------------------------------------
+
+    async def _say_replicas(self, place: Place, replicas: int = 0, *, error: str = "") -> None:
+        fact = TargetReplicasObserved(
+            at=0.0, namespace=place.namespace, name=place.spread, replicas=replicas, error=error
+        )
+        await self._say(self._replicas_subject(place), fact)
+
+    def _replicas_subject(self, place: Place) -> str:
+        slot = self._log.slot_of(place.namespace)
+        return self._log.subjects.fact(slot, REPLICAS, place.namespace, place.spread)
+
+    def _say_refused(self, kind: GroupKind, error: str) -> None:
+        """Say that a kind may not be read; and that it can be, if the contrary was said."""
+        fact = KindRefused(at=0.0, name=str(kind), group=kind.group, kind=kind.kind, error=error)
+        subject = self._log.subjects.fact(ALL, REFUSED, "", fact.name)
+        digest = digest_of(fact)
+        if self._said.get(subject) != digest and (error or subject in self._said):
+            self._said[subject] = digest
+            self._sayings.put_nowait((subject, fact))
+
+    async def _say(self, subject: str, fact: ObjectFact) -> None:
+        digest = digest_of(fact)
+        if self._said.get(subject) != digest:
+            self._said[subject] = digest
+            await self._sayings.put((subject, fact))
+
+    async def _gone(
+        self, subject: str, api_version: str, kind: str, seen: WorkloadObserved | None = None
+    ) -> None:
+        self._said.pop(subject, None)
+        if seen is None:
+            record = await self._log.last(subject)
+            known = registry.read(record.body) if record else None
+            if not isinstance(known, WorkloadObserved):
+                return
+            seen = known
+        self._scales.forget((seen.namespace, GroupKind(group_version(api_version)[0], kind), seen.name))
+        fact = WorkloadGone(
+            at=0.0, namespace=seen.namespace, name=seen.name, uid=seen.uid, api_version=api_version, kind=kind
+        )
+        await self._sayings.put((subject, fact))
+
+    async def _projected(self, project: Project, raw: Bytes) -> WorkloadObserved | None:
+        try:
+            projected = project(raw)
+        except Malformed as error:
+            _log.warning("object skipped", kind=CUSTOM, error=str(error))
+            return None
+        if isinstance(projected.shape, TemplateObserved):
+            await self._say_template(projected.shape)
+        return projected.fact if isinstance(projected.fact, WorkloadObserved) else None
+
+    async def _say_template(self, fact: TemplateObserved) -> None:
+        """Once per content; another part of the watcher may say the same, which changes nothing."""
+        slot = self._log.slot_of(fact.namespace)
+        subject = self._log.subjects.fact(slot, TEMPLATE, fact.namespace, fact.digest)
+        if subject not in self._said:
+            self._said[subject] = b""
+            await self._sayings.put((subject, fact))
+
+    def _subject(self, kind: GroupKind, fact: WorkloadObserved) -> str:
+        slot = self._log.slot_of(fact.namespace)
+        return self._log.subjects.fact(slot, KIND, fact.namespace, f"{kind}/{fact.name}")
+
+    def _is_of(self, subject: str, kind: GroupKind) -> bool:
+        rest = self._log.subjects.parse(subject).rest
+        return rest[0] == KIND and unescape(rest[2]).startswith(f"{kind}/")
+
+    async def _append(self) -> None:
+        """What is to be said onto the log, grouped; an owner that has nothing renews its checkpoint."""
+        loop = asyncio.get_running_loop()
+        checked_at = loop.time()
+        while True:
+            group: list[tuple[str, Fact]] = []
+            if loop.time() - checked_at >= self._again.check_s:
+                checked_at = loop.time()
+                group += await self._again.due(self._stamp.now())
+            try:
+                left_s = min(self._appender.renewal_in_s, self._again.check_s)
+                async with asyncio.timeout(0 if group else left_s):
+                    group.append(await self._sayings.get())
+            except TimeoutError:
+                if not group and self._appender.renewal_in_s:
+                    continue
+            while len(group) < GROUP and not self._sayings.empty():
+                group.append(self._sayings.get_nowait())
+            at = self._stamp.now()
+            messages = [(s, registry.encode(msgspec.structs.replace(fact, at=at))) for s, fact in group]
+            await self._appender.say(messages, resource_version="", at=at)
+            for subject, fact in group:
+                if is_gone(fact):
+                    self._again.forget(subject)
+                else:
+                    self._again.said(subject, at)
+
+
+def _whitelist_text(raw: Bytes) -> str:
+    data = msgspec.json.decode(raw).get("data") or {}
+    text = data.get(WHITELIST_KEY) or ""
+    return text if isinstance(text, str) else ""
+
+
+def _text(data: dict[str, Any]) -> str:
+    text = data.get(WHITELIST_KEY) or ""
+    return text if isinstance(text, str) else ""

@@ -1,0 +1,12 @@
+"""A log that an earlier version recorded: what is changed since has to fold, explain and verify it.
+
+chaos.twlog     an exported log of six workloads, spreads, ShardSets, fleets and requests for capacity, as the chaos
+                run records it while services are killed
+decisions.json  decisions per service and type on it
+inputs.json     what each decider followed then
+snapshots/      `<service>-v<N>.json`: the states at its end, as the version with state version N stored them
+ended           what the tests and `python -m tests.recorded` both ask of it
+
+`python -m tests.recorded` writes the snapshots of a state version that has none yet, and never another file: what
+an earlier version stored cannot be stored anew by a later one.
+"""

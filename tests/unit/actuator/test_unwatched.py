@@ -1,0 +1,119 @@
+"""While nobody looks, decisions wait: none is carried out, none is lost, and a webhook is taken out all the same."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+from tests.unit.actuator.effects import ANYTHING, Watched
+from tests.unit.actuator.test_unsound import WEB, outcomes
+from tests.unit.host.test_host import until
+from tidewright.actuator.apply import Allowance, Applier
+from tidewright.actuator.plan import Job, Plan
+from tidewright.actuator.service import Actuator, Options
+from tidewright.actuator.verdict import Done, Result
+from tidewright.events import registry
+from tidewright.events.acting import INCUMBENT
+from tidewright.events.base import ObjectRef
+from tidewright.events.decisions import Effect, ScaleWorkload
+from tidewright.events.endpoints import ForgetEndpoint
+from tidewright.events.incumbents import IncumbentObserved
+from tidewright.events.outcomes import Applied, Superseded
+from tidewright.host.loop.lookout import NOBODY
+from tidewright.host.process.health import Health
+from tidewright.log.connection import Log, Message
+from tidewright.log.subjects import ALL
+
+WEBHOOK = ObjectRef(
+    api_version="admissionregistration.k8s.io/v1",
+    kind="MutatingWebhookConfiguration",
+    name="tidewright-spread",
+)
+
+
+class Noted:
+    """Notes what it is asked to apply."""
+
+    def __init__(self) -> None:
+        self.applied: list[str] = []
+
+    async def attempt(self, effect: Effect, allowance: Allowance, marks: object) -> Result:
+        self.applied.append(effect.id)
+        return Done()
+
+    def finished(self, effect: object) -> None:
+        """Nothing is kept."""
+
+
+async def decide(log: Log, effect: Effect) -> None:
+    target = effect.target
+    slot = log.slot_of(target.namespace) if target.namespace else ALL
+    service = effect.id.partition(".")[0]
+    subject = log.subjects.decision(slot, service, target.kind.lower(), target.namespace, target.name)
+    await log.commit([Message(subject, registry.encode(effect))])
+
+
+def scale(to: int) -> ScaleWorkload:
+    return ScaleWorkload(at=1.0, id=f"autoscaler.1.{to}.0", target=WEB, replicas=to, from_replicas=3)
+
+
+async def said(log: Log) -> dict[str, object]:
+    async with log.reader([log.subjects.outcomes("*")]) as reader:
+        events = [registry.read(record.body) async for record in reader.until_current()]
+    return {getattr(event, "decision", ""): event for event in events}
+
+
+async def test_what_waited_is_carried_out_by_what_is_said_then(log: Log) -> None:
+    applier, health, lookout = Noted(), Health("actuator"), Watched(looks=False)
+    actuator = Actuator(
+        Options(nats_url="", cluster="test"), log, cast("Applier", applier), health=health,
+        judging=lambda *_: ANYTHING, lookout=lookout,
+    )  # fmt: skip
+    forget = ForgetEndpoint(at=1.0, id="spread-admission.all.2.0", target=WEBHOOK, ca="PEM")
+    task = asyncio.create_task(actuator.run())
+    try:
+        for effect in (scale(5), scale(6), forget):
+            await decide(log, effect)
+        await until(lambda: applier.applied == [forget.id])
+        await until(lambda: health.not_ready == NOBODY)
+        async with asyncio.timeout(30):
+            while await outcomes(log) < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert applier.applied == [forget.id]
+
+        # Somebody who looks has seen an incumbent, and says so before it is heard to look.
+        rival = IncumbentObserved(at=2.0, service="autoscaler", rival="WPA", present=True, everywhere=True)
+        subject = log.subjects.fact(ALL, INCUMBENT, "", "autoscaler")
+        await log.commit([Message(subject, registry.encode(rival))])
+        lookout.found()
+        async with asyncio.timeout(30):
+            while await outcomes(log) < 3:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        assert applier.applied == [forget.id]
+        found = await said(log)
+        assert isinstance(found["autoscaler.1.5.0"], Superseded)
+        dry = found["autoscaler.1.6.0"]
+        assert isinstance(dry, Applied)
+        assert dry.reason == "DryRun"
+
+        gone = IncumbentObserved(at=3.0, service="autoscaler", rival="WPA")
+        await log.commit([Message(subject, registry.encode(gone))])
+        await decide(log, scale(7))
+        await until(lambda: applier.applied == [forget.id, "autoscaler.1.7.0"])
+        lookout.lost()
+        await decide(log, scale(8))
+        await until(lambda: health.not_ready == NOBODY)
+        await until(lambda: len(actuator._plan) == 1)
+        assert applier.applied == [forget.id, "autoscaler.1.7.0"]
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def test_a_webhook_goes_before_everything() -> None:
+    plan = Plan()
+    plan.add(Job(1, "s", scale(5)))
+    plan.add(Job(2, "s", ForgetEndpoint(at=1.0, id="spread-admission.all.2.0", target=WEBHOOK, ca="PEM")))
+    job = plan.next()
+    assert job is not None
+    assert isinstance(job.effect, ForgetEndpoint)

@@ -1,0 +1,70 @@
+"""A state that an earlier version stored is gone on from as if this one had folded its log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidewright.events import provisioning as p
+from tidewright.events.base import Decision, Event
+from tidewright.events.decisions import SetTimer
+from tidewright.events.timers import TimerFired
+from tidewright.provisioning.cluster.view import look
+from tidewright.provisioning.decide import DECIDER
+from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.state import State
+
+STORED = Path(__file__).parents[2] / "golden" / "states" / "provisioning.v4.json"
+GONE = {"evaluating", "evaluated_at", "touched", "first_wake"}
+NEW = {"burst_at", "woken_at"}
+
+
+def stored() -> dict[str, Any]:
+    return msgspec.json.decode(STORED.read_bytes(), type=dict[str, Any])
+
+
+def restored() -> State:
+    return DECIDER.restored(STORED.read_bytes(), 4)
+
+
+def feed(state: State, event: Event) -> list[Decision]:
+    decisions = list(DECIDER.decide(state, event, DECIDER.evolve(state, event)))
+    for n, decision in enumerate(decisions):
+        DECIDER.evolve(state, msgspec.structs.replace(decision, id=f"provisioning.all.9999.{n}"))
+    return decisions
+
+
+def test_a_state_of_version_4_keeps_all_that_is_no_judgement() -> None:
+    before, after = stored(), msgspec.json.decode(msgspec.json.encode(restored()), type=dict[str, Any])
+    assert before.keys() - after.keys() == GONE
+    assert after.keys() - before.keys() == NEW
+    changed = {name for name in before.keys() & after.keys() if before[name] != after[name]}
+    assert changed == {"groups", "requests", "backoff"}
+    assert after["burst_at"] == before["first_wake"]
+
+
+def test_the_pattern_of_a_node_that_is_good_no_more_is_the_template_of_its_group() -> None:
+    remembered = stored()["groups"]["full"]["remembered"]
+    state = restored()
+    template = look(state, index_of(state), state.now).groups["full"].group.template
+    assert template is not None
+    assert template.view.allocatable["cpu"] == remembered["allocatable"]["cpu"]
+    assert template.view.labels.items() >= {"cluster-autoscaler.kubernetes.io/template-node": "true"}.items()
+
+
+def test_the_decider_goes_on_from_it() -> None:
+    """A burst is waited for no longer than it would have been; whose sizes were seen late is tried at once."""
+    state = restored()
+    assert state.due is not None
+    late = state.requests["ns/conflict"]
+    assert (late.seen_late, late.conflicts) == (True, 1)
+    fired = state.due
+    first = feed(state, TimerFired(at=fired, key="evaluate"))
+    assert [type(d) for d in first] == [SetTimer]  # the pod came later than what set the timer
+    again = feed(state, TimerFired(at=first[0].due, key="evaluate"))  # type: ignore[attr-defined]  # is a SetTimer
+    assert [d.name for d in again if isinstance(d, p.AttemptRequest)] == ["conflict"]
+    assert state.requests["ns/conflict"].seen_late is False
+    assert "ns/ordered" in state.requests
+    assert state.requests["ns/ordered"].ordered

@@ -1,0 +1,102 @@
+"""Custom workloads of a watcher that steps back and takes over again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.unit.watcher.test_scales import ARENA, FACT, PLACE
+from tidewright.events.spread import WorkloadSpreadObserved
+from tidewright.kube.customworkloads import GroupKind, Whitelist, WhitelistEntry
+from tidewright.log.reader import Record
+from tidewright.log.subjects import Subjects
+from tidewright.watcher.appender import WatchPosition
+from tidewright.watcher.custom_workloads import CustomWorkloads
+
+
+class Nothing:
+    """A log on which nothing was said, and a part that is always ours."""
+
+    subjects = Subjects("c")
+
+    async def last_per_subject(self, filters: object) -> AsyncIterator[Record]:
+        nothing: tuple[Record, ...] = ()
+        for record in nothing:
+            yield record
+
+    async def claim(self) -> WatchPosition:
+        return WatchPosition()
+
+
+async def test_what_was_seen_before_another_process_had_the_part_is_not_said_of_a_new_spread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The object went meanwhile, and the other one said so: nobody here will ever hear of it."""
+    nothing, stamp = cast("Any", Nothing()), cast("Any", SimpleNamespace(raise_to=lambda at: None))
+    custom = CustomWorkloads(cast("Any", None), cast("Any", None), nothing, nothing, stamp, config_map="n/c")
+    await custom._scales.observe(ARENA, "subject", PLACE, FACT)
+    arranged = asyncio.Event()
+
+    async def arrange(tasks: asyncio.TaskGroup) -> None:
+        custom._scales.follow(frozenset((ARENA,)))
+        arranged.set()
+
+    async def idle() -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(custom, "_arrange", arrange)
+    monkeypatch.setattr(custom, "_append", idle)
+    monkeypatch.setattr(custom, "_follow_whitelist", idle)
+    monkeypatch.setattr("tidewright.watcher.scales.Scales.run", lambda self: idle())
+    owning = asyncio.create_task(custom._own())
+    async with asyncio.timeout(30):
+        await arranged.wait()
+    owning.cancel()
+    await asyncio.gather(owning, return_exceptions=True)
+    assert custom._scales._waiting == {}
+
+
+async def test_of_a_kind_that_is_watched_no_more_nothing_is_said_to_a_new_spread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    nothing, (namespace, kind, name) = cast("Any", Nothing()), ARENA
+    custom = CustomWorkloads(
+        cast("Any", None), cast("Any", None), nothing, nothing, nothing, config_map="n/c"
+    )
+    following, ended = asyncio.Event(), asyncio.Event()
+
+    async def follow(followed: GroupKind) -> None:
+        assert followed == kind
+        await custom._scales.observe(ARENA, "subject", PLACE, FACT)
+        following.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(custom, "_follow_kind", follow)
+    custom._whitelist = Whitelist((WhitelistEntry(kind.group, "v1", kind.kind),))
+
+    async def arrange() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            await custom._arrange(tasks)
+
+    arranging = asyncio.create_task(arrange())
+    async with asyncio.timeout(30):
+        await following.wait()
+        custom._whitelist = Whitelist()
+        custom._changed.set()
+        await ended.wait()
+    target = {"apiVersion": f"{kind.group}/v1", "kind": kind.kind, "name": name}
+    custom.observe(
+        WorkloadSpreadObserved(at=1.0, namespace=namespace, name="s", uid="s", spec={"targetRef": target})
+    )
+    while not custom._scales._targets:  # noqa: ASYNC110  # what is awaited here tells nobody
+        await asyncio.sleep(0)
+    arranging.cancel()
+    await asyncio.gather(arranging, return_exceptions=True)
+    assert custom._scales._waiting == {}

@@ -1,0 +1,162 @@
+"""Parts that depend on a kind: they are taken, and kept, only where the kind is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from tests.nats_server import EmbeddedServer
+from tests.unit.watcher.cluster import Cluster
+from tidewright.host.loop.fenced import Fenced
+from tidewright.kube.kinds import BY_NAME
+from tidewright.log.connection import Log
+from tidewright.log.reader import Record
+from tidewright.log.subjects import ALL, Subjects
+from tidewright.watcher import service
+from tidewright.watcher.appender import WatchPosition
+from tidewright.watcher.follow import Follower
+from tidewright.watcher.kind_ownership import Heard
+from tidewright.watcher.service import Options
+
+
+class Own:
+    """A part that runs until it is stopped."""
+
+    def __init__(self) -> None:
+        self.began = asyncio.Event()
+        self.ended = asyncio.Event()
+
+    async def __call__(self) -> None:
+        self.began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.ended.set()
+
+
+async def test_a_part_is_taken_only_where_its_kind_is_and_given_up_with_it() -> None:
+    heard, own = Heard("workloadspread"), Own()
+    during = asyncio.create_task(heard.during(own))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not own.began.is_set()
+    heard.begins()
+    async with asyncio.timeout(30):
+        await own.began.wait()
+        heard.ends()
+        await own.ended.wait()
+        with pytest.raises(Fenced, match="workloadspread"):
+            await during
+
+
+async def test_one_that_is_cancelled_as_the_kind_goes_ends() -> None:
+    """At the end of a process all parts are: one that only told of the fence would stand by for ever."""
+    heard, own = Heard("workloadspread"), Own()
+    heard.begins()
+    during = asyncio.create_task(heard.during(own))
+    async with asyncio.timeout(30):
+        await own.began.wait()
+        heard.ends()
+        during.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await during
+    assert own.ended.is_set()
+
+
+async def test_the_list_is_waited_for_but_not_for_ever() -> None:
+    heard, own = Heard("workloadspread"), Own()
+    heard.begins()
+    during = asyncio.create_task(heard.during(own, settling_s=60.0))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    assert not own.began.is_set()
+    heard.settled.set()
+    async with asyncio.timeout(30):
+        await own.began.wait()
+    during.cancel()
+    never, second = Heard("workloadspread"), Own()
+    never.begins()
+    waiting = asyncio.create_task(never.during(second, settling_s=0.01))
+    async with asyncio.timeout(30):
+        await second.began.wait()
+    waiting.cancel()
+    await asyncio.gather(during, waiting, return_exceptions=True)
+
+
+async def test_a_part_that_ends_by_itself_is_waited_for_no_longer() -> None:
+    heard = Heard("workloadspread")
+    heard.begins()
+
+    async def fenced() -> None:
+        raise Fenced("another has it")
+
+    with pytest.raises(Fenced, match="another has it"):
+        async with asyncio.timeout(30):
+            await heard.during(fenced)
+
+
+class Fencing:
+    """A log on which nothing was said, and a part that goes to another process at the first commit."""
+
+    subjects = Subjects("c")
+
+    async def last_per_subject(self, filters: object) -> AsyncIterator[Record]:
+        nothing: tuple[Record, ...] = ()
+        for record in nothing:
+            yield record
+
+    async def claim(self) -> WatchPosition:
+        return WatchPosition()
+
+
+async def test_a_follower_says_from_when_and_until_when_it_hears(monkeypatch: pytest.MonkeyPatch) -> None:
+    log, stamp = cast("Any", Fencing()), cast("Any", SimpleNamespace(raise_to=lambda at: None))
+    follower = Follower(BY_NAME["workloadspread"], cast("Any", None), log, log, stamp)
+    going, own = asyncio.Event(), Own()
+
+    async def follow() -> None:
+        await going.wait()
+        raise Fenced("another has it")
+
+    monkeypatch.setattr(follower, "_follow", follow)
+    during = asyncio.create_task(follower.heard.during(own))
+    owning = asyncio.create_task(follower._own())
+    async with asyncio.timeout(30):
+        await own.began.wait()
+        going.set()
+        await own.ended.wait()
+    await asyncio.gather(owning, during, return_exceptions=True)
+
+
+async def test_spreads_that_another_process_hears_of_leave_it_the_custom_workloads(
+    nats: EmbeddedServer, log: Log, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Follower.run
+
+    async def standing_by(self: Follower) -> None:
+        await (asyncio.Event().wait() if self.kind.name == "workloadspread" else run(self))
+
+    monkeypatch.setattr(Follower, "run", standing_by)
+
+    async def claimed(part: str) -> bool:
+        return await log.last(log.subjects.checkpoint(ALL, "watcher", part)) is not None
+
+    async with Cluster().serving() as cluster:
+        options = Options(
+            nats_url=nats.url, cluster="test", kubeconfig=cluster.kubeconfig(tmp_path),
+            kinds=("workloadspread", "shardset", "watermarkpodautoscaler"),
+        )  # fmt: skip
+        watching = asyncio.create_task(service.run(options))
+        try:
+            async with asyncio.timeout(30):
+                while not (await claimed("slotlabels") and await claimed("metric")):  # noqa: ASYNC110  # the log tells nobody
+                    await asyncio.sleep(0.02)
+            assert not await claimed("custom")
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)

@@ -1,0 +1,217 @@
+"""The original's way of answering a case, under the names of `expected`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from tests.vectors.reference.spread import admission, matching
+from tests.vectors.reference.spread.limits import lenient
+from tests.vectors.reference.spread.passes import reconcile
+from tests.vectors.reference.spread.pods import listed
+from tests.vectors.reference.spread.status import status_of, to_json
+from tests.vectors.spread_cluster import UID, Cluster
+from tests.vectors.suite import Case
+from tidewright.events.base import JsonObject
+from tidewright.kube.customworkloads import BadPath
+from tidewright.kube.podapi.merging import merge_patch_of
+from tidewright.kube.podapi.nodeterms import node_of
+from tidewright.kube.selectors import SelectorError
+from tidewright.spread.api import limits
+from tidewright.spread.ledger.inject import adoption_patch, with_rules
+from tidewright.spread.match.matching import NotFound
+from tidewright.spread.match.pods import pod_of
+
+
+def same_time(at: float) -> int:
+    return int(at)
+
+
+def status_json(status: Any) -> JsonObject:
+    written = to_json(status, same_time)
+    written.pop("observedGeneration", None)
+    return written
+
+
+def pod_create(c: Cluster, event: Mapping[str, Any]) -> JsonObject:
+    obj = c.pods[0]
+    status = status_of(c.case.get("status"))
+    answer: JsonObject = {"allowed": True, "subset": None, "patch": {}, "generatedUid": None}
+    if event.get("dryRun"):
+        return {**answer, "status": status_json(status)}
+    try:
+        spread = admission.spread_for(pod_of(obj), c.spreads, c.whitelist, c.read)
+        created = admission.create(
+            obj, spread, status, c.whitelist, c.read, 0.0, UID, versioned_kinds=c.versioned
+        )
+    except admission.Refused as refused:
+        after = refused.status if refused.status is not None else status
+        recorded = UID in str(to_json(after, same_time))
+        return {
+            **answer,
+            "allowed": False,
+            "error": refused.reason,
+            "status": status_json(after),
+            "generatedUid": False if recorded else None,
+            # The reference leaves the rules in its copy of a pod whose patch did not apply.
+            "patch": {} if refused.subset is None else merge_patch_of(obj, with_rules(obj, refused.subset)),
+        }
+    return {
+        **answer,
+        "subset": created.subset,
+        "patch": merge_patch_of(obj, created.pod),
+        "status": status_json(created.status),
+        "generatedUid": (created.subset is not None) if created.key else None,
+    }
+
+
+def pod_remove(c: Cluster, event: Mapping[str, Any]) -> JsonObject:
+    obj = c.pods[0]
+    status = status_of(c.case.get("status"))
+    if event.get("dryRun"):
+        return {"allowed": True, "status": status_json(status)}
+    placement = pod_of(obj).placement
+    named = next((s for s in c.spreads if placement is not None and s.name == placement.name), None)
+    try:
+        after = admission.remove(obj, named, status, c.whitelist, c.read, 0.0, versioned_kinds=c.versioned)
+    except admission.Refused as refused:
+        return {"allowed": False, "error": refused.reason, "status": status_json(status)}
+    return {"allowed": True, "status": status_json(after)}
+
+
+def one_pass(c: Cluster, _: Mapping[str, Any]) -> JsonObject:
+    spread = c.spread
+    target = spread.target
+    nothing: JsonObject = {
+        "status": c.case.get("status") or {},
+        "conditions": {},
+        "deletionCosts": {},
+        "deletionCostWrites": [],
+        "adoptions": {},
+        "adoptionPatches": {},
+        "deletedPods": [],
+        "events": [],
+        "requeueAfterSeconds": 0,
+    }
+    if target is None:
+        return nothing
+    try:
+        pods = [listed(p) for p in c.pods]
+        if "workloadReplicas" in c.case and c.workload is None:
+            view = matching.TargetView(c.case["workloadReplicas"], c.case.get("latest", ""), tuple(pods))
+        else:
+            view = matching.view(spread, c.target(spread), c.replica_sets, pods, c.whitelist, c.versioned)
+    except (NotFound, BadPath, SelectorError) as error:
+        old = status_of(c.case.get("status")).subsets or ()
+        return {
+            **nothing,
+            "error": "NotFound" if isinstance(error, NotFound) else "ReplicasPath",
+            "conditions": {e.name: None if e.condition is None else str(e.condition.open) for e in old},
+            "deletionCosts": {p["metadata"]["name"]: None for p in c.pods},
+        }
+    if "workloadReplicas" in c.case:
+        view = msgspec.structs.replace(view, replicas=c.case["workloadReplicas"])
+    if "latest" in c.case:
+        view = msgspec.structs.replace(view, version=c.case["latest"])
+    nodes = {n.name: n for n in map(node_of, c.case.get("nodes") or ())}
+    objects = {p["metadata"]["name"]: p for p in c.pods}
+    done = reconcile(
+        spread,
+        view,
+        status_of(c.case.get("status")),
+        nodes,
+        objects.__getitem__,
+        0.0,
+        versioned_kinds=c.versioned,
+    )
+    current = {p.name: p.cost for p in view.pods}
+    answer: JsonObject = {
+        **nothing,
+        "status": status_json(done.status),
+        "conditions": {
+            e.name: None if e.condition is None else str(e.condition.open) for e in done.status.subsets or ()
+        },
+        "lastTransitionTimes": {
+            e.name: None if e.condition is None else same_time(e.condition.at)
+            for e in done.status.subsets or ()
+        },
+        "deletionCosts": {
+            p.name: str(done.costs[p.name]) if p.name in done.costs else None for p in view.pods
+        },
+        "deletionCostWrites": sorted(p for p, cost in done.costs.items() if current[p] != str(cost)),
+        "adoptions": done.adopted,
+        "adoptionPatches": {
+            pod: adoption_patch(spread, subset)
+            for pod, name in done.adopted.items()
+            if (subset := spread.subset(name)) is not None
+        },
+        "deletedPods": sorted(done.delete),
+        "events": sorted(done.events),
+        "requeueAfterSeconds": done.again_s,
+    }
+    if done.invalid:
+        answer["fault"] = "index-out-of-range"
+    return answer
+
+
+def lookup_workload_version(c: Cluster, _: Mapping[str, Any]) -> JsonObject:
+    assert c.workload is not None
+    try:
+        kind = c.workload["kind"]
+        version = matching.workload_version(kind, c.workload, c.replica_sets, c.versioned)
+    except NotFound:
+        return {"version": "", "error": "NotFound"}
+    return {"version": version, "error": None}
+
+
+def lookup_selected(c: Cluster, _: Mapping[str, Any]) -> JsonObject:
+    """A filter without a selector selects no pod at admission, and all of them in the controller [Q-1]."""
+    selector = None if c.spread.target_filter is None else c.spread.target_filter.selector
+    return {"selected": selector is not None, "error": False}
+
+
+def spread_admission(c: Cluster, _: Mapping[str, Any]) -> JsonObject:
+    """A limit passes that becomes a number once every percent sign is taken off [Q-2]."""
+    values = [s.limit for s in c.spread.subsets if s.limit is not None]
+    try:
+        allowed = all(lenient(value, 100) >= 0 for value in values)
+    except limits.NotALimit:
+        allowed = False
+    return {
+        "allowed": allowed,
+        "httpCode": 200 if allowed else 400,
+        "errorCount": 0,
+        "errorFields": [],
+        "errors": [],
+    }
+
+
+def trigger(c: Cluster, event: Mapping[str, Any]) -> JsonObject:
+    """A pod's change wakes the spread that its annotation names, and only when it stops or gets another version [Q-10]."""
+    old, new, annotated = event.get("old") or {}, event.get("new") or {}, event["object"].get("annotation")
+    if annotated is None:
+        return {"enqueue": None}
+    if event["action"] == "update":
+        stopped = old.get("active", True) and not new.get("active", True)
+        if not stopped and old.get("version") == new.get("version"):
+            return {"enqueue": None}
+    return {"enqueue": annotated.get("name")}
+
+
+RUN: dict[str, Callable[[Cluster, Mapping[str, Any]], JsonObject]] = {
+    "admission.podCreate": pod_create,
+    "admission.podDelete": pod_remove,
+    "admission.podEviction": pod_remove,
+    "admission.workloadSpread": spread_admission,
+    "lookup.podSelected": lookup_selected,
+    "lookup.workloadVersion": lookup_workload_version,
+    "reconcile": one_pass,
+    "trigger": trigger,
+}
+
+
+def answered(case: Case) -> JsonObject:
+    """What the original answers."""
+    return RUN[case["event"]["type"]](Cluster(case), case["event"])
