@@ -66,9 +66,11 @@ def try_request(
         return _answer(work, key, asked, made)
     found_room = made.result in (SUCCESSFUL, NOT_NEEDED)
     was = msgspec.structs.replace(world, grid=before)
-    if head is not None and found_room and head.delayed_by(key, made, was, world):
-        world.grid, over = before, f"it would take what {head.key} waits for"
-        made = Attempt(
+    if head is not None and found_room:
+        passing = head.passing(key, asked, made, was, world)
+        if passing is None:
+            world.grid, over = before, f"it would take what {head.key} waits for"
+        made = passing or Attempt(
             result=NO_OPTIONS,
             conditions=(cond.NOT_FOUND,),
             placed=(0,) * len(sets),
