@@ -21,7 +21,7 @@ from tests.vectors.watermark_cases import (
     wire,
 )
 from tidewright.autoscaler.api import spec
-from tidewright.autoscaler.api.conditions import find, true_since
+from tidewright.autoscaler.api.conditions import true_since
 from tidewright.autoscaler.passes import conditions as c
 from tidewright.autoscaler.passes.combine import combine
 from tidewright.autoscaler.passes.evaluate import Scene, calculate, calculate_recommender, settle
@@ -37,6 +37,7 @@ from tidewright.autoscaler.passes.readiness import (
 from tidewright.autoscaler.passes.windows import verdict
 from tidewright.autoscaler.tell import messages
 from tidewright.kube import recommendation
+from tidewright.kube.conditions import find
 
 
 def _calculate(case: Case, policy: Policy) -> Found:

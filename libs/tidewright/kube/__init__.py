@@ -19,6 +19,7 @@ Pure:
     quotascopes  which pods a ResourceQuota means
     templates    whether a patch of a template makes a pod
     customworkloads     kinds of a whitelist, replicas at a path
+    conditions   conditions of objects: set with their transition times, found, written
     readiness    which pods count as ready
     recommendation      the protocol of recommenders
     metricquery  names of metric queries

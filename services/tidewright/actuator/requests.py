@@ -15,6 +15,7 @@ from tidewright.events.decisions import (
     PatchObject,
     SetStatus,
 )
+from tidewright.kube.conditions import by_type
 from tidewright.kube.mergepatch import merged
 from tidewright.kube.times import rfc3339_micro
 
@@ -244,8 +245,8 @@ def within(wanted: Any, found: Any) -> bool:
     if isinstance(wanted, dict) and isinstance(found, dict):
         return all(within(value, found.get(name)) for name, value in wanted.items())
     if isinstance(wanted, list) and _typed(wanted) and _typed(found):
-        by_type = {one["type"]: one for one in found}
-        return all(within(one, by_type.get(one["type"])) for one in wanted)
+        there = by_type(found)
+        return all(within(one, there.get(one["type"])) for one in wanted)
     return bool(wanted == found)
 
 

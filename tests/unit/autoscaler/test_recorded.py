@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from tests.unit.autoscaler.world import NS, World, external, of, one, sample, workload
-from tidewright.autoscaler.api import conditions
 from tidewright.autoscaler.api.conditions import Change, Condition
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.state import Autoscaler, State
@@ -17,6 +16,7 @@ from tidewright.events.base import Decision, Event
 from tidewright.events.config import ModesSet
 from tidewright.events.decisions import HoldReplicas, ScaleWorkload, SetStatus
 from tidewright.events.outcomes import Applied, Superseded
+from tidewright.kube import conditions
 
 ABOVE = "AboveHighWatermark"
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from tidewright.kube.conditions import find, transition
 from tidewright.kube.selectors import LabelSelector
 from tidewright.kube.times import rfc3339, seconds_or_none
 from tidewright.sim.controllers.cache import Cache
@@ -23,7 +24,6 @@ from tidewright.sim.controllers.objects import (
     Pod,
     PodDisruptionBudget,
     PodDisruptionBudgetSpec,
-    find_condition,
     share,
 )
 from tidewright.sim.controllers.plan import Plan
@@ -147,16 +147,19 @@ class DisruptionBudgets:
         plan: Plan,
     ) -> None:
         status, generation = budget.status, budget.metadata.generation
+        kind, said = "DisruptionAllowed", "True" if allowed else "False"
+        before = find(status.conditions, kind)
         condition = Condition(
-            type="DisruptionAllowed",
-            status="True" if allowed else "False",
+            type=kind,
+            status=said,
             reason="SufficientPods" if allowed else "InsufficientPods",
-            last_transition_time=rfc3339(now),
+            last_transition_time=transition(
+                (before.status, before.last_transition_time) if before is not None else None,
+                said,
+                rfc3339(now),
+            ),
             observed_generation=generation,
         )
-        before = find_condition(status.conditions, condition.type)
-        if before is not None and before.status == condition.status:
-            condition.last_transition_time = before.last_transition_time
         wanted: JsonObject = {
             "disruptionsAllowed": allowed,
             "currentHealthy": healthy,

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tidewright.kube.conditions import find, transition
 from tidewright.kube.times import rfc3339, seconds_or_none
 from tidewright.sim.controllers.cache import Cache
 from tidewright.sim.controllers.objects import (
@@ -23,7 +24,6 @@ from tidewright.sim.controllers.objects import (
     Key,
     ReplicaSet,
     RollingUpdateDeployment,
-    find_condition,
     owner_of,
 )
 from tidewright.sim.controllers.plan import Plan
@@ -358,7 +358,7 @@ def _conditions(
 
 def _dated(deployment: Deployment, condition: Condition, now: float) -> Condition:
     """The condition with its stamps: unchanged ones keep theirs."""
-    before = find_condition(deployment.status.conditions, condition.type)
+    before = find(deployment.status.conditions, condition.type)
     if before is condition:
         return before
     condition.last_transition_time = condition.last_update_time = rfc3339(now)
@@ -368,8 +368,9 @@ def _dated(deployment: Deployment, condition: Condition, now: float) -> Conditio
     # Progress is dated anew each time: the deadline counts from the last of it.
     if same and condition.reason != "ReplicaSetUpdated":
         return before
-    if before.status == condition.status:
-        condition.last_transition_time = before.last_transition_time
+    condition.last_transition_time = transition(
+        (before.status, before.last_transition_time), condition.status, condition.last_transition_time
+    )
     return condition
 
 
@@ -383,7 +384,7 @@ def _progressing(
     plan: Plan,
 ) -> Condition | None:
     deadline_s = deployment.spec.progress_deadline_seconds
-    before = find_condition(deployment.status.conditions, "Progressing")
+    before = find(deployment.status.conditions, "Progressing")
     if deadline_s is None:
         return None
     paused = deployment.spec.paused

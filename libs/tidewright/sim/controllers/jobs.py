@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tidewright.kube.conditions import find
 from tidewright.kube.times import rfc3339, seconds_or_none
 from tidewright.sim.controllers.cache import Cache
 from tidewright.sim.controllers.objects import (
@@ -21,7 +22,6 @@ from tidewright.sim.controllers.objects import (
     JsonObject,
     Key,
     Pod,
-    find_condition,
     owner_of,
 )
 from tidewright.sim.controllers.plan import Plan
@@ -146,7 +146,7 @@ class Jobs:
 
 def _final(job: Job) -> Condition | None:
     for type_ in ("Complete", "Failed"):
-        found = find_condition(job.status.conditions, type_)
+        found = find(job.status.conditions, type_)
         if found is not None and found.status == "True":
             return found
     return None
@@ -236,7 +236,7 @@ def _report(
     elif status.start_time is None:
         wanted["startTime"] = at
     conditions = list(status.conditions)
-    suspended = find_condition(conditions, "Suspended")
+    suspended = find(conditions, "Suspended")
     if job.spec.suspend and (suspended is None or suspended.status != "True"):
         _set(conditions, "Suspended", "True", reason="JobSuspended", message="Job suspended", at=at)
     elif not job.spec.suspend and suspended is not None and suspended.status == "True":

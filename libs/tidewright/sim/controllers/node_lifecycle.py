@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from tidewright.kube.conditions import entry
 from tidewright.kube.taints import tolerates
 from tidewright.kube.times import rfc3339
 from tidewright.sim.controllers.cache import Cache
@@ -146,17 +147,9 @@ class NodeLifecycle:
         return False
 
     def _lose(self, node: Node, now: float, plan: Plan) -> None:
-        at = rfc3339(now)
         message = "Kubelet stopped posting node status."
         conditions = [
-            {
-                "type": type_,
-                "status": "Unknown",
-                "reason": "NodeStatusUnknown",
-                "message": message,
-                "lastTransitionTime": at,
-            }
-            for type_ in _CONDITIONS
+            entry(type_, "Unknown", now, reason="NodeStatusUnknown", message=message) for type_ in _CONDITIONS
         ]
         change = {"status": {"conditions": conditions}}
         plan.writes.append(patch(NODE, node.key, change, subresource="status", content_type=STRATEGIC_PATCH))
@@ -189,14 +182,8 @@ class NodeLifecycle:
 
 
 def _not_ready(pod: Pod, now: float) -> Any:
-    condition = {
-        "type": "Ready",
-        "status": "False",
-        "reason": NODE_NOT_READY,
-        "message": "Node is not ready",
-        "lastProbeTime": None,
-        "lastTransitionTime": rfc3339(now),
-    }
+    condition = entry("Ready", False, now, reason=NODE_NOT_READY, message="Node is not ready")
+    condition["lastProbeTime"] = None
     change = {"metadata": {"uid": pod.metadata.uid}, "status": {"conditions": [condition]}}
     return patch(
         POD, pod.key, change, subresource="status", content_type=STRATEGIC_PATCH, tolerate=(404, 409)

@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from tidewright.kube.conditions import find
 from tidewright.kube.times import seconds_or_none
 
 Key: TypeAlias = tuple[str, str]
@@ -183,7 +184,7 @@ class Pod(Object):
         return self.status.phase in ("Succeeded", "Failed")
 
     def condition(self, type_: str) -> Condition | None:
-        return find_condition(self.status.conditions, type_)
+        return find(self.status.conditions, type_)
 
     @property
     def ready(self) -> bool:
@@ -230,7 +231,7 @@ class Node(Object):
     @property
     def ready(self) -> str:
         """Status of the Ready condition: `True`, `False` or `Unknown`; empty without one."""
-        found = find_condition(self.status.conditions, "Ready")
+        found = find(self.status.conditions, "Ready")
         return found.status if found is not None else ""
 
 
@@ -486,14 +487,6 @@ EVENT: Kind[Object] = Kind("Event", "v1", "events", Object)
 
 
 # --- small readings ---------------------------------------------------------------------------
-
-
-def find_condition(conditions: list[Condition], type_: str) -> Condition | None:
-    """The condition of this type, if there is one."""
-    for condition in conditions:
-        if condition.type == type_:
-            return condition
-    return None
 
 
 def share(value: int | str, total: int, *, up: bool) -> int:

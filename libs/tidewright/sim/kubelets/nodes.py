@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from tidewright.kube import quantities
+from tidewright.kube.conditions import entry
 from tidewright.kube.times import rfc3339, rfc3339_micro
 from tidewright.sim.kubelets.pods import host_ip
 from tidewright.sim.options import NODE_LABEL, NodePool
@@ -23,15 +24,13 @@ _CONDITIONS: Final = (
 def conditions(now: float, *, ready: bool) -> list[dict[str, str]]:
     """A kubelet's node conditions at log time `now`."""
     at = rfc3339(now)
-    common = {"lastHeartbeatTime": at, "lastTransitionTime": at}
     found = [
-        {"type": type_, "status": "False", "reason": reason, "message": message, **common}
-        for type_, reason, message in _CONDITIONS
+        entry(type_, False, at, reason=reason, message=message) for type_, reason, message in _CONDITIONS
     ]
     reason = "KubeletReady" if ready else "KubeletNotReady"
     message = "kubelet is posting ready status" if ready else "container runtime network not ready"
-    status = "True" if ready else "False"
-    return [*found, {"type": "Ready", "status": status, "reason": reason, "message": message, **common}]
+    found.append(entry("Ready", ready, at, reason=reason, message=message))
+    return [{**condition, "lastHeartbeatTime": at} for condition in found]
 
 
 def node_manifest(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tidewright.kube.conditions import entry, transition
 from tidewright.kube.times import rfc3339
 from tidewright.sim.controllers.objects import Container, Pod
 from tidewright.sim.delays import draw
@@ -162,10 +163,9 @@ def readiness(pod: Pod, at: str, *, ready: bool) -> list[dict[str, Any]]:
     )
     conditions = []
     for type_, wanted in (("ContainersReady", ready), ("Ready", ready and gates)):
-        condition = _condition(type_, at, status=wanted)
         before = pod.condition(type_)
-        if before is not None and before.status == condition["status"] and before.last_transition_time:
-            condition["lastTransitionTime"] = before.last_transition_time
+        said = None if before is None else (before.status == "True", before.last_transition_time)
+        condition = _condition(type_, transition(said, wanted, at) or at, status=wanted)
         if not wanted:
             condition["reason"] = "ContainersNotReady" if not ready else "ReadinessGatesNotReady"
         conditions.append(condition)
@@ -173,12 +173,7 @@ def readiness(pod: Pod, at: str, *, ready: bool) -> list[dict[str, Any]]:
 
 
 def _condition(type_: str, at: str, *, status: bool) -> dict[str, Any]:
-    return {
-        "type": type_,
-        "status": "True" if status else "False",
-        "lastProbeTime": None,
-        "lastTransitionTime": at,
-    }
+    return {**entry(type_, status, at), "lastProbeTime": None}
 
 
 def _container(container: Container, *, ready: bool, restarts: int, state: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,8 @@ from enum import IntEnum
 
 import msgspec
 
+from tidewright.kube.conditions import find
+
 
 class Condition(msgspec.Struct, omit_defaults=True):
     """One condition. `since` is its last change of status, seconds."""
@@ -25,14 +27,6 @@ class Change(IntEnum):
     TEXT = 1
     REASON = 2
     STATUS = 3
-
-
-def find(conditions: Iterable[Condition], type_: str) -> Condition | None:
-    """The condition of this type."""
-    for condition in conditions:
-        if condition.type == type_:
-            return condition
-    return None
 
 
 def true_since(conditions: Iterable[Condition], type_: str) -> float | None:

@@ -17,6 +17,7 @@ import msgspec
 from tidewright.autoscaler.api.conditions import Condition
 from tidewright.autoscaler.api.spec import Metric, Rules
 from tidewright.events.base import Json, JsonObject
+from tidewright.kube.conditions import entry
 from tidewright.kube.quantities import NotAQuantity, format_milli, parse
 from tidewright.kube.selectors import LabelSelector, SelectorError
 from tidewright.kube.times import rfc3339, seconds_or_none
@@ -99,16 +100,16 @@ def _conditions(entries: Sequence[Any], times: Sequence[float]) -> list[Conditio
         except (KeyError, TypeError):
             pass  # what somebody else has put on the log is read as far as it can be
     conditions = []
-    for entry in entries:
-        since = seconds_or_none(entry.get("lastTransitionTime")) if isinstance(entry, dict) else None
-        if since is not None and isinstance(entry.get("type"), str):
+    for stored in entries:
+        since = seconds_or_none(stored.get("lastTransitionTime")) if isinstance(stored, dict) else None
+        if since is not None and isinstance(stored.get("type"), str):
             conditions.append(
                 Condition(
-                    entry["type"],
-                    entry.get("status") == "True",
+                    stored["type"],
+                    stored.get("status") == "True",
                     since,
-                    str(entry.get("reason", "")),
-                    str(entry.get("message", "")),
+                    str(stored.get("reason", "")),
+                    str(stored.get("message", "")),
                 )
             )
     return conditions
@@ -154,11 +155,8 @@ def render(kept: Kept, rules: Rules | None, *, generation: int) -> JsonObject:
         "desiredReplicas": kept.desired,
         "conditions": [
             {
-                "type": condition.type,
-                "status": "True" if condition.status else "False",
-                "lastTransitionTime": rfc3339(condition.since),
+                **entry(condition.type, condition.status, condition.since, message=condition.message),
                 "reason": condition.reason,
-                "message": condition.message,
             }
             for condition in kept.conditions
         ],

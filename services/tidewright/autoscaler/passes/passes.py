@@ -6,7 +6,7 @@ folded from them.
 
 from __future__ import annotations
 
-from tidewright.autoscaler.api.conditions import find, true_since
+from tidewright.autoscaler.api.conditions import true_since
 from tidewright.autoscaler.api.spec import Rules
 from tidewright.autoscaler.fold.index import NamespaceIndex
 from tidewright.autoscaler.fold.ownership import walked
@@ -27,6 +27,7 @@ from tidewright.autoscaler.tell.reasons import hold_reason
 from tidewright.events.acting import NOT_DONE
 from tidewright.events.base import Because, Scalar
 from tidewright.events.outcomes import Applied
+from tidewright.kube.conditions import find
 
 
 def look(state: State, namespace_name: str, scaler: Autoscaler) -> Plan | None:

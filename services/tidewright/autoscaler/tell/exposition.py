@@ -11,7 +11,6 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from tidewright.autoscaler.api.conditions import find
 from tidewright.autoscaler.api.spec import Rules
 from tidewright.autoscaler.passes import conditions as c
 from tidewright.autoscaler.passes.evaluate import evaluate
@@ -20,6 +19,7 @@ from tidewright.autoscaler.passes.policy import Policy
 from tidewright.autoscaler.state import Autoscaler, State, is_sampled
 from tidewright.autoscaler.tell import gauges
 from tidewright.autoscaler.tell.gauges import Series
+from tidewright.kube.conditions import find
 
 PREFIX = "wpa_controller_"
 LABELS = {

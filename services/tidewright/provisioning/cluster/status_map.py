@@ -14,6 +14,7 @@ import msgspec
 
 from tidewright.events.base import ObjectRef
 from tidewright.events.provisioning import ReportClusterStatus
+from tidewright.kube.conditions import transition
 from tidewright.kube.times import rfc3339
 from tidewright.provisioning.cluster.cluster_state import Counts, scaling_up
 from tidewright.provisioning.cluster.view import GroupView, View
@@ -48,10 +49,7 @@ def report(
     due = state.reported.at + EVERY_S
     if state.reported.at and due > now:
         return None, due
-    since = {
-        key: state.reported.since[key][1] if state.reported.since.get(key, ("", 0.0))[0] == status else now
-        for key, status in statuses.items()
-    }
+    since = {key: transition(state.reported.since.get(key), status, now) for key, status in statuses.items()}
     _stamp(found, since, now)
     return (
         ReportClusterStatus(

@@ -1,16 +1,56 @@
-"""Conditions of a request, in the words that clients see (spec 2.4), and how they are set.
+"""Conditions of a request, in the words that clients see (spec 2.4); how they are set is `tidewright.kube.conditions`.
 
 In the profile `compat` reasons and messages are verbatim: they surface in Kueue's workloads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from tidewright.kube.times import rfc3339, seconds_or_none
+from tidewright.kube.conditions import Condition, find, is_true, parse, render, with_condition
+from tidewright.kube.times import rfc3339
+
+__all__ = [
+    "ACCEPT",
+    "ACCEPTED",
+    "BOOKING_CONSUMED",
+    "BOOKING_EXPIRED",
+    "BOOKING_TIME_OVER",
+    "CAPACITY_AVAILABLE",
+    "CAPACITY_READY",
+    "CAPACITY_REVOKED",
+    "EXPIRED",
+    "FAILED",
+    "FOUND",
+    "FULLY_PROVISIONED",
+    "GIVEN_UP",
+    "LOST",
+    "NODES_READY",
+    "NOT_FOUND",
+    "ORDERED",
+    "OURS",
+    "PROVISIONED",
+    "ROOM_READY",
+    "Condition",
+    "Status",
+    "available",
+    "capacity_lost",
+    "capacity_revoked",
+    "failed_to_book",
+    "failed_to_create_pods",
+    "find",
+    "fully",
+    "invalid",
+    "is_ours",
+    "is_true",
+    "nodes_missing",
+    "nodes_ordered",
+    "parse",
+    "render",
+    "with_condition",
+]
 
 ACCEPTED = "Accepted"
 PROVISIONED = "Provisioned"
@@ -36,17 +76,6 @@ OURS = frozenset(
 """Types that are written here. All others are somebody else's: known, and never written."""
 
 Status = Literal["True", "False", "Unknown"]
-
-
-class Condition(msgspec.Struct, frozen=True, kw_only=True):
-    """One condition; `changed_at` is its last transition, in seconds since the epoch."""
-
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
-    changed_at: float = 0.0
-    observed_generation: int = 0
 
 
 def _condition(kind: str, status: Status, reason: str, message: str) -> Condition:
@@ -130,69 +159,3 @@ def available(provisioned: Condition) -> Condition:
 def is_ours(condition: Condition) -> bool:
     """Whether a condition is written here; `Unknown` is somebody else's word, whatever its type."""
     return condition.type in OURS and condition.status != "Unknown"
-
-
-def find(conditions: Iterable[Condition], kind: str) -> Condition | None:
-    return next((c for c in conditions if c.type == kind), None)
-
-
-def is_true(conditions: Iterable[Condition], kind: str) -> bool:
-    found = find(conditions, kind)
-    return found is not None and found.status == "True"
-
-
-def with_condition(
-    conditions: Sequence[Condition], new: Condition, now: float, *, refresh: bool = False, generation: int = 0
-) -> tuple[Condition, ...]:
-    """The conditions with one set; all others stay, also those that are not ours.
-
-    Args:
-        conditions: as they are.
-        new: what is set; its `changed_at` is ignored.
-        now: becomes the transition time when the status changes.
-        refresh: take `now` even when the status does not change (`Provisioned=False` in compat, which
-            dashboards show as "last tried").
-        generation: of the object that this speaks about.
-    """
-    old = find(conditions, new.type)
-    same = old is not None and old.status == new.status
-    changed_at = old.changed_at if old is not None and same and not refresh else float(int(now))
-    made = msgspec.structs.replace(new, changed_at=changed_at, observed_generation=generation)
-    if old is None:
-        return (*conditions, made)
-    return tuple(made if c.type == new.type else c for c in conditions)
-
-
-def parse(found: Any) -> tuple[Condition, ...]:
-    """Conditions as a stored status has them; what is no condition is left out."""
-    if not isinstance(found, list):
-        return ()
-    return tuple(
-        Condition(
-            type=c["type"],
-            status=str(c.get("status", "Unknown")),
-            reason=str(c.get("reason") or ""),
-            message=str(c.get("message") or ""),
-            changed_at=seconds_or_none(c.get("lastTransitionTime")) or 0.0,
-            observed_generation=int(c.get("observedGeneration") or 0),
-        )
-        for c in found
-        if isinstance(c, Mapping) and isinstance(c.get("type"), str)
-    )
-
-
-def render(conditions: Iterable[Condition]) -> list[dict[str, Any]]:
-    """Conditions as the API has them."""
-    found = []
-    for c in conditions:
-        entry: dict[str, Any] = {
-            "type": c.type,
-            "status": c.status,
-            "reason": c.reason or "Unknown",  # an empty reason is refused
-            "message": c.message,
-            "lastTransitionTime": rfc3339(c.changed_at),
-        }
-        if c.observed_generation:
-            entry["observedGeneration"] = c.observed_generation
-        found.append(entry)
-    return found

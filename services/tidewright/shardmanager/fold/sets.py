@@ -18,6 +18,7 @@ from tidewright.events.shards import (
     SizeShards,
 )
 from tidewright.events.timers import TimerFired
+from tidewright.kube.conditions import by_type
 from tidewright.shardmanager.fold import set_pods
 from tidewright.shardmanager.labels import labeller
 from tidewright.shardmanager.shardset.pods import gates, stateful_set
@@ -142,7 +143,7 @@ def _fold_decision(
             set_pods.fold_rollout(state, shard_set, event)
         case SetStatus(status=status):
             shard_set.published = digest(status)
-            shard_set.conditions = {c["type"]: c for c in status.get("conditions", ())}
+            shard_set.conditions = by_type(status.get("conditions", ()))
         case ReportShards(reason=reason, message=message):
             shard_set.reported[reason] = message
 

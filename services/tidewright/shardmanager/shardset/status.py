@@ -8,6 +8,7 @@ from hashlib import blake2b
 import msgspec
 
 from tidewright.events.base import JsonObject
+from tidewright.kube.conditions import entry, transition
 from tidewright.kube.times import rfc3339
 from tidewright.sharding.document import Document, MemberState
 from tidewright.sharding.wire import assignment_of
@@ -60,18 +61,16 @@ def conditions_of(shard_set: ShardSetState, found: Mapping[str, str], now: float
             hits = [r for r in reasons if r in said]
             status, reason = ("True", hits[0]) if hits else ("False", "AsExpected")
             message = "; ".join(said[r] for r in hits)
-        before = shard_set.conditions.get(kind, {})
-        since = before.get("lastTransitionTime") if before.get("status") == status else None
-        conditions.append(
-            {
-                "type": kind,
-                "status": status,
-                "reason": reason,
-                "message": message,
-                "observedGeneration": shard_set.generation,
-                "lastTransitionTime": since or rfc3339(now),
-            }
+        before = shard_set.conditions.get(kind)
+        since = transition(
+            (before.get("status"), before.get("lastTransitionTime") or rfc3339(now))
+            if before is not None
+            else None,
+            status,
+            rfc3339(now),
         )
+        condition = entry(kind, status, since, reason=reason, message=message)
+        conditions.append({**condition, "observedGeneration": shard_set.generation})
     return conditions
 
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from tidewright.events.base import Decision
 from tidewright.events.decisions import SetStatus, SetTimer
 from tidewright.events.spread import ChangeLedger, LedgerRules, RecordSpread
+from tidewright.kube.conditions import transition
 from tidewright.spread.api.spec import Subset
 from tidewright.spread.control.adopting import adopt, adoptable
 from tidewright.spread.control.costing import all_costs, costs_after
@@ -209,7 +210,7 @@ class Conclusion(Gathering):
             for name, is_open in self.conditions.items():
                 if not is_open:
                     old = self.s.conditions.get(name)
-                    since = old.at if old is not None and not old.open else self.now
+                    since = transition(None if old is None else (old.open, old.at), False, self.now)
                     # Past that it stays closed for pods that still wait there: nobody has taken them away.
                     again = self.now + (RETRY_S if self.mode.acts else CLOSED_FOR_S)
                     dues.append(since + CLOSED_FOR_S if since + CLOSED_FOR_S > self.now else again)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from tidewright.events.base import JsonObject
 from tidewright.events.spread import LedgerRules
+from tidewright.kube.conditions import entry as condition
+from tidewright.kube.conditions import transition
 from tidewright.kube.times import rfc3339
 from tidewright.spread.api import limits
 from tidewright.spread.api.spec import Subset
@@ -70,27 +72,14 @@ def _entry(g: Gathering, subset: Subset, active: int, held: int, limit: int | No
     conditions = []
     if subset.name in g.conditions and g.s.spread is not None and g.s.spread.adaptive:
         old, is_open = g.s.conditions.get(subset.name), g.conditions[subset.name]
-        since = old.at if old is not None and old.open == is_open else g.now
-        conditions.append(
-            {
-                "type": SCHEDULABLE,
-                "status": "True" if is_open else "False",
-                "reason": SUFFICIENT if is_open else POD_UNSCHEDULABLE,
-                "lastTransitionTime": rfc3339(since),
-            }
-        )
+        since = transition(None if old is None else (old.open, old.at), is_open, g.now)
+        reason = SUFFICIENT if is_open else POD_UNSCHEDULABLE
+        conditions.append(condition(SCHEDULABLE, is_open, since, reason=reason))
     if g.s.fail_open:
         conditions.append(_inexact(g))
     if (fault := _limit_fault(g, subset)) is not None:
-        conditions.append(
-            {
-                "type": LIMIT_VALID,
-                "status": "False",
-                "reason": "NotANumber",
-                "message": fault,
-                "lastTransitionTime": rfc3339(_fault_since(g, subset.name)),
-            }
-        )
+        since = _fault_since(g, subset.name)
+        conditions.append(condition(LIMIT_VALID, False, since, reason="NotANumber", message=fault))
     if conditions:
         entry["conditions"] = conditions
     return entry
@@ -99,15 +88,15 @@ def _entry(g: Gathering, subset: Subset, active: int, held: int, limit: int | No
 def _inexact(g: Gathering) -> JsonObject:
     """A spread that fails open is exempt from exactness, and its status says so."""
     happened = g.s.unfenced_at > 0
-    return {
-        "type": EXACT,
-        "status": "False",
-        "reason": "AdmittedUnfenced" if happened else "FailOpen",
-        "message": "pods were placed while the log was away: limits may be exceeded"
+    return condition(
+        EXACT,
+        False,
+        g.s.unfenced_at or g.s.fail_open_since,
+        reason="AdmittedUnfenced" if happened else "FailOpen",
+        message="pods were placed while the log was away: limits may be exceeded"
         if happened
         else "while the log is away pods are placed by the last known state",
-        "lastTransitionTime": rfc3339(g.s.unfenced_at or g.s.fail_open_since),
-    }
+    )
 
 
 def _limit_fault(g: Gathering, subset: Subset) -> str | None:

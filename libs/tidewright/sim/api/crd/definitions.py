@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from tidewright.kube.conditions import by_type, entry, transition
 from tidewright.sim.api.crd.custom import CustomVersion, PrinterColumn
 from tidewright.sim.api.kinds.resources import Kind, ScalePaths, version_order
 from tidewright.sim.api.store.store import Record
@@ -65,19 +66,13 @@ class Definitions:
         api = self._api
         spec, old = obj["spec"], obj.get("status") or {}
         now = api.stamps.now()
-        before = {condition["type"]: condition for condition in old.get("conditions") or ()}
+        before = by_type(old.get("conditions") or ())
 
         def condition(type_: str, ok: bool, reason: str, message: str) -> Object:
             status = "True" if ok else "False"
             known = before.pop(type_, None)
-            since = known["lastTransitionTime"] if known and known["status"] == status else now
-            return {
-                "lastTransitionTime": since,
-                "message": message,
-                "reason": reason,
-                "status": status,
-                "type": type_,
-            }
+            since = transition((known["status"], known["lastTransitionTime"]) if known else None, status, now)
+            return entry(type_, status, since, reason=reason, message=message)
 
         conditions = [
             condition(

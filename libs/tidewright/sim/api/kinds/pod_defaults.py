@@ -7,6 +7,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tidewright.kube import quantities
+from tidewright.kube.conditions import entry
 from tidewright.sim.api import errors
 from tidewright.sim.api.store import residents
 
@@ -183,12 +184,14 @@ def create_pod(api: Api, obj: Object) -> None:
     if spec.get("schedulingGates"):
         status["conditions"] = [
             {
-                "type": "PodScheduled",
-                "status": "False",
-                "reason": "SchedulingGated",
-                "message": "Scheduling is blocked due to non-empty scheduling gates",
+                **entry(
+                    "PodScheduled",
+                    False,
+                    api.stamps.now(),
+                    reason="SchedulingGated",
+                    message="Scheduling is blocked due to non-empty scheduling gates",
+                ),
                 "lastProbeTime": None,
-                "lastTransitionTime": api.stamps.now(),
             }
         ]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tidewright.kube import mergepatch
+from tidewright.kube.conditions import entry
 from tidewright.kube.podapi.fielderrors import FieldError
 from tidewright.kube.selectors import LabelSelector, SelectorError
 from tidewright.sim.api import errors
@@ -237,14 +238,7 @@ async def bind(api: Api, request: Request) -> Outcome:
     status = obj.setdefault("status", {})
     status["conditions"] = [
         condition for condition in status.get("conditions") or () if condition.get("type") != "PodScheduled"
-    ] + [
-        {
-            "type": "PodScheduled",
-            "status": "True",
-            "lastProbeTime": None,
-            "lastTransitionTime": api.stamps.now(),
-        }
-    ]
+    ] + [{**entry("PodScheduled", True, api.stamps.now()), "lastProbeTime": None}]
     if not request.dry_run:
         stored = api.store.put(table, obj)
         api.committed(pods, stored, record, obj)
