@@ -105,7 +105,7 @@ class MetricsFlags:
         """As the watcher's options.
 
         Raises:
-            BadInput: a certificate without its key, or the other way round, or for no port.
+            BadInput: a certificate without its key, or the other way round, or it or an address for no port.
         """
         from tidewright.watcher.pushport import PushOptions
         from tidewright.watcher.tls import Tls
@@ -125,6 +125,10 @@ class MetricsFlags:
             raise BadInput(f"{missing}: a certificate and its key are given together")
         if self.push_certificate_file is not None and self.push_port is None:
             raise BadInput("--push-certificate-file: give --push-port too, probes are served without TLS")
+        if self.push_host != MetricsFlags.push_host and self.push_port is None:
+            raise BadInput(
+                f"--push-host {self.push_host} without --push-port: pushes come to the port of the probes, --health-host"
+            )
         push = PushOptions(
             token_file=self.push_token_file,
             token=os.environ.get(PUSH_TOKEN, ""),

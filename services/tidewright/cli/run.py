@@ -144,6 +144,9 @@ def watcher(
 
     if speed is not None and not 0 < speed < math.inf:
         raise BadInput(f"--speed {speed:g}: log seconds per wall second, more than 0")
+    for flag, moment in (("--log-start", log_start), ("--clock-wall", clock_wall)):
+        if moment is not None and speed is None:
+            raise BadInput(f"{flag} {moment:g} without --speed: it is where a new speed starts")
     options = Options(
         **(log or LogOptions()).of_a_service(), **(cluster or ClusterOptions()).of_a_service(),
         **dataclasses.asdict(sources or SourceFlags()), **(metrics or MetricsFlags()).options(),

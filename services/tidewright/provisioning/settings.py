@@ -1,7 +1,8 @@
 """Settings under the reference's names, with its defaults (spec appendix A), and ours.
 
 The configuration part `provisioning` (an object; keys with dashes, values as flags have them or as
-JSON) becomes one of these. What cannot be read keeps its default and is reported as a warning.
+JSON) becomes one of these. What cannot be read keeps its default and is reported as a warning, and so are
+flags that mean nothing here.
 """
 
 from __future__ import annotations
@@ -70,7 +71,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             a node with one of the first two has not started.
         head_deadline_s: for so long after its creation the first request that found no room keeps
             later ones from passing it; 0: they pass at once.
-        min_cores, max_cores and so on: cluster-wide limits, in cores and bytes; empty nodes do not go below the lower ones.
+        min_cores, max_cores and so on: cluster-wide limits, in cores, bytes and devices; empty nodes do not go below the
+            lower ones.
     """
 
     profile: str = "compat"
@@ -96,6 +98,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_cores: int = 320_000
     min_memory_bytes: int = 0
     max_memory_bytes: int = 6_400_000 * GIB
+    gpu_floors: dict[str, int] = {}
     gpu_limits: dict[str, int] = {}
     quotas: tuple[Quota, ...] = ()
     max_node_provision_s: float = 900.0
@@ -198,16 +201,16 @@ _NAMES: dict[str, str] = {
     "burst-window": "burst_s",
     "dry-run": "dry_run",
 }
-_WITHOUT_EFFECT = frozenset(
-    {
-        # How the reference loops, estimates and serves: here it is by events, exact and by the host.
+WITHOUT_MEANING: dict[str, tuple[str, ...]] = {
+    "here it is decided by events, exactly, and the host of services sees to the rest": (
         "scan-interval", "frequent-loops-enabled", "estimator", "fastpath-binpacking-enabled",
         "max-nodegroup-binpacking-duration", "max-binpacking-time", "salvo-scale-up", "salvo-scale-up-budget",
         "scaleup-simulation-for-skipped-node-groups-enabled", "predicate-parallelism", "pod-injection-limit",
         "provisioning-request-max-backoff-cache-size", "enable-graceful-degradation",
         "pending-pods-batching-timeout", "max-inactivity", "max-failing-time", "max-startup-time",
         "capacity-quotas-enabled",
-        # Removing nodes that still have pods.
+    ),
+    "nodes that still have pods are not removed": (
         "scale-down-unready-enabled", "scale-down-unready-time", "scale-down-utilization-threshold",
         "scale-down-gpu-utilization-threshold", "scale-down-delay-after-delete",
         "scale-down-delay-after-failure", "scale-down-delay-type-local",
@@ -221,9 +224,10 @@ _WITHOUT_EFFECT = frozenset(
         "min-replica-count", "daemonset-eviction-for-empty-nodes", "daemonset-eviction-for-occupied-nodes",
         "ignore-daemonsets-utilization", "ignore-mirror-pods-utilization", "max-bulk-soft-taint-count",
         "max-bulk-soft-taint-time",
-    }
-)  # fmt: skip
-"""Flags of the reference that a configuration may carry over, and that change nothing here."""
+    ),
+}  # fmt: skip
+"""Why flags of the reference, which a configuration may carry over, change nothing here; and which."""
+_IDLE_FLAGS = frozenset(flag for flags in WITHOUT_MEANING.values() for flag in flags)
 EXPANDERS = ("random", "least-waste", "least-gpu-waste", "most-pods", "least-nodes", "price", "priority")
 _LISTS = {
     "expander": "expander",
@@ -239,6 +243,17 @@ _OBJECTS: dict[str, tuple[str, Any]] = {
     "quotas": ("quotas", tuple[Quota, ...]),
     "machine-types": ("machine_types", tuple[MachineType, ...]),
 }
+_TOTALS: dict[str, tuple[str, ...]] = {
+    "cores-total": ("min_cores", "max_cores"),
+    "memory-total": ("min_memory_bytes", "max_memory_bytes"),
+    "gpu-total": ("gpu_floors", "gpu_limits"),
+}
+KEYS: dict[str, tuple[str, ...]] = {
+    **{key: (name,) for key, name in (*_NAMES.items(), *_LISTS.items())},
+    **{key: (name,) for key, (name, _) in _OBJECTS.items()},
+    **_TOTALS,
+}
+"""Every key that is read, to the fields of `Settings` that it sets."""
 
 
 def read(data: Mapping[str, Any]) -> tuple[Settings, tuple[str, ...]]:
@@ -262,11 +277,8 @@ def read(data: Mapping[str, Any]) -> tuple[Settings, tuple[str, ...]]:
                 low, high = _range(found)
                 values["min_memory_bytes"], values["max_memory_bytes"] = low * GIB, high * GIB
             elif key == "gpu-total":
-                values["gpu_limits"] = {
-                    part.split(":")[0]: int(part.split(":")[2])
-                    for part in (found if isinstance(found, list) else [found])
-                }
-            elif key not in _WITHOUT_EFFECT:
+                values["gpu_floors"], values["gpu_limits"] = _devices(found)
+            elif key not in _IDLE_FLAGS:
                 warnings.append(f"{key}: not a setting of provisioning")
         except (ValueError, TypeError, IndexError, KeyError) as error:
             warnings.append(f"{key}={found!r}: {error}; the default stays")
@@ -277,7 +289,16 @@ def read(data: Mapping[str, Any]) -> tuple[Settings, tuple[str, ...]]:
         warnings.append(f"profile={values.pop('profile')!r}: valid are compat and hold; the default stays")
     if values.get("profile") == "hold":
         values.setdefault("template_grace_s", 30.0)
-    return Settings(**values), tuple(warnings)
+    return Settings(**values), (*warnings, *_idle(data))
+
+
+def _idle(data: Mapping[str, Any]) -> list[str]:
+    """What is said of flags that change nothing: a sentence for each reason."""
+    return [
+        f"{', '.join(given)}: without meaning here, {why}"
+        for why, flags in WITHOUT_MEANING.items()
+        if (given := sorted(set(flags) & set(data)))
+    ]
 
 
 def _wrong_expanders(names: tuple[str, ...]) -> str:
@@ -324,3 +345,18 @@ def _range(found: Any) -> tuple[int, int]:
     if not 0 <= int(low) <= int(high):
         raise ValueError("expected MIN:MAX with 0 <= MIN <= MAX")
     return int(low), int(high)
+
+
+def _devices(found: Any) -> tuple[dict[str, int], dict[str, int]]:
+    """Lower and upper bounds by resource, of entries TYPE:MIN:MAX."""
+    floors, limits = {}, {}
+    for text in found if isinstance(found, list) else str(found).split(","):
+        name, _, bounds = str(text).strip().partition(":")
+        wrong = ValueError(f"{text!r}: expected TYPE:MIN:MAX with 0 <= MIN <= MAX")
+        if not name:
+            raise wrong
+        try:
+            floors[name], limits[name] = _range(bounds)
+        except ValueError as error:
+            raise wrong from error
+    return floors, limits

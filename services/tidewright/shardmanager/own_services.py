@@ -41,7 +41,8 @@ WHOLE = frozenset({"provisioning"})
 """Services that decide over a whole cluster: one replica is active, the others stand by."""
 KEEP_S = 60.0
 """How often an unchanged recommendation is remembered, so that the quiet window before shrinking can be seen."""
-_KEYS = frozenset({"name", "deployment", "min", "max", "capacity", "target"})
+KEYS = frozenset({"name", "deployment", "min", "max", "capacity", "target"})
+"""Of an entry."""
 
 
 def read(entry: Any, slots: int = 32) -> tuple[str, OurService]:
@@ -52,8 +53,8 @@ def read(entry: Any, slots: int = 32) -> tuple[str, OurService]:
     wrong = ""
     low, high = entry.get("min", 1), entry.get("max", MAXIMUM)
     capacity, target = entry.get("capacity", CAPACITY), entry.get("target", TARGET)
-    if unknown := sorted(set(entry) - _KEYS):
-        wrong = f"unknown key {unknown[0]!r}, expected {', '.join(sorted(_KEYS))}"
+    if unknown := sorted(set(entry) - KEYS):
+        wrong = f"unknown key {unknown[0]!r}, expected {', '.join(sorted(KEYS))}"
     elif not name:
         wrong = "has no name: expected that of a service on the bus, such as autoscaler"
     elif name in WHOLE:

@@ -349,8 +349,8 @@ def _remove(
 
 
 def _spare(state: State, settings: Settings) -> dict[str, int]:
-    """How much of the cluster's cores and memory may go: none of what `cores-total` and `memory-total` keep."""
-    floors = {"cpu": settings.min_cores, "memory": settings.min_memory_bytes}
+    """How much of what the cluster has may go: none of what `cores-total`, `memory-total` and `gpu-total` keep."""
+    floors = {"cpu": settings.min_cores, "memory": settings.min_memory_bytes, **settings.gpu_floors}
     spare = {name: -floor for name, floor in floors.items() if floor}
     for node in state.nodes.values() if spare else ():
         if not node.doomed and node.labels.get("type") != "virtual-kubelet":

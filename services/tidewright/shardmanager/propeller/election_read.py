@@ -16,6 +16,8 @@ PATH = "propeller.leader-election"
 LOCK = "lock-config-map"
 TIMES = {"lease-duration": 15.0, "renew-deadline": 10.0, "retry-period": 2.0}
 """Keys of times, and their defaults in seconds."""
+KEYS = ("enabled", *TIMES)
+LOCK_KEYS = ("name", "namespace")
 
 
 class ElectionReading(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,9 +38,9 @@ def read_election(
     """
     section = _lower(_lower(config.get("propeller")).get("leader-election"))
     lock = _lower(section.get(LOCK))
-    for key in ("enabled", *TIMES):
+    for key in KEYS:
         section[key] = environment.get(environment_name(f"{PATH}.{key}"), section.get(key))
-    for key in ("name", "namespace"):
+    for key in LOCK_KEYS:
         lock[key] = environment.get(environment_name(f"{PATH}.{LOCK}.{key}"), lock.get(key))
     enabled = False if section["enabled"] is None else section["enabled"]
     if isinstance(enabled, str) and enabled.lower() in ("true", "false"):

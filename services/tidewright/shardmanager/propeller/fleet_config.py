@@ -24,7 +24,8 @@ from tidewright.shardmanager.propeller.election_read import read_election
 from tidewright.shardmanager.propeller.pods import manager_pod
 
 NAME = "shardmanager"
-_KEYS = frozenset({"namespace", "brand", "environment", "config"})
+KEYS = frozenset({"namespace", "brand", "environment", "config"})
+"""Of an entry."""
 
 
 class FleetConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,8 +82,8 @@ def _read_fleet(entry: Mapping[str, Any]) -> FleetConfig:
     refused += election.refused
     if brand is None:
         refused.insert(0, f"managers: brand is {name!r}, expected one of {_brands(BRANDS)}")
-    if unknown := sorted(set(entry) - _KEYS):
-        refused.insert(0, f"managers: unknown key {unknown[0]!r}, expected {', '.join(sorted(_KEYS))}")
+    if unknown := sorted(set(entry) - KEYS):
+        refused.insert(0, f"managers: unknown key {unknown[0]!r}, expected {', '.join(sorted(KEYS))}")
     if reading.config.pod_template_namespace != where:
         refused.append(
             f"manager.pod-template-namespace is {reading.config.pod_template_namespace!r} and the pods are in "
