@@ -176,6 +176,13 @@ async def _install(kubeconfig: Path) -> list[Outcome]:
 @pytest.fixture
 async def namespace(kube: Kube) -> AsyncIterator[str]:
     """A namespace of the test's own, gone at the end."""
+    async with made_namespace(kube) as name:
+        yield name
+
+
+@contextlib.asynccontextmanager
+async def made_namespace(kube: Kube) -> AsyncIterator[str]:
+    """A new namespace, until the end of the block."""
     name = f"tw-e2e-{uuid.uuid4().hex[:8]}"
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     await kube.request("POST", "/api/v1/namespaces", body=msgspec.json.encode(manifest))
@@ -215,7 +222,14 @@ async def _account(kube: Kube, namespace: str) -> None:
 @pytest.fixture
 async def nats(tmp_path: Path) -> AsyncIterator[EmbeddedServer]:
     """A log server of the test's own."""
-    server = EmbeddedServer(tmp_path / "nats")
+    async with log_server(tmp_path) as server:
+        yield server
+
+
+@contextlib.asynccontextmanager
+async def log_server(folder: Path) -> AsyncIterator[EmbeddedServer]:
+    """A log server with its store in a folder, until the end of the block."""
+    server = EmbeddedServer(folder / "nats")
     await server.start()
     yield server
     await server.stop()
@@ -283,7 +297,14 @@ class Services:
 async def services(cluster: Cluster, installed: list[str], nats: EmbeddedServer) -> AsyncIterator[Services]:
     """Starts services as processes, and ends them."""
     del installed  # wanted for being there
-    made = Services(cluster, nats.url)
+    async with services_on(cluster, nats.url) as made:
+        yield made
+
+
+@contextlib.asynccontextmanager
+async def services_on(cluster: Cluster, nats_url: str) -> AsyncIterator[Services]:
+    """Services on a log server, ended at the end of the block."""
+    made = Services(cluster, nats_url)
     yield made
     await made.supervisor.stop()
     for name, line in made.lines:  # shown of a test that fails

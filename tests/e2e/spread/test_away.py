@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+import pytest_asyncio
 
 from tests.e2e.conftest import Services, free_port, tidewright
 from tests.e2e.sim.world import until
@@ -21,6 +22,8 @@ from tidewright.kube import webhooks
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.spread.api import hooks
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 CONFIGURATIONS = "/apis/admissionregistration.k8s.io/v1"
 MUTATING, VALIDATING = (
@@ -63,7 +66,7 @@ class Away:
             await asyncio.wait_for(self.process.wait(), 30)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def away(kube: Kube, services: Services, world: World) -> AsyncIterator[Away]:
     it = Away(services, world)
     await services.start("watcher", "spread", "actuator")

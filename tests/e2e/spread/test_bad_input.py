@@ -16,6 +16,8 @@ from tests.e2e.sim.world import until
 from tests.e2e.spread.world import World, deployment, places, spread, subset, template
 from tidewright.kube.errors import KubeError
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
 WEB = ("apps/v1", "Deployment", "web")
 TERM = {"matchExpressions": [{"key": "zone", "operator": "In", "values": []}]}
 WEIGHT = [{"weight": 101, "preference": {"matchExpressions": [{"key": "zone", "operator": "Exists"}]}}]
@@ -78,14 +80,7 @@ async def test_every_rule_is_said_with_its_field(world: World, spreading: Servic
 async def test_a_malformed_whitelist_is_an_internal_error_of_the_target(
     world: World, spreading: Services
 ) -> None:
-    data = {"WorkloadSpread_Watch_Custom_Workload_WhiteList": '{"workloads": [,]}'}
-    manifest = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "kruise-configuration"},
-        "data": data,
-    }
-    await world.make(world.config_maps, manifest)
+    await world.allow('{"workloads": [,]}')
     for _ in range(400):
         with pytest.raises(KubeError) as refused:
             await world.make(world.spreads, spread("x", ("example.com/v1", "Fleet", "web"), subset("a")))

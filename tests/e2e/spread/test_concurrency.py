@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from tests.e2e.conftest import Services, free_port, tidewright
 from tests.e2e.sim.world import until
@@ -22,6 +23,8 @@ from tidewright.kube.client import Kube
 from tidewright.log.clock import Clock
 from tidewright.log.envelope import Writer
 from tidewright.spread.api import hooks
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 PODS, CLIENTS, KILL_AFTER = 500, 8, 200
 MUTATING = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{hooks.NAME}"
@@ -47,7 +50,7 @@ def definition() -> dict[str, Any]:
     }
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def clone_sets(kube: Kube, installed: list[str]) -> AsyncIterator[None]:
     """CloneSets without a controller, so that only the test makes pods of them."""
     del installed
@@ -65,7 +68,7 @@ async def clone_sets(kube: Kube, installed: list[str]) -> AsyncIterator[None]:
     await until(kube, crds, lambda found: f"{PLURAL}.{GROUP}" not in found)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def front() -> AsyncIterator[Front]:
     made = Front()
     await made.start()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
+import pytest_asyncio
 
 from tests.e2e.autoscaler.world import PATIENCE_S, wants
 from tests.e2e.autoscaler.world import World as Scaled
@@ -17,10 +18,12 @@ from tidewright.events.facts import PodGone, PodObserved
 from tidewright.events.spread import ForeseeScaleIn
 from tidewright.host.fold.order import cause_of
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
 WEB = ("apps/v1", "Deployment", "web")
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def both(world: World, services: Services) -> AsyncIterator[Services]:
     """The autoscaler runs beside the spread; metrics are asked for twice a second."""
     await services.start("watcher", "autoscaler", "spread", "actuator", watcher=("--metrics-interval", "0.5"))

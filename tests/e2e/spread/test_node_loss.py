@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import pytest_asyncio
 
 from tests.e2e.conftest import Cluster, Services
 from tests.e2e.provisioning.world import World as Cloud
@@ -18,6 +19,8 @@ from tests.e2e.spread.world import World, active, deployment, places, spread, su
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.kube.listwatch import Added, Deleted, Modified, Page, list_watch
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 WEB = ("apps/v1", "Deployment", "web")
 PART = "tw-e2e/part"
@@ -57,11 +60,11 @@ class Machines:
                     await self.kube.request("DELETE", f"{self.pods}/{pod['metadata']['name']}", body=now)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def machines(
-    kube: Kube, cluster: Cluster, namespace: str, services: Services
+    kube: Kube, cluster: Cluster, namespace: str, spreading: Services
 ) -> AsyncIterator[Machines]:
-    made = Machines(kube, cluster, namespace, services)
+    made = Machines(kube, cluster, namespace, spreading)
     yield made
     await made.cloud.no_cloud()
 

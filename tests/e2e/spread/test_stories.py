@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.e2e.conftest import Services
 from tests.e2e.spread.world import World, active, deployment, places, spread, subset, subset_of
@@ -14,6 +15,8 @@ from tidewright.events import registry
 from tidewright.events.spread import ChangeLedger
 from tidewright.kube.listwatch import Added, Deleted, Modified, Page, list_watch
 from tidewright.spread.api.spec import MATCHED_ANNOTATION
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 WEB = ("apps/v1", "Deployment", "web")
 NOBODY = {"schedulerName": "nobody"}

@@ -7,16 +7,18 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from tests.e2e.conftest import Services
 from tests.e2e.sim.world import until
 from tests.e2e.spread.world import World, places, spread, subset, subset_of, template
 from tidewright.kube.client import Kube
 
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
 ROLLOUT = ("argoproj.io", "v1alpha1", "Rollout", "rollouts")
 TF_JOB = ("kubeflow.org", "v1", "TFJob", "tfjobs")
 FLEET = ("games.example.com", "v1", "Fleet", "fleets")
-KEY = "WorkloadSpread_Watch_Custom_Workload_WhiteList"
 
 
 def definition(group: str, version: str, kind: str, plural: str) -> dict[str, Any]:
@@ -51,7 +53,7 @@ def definition(group: str, version: str, kind: str, plural: str) -> dict[str, An
     }
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="session")
 async def custom(kube: Kube) -> AsyncIterator[None]:
     """Kinds of projects outside."""
     crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
@@ -77,14 +79,6 @@ def owner(obj: dict[str, Any]) -> dict[str, Any]:
         "apiVersion": obj["apiVersion"], "kind": obj["kind"], "name": obj["metadata"]["name"],
         "uid": obj["metadata"]["uid"], "controller": True, "blockOwnerDeletion": False,
     }  # fmt: skip
-
-
-async def allow(world: World, *entries: dict[str, Any]) -> None:
-    text = json.dumps({"workloads": list(entries)})
-    manifest = {
-        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kruise-configuration"}, "data": {KEY: text},
-    }  # fmt: skip
-    await world.make(world.config_maps, manifest)
 
 
 async def until_allowed(world: World, manifest: dict[str, Any]) -> None:
@@ -150,7 +144,9 @@ async def test_an_argo_rollout_is_spread_through_its_replica_sets(
     world: World, custom: None, spreading: Services
 ) -> None:
     group, version, kind, plural = ROLLOUT
-    await allow(world, {"Group": group, "Kind": kind, "replicasPath": "spec.replicas"})  # without a version
+    await world.allow(
+        json.dumps({"workloads": [{"Group": group, "Kind": kind, "replicasPath": "spec.replicas"}]})
+    )  # without a version
     target = (f"{group}/{version}", kind, "web")
     await until_allowed(world, spread("web", target, subset("a", "40%"), subset("b", "60%")))
     rollouts = world.collection(f"{group}/{version}", plural)
@@ -185,7 +181,7 @@ async def test_the_workers_of_a_tf_job_are_spread_and_its_chief_is_left_alone(
     world: World, custom: None, spreading: Services
 ) -> None:
     group, version, kind, plural = TF_JOB
-    await allow(world, {"Group": group, "Version": version, "Kind": kind})
+    await world.allow(json.dumps({"workloads": [{"Group": group, "Version": version, "Kind": kind}]}))
     target = (f"{group}/{version}", kind, "train")
     only = {
         "selector": {"matchLabels": {"role": "worker"}},
@@ -230,7 +226,7 @@ async def test_pods_of_a_fleet_that_no_owner_ties_to_it_are_found_by_its_scale(
     world: World, custom: None, spreading: Services
 ) -> None:
     group, version, kind, plural = FLEET
-    await allow(world, {"Group": group, "Version": version, "Kind": kind})
+    await world.allow(json.dumps({"workloads": [{"Group": group, "Version": version, "Kind": kind}]}))
     fleets = world.collection(f"{group}/{version}", plural)
     manifest = {
         "apiVersion": f"{group}/{version}",

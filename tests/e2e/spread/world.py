@@ -17,6 +17,9 @@ from tidewright.spread.api.hooks import DEFINITION, NAME
 from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, MATCHED_ANNOTATION
 
 MERGE = "application/merge-patch+json"
+WHITELIST = "default/tw-e2e-kruise-configuration"
+"""Where the module's services read which custom kinds are allowed: a test that needs some makes it."""
+WHITELIST_KEY = "WorkloadSpread_Watch_Custom_Workload_WhiteList"
 Object = dict[str, Any]
 
 
@@ -49,6 +52,17 @@ class World:
     async def get(self, path: str) -> Object:
         found: Object = msgspec.json.decode((await self.kube.request("GET", path)).body)
         return found
+
+    async def allow(self, text: str) -> None:
+        """Write the whitelist of custom kinds; it goes with the test."""
+        namespace, _, name = WHITELIST.partition("/")
+        manifest = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "metadata": {"name": name},
+            "data": {WHITELIST_KEY: text},
+        }
+        await self.make(f"/api/v1/namespaces/{namespace}/configmaps", manifest)
 
     async def scale(self, name: str, replicas: int) -> None:
         await self.patch(f"{self.deployments}/{name}", {"spec": {"replicas": replicas}})
