@@ -15,7 +15,7 @@ Everything refused is a `SelectorError` whose message names the part and what wo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, cast, get_args
 
 import msgspec
@@ -90,6 +90,20 @@ class LabelSelector(msgspec.Struct, frozen=True):
         found = labels or {}
         return all(requirement.matches(found) for requirement in self.requirements)
 
+    def excludes(self, other: LabelSelector) -> bool:
+        """Whether no object can be selected by both, whatever its labels.
+
+        That is so when for one label neither any value nor its absence satisfies all that both require of it, or
+        when one of them selects nothing at all. For `In`, `NotIn`, `Exists` and `DoesNotExist` that is exact; of two
+        ranges by `Gt` and `Lt` it is never found.
+        """
+        if self.nothing or other.nothing:
+            return True
+        of_label: dict[str, list[Requirement]] = {}
+        for requirement in (*self.requirements, *other.requirements):
+            of_label.setdefault(requirement.key, []).append(requirement)
+        return any(not _satisfiable(requirements) for requirements in of_label.values())
+
     def __str__(self) -> str:
         return ",".join(str(requirement) for requirement in self.requirements)
 
@@ -113,6 +127,21 @@ class LabelSelector(msgspec.Struct, frozen=True):
                 requirement(expression.get("key", ""), operator, expression.get("values") or ())
             )
         return cls(tuple(requirements))
+
+
+def _satisfiable(requirements: Sequence[Requirement]) -> bool:
+    """Whether a label can be such that all these requirements of it hold."""
+    if all(requirement.matches({}) for requirement in requirements):
+        return True
+    if any(requirement.operator == "DoesNotExist" for requirement in requirements):
+        return False
+    listed = [requirement.values for requirement in requirements if requirement.operator == "In"]
+    if not listed:
+        return True  # of all values there are, some one is not excluded
+    return any(
+        all(requirement.matches({requirement.key: value}) for requirement in requirements)
+        for value in frozenset.intersection(*listed)
+    )
 
 
 def requirement(key: str, operator: str, values: Iterable[str] = ()) -> Requirement:

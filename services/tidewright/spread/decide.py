@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tidewright.events.acting import INCUMBENT
-from tidewright.events.base import Because, Decision, Event, ObjectRef
+from tidewright.events.base import Because, Decision, Event, ObjectRef, Scalar
 from tidewright.events.decisions import PatchObject
 from tidewright.events.spread import (
     ChangeLedger,
@@ -26,6 +26,7 @@ from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, GROUP, KIND, MA
 from tidewright.spread.control.conclude import Conclusion
 from tidewright.spread.control.victims import leaving
 from tidewright.spread.fold.evolve import evolve
+from tidewright.spread.fold.owners import filtered, pods_of_target
 from tidewright.spread.state import Shrinks, SpreadState, State, Touched, unpack_uid
 from tidewright.spread.upcasts import UPCASTS
 
@@ -82,8 +83,8 @@ def decide(state: State, event: Event, touched: Touched) -> list[Decision]:
     for key in touched.spreads:
         if (spread := state.spreads.get(key)) is not None:
             take(spread, Conclusion(state, spread).whole(touched.pod.partition("/")[2], touched.key))
-    if touched.shrinks is not None:
-        decisions.extend(_foresee(state, touched.shrinks))
+    for shrinks in touched.shrinks:
+        decisions.extend(_foresee(state, shrinks))
     return decisions
 
 
@@ -132,20 +133,29 @@ def _foresee(state: State, shrinks: Shrinks) -> list[Decision]:
     spread, replicas = state.spreads.get(shrinks.spread), shrinks.replicas
     if spread is None or spread.spread is None or _foreseen(state, spread, shrinks):
         return []
-    active = sum(row.active for row in spread.pods.values())
-    count = active - replicas
-    if count <= 0:
+    active = sum(row.active for row in pods_of_target(state, spread))
+    leave = active - replicas
+    if leave <= 0:
         return []
-    order = leaving(state, spread, min(count, NAMED_AT_MOST))
+    part = filtered(spread)
+    order = leaving(state, spread, leave if part else min(leave, NAMED_AT_MOST))
+    own = [row for row in order.rows if row.name in spread.pods]
+    if not own:
+        return []
+    count = len(own) if part else leave
+    numbers: dict[str, Scalar] = {"replicas": replicas, "active": active}
+    if count < leave:
+        numbers["of_others"] = leave - count
+    last = own[-1] is order.rows[-1]  # only of that one it is known how many are like it
     return [
         ForeseeScaleIn(
             at=state.now,
             target=_ref(spread),
             replicas=replicas,
             count=count,
-            alike=order.alike if count <= NAMED_AT_MOST else 0,
-            pods=tuple(Foreseen(row.name, row.subset, row.asked or row.cost) for row in order.rows),
-            because=(Because(rule="ScaleIn", values={"replicas": replicas, "active": active}),),
+            alike=order.alike if last and count <= NAMED_AT_MOST else 0,
+            pods=tuple(Foreseen(row.name, row.subset, row.asked or row.cost) for row in own[:NAMED_AT_MOST]),
+            because=(Because(rule="ScaleIn", values=numbers),),
         )
     ]
 
@@ -162,7 +172,7 @@ def _foreseen(state: State, spread: SpreadState, shrinks: Shrinks) -> bool:
 
 DECIDER = Decider(
     service=SERVICE,
-    state_version=3,
+    state_version=4,
     state_type=State,
     kinds=KINDS,
     evolve=evolve,

@@ -229,6 +229,10 @@ class SpreadState(msgspec.Struct):
         foreseen: replicas of the scale-in that was foreseen last; -1 since the target wants more again.
         foreseen_at: when that was.
         mode: the mode that its annotation asks for; empty without one.
+        created_at: when it was made, by the API server's clock; 0 for one that an earlier version folded.
+        taken_by: name of an older spread that has its target and may select the same pods, so that it has none;
+            "" for none.
+        taken_since: since when that is so; 0 while it is not.
     """
 
     namespace: str
@@ -262,6 +266,9 @@ class SpreadState(msgspec.Struct):
     fail_open_since: float = 0.0
     unfenced_at: float = 0.0
     mode: str = ""
+    created_at: float = 0.0
+    taken_by: str = ""
+    taken_since: float = 0.0
 
     def count(self, row: Row, by: int) -> None:
         """Count an active pod in or out; another spread's annotation puts it in no subset."""
@@ -336,7 +343,7 @@ class Touched(msgspec.Struct):
         before: the row as it was, None for a new pod.
         after: the row as it is, None for a pod that is gone or belongs to no spread now.
         removed: a spread that is gone.
-        shrinks: a target of which fewer replicas are wanted.
+        shrinks: spreads of a target of which fewer replicas are wanted.
         fault: a spread whose target's replicas cannot be read, newly.
         refused: spreads that depend on a kind that may not be read, newly.
         renew: a spread whose ledger is to be said again, so that the log's retention does not forget it.
@@ -353,7 +360,7 @@ class Touched(msgspec.Struct):
     before: Row | None = None
     after: Row | None = None
     removed: SpreadState | None = None
-    shrinks: Shrinks | None = None
+    shrinks: list[Shrinks] = []
     fault: str = ""
     refused: list[str] = []
     unadopted: tuple[str, str, bool] | None = None
@@ -390,7 +397,8 @@ class State(msgspec.Struct):
         strays: per namespace, pods that belong to no spread.
         children: uid of a workload to the uids of those that it controls.
         labels: label sets that rows share, by their own text.
-        targets: `namespace|group|kind|name` to the spread that has this target.
+        targets: `namespace|group|kind|name` to the spreads that ask for this target, the oldest first; those
+            that are not `taken_by` another one have it.
         selecting: per namespace, spreads whose target's scale has a selector.
         acting: the modes in force.
     """
@@ -402,7 +410,7 @@ class State(msgspec.Struct):
     refusals: dict[str, str] = {}
     versioned_kinds: tuple[str, ...] = tuple(sorted(VERSIONED_KINDS))
     spreads: dict[str, SpreadState] = {}
-    targets: dict[str, str] = {}
+    targets: dict[str, list[str]] = {}
     selecting: dict[str, list[str]] = {}
     workloads: dict[str, Workload] = {}
     children: dict[str, list[str]] = {}
@@ -416,6 +424,10 @@ class State(msgspec.Struct):
         """The one copy of a label set that all rows with it use."""
         text = "\n".join([f"{key}={labels[key]}" for key in sorted(labels)])
         return self.labels.setdefault(text, labels)
+
+    def having(self, target: str) -> list[SpreadState]:
+        """The spreads that have a target, the oldest first."""
+        return [spread for key in self.targets.get(target, ()) if not (spread := self.spreads[key]).taken_by]
 
     def find(self, namespace: str, name: str) -> tuple[SpreadState | None, Row | None]:
         """A pod's row, and the spread that has it."""

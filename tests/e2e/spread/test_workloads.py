@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,6 +15,7 @@ from tests.e2e.conftest import Services
 from tests.e2e.sim.world import until
 from tests.e2e.spread.world import World, places, spread, subset, subset_of, template
 from tidewright.kube.client import Kube
+from tidewright.kube.errors import KubeError
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -83,10 +86,6 @@ def owner(obj: dict[str, Any]) -> dict[str, Any]:
 
 async def until_allowed(world: World, manifest: dict[str, Any]) -> None:
     """Make a spread as soon as its target's kind is known to be allowed."""
-    import asyncio
-
-    from tidewright.kube.errors import KubeError
-
     for attempt in range(200):
         try:
             await world.make(world.spreads, manifest)
@@ -219,6 +218,67 @@ async def test_the_workers_of_a_tf_job_are_spread_and_its_chief_is_left_alone(
     await world.until(
         f"{world.spreads}/train",
         lambda ws: [s["missingReplicas"] for s in ws["status"]["subsetStatuses"]] == full,
+    )
+
+
+async def test_each_role_of_a_tf_job_is_spread_by_a_spread_of_its_own(
+    world: World, custom: None, spreading: Services
+) -> None:
+    group, version, kind, plural = TF_JOB
+    await world.allow(json.dumps({"workloads": [{"Group": group, "Version": version, "Kind": kind}]}))
+    roles = {"chief": ("Chief", 2), "worker": ("Worker", 8)}
+    manifest = {
+        "apiVersion": f"{group}/{version}",
+        "kind": kind,
+        "metadata": {"name": "train"},
+        "spec": {"tfReplicaSpecs": {path: {"replicas": count} for path, count in roles.values()}},
+    }
+    made = await world.make(world.collection(f"{group}/{version}", plural), manifest)
+
+    def of(name: str, *taken: str) -> dict[str, Any]:
+        selector = {"matchExpressions": [{"key": "role", "operator": "In", "values": list(taken)}]}
+        paths = [f"spec.tfReplicaSpecs.{roles[role][0]}.replicas" for role in taken]
+        only = {"selector": selector, "replicasPathList": paths}
+        target = (f"{group}/{version}", kind, "train")
+        return spread(name, target, subset("a", "50%"), subset("b", "50%"), targetFilter=only)
+
+    for role in roles:
+        await until_allowed(world, of(role, role))
+    for role, (_, count) in roles.items():
+        half = [count // 2] * 2
+        await until_missing(world, role, half)
+    refused = "spec.targetRef: Invalid value.*taken by WorkloadSpread chief: .*role=chief.*takes role in \\(chief,worker\\)"
+    with pytest.raises(KubeError, match=refused):
+        await world.make(world.spreads, of("third", "chief", "worker"))
+    with pytest.raises(KubeError, match=refused):
+        await world.patch(f"{world.spreads}/worker", {"spec": of("worker", "chief", "worker")["spec"]})
+
+    async def create(role: str, n: int) -> tuple[str, str]:
+        pod = template({"job": "train", "role": role}, schedulerName="nobody")
+        pod["metadata"] |= {"name": f"train-{role}-{n}", "ownerReferences": [owner(made)]}
+        return role, subset_of(await world.make(world.pods, {"apiVersion": "v1", "kind": "Pod", **pod}))
+
+    created = [create(role, n) for role, (_, count) in roles.items() for n in range(count)]
+    other = create("evaluator", 0)
+    placed = Counter(await asyncio.gather(*created, other))
+    assert placed == {
+        ("chief", "a"): 1, ("chief", "b"): 1, ("worker", "a"): 4, ("worker", "b"): 4, ("evaluator", ""): 1,
+    }  # fmt: skip
+    for role in roles:
+        await until_missing(world, role, [0, 0])
+    # A pod whose role changes counts where it belongs now, and its place there is free.
+    await world.patch(f"{world.pods}/train-worker-0", {"metadata": {"labels": {"role": "evaluator"}}})
+    await world.until(
+        f"{world.spreads}/worker",
+        lambda ws: sum(s["missingReplicas"] for s in ws["status"]["subsetStatuses"]) == 1,
+    )
+
+
+async def until_missing(world: World, name: str, missing: list[int]) -> None:
+    """Wait until a spread's status says how many pods each of its subsets lacks."""
+    await world.until(
+        f"{world.spreads}/{name}",
+        lambda ws: [s["missingReplicas"] for s in ws.get("status", {}).get("subsetStatuses", ())] == missing,
     )
 
 

@@ -89,6 +89,46 @@ async def test_500_pods_by_8_clients_at_3_replicas_one_killed_land_exactly(
         assert len(alive) == 2
 
 
+def of_role(role: str, pod: JsonObject) -> JsonObject:
+    metadata = {**pod["metadata"], "labels": {**pod["metadata"]["labels"], "role": role}}
+    return {**pod, "metadata": metadata}
+
+
+async def test_pods_of_two_spreads_of_one_workload_go_to_the_ledger_of_their_own(
+    nats: EmbeddedServer, log: Log
+) -> None:
+    names = ("chief", "worker")
+    facts = []
+    for name in names:
+        given = spec(2, None, targetFilter={"selector": {"matchLabels": {"role": name}}})
+        facts.append(msgspec.structs.replace(spread_fact(given), name=name, uid=f"ws-{name}"))
+    await say(log, *facts, *deployment(9))
+    async with deciding(log), replicas(nats, 2) as endpoints:
+        await until(
+            lambda: all(
+                (book := replica.books.find(NAMESPACE, name)) is not None and book.spread is not None
+                for replica in endpoints
+                for name in names
+            )
+        )
+        roles = [*names, "other"] * 3
+        admitted = await asyncio.gather(
+            *(
+                endpoints[n % 2].admit(f"request-{n}", of_role(role, new_pod(n)))
+                for n, role in enumerate(roles)
+            )
+        )
+        placed = Counter((role, subset_of(pod)) for role, pod in zip(roles, admitted, strict=True))
+        assert placed == {
+            ("chief", "a"): 2, ("chief", "b"): 1, ("worker", "a"): 2, ("worker", "b"): 1, ("other", None): 3,
+        }  # fmt: skip
+        for name in names:
+            book = endpoints[0].books.find(NAMESPACE, name)
+            assert book is not None
+            await until(lambda book=book: len(book.ledger.placed) == 3)
+            assert book.ledger.counts == {HASH: {"a": 2, "b": 1}}
+
+
 async def test_a_retried_request_finds_its_own_place(nats: EmbeddedServer, log: Log) -> None:
     await say(log, spread_fact(spec(1, None)), *deployment(2))
     async with deciding(log), replicas(nats, 2) as (one, other):

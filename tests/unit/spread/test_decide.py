@@ -250,7 +250,7 @@ def test_of_two_spreads_of_one_workload_the_first_has_it_until_it_goes() -> None
     assert change.rules is not None
     assert change.rules.gone  # admission leaves it alone
     (told,) = [d for d in decisions if isinstance(d, RecordObjectEvent)]
-    assert told.message == f"spec.targetRef: the target is taken by WorkloadSpread {SPREAD}"
+    assert told.message.startswith(f"spec.targetRef: the target is taken by WorkloadSpread {SPREAD}: ")
     freed = fold.see(WorkloadSpreadGone(at=0, namespace=NAMESPACE, name=SPREAD, uid="ws"))
     rules = {d.target.name: d.rules for d in freed if isinstance(d, ChangeLedger) and d.rules is not None}
     assert rules[SPREAD].gone

@@ -9,21 +9,62 @@ import msgspec
 from tidewright.events.base import Decision, Event
 from tidewright.events.decisions import PatchObject, RecordObjectEvent
 from tidewright.events.outcomes import Failed
+from tidewright.events.spread import WorkloadSpreadGone, WorkloadSpreadObserved
 from tidewright.events.timers import TimerFired
 from tidewright.spread.decide import DECIDER
 from tidewright.spread.state import State
+from tidewright.spread.upcasts import UPCASTS
 
-STORED = Path(__file__).parents[2] / "golden" / "states" / "spread.v2.json"
+STATES = Path(__file__).parents[2] / "golden" / "states"
 
 
-def restored() -> State:
-    return DECIDER.restored(STORED.read_bytes(), 2)
+def stored(version: int) -> bytes:
+    return (STATES / f"spread.v{version}.json").read_bytes()
+
+
+def restored(version: int = 2) -> State:
+    return DECIDER.restored(stored(version), version)
 
 
 def test_a_state_of_version_2_keeps_all_but_what_its_last_event_touched() -> None:
-    stored = msgspec.json.decode(STORED.read_bytes())
-    assert stored.pop("touched")["foresee"] == ["shop/web", 2]
-    assert msgspec.json.decode(msgspec.json.encode(restored())) == stored
+    version_3 = UPCASTS[2](msgspec.json.decode(stored(2)))
+    assert msgspec.json.decode(stored(2))["touched"]["foresee"] == ["shop/web", 2]
+    assert "touched" not in version_3
+    assert DECIDER.restored(msgspec.json.encode(version_3), 3) == restored()
+
+
+def test_a_state_of_version_3_has_its_targets_and_who_waits_for_them() -> None:
+    state = restored(3)
+    assert state.targets == {
+        "shop|apps|Deployment|web": ["shop/web", "shop/later"],
+        "shop|apps.kruise.io|CloneSet|db": ["shop/primary", "shop/replica"],
+    }
+    waiting = {key: spread.taken_by for key, spread in state.spreads.items() if spread.taken_by}
+    assert waiting == {"shop/later": "web", "shop/replica": "primary"}
+    assert {state.spreads[key].taken_since for key in waiting} == {state.now}
+
+
+def test_who_waited_for_a_target_and_may_share_it_has_it_with_the_next_word_on_either() -> None:
+    state = restored(3)
+    primary = state.spreads["shop/primary"]
+    feed(
+        state,
+        WorkloadSpreadObserved(
+            at=state.now + 1,
+            namespace="shop",
+            name="primary",
+            uid=primary.uid,
+            generation=2,
+            spec=primary.spec,
+        ),
+    )
+    assert {key: list(spread.pods) for key, spread in state.spreads.items() if spread.pods} == {
+        "shop/web": ["web-0", "web-1"],
+        "shop/primary": ["db-0"],
+        "shop/replica": ["db-1"],
+    }
+    feed(state, WorkloadSpreadGone(at=state.now + 2, namespace="shop", name="web", uid="ws"))
+    assert list(state.spreads["shop/later"].pods) == ["web-0", "web-1"]
 
 
 def test_the_decider_goes_on_from_it() -> None:

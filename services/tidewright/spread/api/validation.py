@@ -29,6 +29,7 @@ from tidewright.kube.selectors import LabelSelector, SelectorError
 from tidewright.spread.api import limits
 from tidewright.spread.api.spec import ADAPTIVE, Spread, TargetRef, parse
 from tidewright.spread.match.matching import Forbidden, NotFound
+from tidewright.spread.match.sharing import apart, identity, taken
 
 CLOSED_FOR_MARGIN_S = 295
 """A pod must be able to visit every closed subset before the first of them opens again (V21)."""
@@ -78,9 +79,7 @@ def errors(
         *_filter_errors(spread),
     ]
     if (other := conflict(spread, around.others)) is not None:
-        found.append(
-            invalid("spec.targetRef", spread.target, f"the target is taken by WorkloadSpread {other}")
-        )
+        found.append(invalid("spec.targetRef", spread.target, taken(spread, other)))
     if old is not None:
         found.extend(_metadata_errors(obj.get("metadata") or {}, old.get("metadata") or {}))
         found.extend(_target_change(spread.target, parse(old).target))
@@ -256,33 +255,24 @@ def _filter_errors(spread: Spread) -> Iterator[FieldError]:
         yield invalid("spec.targetFilter", spread.target_filter.selector, str(error))
 
 
-def conflict(spread: Spread, others: Iterable[Spread]) -> str | None:
-    """The name of another spread of the namespace with the same target group, kind and name (V23)."""
-    mine = _identity(spread.target)
-    if mine is None:
+def conflict(spread: Spread, others: Iterable[Spread]) -> Spread | None:
+    """Another spread of the namespace with the same target group, kind and name (V23), and maybe the same pods [Q-23]."""
+    target = identity(spread.target)
+    if target is None:
         return None
     for other in others:
         if (
             other.namespace == spread.namespace
             and other.name != spread.name
-            and _identity(other.target) == mine
+            and identity(other.target) == target
+            and not apart(spread, other)
         ):
-            return other.name
+            return other
     return None
 
 
-def _identity(target: TargetRef | None) -> tuple[str, str, str] | None:
-    if target is None:
-        return None
-    try:
-        group, _ = group_version(target.api_version)
-    except BadApiVersion:
-        return None
-    return group, target.kind, target.name
-
-
 def _target_change(new: TargetRef | None, old: TargetRef | None) -> Iterator[FieldError]:
-    if new is not None and old is not None and _identity(new) != _identity(old):
+    if new is not None and old is not None and identity(new) != identity(old):
         yield invalid("spec.targetRef", new, "the target cannot be changed")
 
 

@@ -1,6 +1,6 @@
 """Who leaves when a workload shrinks: the order in which its own controller picks victims.
 
-leaving        a spread's active pods, those first that go first
+leaving        the active pods of a spread's workload, those first that go first
 picked         the same of any pods of a workload
 Order          that order, and how many pods are alike in all that it looks at
 
@@ -19,6 +19,7 @@ from functools import cmp_to_key
 from heapq import nsmallest
 from typing import NamedTuple, TypeAlias
 
+from tidewright.spread.fold.owners import pods_of_target
 from tidewright.spread.ledger.choose import ordinal_of
 from tidewright.spread.state import READY, Row, SpreadState, State
 
@@ -40,8 +41,8 @@ class Order(NamedTuple):
 
 
 def leaving(state: State, spread: SpreadState, count: int | None = None) -> Order:
-    """The first `count` active pods to leave; all of them for None. The time is the state's."""
-    active = [row for row in spread.pods.values() if row.active]
+    """The first `count` active pods of a spread's workload to leave, its own or not; all for None. The time is the state's."""
+    active = [row for row in pods_of_target(state, spread) if row.active]
     count = len(active) if count is None else max(0, min(count, len(active)))
     kind = spread.spread.target.kind if spread.spread is not None and spread.spread.target is not None else ""
     return picked(active, kind, count, state.now)

@@ -15,6 +15,8 @@ from tidewright.spread.state import LIMIT_VALID
 SCHEDULABLE = "Schedulable"
 EXACT = "Exact"
 """Condition of a subset whose spread is placed by the last known state while the log is away."""
+IN_FORCE = "InForce"
+"""A condition of ours: False where an older spread has the target and may select the same pods."""
 SUFFICIENT = "Sufficient"
 POD_UNSCHEDULABLE = "PodUnschedulable"
 
@@ -77,6 +79,10 @@ def _entry(g: Gathering, subset: Subset, active: int, held: int, limit: int | No
         conditions.append(condition(SCHEDULABLE, is_open, since, reason=reason))
     if g.s.fail_open:
         conditions.append(_inexact(g))
+    if g.s.taken_by:
+        conditions.append(
+            condition(IN_FORCE, False, g.s.taken_since, reason="TargetTaken", message=g.s.invalid)
+        )
     if (fault := _limit_fault(g, subset)) is not None:
         since = _fault_since(g, subset.name)
         conditions.append(condition(LIMIT_VALID, False, since, reason="NotANumber", message=fault))

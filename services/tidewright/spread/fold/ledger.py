@@ -208,10 +208,11 @@ def announced(state: State, decision: ScaleWorkload, touched: Touched) -> None:
     except BadApiVersion:
         return
     kind = GroupKind(group, decision.target.kind)
-    key = state.targets.get(target_key(decision.target.namespace, kind, decision.target.name))
-    if key is None or decision.replicas >= decision.from_replicas or decision.shadow:
+    if decision.replicas >= decision.from_replicas or decision.shadow:
         return
-    touched.shrinks = Shrinks(key, decision.replicas, announced=True)
+    for spread in state.having(target_key(decision.target.namespace, kind, decision.target.name)):
+        key = spread_key(spread.namespace, spread.name)
+        touched.shrinks.append(Shrinks(key, decision.replicas, announced=True))
 
 
 def foreseen(state: State, decision: ForeseeScaleIn, touched: Touched) -> None:

@@ -1,7 +1,9 @@
 """Whose pod is it: rows taken out of one place and put into another as owners and filters become known.
 
-by_owner, by_selector   the spread that has a controller; one whose target's scale selects a pod
+named                   the target that a spread asks for
+by_owner, by_selector   the spreads of a controller's target; those of a target whose scale selects a pod
 spread_of               the spread that has a pod
+pods_of_target          all pods of a spread's workload, whoever has them
 take, enter, leave      a row out of where it is, into the counts and out of them
 imply, unimply          controllers that are known from their pods alone
 collect, scatter        strays that belong to a spread now; pods that do so no more
@@ -18,6 +20,7 @@ from tidewright.kube.customworkloads import BadApiVersion, GroupKind, group_vers
 from tidewright.kube.selectors import LabelSelector, SelectorError
 from tidewright.spread.match.matching import selected
 from tidewright.spread.match.pods import VERSION_IGNORED, short_hash
+from tidewright.spread.match.sharing import identity
 from tidewright.spread.state import (
     HELD,
     Row,
@@ -40,16 +43,23 @@ def key_of(spread: SpreadState) -> str:
     return spread_key(spread.namespace, spread.name)
 
 
+def named(spread: SpreadState) -> str:
+    """Key of the target that a spread asks for; "" for none, and while it is being deleted."""
+    parsed = spread.spread
+    if parsed is None or parsed.deleting or (target := identity(parsed.target)) is None:
+        return ""
+    return target_key(spread.namespace, *target)
+
+
 def take(state: State, namespace: str, name: str, owner: str) -> tuple[SpreadState | None, Row | None]:
     """Take a pod's row out of where it is, and out of the counts."""
     strays = state.strays.get(namespace)
     if strays is not None and (row := strays.pop(name, None)) is not None:
         return None, row
-    likely = by_owner(state, namespace, owner) if owner else None
-    row = likely.pods.pop(name, None) if likely is not None else None
-    if row is not None and likely is not None:
-        leave(likely, row)
-        return likely, row
+    for likely in by_owner(state, namespace, owner) if owner else ():
+        if (row := likely.pods.pop(name, None)) is not None:
+            leave(likely, row)
+            return likely, row
     home, row = state.find(namespace, name)
     if home is not None and row is not None:
         del home.pods[name]
@@ -72,22 +82,22 @@ def leave(spread: SpreadState, row: Row) -> None:
     spread.waiting.pop(row.name, None)
 
 
-def by_owner(state: State, namespace: str, owner: str) -> SpreadState | None:
-    """The spread whose target is among the controllers from `owner` upwards."""
+def by_owner(state: State, namespace: str, owner: str) -> list[SpreadState]:
+    """The spreads whose target is the first one among the controllers from `owner` upwards."""
     for workload in state.chain(owner):
-        key = state.targets.get(target_key(namespace, workload.kind, workload.name))
-        if key is not None:
-            return state.spreads[key]
-    return None
+        target = target_key(namespace, workload.kind, workload.name)
+        if target in state.targets:
+            return state.having(target)
+    return []
 
 
-def by_selector(state: State, namespace: str, row: Row) -> SpreadState | None:
-    """The spread of a custom workload that owns no pod itself, and whose scale selects this one (3.2)."""
+def by_selector(state: State, namespace: str, row: Row) -> list[SpreadState]:
+    """The spreads of a custom workload that owns no pod itself, and whose scale selects this one (3.2)."""
     for key in state.selecting.get(namespace, ()):
         target = state.workloads.get(state.spreads[key].target_uid)
         if target is not None and not target.pods and _selector(target.selector).matches(row.labels):
-            return state.spreads[key]
-    return None
+            return state.having(target_key(namespace, target.kind, target.name))
+    return []
 
 
 @lru_cache(maxsize=1000)
@@ -100,52 +110,79 @@ def _selector(text: str) -> LabelSelector:
 
 
 def spread_of(state: State, namespace: str, row: Row) -> SpreadState | None:
-    """The spread that a pod belongs to: that of its controllers, if its filter takes the pod.
+    """The spread that a pod belongs to: of those of its controllers' target the one whose filter takes the pod.
 
-    A pod that no owners lead anywhere is its whose scale selects it.
+    A pod that no owners lead anywhere is of the target whose scale selects it. The filters of the spreads that
+    have one target exclude each other.
     """
-    found = by_owner(state, namespace, row.owner) or by_selector(state, namespace, row)
-    if found is None or found.spread is None:
-        return None
-    try:
-        return found if selected(found.spread.target_filter, row.labels) else None
-    except SelectorError:
-        return None
+    for spread in _of_target(state, namespace, row):
+        if spread.spread is None:
+            continue
+        try:
+            if selected(spread.spread.target_filter, row.labels):
+                return spread
+        except SelectorError:
+            continue
+    return None
 
 
-def imply(state: State, fact: PodObserved) -> str:
+def _of_target(state: State, namespace: str, row: Row) -> list[SpreadState]:
+    """The spreads of the target that a pod belongs to."""
+    return by_owner(state, namespace, row.owner) or by_selector(state, namespace, row)
+
+
+def pods_of_target(state: State, spread: SpreadState) -> list[Row]:
+    """All pods of a spread's workload: its own, those of other spreads of the target, and those that none selects."""
+    if not filtered(spread):
+        return list(spread.pods.values())
+    rows = [row for other in state.having(named(spread)) for row in other.pods.values()]
+    strays = state.strays.get(spread.namespace, {})
+    return rows + [
+        row
+        for row in strays.values()
+        if any(other is spread for other in _of_target(state, spread.namespace, row))
+    ]
+
+
+def filtered(spread: SpreadState) -> bool:
+    """Whether only some of its target's pods may belong to a spread."""
+    found = None if spread.spread is None else spread.spread.target_filter
+    return found is not None and found.selector is not None
+
+
+def imply(state: State, fact: PodObserved) -> list[str]:
     """Count a pod of an owner, and remember the owner where its pods are all that is known of it.
 
-    Gives the spread that finds its pods by other means from now on, "" for none.
+    Gives the spreads that find their pods by other means from now on.
     """
     above = owner_of(fact)
     if above is None or not above.uid:
-        return ""
+        return []
     workload = state.workloads.get(above.uid)
     if workload is None:
         try:
             group, _ = group_version(above.api_version)
         except BadApiVersion:
-            return ""
+            return []
         workload = Workload(
             GroupKind(group, above.kind), above.name, above.uid, fact.namespace, replicas=-1, seen=False
         )
         state.workloads[above.uid] = workload
     workload.pods += 1
-    return reselect(state, workload) if workload.selector and workload.pods == 1 else ""
+    return reselect(state, workload) if workload.selector and workload.pods == 1 else []
 
 
-def unimply(state: State, owner: str) -> str:
+def unimply(state: State, owner: str) -> list[str]:
     """One pod of an owner less; the last one takes along what only pods told of. Gives what `imply` does."""
     workload = state.workloads.get(owner)
     if workload is None or not workload.pods:
-        return ""
+        return []
     workload.pods -= 1
     if workload.pods:
-        return ""
+        return []
     if not workload.seen:
         del state.workloads[owner]
-    return reselect(state, workload) if workload.selector else ""
+    return reselect(state, workload) if workload.selector else []
 
 
 def selecting(state: State, spread: SpreadState) -> None:
@@ -161,15 +198,15 @@ def selecting(state: State, spread: SpreadState) -> None:
         del state.selecting[spread.namespace]
 
 
-def reselect(state: State, target: Workload) -> str:
+def reselect(state: State, target: Workload) -> list[str]:
     """Whether the target owns pods itself has changed: pods that its selector finds come or go."""
-    key = state.targets.get(target_key(target.namespace, target.kind, target.name))
-    if key is None or state.spreads[key].target_uid != target.uid:
-        return ""
-    scatter(state, state.spreads[key], all_of_them=False)
-    collect(state, state.spreads[key])
-    state.spreads[key].recount = True
-    return key
+    having = state.having(target_key(target.namespace, target.kind, target.name))
+    spreads = [spread for spread in having if spread.target_uid == target.uid]
+    for spread in spreads:
+        scatter(state, spread, all_of_them=False)
+        collect(state, spread)
+        spread.recount = True
+    return [key_of(spread) for spread in spreads]
 
 
 def collect(state: State, spread: SpreadState) -> None:

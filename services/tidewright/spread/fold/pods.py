@@ -17,30 +17,37 @@ def pod_observed(state: State, fact: PodObserved, touched: Touched) -> None:
     placement = placement_of(fact.annotations.get(MATCHED_ANNOTATION))
     new = row_of(fact, _kinds(state.versioned_kinds), state.shared_labels(fact.labels), placement)
     home, old = take(state, namespace, name, new.owner)
-    reselected = ""
+    reselected: list[str] = []
     if old is None or old.owner != new.owner:
         if old is not None:
             reselected = unimply(state, old.owner)
         reselected = imply(state, fact) or reselected
     same = old is not None and old.uid == new.uid
-    if old is not None and same:
-        new.name = old.name
-        new.flags |= old.flags & (HELD | CALLED)
-        new.asked = old.asked if new.cost == old.cost else ""
-        if not new.placed_by and old.flags & ADOPTING:
-            new.placed_by, new.subset = old.placed_by, old.subset
-            new.flags |= ADOPTING
     where = home if home is not None and same else None
     if where is None or old is None or (old.labels is not new.labels) or old.owner != new.owner:
         where = spread_of(state, namespace, new)
+    if old is not None and same:
+        new.name = old.name
+        if home is None or where is home:
+            _remembered(old, new)
     if where is None:
         state.strays.setdefault(namespace, {})[new.name] = new
     else:
         where.pods[new.name] = new
         enter(where, new, state.now)
     _touch(touched, fact, home, where=where, old=old, new=new, placement=placement)
-    if reselected and reselected not in touched.spreads:
-        touched.spreads.append(reselected)
+    touched.spreads.extend(key for key in reselected if key not in touched.spreads)
+
+
+def _remembered(old: Row, new: Row) -> None:
+    """What was decided about a pod holds on, for as long as it is in the same place: the spread that it leaves
+    gives back what it held there, and what was asked for there is asked for anew.
+    """
+    new.flags |= old.flags & (HELD | CALLED)
+    new.asked = old.asked if new.cost == old.cost else ""
+    if not new.placed_by and old.flags & ADOPTING:
+        new.placed_by, new.subset = old.placed_by, old.subset
+        new.flags |= ADOPTING
 
 
 def _touch(
@@ -79,5 +86,5 @@ def pod_gone(state: State, fact: PodGone, touched: Touched) -> None:
     home, old = take(state, fact.namespace, fact.name, "")
     touched.pod, touched.key, touched.before = pod_id(fact.namespace, fact.name), fact.name, old
     touched.home = "" if home is None else key_of(home)
-    if old is not None and (reselected := unimply(state, old.owner)):
-        touched.spreads.append(reselected)
+    if old is not None:
+        touched.spreads.extend(unimply(state, old.owner))

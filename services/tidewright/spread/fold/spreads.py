@@ -11,9 +11,10 @@ from tidewright.events.spread import (
 )
 from tidewright.kube.customworkloads import BadApiVersion, GroupKind, group_version
 from tidewright.spread import holding
-from tidewright.spread.api.spec import BadSpread, parse_spec
-from tidewright.spread.fold.owners import collect, latest_version, scatter, selecting
-from tidewright.spread.state import SpreadState, State, Touched, spread_key, target_key
+from tidewright.spread.api.spec import BadSpread, Spread, parse_spec
+from tidewright.spread.fold.owners import named, scatter
+from tidewright.spread.fold.targets import retarget
+from tidewright.spread.state import SpreadState, State, Touched, spread_key
 
 FAIL_OPEN_ANNOTATION = "tidewright.dev/spread-fail-open"
 
@@ -33,7 +34,9 @@ def spread_observed(state: State, fact: WorkloadSpreadObserved, touched: Touched
         known = None
     spread = known if known is not None else SpreadState(fact.namespace, fact.name)
     state.spreads[key] = spread
-    _untarget(state, key)
+    target = named(spread)
+    if known is None:
+        spread.created_at = state.now if fact.created_at is None else fact.created_at
     spread.uid, spread.generation, spread.spec = fact.uid, fact.generation, fact.spec
     before = holding.held(state, spread)
     spread.mode = fact.annotations.get(MODE, "")
@@ -51,10 +54,10 @@ def spread_observed(state: State, fact: WorkloadSpreadObserved, touched: Touched
             deleting=fact.deleting_at is not None,
             annotations=fact.annotations,
         )
-        spread.invalid = ""
+        spread.invalid = _unnamed(spread.spread)
     except BadSpread as error:
         spread.spread, spread.invalid = None, str(error)
-    _retarget(state, key, spread)
+    retarget(state, spread, target, touched)
     if known is None and refused_kinds(state, spread):
         touched.refused.append(key)
 
@@ -74,42 +77,15 @@ def _fails_open(fact: WorkloadSpreadObserved) -> bool:
     return fact.annotations.get(FAIL_OPEN_ANNOTATION, "").lower() == "true"
 
 
-def _untarget(state: State, key: str) -> None:
-    for target in [t for t, k in state.targets.items() if k == key]:
-        del state.targets[target]
-    spread = state.spreads[key]
-    spread.target_uid = ""
-    selecting(state, spread)
-
-
-def _retarget(state: State, key: str, spread: SpreadState) -> None:
-    """Point at the target, and take in the pods that belong to it."""
-    parsed = spread.spread
-    if parsed is not None and parsed.target is not None and not parsed.deleting:
-        try:
-            group, _ = group_version(parsed.target.api_version)
-            kind = GroupKind(group, parsed.target.kind)
-            # The first spread of a target has it; a second one is refused by validation, unless both came at once.
-            holder = state.targets.setdefault(target_key(spread.namespace, kind, parsed.target.name), key)
-            if holder != key:
-                name = holder.partition("/")[2]
-                spread.invalid = f"spec.targetRef: the target is taken by WorkloadSpread {name}"
-            else:
-                spread.target_uid = next(
-                    (
-                        w.uid
-                        for w in state.workloads.values()
-                        if w.seen
-                        and (w.namespace, w.kind, w.name) == (spread.namespace, kind, parsed.target.name)
-                    ),
-                    "",
-                )
-        except BadApiVersion as error:
-            spread.invalid = f"spec.targetRef: {error}"
-    selecting(state, spread)
-    scatter(state, spread, all_of_them=False)
-    collect(state, spread)
-    spread.latest = latest_version(state, spread)
+def _unnamed(spread: Spread) -> str:
+    """Why a spread's target cannot be looked for; "" when it can."""
+    if spread.target is None or spread.deleting:
+        return ""
+    try:
+        group_version(spread.target.api_version)
+    except BadApiVersion as error:
+        return f"spec.targetRef: {error}"
+    return ""
 
 
 def spread_gone(state: State, fact: WorkloadSpreadGone, touched: Touched) -> None:
@@ -123,27 +99,11 @@ def _forget_spread(state: State, key: str, touched: Touched) -> None:
     spread = state.spreads.get(key)
     if spread is None:
         return
-    _untarget(state, key)
+    target = named(spread)
+    spread.spread = None
+    retarget(state, spread, target, touched)
     scatter(state, spread, all_of_them=True)
     del state.spreads[key]
-    _inherit(state, spread, touched)
-
-
-def _inherit(state: State, gone: SpreadState, touched: Touched) -> None:
-    """Another spread that waits for the target has it now."""
-    for key in sorted(state.spreads):
-        heir = state.spreads[key]
-        waits = heir.spread is not None and bool(heir.invalid) and heir.namespace == gone.namespace
-        if waits and gone.spread is not None and _targets_same(heir, gone):
-            heir.invalid = ""
-            _retarget(state, key, heir)
-            touched.spreads.append(key)
-
-
-def _targets_same(one: SpreadState, other: SpreadState) -> bool:
-    mine = one.spread.target if one.spread is not None else None
-    its = other.spread.target if other.spread is not None else None
-    return mine is not None and its is not None and (mine.kind, mine.name) == (its.kind, its.name)
 
 
 def target_replicas(state: State, fact: TargetReplicasObserved, touched: Touched) -> None:

@@ -38,24 +38,20 @@ def workload_observed(state: State, fact: WorkloadObserved, touched: Touched) ->
         _not_child(state, fact.uid, old.owner)
     if controller and fact.uid not in state.children.setdefault(controller, []):
         state.children[controller].append(fact.uid)
-    key = state.targets.get(target_key(fact.namespace, new.kind, new.name))
-    if key is not None:
-        spread = state.spreads[key]
+    for spread in state.having(target_key(fact.namespace, new.kind, new.name)):
         _targeted(state, spread, new, old, touched)
         if old is not None and 0 <= new.replicas < old.replicas:
-            touched.shrinks = Shrinks(key, new.replicas)
+            touched.shrinks.append(Shrinks(key_of(spread), new.replicas))
         elif old is not None and new.replicas > old.replicas:
             spread.foreseen = -1
     _released(state, fact.namespace, old, new, touched)
-    above = by_owner(state, fact.namespace, fact.uid)
-    if above is None:
-        return
-    if old is None or not old.seen or old.owner != new.owner:
-        collect(state, above)
-    above.latest = latest_version(state, above)
-    key = key_of(above)
-    if (old is None or _matters(old) != _matters(new)) and key not in touched.spreads:
-        touched.spreads.append(key)
+    for above in by_owner(state, fact.namespace, fact.uid):
+        if old is None or not old.seen or old.owner != new.owner:
+            collect(state, above)
+        above.latest = latest_version(state, above)
+        key = key_of(above)
+        if (old is None or _matters(old) != _matters(new)) and key not in touched.spreads:
+            touched.spreads.append(key)
 
 
 def _targeted(
@@ -77,8 +73,7 @@ def _released(state: State, namespace: str, old: Workload | None, new: Workload,
     """A workload that has lost its controller takes its pods along."""
     if old is None or not old.owner or old.owner == new.owner:
         return
-    above = by_owner(state, namespace, old.owner)
-    if above is not None:
+    for above in by_owner(state, namespace, old.owner):
         scatter(state, above, all_of_them=False)
         above.latest = latest_version(state, above)
         touched.spreads.append(key_of(above))
@@ -108,11 +103,11 @@ def workload_gone(state: State, fact: WorkloadGone, touched: Touched) -> None:
             ),
             "",
         )
-    above = by_owner(state, fact.namespace, uid)
+    spreads = by_owner(state, fact.namespace, uid)
     gone = state.workloads.pop(uid, None)
     if gone is not None:
         _not_child(state, uid, gone.owner)
-    if above is not None:
+    for above in spreads:
         if above.target_uid == uid:
             above.target_uid = ""
             selecting(state, above)

@@ -2,5 +2,6 @@
 
 matching     owner chains and filters
 pods         the facts about a pod that decisions use, its version, its annotation
+sharing      several spreads of one target
 admit        which spread takes a new pod, and why one is refused
 """

@@ -260,6 +260,9 @@ def _standing(state: State, found: SpreadState, now: float) -> Iterator[str]:
     if spread is None or rules is None:
         yield _sentence(found.invalid or "its rules are not on the ledger yet")
         return
+    if found.taken_by:
+        yield f"It places nobody: {found.invalid}."
+        return
     if rules.gone:
         yield "It places nobody: it has no target, or is being deleted."
         return
@@ -286,7 +289,10 @@ def _standing(state: State, found: SpreadState, now: float) -> Iterator[str]:
         yield f"{len(found.ledger.leaving)} pods are leaving; their places are offered again."
     if found.path_fault:
         yield _sentence(f"the target's replicas cannot be read: {found.path_fault}")
-    order = leaving(state, found).rows
+    of_workload = leaving(state, found).rows
+    order = [row for row in of_workload if row.name in found.pods]
+    if others := len(of_workload) - len(order):
+        yield f"{many(others, 'pod')} of its workload {'is' if others == 1 else 'are'} not this spread's."
     if order:
         pods = ", ".join(f"{row.name} ({row.subset or 'no subset'})" for row in order[:NEXT])
         more = f", and {len(order) - NEXT} more" if len(order) > NEXT else ""

@@ -16,6 +16,7 @@ from tidewright.spread.api import limits
 from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, Spread
 from tidewright.spread.control.victims import leaving as leaving_first
 from tidewright.spread.decide import DECIDER
+from tidewright.spread.fold.owners import pods_of_target
 from tidewright.spread.ledger import ledger as ledgers
 from tidewright.spread.ledger.choose import by_ordinal
 from tidewright.spread.ledger.ledger import Ledger
@@ -41,7 +42,10 @@ class Plan(msgspec.Struct, frozen=True):
     """What would come of it.
 
     Attributes:
-        leaving: pods that would be scaled in, first one first, as `name (subset)`.
+        replicas: of the workload; of the spread's own pods where paths say them (`replicasPathList`).
+        leaving: pods that would be scaled in, first one first, as `name (subset)`; of a spread with a selector those
+            that it takes, while the workload's own controller looks at all. New pods are taken to be its own: that is
+            the most that may come.
         costs: pods whose deletion cost would change.
         surplus: subset to the pods over its limit; nothing moves them but scaling in or a rollout.
     """
@@ -92,8 +96,11 @@ def change(state: State, spread: Spread, spec: JsonObject, replicas: int) -> Pla
         _decided(state, scaled, costs)
     before = before or _counts(found)
     limits_of = {s.name: _limit(s.limit, replicas) for s in spread.subsets}
-    active = sum(row.active for row in found.pods.values())
-    leaving = leaving_first(state, found, active - replicas).rows
+    of_role = spread.target_filter is not None and bool(spread.target_filter.replicas_path_list)
+    counted = {row.name for row in (found.pods.values() if of_role else pods_of_target(state, found))}
+    order = [row for row in leaving_first(state, found).rows if row.name in counted]
+    active = len(order)
+    leaving = [row for row in order[: max(0, active - replicas)] if row.name in found.pods]
     then = dict(_counts(found))
     for row in leaving:
         subset = _subset(found, row.subset if row.placed_by == found.name else "")

@@ -90,6 +90,11 @@ def _rules(v: Values) -> str:
     return f"{of} limits of generation {v['generation']} are: {limits or 'none'}."
 
 
+def _scale_in(v: Values) -> str:
+    others = f"; {v['of_others']} of those that leave are not this spread's" if "of_others" in v else ""
+    return f"Of {v['active']} pods {v['replicas']} stay{others}."
+
+
 TELLERS: dict[str, Callable[[Values], str]] = {
     "RulesInForce": _rules,
     "NeverSeen": lambda v: (
@@ -109,7 +114,7 @@ TELLERS: dict[str, Callable[[Values], str]] = {
         f"Pod {v['pod']} could not be scheduled in {v['subset']} within {v['after_s']} s: it goes on to the next subset."
     ),
     "BroughtBack": lambda v: f"{v['to']} has room again: pod {v['pod']} makes way from {v['from']}.",
-    "ScaleIn": lambda v: f"Of {v['active']} pods {v['replicas']} stay.",
+    "ScaleIn": _scale_in,
     "SpreadGone": lambda v: f"Spread {v['spread']} is gone: its pods are placed by nobody.",
 }
 """Every rule that the decider applies."""
