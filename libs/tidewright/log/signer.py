@@ -74,18 +74,16 @@ class Signer:
 
     def sign(self, messages: Sequence[tuple[str, bytes, dict[str, str]]]) -> None:
         """Sign a commit in the headers of its messages, which are as they will be stored but for those of a batch."""
-        last = len(messages) - 1
-        digests = bytearray()
-        for n, (subject, body, headers) in enumerate(messages):
-            if n < last:
-                headers[LEFT] = str(last - n)
+        for left, (_, _, headers) in enumerate(reversed(messages)):
+            if left:
+                headers[LEFT] = str(left)
             else:
                 headers[SIGNER] = self._name
-            digests += signing.digest_unsent(subject, body, headers)
-        subject, _, headers = messages[last]
+        subject, _, headers = messages[-1]
         signing.sign(
-            self._key, self.log, self._name, subject=subject, headers=headers, digests=bytes(digests)
-        )
+            self._key, self.log, self._name,
+            subject=subject, headers=headers, manifest=signing.manifest_of(messages),
+        )  # fmt: skip
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -50,17 +50,22 @@ def digest(subject: str, body: bytes, headers: Mapping[str, str]) -> bytes:
     kept = dict(headers)
     for name in _NOT_DIGESTED:
         kept.pop(name, None)
-    return digest_unsent(subject, body, kept)
+    said = "\n".join([subject, *kept, *kept.values(), "\n"]).encode(errors="surrogatepass")
+    return sha256(said + body).digest()[:_HASH_BYTES] + (_GOES if SCHEDULE in kept else _STAYS)
 
 
-def digest_unsent(subject: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-    """The same of a message that is yet to be sent: it has none of the headers that are not digested.
+def manifest_of(messages: Iterable[tuple[str, bytes, Mapping[str, str]]]) -> bytes:
+    """The same of the messages of a commit that is yet to be sent, in order: they have no headers that are not digested.
 
-    Half of what signatures cost is this, once per message: SHA-256, which processors do, and no loop of ours.
+    All that signatures cost a large commit is this, so it is written out, without a call per message. Half of it
+    is SHA-256, which processors do, and no loop of ours.
     """
-    said = "\n".join((subject, *headers, *headers.values(), "", ""))
-    found = sha256(said.encode(errors="surrogatepass") + body).digest()[:_HASH_BYTES]
-    return found + (_GOES if SCHEDULE in headers else _STAYS)
+    found = bytearray()
+    for subject, body, headers in messages:
+        said = "\n".join([subject, *headers, *headers.values(), "\n"])
+        found += sha256(said.encode() + body).digest()[:_HASH_BYTES]
+        found += _GOES if SCHEDULE in headers else _STAYS
+    return bytes(found)
 
 
 def goes(digest: bytes) -> bool:
@@ -74,17 +79,17 @@ def _statement(log: str, signer: str, subject: str, expected: str, manifest: byt
 
 
 def sign(
-    key: Ed25519PrivateKey, log: str, signer: str, *, subject: str, headers: dict[str, str], digests: bytes
+    key: Ed25519PrivateKey, log: str, signer: str, *, subject: str, headers: dict[str, str], manifest: bytes
 ) -> None:
-    """Sign a commit in the headers of its last message, which `digests` has the others of, in order, and its own.
+    """Sign a commit in the headers of its last message, which `manifest` is of.
 
     `signer` is already in them, as the expectation is.
     """
     headers[SIGNATURE] = b64encode(
-        key.sign(_statement(log, signer, subject, headers[EXPECTED], digests))
+        key.sign(_statement(log, signer, subject, headers[EXPECTED], manifest))
     ).decode()
-    if len(digests) > DIGEST_BYTES:
-        headers[MANIFEST] = b64encode(digests).decode()
+    if len(manifest) > DIGEST_BYTES:
+        headers[MANIFEST] = b64encode(manifest).decode()
 
 
 @dataclass(frozen=True, slots=True)

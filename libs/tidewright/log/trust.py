@@ -66,40 +66,39 @@ class Trust:
             LogUnavailable: what it takes to tell cannot be looked up.
         """
         await self._read_keys()
-        commits = await self._commits_of(records)
-        return [self._verdict(record, commits) for record in records]
+        ends = [self._end(record) for record in records]
+        commits = await self._commits_of(records, ends)
+        return [self._verdict(record, end, commits) for record, end in zip(records, ends, strict=True)]
 
-    def _concerns(self, record: Record) -> bool:
-        return (
-            self._subjects.class_token(record.subject) in AUTHENTICATED
-            and record.subject != self.keyring.subject
-            and not self.keyring.is_history(record.seq)
-        )
-
-    def _verdict(self, record: Record, commits: dict[int, Commit | Later]) -> Verdict:
-        if record.subject == self.keyring.subject:
-            return self.keyring.believes(record)
-        if not self._concerns(record):
-            return None
+    def _end(self, record: Record) -> int:
+        """The sequence at which a message's commit ends; 0 when it needs no signature, -1 when it says nonsense."""
+        keyring = self.keyring
+        if (
+            record.subject == keyring.subject
+            or self._subjects.class_token(record.subject) not in AUTHENTICATED
+            or keyring.is_history(record.seq)
+        ):
+            return 0
         left = signing.left_of(record)
-        if left < 0:
-            return Cause.ALTERED
-        seq = record.seq + left
-        keys, commit = self.keyring.at(seq), commits[seq]
+        return record.seq + left if left >= 0 else -1
+
+    def _verdict(self, record: Record, end: int, commits: dict[int, Commit | Later]) -> Verdict:
+        if end <= 0:
+            if end < 0:
+                return Cause.ALTERED
+            return self.keyring.believes(record) if record.subject == self.keyring.subject else None
+        keys, commit = self.keyring.at(end), commits[end]
         if keys is None:
             return Cause.KEYS
-        return commit if isinstance(commit, Later) else signing.judged(record, left, commit, keys)
+        return commit if isinstance(commit, Later) else signing.judged(record, end - record.seq, commit, keys)
 
-    async def _commits_of(self, records: Sequence[Record]) -> dict[int, Commit | Later]:
+    async def _commits_of(self, records: Sequence[Record], ends: Sequence[int]) -> dict[int, Commit | Later]:
         """The commits that some messages belong to, by the sequence of their last one."""
         found: dict[int, Commit | Later] = {}
         missing: dict[int, Record] = {}
         here = {record.seq: record for record in records}
-        for record in records:
-            if not self._concerns(record) or (left := signing.left_of(record)) < 0:
-                continue
-            seq = record.seq + left
-            if seq in found:
+        for record, seq in zip(records, ends, strict=True):
+            if seq <= 0 or seq in found or seq in missing:
                 continue
             if (known := self._commits.get(seq)) is not None:
                 found[seq] = known
