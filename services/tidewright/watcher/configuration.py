@@ -90,14 +90,14 @@ def _levels(text: str) -> dict[str, list[str]]:
     """
     key, valid = f"key {PRIORITIES!r}", "a mapping of numbers to lists of regular expressions"
     try:
-        found = yamltext.one(text, key, valid, yamltext.FROM_CLUSTER)
+        parsed = yamltext.one(text, key, valid, yamltext.FROM_CLUSTER)
     except yamltext.BadYaml as error:
         raise BadPart(str(error)) from error
-    if not isinstance(found, dict):
-        raise BadPart(f"{key} holds {type(found).__name__}: valid is {valid}")
+    if not isinstance(parsed, dict):
+        raise BadPart(f"{key} holds {type(parsed).__name__}: valid is {valid}")
     levels: dict[str, list[str]] = {}
     count = 0
-    for level, texts in found.items():
+    for level, texts in parsed.items():
         try:
             number = int(level)
         except (TypeError, ValueError, OverflowError) as error:
@@ -107,8 +107,10 @@ def _levels(text: str) -> dict[str, list[str]]:
         count += len(texts)
         if count > MAX_EXPRESSIONS:
             raise BadPart(f"{key} has more than {MAX_EXPRESSIONS} expressions: valid are fewer")
-        levels[str(number)] = [str(one) for one in texts]
-        if long := [one for one in levels[str(number)] if len(one) > expressions.MAX_LENGTH]:
+        levels[str(number)] = [str(expression) for expression in texts]
+        if long := [
+            expression for expression in levels[str(number)] if len(expression) > expressions.MAX_LENGTH
+        ]:
             raise BadPart(
                 f"{key}, priority {number}: {long[0][:40]!r}... has {len(long[0])} characters: valid are at most "
                 f"{expressions.MAX_LENGTH}"
@@ -187,9 +189,9 @@ async def set_clock(
         clock_wall: wall time of that moment, seconds; None for now.
     """
     record = await log.last(log.subjects.config(CLOCK))
-    found = registry.read(record.body) if record else None
-    if isinstance(found, ClockSet):
-        clock.set(found)
+    recorded = registry.read(record.body) if record else None
+    if isinstance(recorded, ClockSet):
+        clock.set(recorded)
     if speed is not None and (speed != clock.speed or (record is None and log_start is not None)):
         wall = Clock().now() if clock_wall is None else clock_wall
         setting = ClockSet(
@@ -306,8 +308,8 @@ class Configuration:
                 if due := await self._again.due(at):
                     await self._say([(subject, registry.encode(fact)) for subject, fact in due], at)
 
-    async def _say_modes(self, wanted: Wanted, namespaces: tuple[str, ...]) -> None:
-        event = event_of(wanted, namespaces, self._services)
+    async def _say_modes(self, desired: Wanted, namespaces: tuple[str, ...]) -> None:
+        event = event_of(desired, namespaces, self._services)
         if not to_say(self._modes, event):
             return
         event = msgspec.structs.replace(event, at=self._stamp.now())
@@ -333,20 +335,20 @@ class Configuration:
                 following.cancel()
                 other.cancel()
 
-    async def _follow_modes(self, wanted: Wanted | None) -> None:
-        if wanted is None:
-            self._modes_hold(wanted)
-        elif not wanted.namespaces:
-            await self._say_modes(wanted, ())
-            self._modes_hold(wanted)
+    async def _follow_modes(self, desired: Wanted | None) -> None:
+        if desired is None:
+            self._modes_hold(desired)
+        elif not desired.namespaces:
+            await self._say_modes(desired, ())
+            self._modes_hold(desired)
         else:
-            async for names in selected(self._kube, wanted.namespaces):
-                await self._say_modes(wanted, names)
-                self._modes_hold(wanted)
+            async for names in selected(self._kube, desired.namespaces):
+                await self._say_modes(desired, names)
+                self._modes_hold(desired)
 
-    def _modes_hold(self, wanted: Wanted | None) -> None:
+    def _modes_hold(self, desired: Wanted | None) -> None:
         """What is wanted is on the log: that is all, unless the ConfigMap is yet to be read, or says otherwise meanwhile."""
-        if self._read and wanted == self._wanted:
+        if self._read and desired == self._wanted:
             self.looks = True
 
     def _config_is_read(self) -> None:
@@ -357,18 +359,18 @@ class Configuration:
     def _take_modes(self, data: dict[str, str]) -> dict[str, str]:
         """Take the part about the modes out of the ConfigMap's data, and go by it."""
         mine = {key: text for key, text in data.items() if part_of(key) == MODES}
-        wanted = self._flags
+        desired = self._flags
         for key, text in mine.items():
             try:
-                wanted = read_modes(read_part(key, text).data, self._services)
+                desired = read_modes(read_part(key, text).data, self._services)
             except (BadPart, BadModes) as error:
                 _log.error(
                     "modes left as they were", config_map=self._config_map, key=key, error=str(error),
                     do="correct the key in the ConfigMap",
                 )  # fmt: skip
-                wanted = self._wanted
-        if wanted != self._wanted:
-            self._wanted = wanted
+                desired = self._wanted
+        if desired != self._wanted:
+            self._wanted = desired
             self._other_modes.set()
         return {key: text for key, text in data.items() if key not in mine}
 

@@ -154,15 +154,15 @@ def readable(api_version: str, kind: str) -> Project:
 
     def project(raw: Bytes) -> Projection:
         try:
-            found = whole(raw)
+            projection = whole(raw)
             replicas = _scaled.decode(raw).spec.replicas
         except (Malformed, msgspec.MsgspecError, RecursionError):
             return bare(raw)
-        if not isinstance(found.fact, WorkloadObserved):
-            return found
+        if not isinstance(projection.fact, WorkloadObserved):
+            return projection
         number = replicas if isinstance(replicas, int) and not isinstance(replicas, bool) else -1
-        fact = msgspec.structs.replace(found.fact, replicas=number)
-        return msgspec.structs.replace(found, fact=fact)
+        fact = msgspec.structs.replace(projection.fact, replicas=number)
+        return msgspec.structs.replace(projection, fact=fact)
 
     return project
 
@@ -238,8 +238,8 @@ class CustomWorkloads:
         self._again = Again(self._log, self._max_age_s)
         subjects = self._log.subjects
         whitelist = subjects.config(WHITELIST_CONFIG_MAP)
-        for one in (*(subjects.facts("*", kind) for kind in (KIND, REPLICAS, REFUSED)), whitelist):
-            async for record in self._log.last_per_subject([one]):
+        for pattern in (*(subjects.facts("*", kind) for kind in (KIND, REPLICAS, REFUSED)), whitelist):
+            async for record in self._log.last_per_subject([pattern]):
                 event = registry.read(record.body)
                 if isinstance(event, Fact) and not is_gone(event):
                     self._said[record.subject] = digest_of(event)
@@ -290,20 +290,20 @@ class CustomWorkloads:
                 (fact.namespace, fact.name): place_of(fact, self._whitelist)
                 for fact in self._spreads.values()
             }
-            wanted: dict[GroupKind | Place, Coroutine[Any, Any, None]] = {}
+            desired: dict[GroupKind | Place, Coroutine[Any, Any, None]] = {}
             targets = (target_of(fact) for fact in self._spreads.values())
             self._scales.follow(frozenset(target for target in targets if target is not None))
             for kind in kinds_of(self._whitelist, self._spreads.values()):
-                wanted[kind] = self._follow_kind(kind)
+                desired[kind] = self._follow_kind(kind)
             for place in places.values():
                 if place is not None:
-                    wanted[place] = self._follow_place(place)
-            for what, work in wanted.items():
+                    desired[place] = self._follow_place(place)
+            for what, work in desired.items():
                 if what in running:
                     work.close()
                 else:
                     running[what] = tasks.create_task(work)
-            for what in [w for w in running if w not in wanted]:
+            for what in [w for w in running if w not in desired]:
                 running.pop(what).cancel()
                 if isinstance(what, GroupKind):
                     self._scales.forget_kind(what)
@@ -322,10 +322,10 @@ class CustomWorkloads:
 
     async def _follow_kind(self, kind: GroupKind) -> None:
         """Facts about all objects of a whitelisted kind."""
-        while isinstance(found := await self._served(kind, self._version_of(kind)), str):
-            _log.warning("a whitelisted kind cannot be watched", kind=str(kind), error=found)
+        while isinstance(resource := await self._served(kind, self._version_of(kind)), str):
+            _log.warning("a whitelisted kind cannot be watched", kind=str(kind), error=resource)
             await asyncio.sleep(AGAIN_S)
-        project = readable(found.api_version, kind.kind)
+        project = readable(resource.api_version, kind.kind)
         vanished: set[str] = set()
 
         def refused(error: KubeError) -> None:
@@ -333,7 +333,7 @@ class CustomWorkloads:
                 _log.warning("a whitelisted kind may not be watched", kind=str(kind), error=str(error))
                 self._say_refused(kind, str(error))
 
-        async for item in list_watch(self._kube, found.collection(), on_error=refused):
+        async for item in list_watch(self._kube, resource.collection(), on_error=refused):
             raws: list[Bytes] = []
             match item:
                 case ListStarted():
@@ -343,12 +343,12 @@ class CustomWorkloads:
                 case ListDone():
                     self._say_refused(kind, "")
                     for subject in sorted(vanished):
-                        await self._gone(subject, found.api_version, kind.kind)
+                        await self._gone(subject, resource.api_version, kind.kind)
                     vanished = set()
                 case Deleted(raw=raw):
                     seen = await self._projected(project, raw)
                     if seen is not None:
-                        await self._gone(self._subject(kind, seen), found.api_version, kind.kind, seen)
+                        await self._gone(self._subject(kind, seen), resource.api_version, kind.kind, seen)
                 case Added(raw=raw) | Modified(raw=raw):
                     raws.append(raw)
             for raw in raws:
@@ -360,7 +360,7 @@ class CustomWorkloads:
                 if kind in BUILT_IN:
                     await self._say(subject, seen)
                 else:
-                    await self._scales.observe((seen.namespace, kind, seen.name), subject, found, seen)
+                    await self._scales.observe((seen.namespace, kind, seen.name), subject, resource, seen)
 
     def _version_of(self, kind: GroupKind) -> str:
         entry = self._whitelist.entry(kind)
@@ -370,8 +370,8 @@ class CustomWorkloads:
         """Facts about the replicas of one spread's target."""
         self._said.pop(self._replicas_subject(place), None)  # another spread of this name was told, maybe
         kind = GroupKind(place.group, place.kind)
-        while isinstance(found := await self._served(kind, place.version), str):
-            await self._say_replicas(place, error=found)
+        while isinstance(resource := await self._served(kind, place.version), str):
+            await self._say_replicas(place, error=resource)
             await asyncio.sleep(AGAIN_S)
         complaints: asyncio.Queue[str] = asyncio.Queue()
 
@@ -388,7 +388,7 @@ class CustomWorkloads:
             there = False
             query = {"fieldSelector": f"metadata.name={place.name}"}
             async for item in list_watch(
-                self._kube, found.collection(place.namespace), query=query, on_error=refused
+                self._kube, resource.collection(place.namespace), query=query, on_error=refused
             ):
                 match item:
                     case ListStarted():

@@ -89,18 +89,18 @@ class Diff:
             Malformed: it cannot be read. What was said about it stands.
         """
         try:
-            found = self.kind.project(raw)
+            projection = self.kind.project(raw)
         except Malformed:
             self.malformed += 1
             if self._missing is not None:
                 who = identity(raw)
                 self._missing.pop((who.namespace, who.name), None)
             raise
-        return self.observed(found, at)
+        return self.observed(projection, at)
 
-    def observed(self, found: Projection, at: float) -> list[Fact]:
+    def observed(self, projection: Projection, at: float) -> list[Fact]:
         """As `seen`, for what is projected already."""
-        fact = found.fact
+        fact = projection.fact
         key = (fact.namespace, fact.name)
         if self._missing is not None:
             self._missing.pop(key, None)
@@ -110,9 +110,9 @@ class Diff:
             self.unchanged += 1
             return []
         facts: list[Fact] = []
-        if found.shape is not None and found.shape.digest not in self.shapes:
-            self.shapes[found.shape.digest] = (key[0], at)
-            facts.append(found.shape)
+        if projection.shape is not None and projection.shape.digest not in self.shapes:
+            self.shapes[projection.shape.digest] = (key[0], at)
+            facts.append(projection.shape)
         if last is not None and last.uid != fact.uid:
             # Another object of the same name: the old one's end was missed.
             facts.append(self.kind.gone(at=0.0, namespace=key[0], name=key[1], uid=last.uid))
@@ -151,12 +151,12 @@ class Diff:
 
     def _unused(self, digests: Iterable[str]) -> list[Fact]:
         """Shapes of these that no pod has: forgotten, so that they are told before the next one that has them."""
-        found: list[Fact] = []
+        facts: list[Fact] = []
         for digest in digests:
             if not self._pods[digest] and digest in self.shapes:
                 namespace, _ = self.shapes.pop(digest)
-                found.append(ShapeGone(at=0.0, digest=digest, namespace=namespace))
-        return found
+                facts.append(ShapeGone(at=0.0, digest=digest, namespace=namespace))
+        return facts
 
     def _put(self, key: Key, said: Said | None) -> Said | None:
         """The last word on an object from now on, None when it is gone; the one before."""
@@ -207,6 +207,6 @@ _K = TypeVar("_K")
 _V = TypeVar("_V")
 
 
-def _oldest(found: dict[_K, _V], at_of: Callable[[_V], float], before: float, limit: int) -> list[_K]:
-    due = [(at, key) for key, value in found.items() if (at := at_of(value)) < before]
+def _oldest(entries: dict[_K, _V], at_of: Callable[[_V], float], before: float, limit: int) -> list[_K]:
+    due = [(at, key) for key, value in entries.items() if (at := at_of(value)) < before]
     return [key for _, key in sorted(due, key=lambda pair: pair[0])[:limit]]

@@ -80,9 +80,9 @@ def wanted(fact: ShardSetObserved) -> Wanted | None:
 
 def page_of(want: Wanted, api_version: str, body: bytes) -> SlotLabelsScanned:
     """A list's answer as a fact, with `at` 0."""
-    found: dict[str, Any] = msgspec.json.decode(body)
-    items = found.get("items") or ()
-    meta = found.get("metadata") or {}
+    page: dict[str, Any] = msgspec.json.decode(body)
+    items = page.get("items") or ()
+    meta = page.get("metadata") or {}
     objects = []
     for item in items:
         who = identity(item["metadata"], want.source.kind)

@@ -49,52 +49,52 @@ def read(data: Any, services: Services) -> Wanted:
         BadModes: they cannot be used.
     """
     try:
-        wanted = msgspec.convert(data or {}, Wanted)
+        desired = msgspec.convert(data or {}, Wanted)
     except msgspec.ValidationError as error:
         raise BadModes(str(error)) from error
-    check(wanted, services)
-    return wanted
+    check(desired, services)
+    return desired
 
 
-def check(wanted: Wanted, services: Services) -> None:
+def check(desired: Wanted, services: Services) -> None:
     """Raises BadModes for a service that is not there, and for a selector that is none."""
-    for name in (*wanted.services, *wanted.regardless):
+    for name in (*desired.services, *desired.regardless):
         if name not in services.endpoints:
             raise BadModes(
                 f"{name!r} is no service that decides: valid are {', '.join(sorted(services.endpoints))}"
             )
     try:
-        LabelSelector.parse(wanted.namespaces)
+        LabelSelector.parse(desired.namespaces)
     except SelectorError as error:
         raise BadModes(
-            f"namespaces {wanted.namespaces!r} is no label selector: {error}; valid is for example team=a"
+            f"namespaces {desired.namespaces!r} is no label selector: {error}; valid is for example team=a"
         ) from error
 
 
-def event_of(wanted: Wanted, namespaces: tuple[str, ...], services: Services) -> ModesSet:
+def event_of(desired: Wanted, namespaces: tuple[str, ...], services: Services) -> ModesSet:
     """What goes onto the log, `at` 0. Pure."""
-    named = dict(wanted.services)
-    for name, mode in wanted.services.items():
+    named = dict(desired.services)
+    for name, mode in desired.services.items():
         named.update(dict.fromkeys(services.endpoints.get(name, ()), mode))
     return ModesSet(
         at=0.0,
-        mode=wanted.mode,
+        mode=desired.mode,
         services=dict(sorted(named.items())),
-        selector=wanted.namespaces,
-        namespaces=tuple(sorted(namespaces)) if wanted.namespaces else (),
-        regardless=tuple(sorted(wanted.regardless)),
+        selector=desired.namespaces,
+        namespaces=tuple(sorted(namespaces)) if desired.namespaces else (),
+        regardless=tuple(sorted(desired.regardless)),
     )
 
 
-def to_say(before: ModesSet | None, wanted: ModesSet) -> bool:
+def to_say(before: ModesSet | None, desired: ModesSet) -> bool:
     """Whether modes are others than those on the log; none there means that everything acts. Pure."""
     known = before or ModesSet(at=0.0)
-    return msgspec.structs.replace(known, at=0.0, refresh=False) != wanted
+    return msgspec.structs.replace(known, at=0.0, refresh=False) != desired
 
 
-def known_namespaces(before: ModesSet | None, wanted: Wanted) -> tuple[str, ...]:
+def known_namespaces(before: ModesSet | None, desired: Wanted) -> tuple[str, ...]:
     """Namespaces as long as none was seen: those of the log, for the same selector. Pure."""
-    return before.namespaces if before is not None and before.selector == wanted.namespaces else ()
+    return before.namespaces if before is not None and before.selector == desired.namespaces else ()
 
 
 class _Metadata(msgspec.Struct):
@@ -111,15 +111,15 @@ _decoder = msgspec.json.Decoder(_Namespace)
 
 async def selected(kube: Kube, selector: str) -> AsyncIterator[tuple[str, ...]]:
     """The namespaces that a selector selects, whenever they are known anew; endless."""
-    wanted, labels = LabelSelector.parse(selector), dict[str, Mapping[str, str]]()
+    label_selector, labels = LabelSelector.parse(selector), dict[str, Mapping[str, str]]()
     listed, said = False, None
     async for item in list_watch(kube, PATH):
         match item:
             case ListStarted():
                 labels, listed = {}, False
             case Page(objects=objects):
-                for found in (_decoder.decode(raw).metadata for raw in objects):
-                    labels[found.name] = found.labels or {}
+                for metadata in (_decoder.decode(raw).metadata for raw in objects):
+                    labels[metadata.name] = metadata.labels or {}
             case ListDone():
                 listed = True
             case Deleted(raw=raw):
@@ -129,7 +129,7 @@ async def selected(kube: Kube, selector: str) -> AsyncIterator[tuple[str, ...]]:
                 labels[changed.name] = changed.labels or {}
             case _:
                 continue
-        names = tuple(sorted(name for name, has in labels.items() if wanted.matches(has)))
+        names = tuple(sorted(name for name, has in labels.items() if label_selector.matches(has)))
         if listed and names != said:
             said = names
             yield names

@@ -80,7 +80,7 @@ async def read(group: Group) -> NodeGroupObserved:
         min_size=group.min_size,
         max_size=group.max_size,
         target_size=size,
-        instances=tuple(_instance(one) for one in instances),
+        instances=tuple(_instance(instance) for instance in instances),
         template=template,
         zero_or_max=bool(options.zero_or_max_node_scaling),
         allow_non_atomic=bool(options.allow_non_atomic_scale_up_to_max),
@@ -96,50 +96,52 @@ async def read(group: Group) -> NodeGroupObserved:
 
 def shortened(fact: NodeGroupObserved) -> NodeGroupObserved:
     """The same group with its machines without errors by state, and what their ids share written once."""
-    plain = [one for one in fact.instances if not one.error_class]
-    ids = [one.id for one in plain] or [""]
+    plain = [instance for instance in fact.instances if not instance.error_class]
+    ids = [instance.id for instance in plain] or [""]
     # What the first and the last in order share, all share.
     prefix = "".join(
         a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(min(ids), max(ids), strict=False))
     )
     many: dict[str, list[str]] = {}
-    for one in plain:
-        many.setdefault(one.state, []).append(one.id.removeprefix(prefix))
+    for instance in plain:
+        many.setdefault(instance.state, []).append(instance.id.removeprefix(prefix))
     return msgspec.structs.replace(
         fact,
-        instances=tuple(one for one in fact.instances if one.error_class),
+        instances=tuple(instance for instance in fact.instances if instance.error_class),
         many={state: tuple(endings) for state, endings in sorted(many.items())},
         prefix=prefix,
     )
 
 
-def _instance(one: CloudInstance) -> Instance:
-    error = one.error
+def _instance(instance: CloudInstance) -> Instance:
+    error = instance.error
     return Instance(
-        id=one.id,
-        state="" if one.state is None else _STATES[one.state],
+        id=instance.id,
+        state="" if instance.state is None else _STATES[instance.state],
         error_class=0 if error is None else int(error.error_class),
         error_code="" if error is None else error.code,
         error_message="" if error is None else error.message,
     )
 
 
-def _template(found: NodeTemplate) -> TemplateNode:
+def _template(template: NodeTemplate) -> TemplateNode:
     return TemplateNode(
-        labels=found.labels,
-        taints=tuple({"key": t.key, "value": t.value, "effect": t.effect} for t in found.taints),
-        allocatable=amounts(found.allocatable or found.capacity),
-        capacity=amounts(found.capacity),
-        devices=found.devices,
-        pods=tuple(for_scheduling(pod) for pod in found.static_pods),
+        labels=template.labels,
+        taints=tuple({"key": t.key, "value": t.value, "effect": t.effect} for t in template.taints),
+        allocatable=amounts(template.allocatable or template.capacity),
+        capacity=amounts(template.capacity),
+        devices=template.devices,
+        pods=tuple(for_scheduling(pod) for pod in template.static_pods),
     )
 
 
 def busy(fact: NodeGroupObserved) -> bool:
     """Whether a group is not yet as it is ordered to be."""
     machines = fact.machines
-    there = sum(one.state != "deleting" for one in machines)
-    return there != fact.target_size or any(one.state in ("creating", "deleting") for one in machines)
+    there = sum(instance.state != "deleting" for instance in machines)
+    return there != fact.target_size or any(
+        instance.state in ("creating", "deleting") for instance in machines
+    )
 
 
 class NodeGroups:
@@ -243,11 +245,11 @@ class NodeGroups:
 
     async def _ask(self, group: Group) -> NodeGroupObserved | CloudError:
         async with self._limit:
-            for left in reversed(range(READS)):
+            for remaining in reversed(range(READS)):
                 try:
                     return await read(group)
                 except CloudError as error:
-                    if not error.retriable or not left:
+                    if not error.retriable or not remaining:
                         return error
         raise AssertionError("the last attempt returns")
 

@@ -141,11 +141,11 @@ class Hosts:
         Raises:
             NotAllowed: it does.
         """
-        found = canonical.lower().rstrip(".")
-        if self._is_named(host) or not found or found == host or found.startswith(f"{host}."):
+        name = canonical.lower().rstrip(".")
+        if self._is_named(host) or not name or name == host or name.startswith(f"{host}."):
             return
-        if not self._is_service(found):
-            raise NotAllowed(f"host {host} stands for {found[:SHOWN]}, which is no Service of the cluster")
+        if not self._is_service(name):
+            raise NotAllowed(f"host {host} stands for {name[:SHOWN]}, which is no Service of the cluster")
 
     def check(self, address: Address) -> None:
         """Refuse an address that a name has.
@@ -155,19 +155,19 @@ class Hosts:
         """
         if any(_within(address, network) for network in self._networks):
             return
-        one = _unwrapped(address)
+        unwrapped = _unwrapped(address)
         for whose, holds in (
-            ("this machine's", one.is_loopback or one.is_unspecified),
-            ("the link's", one.is_link_local),
-            ("a cloud's metadata", one in _METADATA),
-            ("no host's", one.is_multicast or one.is_reserved),
+            ("this machine's", unwrapped.is_loopback or unwrapped.is_unspecified),
+            ("the link's", unwrapped.is_link_local),
+            ("a cloud's metadata", unwrapped in _METADATA),
+            ("no host's", unwrapped.is_multicast or unwrapped.is_reserved),
         ):
             if holds:
                 raise NotAllowed(f"its host has the address {address}, which is {whose}")
 
 
 def _within(address: Address, network: Network) -> bool:
-    return any(one.version == network.version and one in network for one in {address, _unwrapped(address)})
+    return any(form.version == network.version and form in network for form in {address, _unwrapped(address)})
 
 
 def _unwrapped(address: Address) -> Address:
@@ -216,15 +216,15 @@ class CheckedResolver(AbstractResolver):
             NotAllowed: one of them is not asked.
             OSError: it has none.
         """
-        found = await asyncio.get_running_loop().run_in_executor(
+        infos = await asyncio.get_running_loop().run_in_executor(
             self._threads,
             lambda: socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, 0, socket.AI_CANONNAME),
         )
-        canonical = next((one[3] for one in found if one[3]), "")
-        return self.checked(host, port, [(one[0], str(one[4][0])) for one in found], canonical)
+        canonical = next((info[3] for info in infos if info[3]), "")
+        return self.checked(host, port, [(info[0], str(info[4][0])) for info in infos], canonical)
 
     def checked(
-        self, host: str, port: int, found: Sequence[tuple[socket.AddressFamily, str]], canonical: str = ""
+        self, host: str, port: int, addresses: Sequence[tuple[socket.AddressFamily, str]], canonical: str = ""
     ) -> list[ResolveResult]:
         """Addresses that were found, as the connector takes them; `canonical` is the name they belong to.
 
@@ -233,12 +233,12 @@ class CheckedResolver(AbstractResolver):
         """
         if host not in self._trusted:
             self._hosts.check_canonical(host, canonical)
-            for _, text in found:
+            for _, text in addresses:
                 self._hosts.check(ipaddress.ip_address(text.partition("%")[0]))
         flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
         return [
             ResolveResult(hostname=host, host=text, port=port, family=family, proto=0, flags=flags)
-            for family, text in found
+            for family, text in addresses
         ]
 
     async def close(self) -> None:

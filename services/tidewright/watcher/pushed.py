@@ -193,15 +193,15 @@ class Pushed:
         return bool(self._series(query, now))
 
     def _series(self, query: Query, now: float) -> dict[bytes, _Live]:
-        found = self._live.get(query)
-        if found is None:
+        series = self._live.get(query)
+        if series is None:
             return {}
         oldest = now - self._lifetime_s(query)
-        for key in [key for key, live in found.items() if live.taken_at <= oldest]:
-            del found[key]
-        if not found:
+        for key in [key for key, live in series.items() if live.taken_at <= oldest]:
+            del series[key]
+        if not series:
             del self._live[query]
-        return found
+        return series
 
     def _lifetime_s(self, query: Query) -> float:
         return POD_LIFETIME_S if query in self._by_pod else LIFETIME_S
@@ -281,8 +281,8 @@ class Pushed:
                 "namespace, or start the watcher with --push-shared-metrics if it belongs to none",
                 why="namespace",
             )
-        found = spaces.values() if for_all else [spaces.get(sample.namespace, {})]
-        if any(found) and not token.allows(sample.namespace):
+        candidates = spaces.values() if for_all else [spaces.get(sample.namespace, {})]
+        if any(candidates) and not token.allows(sample.namespace):
             good_for = ", ".join(sorted(token.namespaces or ()))
             raise BadPush(
                 f"{where}.namespace",
@@ -292,7 +292,7 @@ class Pushed:
             )
         return [
             query
-            for queries in found
+            for queries in candidates
             for query, selector in queries.items()
             if selector.matches(sample.labels)
             and (query not in self._by_pod or (bool(sample.namespace) and bool(sample.labels.get(POD))))
@@ -321,21 +321,21 @@ class Pushed:
         live = self._series(query, now)
         if not live:
             return None
-        for one in live.values():
-            if one.error:
-                return failure(query, one.error, "garbage", 0.0)
+        for series in live.values():
+            if series.error:
+                return failure(query, series.error, "garbage", 0.0)
         pods: dict[str, int] = {}
         if query in self._by_pod:
-            for one in live.values():
-                pods[one.pod] = pods.get(one.pod, 0) + one.milli
+            for series in live.values():
+                pods[series.pod] = pods.get(series.pod, 0) + series.milli
         return MetricSampled(
             at=0.0,
             namespace=query.namespace,
             name=query.name,
-            series_milli=() if pods else tuple(one.milli for one in live.values()),
+            series_milli=() if pods else tuple(series.milli for series in live.values()),
             pods_milli=pods,
             # A sum is as fresh as its oldest part.
-            sampled_at=min(one.sampled_at for one in live.values()),
+            sampled_at=min(series.sampled_at for series in live.values()),
         )
 
 

@@ -47,8 +47,8 @@ def decode(body: bytes, message: str = FIRST) -> list[Sample]:
     """
     reading = _Message()
     data = _inflated(body)
-    found = reading.series(data) if message == FIRST else reading.series_by_symbols(data)
-    return [_sample(n, series) for n, series in enumerate(found) if series is not None]
+    all_series = reading.series(data) if message == FIRST else reading.series_by_symbols(data)
+    return [_sample(n, series) for n, series in enumerate(all_series) if series is not None]
 
 
 def _inflated(body: bytes) -> bytes:

@@ -302,8 +302,8 @@ class Watcher:
 
     async def _work(self) -> None:
         await begins(self._log.continuity, self._in_flight, "the watcher at its start")
-        found = await self._config_appender.take()
-        self.stamp.raise_to(found.at)
+        position = await self._config_appender.take()
+        self.stamp.raise_to(position.at)
         await set_clock(
             self._log,
             self._config_appender,
@@ -370,8 +370,8 @@ class Watcher:
         look_until = time.monotonic() + INCUMBENTS_FIRST_S
         while True:
             health.tick()
-            for part, one in self._appenders.items():
-                set_aside.labels(part).set(one.set_aside)
+            for part, appender in self._appenders.items():
+                set_aside.labels(part).set(appender.set_aside)
             waiting = []
             for kind, follower in self.followers.items():
                 progress = follower.progress

@@ -59,15 +59,15 @@ class Sized(msgspec.Struct, frozen=True):
 
 def sized(config: Mapping[str, Any]) -> list[Sized]:
     """The services of a configuration; entries that name no Deployment are the shard manager's to refuse."""
-    found = []
+    targets = []
     entries = config.get("services")
     for entry in entries if isinstance(entries, list) else ():
         if not isinstance(entry, Mapping):
             continue
         namespace, _slash, name = str(entry.get("deployment") or "").partition("/")
         if entry.get("name") and namespace and name:
-            found.append(Sized(str(entry["name"]), namespace, name))
-    return found
+            targets.append(Sized(str(entry["name"]), namespace, name))
+    return targets
 
 
 def loads(
@@ -124,39 +124,39 @@ class ServiceLoads:
         """A fact, `at` 0, for each service that was looked at before."""
         record = await self._log.last(self._log.subjects.config(PART))
         config = registry.read(record.body) if record else None
-        wanted = sized(config.data) if isinstance(config, ConfigSet) else []
-        self._seen = {one: seen for one, seen in self._seen.items() if one in wanted}
+        targets = sized(config.data) if isinstance(config, ConfigSet) else []
+        self._seen = {target: seen for target, seen in self._seen.items() if target in targets}
         facts = []
-        for one in wanted:
-            now, found = self._monotonic(), await self._checkpoints(one.service)
-            earlier = self._seen.get(one)
-            self._seen[one] = (now, found)
-            if earlier is None or now <= earlier[0] or (replicas := await self._replicas(one)) is None:
+        for target in targets:
+            now, current = self._monotonic(), await self._checkpoints(target.service)
+            earlier = self._seen.get(target)
+            self._seen[target] = (now, current)
+            if earlier is None or now <= earlier[0] or (replicas := await self._replicas(target)) is None:
                 continue
             facts.append(
                 ServiceLoadObserved(
-                    at=0.0, namespace=one.namespace, name=one.deployment, service=one.service,
-                    loads=loads(earlier[1], found, now - earlier[0]), replicas=replicas,
+                    at=0.0, namespace=target.namespace, name=target.deployment, service=target.service,
+                    loads=loads(earlier[1], current, now - earlier[0]), replicas=replicas,
                 )
             )  # fmt: skip
         return facts
 
     async def _checkpoints(self, service: str) -> dict[str, Checkpoint]:
-        found = {}
+        by_slot = {}
         for number in range(self._log.slots):
             slot = Slot(str(number))
             if (record := await self._log.last(self._log.subjects.checkpoint(slot, service))) is not None:
                 with contextlib.suppress(Unsound):  # the service itself says so
-                    found[str(slot)] = checkpoints.usable(record)
-        return found
+                    by_slot[str(slot)] = checkpoints.usable(record)
+        return by_slot
 
-    async def _replicas(self, one: Sized) -> int | None:
-        path = f"/apis/apps/v1/namespaces/{one.namespace}/deployments/{one.deployment}/scale"
+    async def _replicas(self, target: Sized) -> int | None:
+        path = f"/apis/apps/v1/namespaces/{target.namespace}/deployments/{target.deployment}/scale"
         try:
             scale = msgspec.json.decode((await self._kube.request("GET", path)).body)
         except KubeError as error:
             _log.warning(
-                "cannot size a service", service=one.service, deployment=f"{one.namespace}/{one.deployment}",
+                "cannot size a service", service=target.service, deployment=f"{target.namespace}/{target.deployment}",
                 reason=error.reason, error=str(error), do="correct `services` of the part shardmanager",
             )  # fmt: skip
             return None

@@ -173,11 +173,11 @@ class Contexts:
         return context
 
     async def _load(self, settings: Tls) -> ssl.SSLContext:
-        for left in range(TRIES - 1, -1, -1):
+        for remaining in range(TRIES - 1, -1, -1):
             try:
                 return await asyncio.to_thread(context_of, settings)
             except ssl.SSLError as error:
-                if not left:
+                if not remaining:
                     raise BadTls(
                         f"tlsConfig.certFile {settings.cert_file} and keyFile {settings.key_file}: {error}"
                     ) from error
@@ -191,7 +191,7 @@ def _expires_in_s(settings: Tls) -> float:
     from cryptography import x509
 
     try:
-        found = x509.load_pem_x509_certificate(Path(settings.cert_file).read_bytes())
+        certificate = x509.load_pem_x509_certificate(Path(settings.cert_file).read_bytes())
     except (OSError, ValueError):
         return RELOAD_S
-    return found.not_valid_after_utc.timestamp() - time.time()
+    return certificate.not_valid_after_utc.timestamp() - time.time()

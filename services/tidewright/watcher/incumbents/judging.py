@@ -191,9 +191,9 @@ def _scope(counted: list[Sign]) -> tuple[str, ...] | None:
     homes = {sign.evidence.namespace for sign in running}
     locks = [s for s in counted if s.weight is Weight.LOCK and s.evidence.namespace not in homes]
     telling = running + locks + [s for s in counted if s.weight is Weight.WRITES and s.scope is not None]
-    found: set[str] = set()
+    namespaces: set[str] = set()
     for sign in telling or counted:
         if sign.scope is None:
             return None
-        found.update(sign.scope)
-    return tuple(sorted(found))
+        namespaces.update(sign.scope)
+    return tuple(sorted(namespaces))

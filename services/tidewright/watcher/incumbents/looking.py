@@ -216,8 +216,8 @@ class Incumbents:
                 _log.warning("a list cannot be read", kind=kind.name, looking_for=INCUMBENT, error=str(error))
                 return True
             for item in page.items or ():
-                found = {"managedFields": item.metadata.managedFields}
-                by_namespace[item.metadata.namespace].append(found)
+                metadata = {"managedFields": item.metadata.managedFields}
+                by_namespace[item.metadata.namespace].append(metadata)
             if not page.metadata.continue_:
                 break
             query["continue"] = page.metadata.continue_
@@ -325,7 +325,8 @@ def _tell_people(before: IncumbentObserved | None, fact: IncumbentObserved) -> N
     was = before is not None and before.present
     if fact.present and not was:
         shown = "; ".join(
-            f"{one.kind} {one.namespace}/{one.name} {one.shows}".strip() for one in fact.evidence
+            f"{evidence.kind} {evidence.namespace}/{evidence.name} {evidence.shows}".strip()
+            for evidence in fact.evidence
         )
         _log.warning(
             "an incumbent is at work", service=fact.service, rival=fact.rival, evidence=shown,

@@ -238,21 +238,21 @@ BY_LOCK_KIND = {"ConfigMap": "configmaps", "Endpoints": "endpoints"}
 
 def _looks() -> Sequence[Look]:
     everybody = tuple(rival.service for rival in RIVALS)
-    found = [Look("apps", "v1", "deployments", "Deployment", services=everybody)]
+    looks = [Look("apps", "v1", "deployments", "Deployment", services=everybody)]
     for rival in RIVALS:
-        one = (rival.service,)
+        services = (rival.service,)
         for lock in rival.locks:
             old = BY_LOCK_KIND[rival.old_lock]
-            found += [
-                Look(LEASES, "v1", "leases", "Lease", lock, one),
-                Look("", "v1", old, rival.old_lock, lock, one),
+            looks += [
+                Look(LEASES, "v1", "leases", "Lease", lock, services),
+                Look("", "v1", old, rival.old_lock, lock, services),
             ]
         if rival.status_map:
-            found.append(Look("", "v1", "configmaps", "ConfigMap", rival.status_map, one))
+            looks.append(Look("", "v1", "configmaps", "ConfigMap", rival.status_map, services))
         for name in rival.webhooks:
             kind = "MutatingWebhookConfiguration"
-            found.append(Look(ADMISSION, "v1", "mutatingwebhookconfigurations", kind, name, one))
-    return found
+            looks.append(Look(ADMISSION, "v1", "mutatingwebhookconfigurations", kind, name, services))
+    return looks
 
 
 LOOKS: tuple[Look, ...] = tuple(_looks())

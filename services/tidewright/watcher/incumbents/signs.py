@@ -179,15 +179,17 @@ def _key(kind: str, meta: _Meta) -> Key:
 # -- Deployments ---------------------------------------------------------------------------------
 
 
-def _of_deployment(found: _Deployment) -> Sign | None:
-    containers = found.spec.template.spec.containers or []
+def _of_deployment(deployment: _Deployment) -> Sign | None:
+    containers = deployment.spec.template.spec.containers or []
     if any(OURS in _repository(container.image) for container in containers):
         return None
     for rival in RIVALS:
         container = next((c for c in containers if _is_of(rival, c)), None)
-        if container is None and not _is_named(rival, found):
+        if container is None and not _is_named(rival, deployment):
             continue
-        program = _program(found.metadata.namespace, [container] if container is not None else containers)
+        program = _program(
+            deployment.metadata.namespace, [container] if container is not None else containers
+        )
         if rival.off(program):
             return None
         image = container.image if container is not None else ", ".join(c.image for c in containers)
@@ -196,11 +198,11 @@ def _of_deployment(found: _Deployment) -> Sign | None:
             weight=Weight.RUNS,
             evidence=Evidence(
                 kind="Deployment",
-                namespace=found.metadata.namespace,
-                name=found.metadata.name,
+                namespace=deployment.metadata.namespace,
+                name=deployment.metadata.name,
                 shows=f"runs {image}",
             ),
-            holds=found.status.replicas > 0,
+            holds=deployment.status.replicas > 0,
             scope=rival.scope(program),
         )
     return None
@@ -217,9 +219,9 @@ def _is_of(rival: Rival, container: _Container) -> bool:
     return bool(rival.image.match(_repository(container.image)) or rival.program.match(started))
 
 
-def _is_named(rival: Rival, found: _Deployment) -> bool:
-    labels = {**(found.metadata.labels or {}), **(found.spec.template.metadata.labels or {})}
-    return found.metadata.name in rival.deployments or not rival.labels.isdisjoint(labels.items())
+def _is_named(rival: Rival, deployment: _Deployment) -> bool:
+    labels = {**(deployment.metadata.labels or {}), **(deployment.spec.template.metadata.labels or {})}
+    return deployment.metadata.name in rival.deployments or not rival.labels.isdisjoint(labels.items())
 
 
 def _program(namespace: str, containers: Iterable[_Container]) -> Program:
@@ -350,16 +352,18 @@ def _is_stamped(fields: Mapping[str, Any]) -> bool:
     return "f:decision" in details
 
 
-def _of_webhooks(found: _Webhooks) -> Sign | None:
-    rival = next((rival for rival in RIVALS if found.metadata.name in rival.webhooks), None)
+def _of_webhooks(configuration: _Webhooks) -> Sign | None:
+    rival = next((rival for rival in RIVALS if configuration.metadata.name in rival.webhooks), None)
     if rival is None or not any(
-        "pods" in (rule.resources or ()) for webhook in found.webhooks or () for rule in webhook.rules or ()
+        "pods" in (rule.resources or ())
+        for webhook in configuration.webhooks or ()
+        for rule in webhook.rules or ()
     ):
         return None
     return Sign(
         rival=rival,
         weight=Weight.TRACE,
         evidence=Evidence(
-            kind="MutatingWebhookConfiguration", name=found.metadata.name, shows="is called for pods"
+            kind="MutatingWebhookConfiguration", name=configuration.metadata.name, shows="is called for pods"
         ),
     )
