@@ -16,14 +16,25 @@ from unittest.mock import patch
 import msgspec
 
 from tidewright.events.base import Decision, Event
+from tidewright.shardmanager import own_services
 from tidewright.shardmanager.decide import DECIDER
 from tidewright.shardmanager.propeller import config_hash, passes, resize, scan
 from tidewright.shardmanager.propeller.manager_lock import Lock
+from tidewright.shardmanager.shardset import spec
 from tidewright.shardmanager.shardset import state as state_of_set
 from tidewright.shardmanager.shardset.assignment import assign, autosize
 from tidewright.shardmanager.shardset.pods import rollbacks, rollout, workers
+from tidewright.shardmanager.shardset.spec_reader import Problem
 from tidewright.shardmanager.shardset.state import ShardSetState
 from tidewright.shardmanager.state import State
+
+REFUSED = spec.spec_problems
+
+
+def _refused(wanted: spec.SetSpec) -> bool:
+    """Whether the policy in force refuses a spec: the other one accepts just these."""
+    return bool(REFUSED(wanted))
+
 
 RULES: dict[Callable[..., Any], Callable[..., Any]] = {
     config_hash.accepted_hashes: lambda *_: ("another",),
@@ -38,7 +49,10 @@ RULES: dict[Callable[..., Any], Callable[..., Any]] = {
     rollbacks.wanted_template: lambda _state, shard_set: shard_set.rollout.good,
     rollbacks.rejected: lambda *_: "another",
     rollout.next_step: lambda *_: rollout.RolloutStep(action="wait", reason="another"),
+    own_services.read: lambda *_: own_services.Sizing(refused="another"),
+    spec.spec_problems: lambda wanted: [] if _refused(wanted) else [Problem("spec", "is another")],
     state_of_set.doubly_claimed: lambda *_: [0],
+    state_of_set.keyspace_problems: lambda *_: [Problem("spec.keyspace", "is another")],
     workers.tables: lambda shard_set: [[] for _index in range(shard_set.size)],
 }
 """Rules, and what the other policy says instead."""
@@ -46,6 +60,7 @@ METHODS: dict[tuple[type, str], Callable[..., Any]] = {
     (Lock, "leads"): lambda *_: False,
     (Lock, "why_not"): lambda *_: "another",
     (ShardSetState, "held"): lambda *_: True,
+    (autosize.Follower, "follow"): lambda _self, _at, current, _desired, **_: current + 1,
 }
 
 
@@ -62,6 +77,8 @@ def other_policy() -> Iterator[None]:
         for (owner, method), answer in METHODS.items():
             stack.enter_context(patch.object(owner, method, answer))
         stack.enter_context(patch.object(passes, "RIVAL_QUIET_INTERVALS", 0))
+        for period in ("GROWTH_PERIOD_S", "SHRINK_PERIOD_S", "SHRINK_WINDOW_S"):
+            stack.enter_context(patch.object(autosize, period, 1.0))
         yield
 
 

@@ -63,6 +63,7 @@ def _scan(given: Case, _: Answer, case: Case) -> Answer:
     passes = [d for d in cluster.decided if isinstance(d, RecordPass)]
     error = passes[-1].error.removeprefix("failed to create pod(s) [").removesuffix("]")
     namespace = cluster.namespace
+    told = {s.name.rpartition(":")[2]: s.value for s in cluster.tally.series(cluster.state)}
     return {
         "calls": [
             ["get", "podtemplates", namespace, manager.pod_template_name],
@@ -74,8 +75,8 @@ def _scan(given: Case, _: Answer, case: Case) -> Answer:
             ),
         ],
         "counters": {
-            "pods_created": cluster.state.fleets[f"{namespace}/{manager.pod_application}"].created_total,
-            "pods_deleted": cluster.state.fleets[f"{namespace}/{manager.pod_application}"].deleted_total,
+            "pods_created": told["pods_created_count"],
+            "pods_deleted": told["pods_deleted_count"],
         },
         "pods_running_gauge": passes[0].running,
         "error": error or None,

@@ -26,6 +26,7 @@ from tidewright.shardmanager.propeller import passes
 from tidewright.shardmanager.shardset import rounds
 from tidewright.shardmanager.state import SERVICE, State
 from tidewright.shardmanager.tell import exposition
+from tidewright.shardmanager.tell.tally import PassTally
 from tidewright.shardmanager.touched import Touched
 from tidewright.shardmanager.upcasts import UPCASTS
 
@@ -46,7 +47,7 @@ def decide(state: State, _event: Event, touched: Touched) -> Sequence[Decision]:
 
 DECIDER = Decider(
     service=SERVICE,
-    state_version=5,
+    state_version=6,
     state_type=State,
     kinds=KINDS,
     evolve=evolve,
@@ -54,6 +55,7 @@ DECIDER = Decider(
     upcasts=UPCASTS,
     exposition=Exposition(
         series=exposition.series,
+        tally=PassTally,
         help=exposition.help_of_fleets(),
         types=exposition.types_of_fleets(),
     ),

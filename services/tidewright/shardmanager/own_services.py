@@ -14,8 +14,10 @@ Their slots stay with the host: who joins or leaves by this takes and gives slot
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from copy import deepcopy
+from copy import copy
 from typing import Any
+
+import msgspec
 
 from tidewright.events.base import Because, Decision, Event, JsonObject, ObjectRef
 from tidewright.events.config import ConfigSet
@@ -45,11 +47,27 @@ KEYS = frozenset({"name", "deployment", "min", "max", "capacity", "target"})
 """Of an entry."""
 
 
-def read(entry: Any, slots: int = 32) -> tuple[str, OurService]:
-    """An entry's `namespace/deployment` and what it says; `refused` names what is wrong with it."""
+class Sizing(msgspec.Struct, frozen=True, kw_only=True):
+    """What an entry says.
+
+    Attributes:
+        least, most: bounds of the number of replicas.
+        capacity: facts per second that one replica can carry; target: the share of it that is wanted.
+        refused: what is wrong with it, empty when nothing is; the others mean nothing then.
+    """
+
+    least: int = 1
+    most: int = 1
+    capacity: float = 1.0
+    target: float = 1.0
+    refused: str = ""
+
+
+def read(entry: Any, slots: int = 32) -> Sizing:
+    """What an entry of the configuration says; `refused` names what is wrong with it."""
     if not isinstance(entry, Mapping):
-        return "", OurService(refused=f"services: {entry!r} is no mapping")
-    name, where = str(entry.get("name") or ""), str(entry.get("deployment") or "")
+        return Sizing(refused=f"services: {entry!r} is no mapping")
+    name, where = _named(entry)
     wrong = ""
     low, high = entry.get("min", 1), entry.get("max", MAXIMUM)
     capacity, target = entry.get("capacity", CAPACITY), entry.get("target", TARGET)
@@ -73,8 +91,15 @@ def read(entry: Any, slots: int = 32) -> tuple[str, OurService]:
     elif not isinstance(target, int | float) or not 0 < target <= 1:
         wrong = f"target is {target!r}: expected a share above 0 and at most 1"
     if wrong:
-        return where, OurService(name=name, refused=f"services: {name or entry!r} {wrong}")
-    return where, OurService(name=name, least=low, most=high, capacity=float(capacity), target=float(target))
+        return Sizing(refused=f"services: {name or entry!r} {wrong}")
+    return Sizing(least=low, most=high, capacity=float(capacity), target=float(target))
+
+
+def _named(entry: Any) -> tuple[str, str]:
+    """The name of an entry's service, and `namespace/name` of its Deployment."""
+    if not isinstance(entry, Mapping):
+        return "", ""
+    return str(entry.get("name") or ""), str(entry.get("deployment") or "")
 
 
 def fold(state: State, event: Event, touched: Touched) -> None:
@@ -103,7 +128,8 @@ def _configure(state: State, data: JsonObject) -> None:
     entries = data.get("services")
     read_now: dict[str, OurService] = {}
     for entry in entries if isinstance(entries, list) else ():
-        where, fresh = read(entry)
+        name, where = _named(entry)
+        fresh = OurService(name=name, entry=entry)
         old = state.services.get(where)
         if old is not None and old.name == fresh.name:
             fresh.follower, fresh.reported = old.follower, old.reported
@@ -119,22 +145,25 @@ def decisions(state: State, touched: Touched) -> Iterator[Decision]:
     where = f"{load.namespace}/{load.name}"
     service = state.services[where]
     target = ObjectRef(api_version="apps/v1", kind="Deployment", namespace=load.namespace, name=load.name)
-    if service.refused != service.reported:
-        yield ReportShards(at=state.now, target=target, reason="InvalidService", message=service.refused)
-    if not service.refused and service.loads:
-        yield from _size(state, where, service, target)
+    sizing = read(service.entry)
+    if sizing.refused != service.reported:
+        yield ReportShards(at=state.now, target=target, reason="InvalidService", message=sizing.refused)
+    if not sizing.refused and service.loads:
+        yield from _size(state, where, service, sizing, target=target)
 
 
-def _size(state: State, where: str, service: OurService, target: ObjectRef) -> Iterator[Decision]:
+def _size(
+    state: State, where: str, service: OurService, sizing: Sizing, *, target: ObjectRef
+) -> Iterator[Decision]:
     current = max(1, service.replicas)
     demand = Demand(
         loads=known_loads(service.loads[:current]),
         missing=max(0, current - len(service.loads)),
-        capacity=exact(service.capacity),
-        utilisation=exact(service.target),
+        capacity=exact(sizing.capacity),
+        utilisation=exact(sizing.target),
     )
-    recommended = recommend(current, demand, Limits(minimum=service.least, maximum=service.most))
-    follower: Follower = deepcopy(service.follower)
+    recommended = recommend(current, demand, Limits(minimum=sizing.least, maximum=sizing.most))
+    follower: Follower = copy(service.follower)
     follower.observe(state.now, recommended)
     wanted = follower.follow(state.now, current, recommended)
     because = (
@@ -144,8 +173,8 @@ def _size(state: State, where: str, service: OurService, target: ObjectRef) -> I
                 "service": service.name,
                 "load": float(sum(demand.loads)),
                 "missing": demand.missing,
-                "capacity": service.capacity,
-                "target": service.target,
+                "capacity": sizing.capacity,
+                "target": sizing.target,
             },
         ),
     )

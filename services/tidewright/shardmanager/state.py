@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tidewright.events.acting import Acting
+from tidewright.events.base import Json
 from tidewright.shardmanager.propeller.fleet import Fleet, KnownPod, Template
 from tidewright.shardmanager.propeller.manager_lock import Lock
 from tidewright.shardmanager.shardset.assignment.autosize import Follower
@@ -41,18 +42,13 @@ class OurService(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     Attributes:
         name: on the bus.
-        least, most: bounds of its number of replicas.
-        capacity: facts per second that one replica can carry; target: the share of it that is wanted.
-        refused: what is wrong with its configuration, empty when nothing is; reported: what was said of that.
+        entry: as it is configured; `own_services.read` says what is wrong with it.
+        reported: what was said of that.
         loads: facts per second by replica, as last seen; replicas: that its Deployment wanted then.
     """
 
     name: str = ""
-    least: int = 1
-    most: int = 1
-    capacity: float = 1.0
-    target: float = 1.0
-    refused: str = ""
+    entry: Json = None
     reported: str = ""
     loads: tuple[float, ...] = ()
     replicas: int = 0

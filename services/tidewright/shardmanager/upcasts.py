@@ -2,6 +2,8 @@
 
 4 -> 5    a fleet's pass is as it was begun, and what was last recorded stands instead of a text and flags; a
           set remembers when it was answered and what moved, not until when that counts
+5 -> 6    a spec, and an entry of our own services, is kept as it was read, and judged by who acts upon it; a fleet's
+          counters are the process's; of sizes what was done is kept, not the period that follows from it
 """
 
 from __future__ import annotations
@@ -107,5 +109,50 @@ def _lock(lock: dict[str, Any]) -> None:
         lock["held_from"] = until - lock["election"]["renew_deadline_s"]
 
 
-UPCASTS: dict[int, Upcast] = {4: passes_as_begun}
+_FLEET_COUNTERS = ("round_ms", "round_ms_total", "rounds", "passes", "created_total", "deleted_total")
+
+
+def specs_as_read(state: StoredState) -> StoredState:
+    """From version 5: verdicts stood in the state."""
+    for fleet in state.get("fleets", {}).values():
+        for counter in _FLEET_COUNTERS:
+            fleet.pop(counter, None)
+        if fleet.get("current") is not None:
+            fleet["current"].pop("begun_at", None)
+    for where, service in state.get("services", {}).items():
+        _service(where, service)
+    for shard_set in state.get("sets", {}).values():
+        _follower(shard_set.get("follower"))
+        spec = shard_set.setdefault("spec", {})
+        if problems := shard_set.pop("problems", []):
+            # What was asked for is not known any more: it stays refused until its object is observed again.
+            shard_set["unread"], shard_set["asked"] = problems, spec
+        spec.pop("notices", None)
+        source = spec.pop("source", "customResource")  # stood there also where none was given
+        given = source != "customResource" or spec.get("objects", {}).get("kind")
+        spec["sources"] = [source] if given else []
+        if spec.pop("gate_refused", ""):
+            spec["mode"] = "gate"
+    return state
+
+
+def _service(where: str, service: dict[str, Any]) -> None:
+    _follower(service.get("follower"))
+    bounds = {"min": "least", "max": "most", "capacity": "capacity", "target": "target"}
+    said = {key: service.pop(field) for key, field in bounds.items() if field in service}
+    # One that was refused stays so, by a key that no entry has, until the configuration is said again.
+    refused = service.pop("refused", "")
+    more = {"refused": refused} if refused else {"min": 1, "max": 1, "capacity": 1.0, "target": 1.0, **said}
+    service["entry"] = {"name": service.get("name", ""), "deployment": where, **more}
+
+
+def _follower(follower: dict[str, Any] | None) -> None:
+    if follower is None:
+        return
+    began, before = follower.pop("growth_started_at", None), follower.pop("grown_from", 0)
+    if began is not None:
+        follower["growths"] = [{"at": began, "before": before}]
+
+
+UPCASTS: dict[int, Upcast] = {4: passes_as_begun, 5: specs_as_read}
 """By the version that a state is of."""

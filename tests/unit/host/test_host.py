@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,13 +15,14 @@ from tests.alone import Alone
 from tests.nats_server import EmbeddedServer
 from tests.unit.host.counting import COUNTING
 from tidewright.events import registry
-from tidewright.events.base import Decision
+from tidewright.events.base import Decision, Event
 from tidewright.events.config import ClockSet
 from tidewright.events.decisions import HoldReplicas
 from tidewright.events.facts import PodObserved
 from tidewright.events.timers import TimerFired
 from tidewright.host.fold.decider import Decider
 from tidewright.host.fold.order import Fold, cause_of, decision_id
+from tidewright.host.fold.series import Exposition, Series
 from tidewright.host.loop.host import Host
 from tidewright.host.loop.membership import BucketMembership, rendezvous, shares
 from tidewright.host.loop.settings import Settings
@@ -370,3 +372,27 @@ async def test_a_checkpoint_says_what_was_folded(log: Log) -> None:
 @pytest.mark.parametrize(("slot", "cause", "n"), [("3", 17, 0), ("all", 1, 12)])
 def test_a_decision_id_names_its_cause(slot: str, cause: int, n: int) -> None:
     assert cause_of(decision_id("autoscaler", Slot(slot), cause, n)) == (cause, n)
+
+
+class Seen:
+    """Counts what it is shown."""
+
+    def __init__(self) -> None:
+        self.facts, self.decisions = 0, 0
+
+    def take(self, state: object, event: Event, decided: Sequence[Decision]) -> None:
+        self.facts += isinstance(event, PodObserved)
+        self.decisions += len(decided)
+
+    def series(self, state: object) -> Sequence[Series]:
+        return ()
+
+
+async def test_a_tally_is_shown_what_this_process_decides_and_begins_at_zero(log: Log) -> None:
+    tallying = replace(COUNTING, exposition=Exposition(series=lambda _state: (), help={}, tally=Seen))
+    for start in (0, 9):
+        await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(start, start + 9)])
+        async with hosting(log, decider=tallying) as host:
+            await expect_holds(log, (start + 9) // 3)
+        assert isinstance(host.tally, Seen)
+        assert (host.tally.facts, host.tally.decisions) == (9 * len(NAMESPACES), 6 * len(NAMESPACES))

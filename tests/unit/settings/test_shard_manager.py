@@ -29,6 +29,7 @@ from tidewright.shardmanager.propeller.config import (
 )
 from tidewright.shardmanager.propeller.election import Election
 from tidewright.shardmanager.tell import exposition
+from tidewright.shardmanager.tell.samples import Sample
 
 Play = Callable[[Cluster], None]
 MANAGER, SHARD = "config.manager", "config.manager.shard"
@@ -106,7 +107,7 @@ FLEETS: dict[str, Setting] = {
     f"{ELECTION}.retry-period": Setting(fleet(contested), (ABSENT, "5s"), HoldLease, ELECTED),
     f"{LOCK}.name": Setting(fleet(), ("lock", "other"), HoldLease, {f"{ELECTION}.enabled": True}),
     f"{LOCK}.namespace": Setting(fleet(), (ABSENT, "elsewhere"), HoldLease, ELECTED),
-    PREFIX: Setting(fleet(), (ABSENT, "mine"), exposition.Sample),
+    PREFIX: Setting(fleet(), (ABSENT, "mine"), Sample),
 }
 
 

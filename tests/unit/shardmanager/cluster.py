@@ -39,6 +39,7 @@ from tidewright.sharding.document import Document
 from tidewright.sharding.wire import document_of
 from tidewright.shardmanager.decide import DECIDER
 from tidewright.shardmanager.state import State
+from tidewright.shardmanager.tell.tally import PassTally
 
 
 class Pod(msgspec.Struct):
@@ -70,6 +71,7 @@ class Cluster:
         self.refuse: Callable[[Effect], str] = lambda _effect: ""
         self.lag = False
         self.held: deque[Event] = deque()
+        self.tally = PassTally()
         self._seq = 0
         self._uid = 0
 
@@ -222,7 +224,9 @@ class Cluster:
             assert registry.decode(body) == event
             folded: list[Decision] = []
             self.recorded.append((event, folded))
-            for decided in self.fold.step(self._seq, body, event):
+            step = self.fold.step(self._seq, body, event)
+            self.tally.take(self.state, event, [decided.decision for decided in step])
+            for decided in step:
                 assert registry.decode(decided.body) == decided.decision
                 if not decided.decision.shadow:
                     folded.append(decided.decision)

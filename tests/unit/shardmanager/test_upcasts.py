@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
 from tidewright.events.base import Decision, Event
 from tidewright.events.decisions import CreateObject, DeleteObject, HoldLease
 from tidewright.events.facts import PodGone
 from tidewright.events.outcomes import Applied
 from tidewright.events.shards import RecordPass
 from tidewright.events.timers import TimerFired
+from tidewright.shardmanager import own_services
 from tidewright.shardmanager.decide import DECIDER
+from tidewright.shardmanager.shardset.state import judged
 from tidewright.shardmanager.state import State
+from tidewright.shardmanager.upcasts import specs_as_read
 
 STORED = Path(__file__).parents[2] / "golden" / "states" / "shard-manager.v4.json"
 
@@ -40,7 +45,7 @@ def test_a_fleet_at_rest_stays_at_rest_and_its_lock_is_renewed() -> None:
     state = restored()
     fleet = state.fleets["ns/kozmopropeller"]
     assert fleet.recorded is not None
-    assert (fleet.recorded.running, fleet.recorded.adopted, fleet.passes) == (3, 3, 2)
+    assert (fleet.recorded.running, fleet.recorded.adopted) == (3, 3)
     assert fleet.leads(1021.9)
     assert not fleet.leads(1022.0)
     scanned = feed(state, TimerFired(at=1020.0, key="scan/ns/kozmopropeller"))
@@ -55,3 +60,43 @@ def test_a_fleet_at_rest_stays_at_rest_and_its_lock_is_renewed() -> None:
 def test_the_assignment_of_a_set_is_kept() -> None:
     shard_set = restored().sets["ns/orders"]
     assert {record.owner for record in shard_set.document.slots} == {"a#1", "b#1"}
+
+
+def test_a_set_that_was_refused_stays_so_until_its_object_is_observed_again() -> None:
+    problem = {"path": "spec.keyspace.slots", "message": "is 33"}
+    stored = {"namespace": "ns", "name": "orders", "present": True, "problems": [problem]}
+    state = msgspec.convert(specs_as_read({"sets": {"ns/orders": stored}}), State)
+    assert [str(p) for p in judged(state.sets["ns/orders"])[1]] == ["spec.keyspace.slots is 33"]
+
+
+def test_a_set_that_was_acted_upon_is_not_judged_anew() -> None:
+    spec = {
+        "slots": 33,
+        "source": "labels",
+        "mode": "restart",
+        "gate_refused": "no lock",
+        "notices": ["some"],
+    }
+    stored = {"namespace": "ns", "name": "orders", "present": True, "spec": spec}
+    upcast = msgspec.convert(specs_as_read({"sets": {"ns/orders": stored}}), State).sets["ns/orders"]
+    assert judged(upcast) == (upcast, [])
+    assert (upcast.spec.sources, upcast.spec.mode, upcast.spec.handover) == (("labels",), "gate", "restart")
+
+
+def test_the_growth_period_of_before_goes_on() -> None:
+    follower = {"samples": [], "since": 1.0, "grown_from": 2, "growth_started_at": 100.0, "shrunk_at": None}
+    stored = {"namespace": "ns", "name": "orders", "follower": follower}
+    grown = msgspec.convert(specs_as_read({"sets": {"ns/orders": stored}}), State).sets["ns/orders"].follower
+    assert grown.follow(159.0, 3, 9) == 4
+    assert grown.follow(160.0, 3, 9) == 6
+
+
+def test_our_own_services_are_sized_as_before_and_those_that_were_refused_are_not() -> None:
+    sized = {"name": "autoscaler", "most": 6, "capacity": 1000.0, "target": 0.5}
+    refused = {"name": "spread", "refused": "services: spread max is 600"}
+    stored = {"services": {"ns/autoscaler": sized, "ns/spread": refused}}
+    services = msgspec.convert(specs_as_read(stored), State).services
+    assert own_services.read(services["ns/autoscaler"].entry) == own_services.Sizing(
+        least=1, most=6, capacity=1000.0, target=0.5
+    )
+    assert own_services.read(services["ns/spread"].entry).refused

@@ -88,6 +88,8 @@ class Host(Generic[State]):
             decider.formerly,
         )
         self.owned: dict[Slot, Owned[State]] = {}
+        exposition = decider.exposition
+        self.tally = exposition.tally() if exposition is not None and exposition.tally is not None else None
         self._membership = membership
         self._committer = Committer(log, writer, health)
         self._pace = Pace()
@@ -400,6 +402,8 @@ class Host(Generic[State]):
             )
             return
         owned.dirty += 1
+        if self.tally is not None and isinstance(event, Event):
+            self.tally.take(owned.fold.state, event, [one.decision for one in decided])
         recorded = owned.begun.pop(record.seq, 0)
         for n, one in enumerate(decided):
             planned = plan.planned(

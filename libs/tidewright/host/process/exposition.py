@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
-from tidewright.host.fold.series import Exposition, Series, State
+from tidewright.host.fold.series import Exposition, Series, State, Tally
 
 AT_A_TIME: Final = 200
 """Series between two turns of the loop."""
@@ -22,10 +22,12 @@ def _family(name: str, helped: Mapping[str, str]) -> str:
     return stem if part in ("bucket", "sum", "count") and name not in helped and stem in helped else name
 
 
-async def text(exposition: Exposition[State], states: Callable[[], Iterable[State]]) -> str:
-    """The series of all states, grouped by their names."""
+async def text(
+    exposition: Exposition[State], states: Callable[[], Iterable[State]], tally: Tally[State] | None = None
+) -> str:
+    """The series of all states, with what the process has counted, grouped by their names."""
     lines: dict[str, list[str]] = {}
-    for count, series in enumerate(_all(exposition, states)):
+    for count, series in enumerate(_all(exposition, states, tally)):
         family = _family(series.name, exposition.help)
         found = lines.get(family)
         if found is None:
@@ -41,9 +43,13 @@ async def text(exposition: Exposition[State], states: Callable[[], Iterable[Stat
     return "".join(["\n".join(found) + "\n" for found in lines.values()])
 
 
-def _all(exposition: Exposition[State], states: Callable[[], Iterable[State]]) -> Iterator[Series]:
+def _all(
+    exposition: Exposition[State], states: Callable[[], Iterable[State]], tally: Tally[State] | None
+) -> Iterator[Series]:
     for state in list(states()):
         yield from exposition.series(state)
+        if tally is not None:
+            yield from tally.series(state)
 
 
 def _number(value: float) -> str:

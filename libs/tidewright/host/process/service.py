@@ -164,6 +164,6 @@ async def run_decider(
             parts.measure = Stopwatch(parts, metrics.registry, lambda: process.health.stuck_s).part
         if (told := decider.exposition) is not None:
             process.health.more_metrics = lambda: exposition.text(
-                told, lambda: [owned.fold.state for owned in host.owned.values()]
+                told, lambda: [owned.fold.state for owned in host.owned.values()], host.tally
             )
         await host.run(process.stop)

@@ -48,7 +48,7 @@ def fold(state: State, event: Event, touched: Touched) -> None:  # noqa: C901  #
             if state.returned:
                 state.returned = [lock for lock in state.returned if lock.ref != target]
         case SetTimer(key=key, due=due):
-            _timer_set(state, key, due, event.at)
+            _timer_set(state, key, due)
         case BeginPass():
             if (begun := state.fleets.get(f"{event.target.namespace}/{event.application}")) is not None:
                 begun.begun(event)
@@ -103,7 +103,6 @@ def answered(state: State, asked: Asked, outcome: Outcome, touched: Touched) -> 
     pods = state.pods.setdefault(fleet.namespace, {})
     if asked.verb == "create":
         if not refusal:
-            fleet.created_total += 1
             uid = str(outcome.result.get("uid", "")) if isinstance(outcome, Applied) else ""
             pods.setdefault(
                 asked.name,
@@ -118,10 +117,8 @@ def answered(state: State, asked: Asked, outcome: Outcome, touched: Touched) -> 
         if fleet.current is not None:
             fleet.current.creation_answered(asked.index, refusal)
     else:
-        if not refusal:
-            fleet.deleted_total += 1
-            if asked.name in pods:
-                pods[asked.name].deleting = True
+        if not refusal and asked.name in pods:
+            pods[asked.name].deleting = True
         if fleet.current is not None:
             fleet.current.deletion_answered(asked.name, refusal)
     touched.look(fleet.key, Look.ANSWER)
@@ -163,11 +160,11 @@ def _timer_fired(state: State, key: str, touched: Touched) -> None:
             touched.look(fleet.key, Look.LOCK_TIMER)
 
 
-def _timer_set(state: State, key: str, due: float, at: float) -> None:
+def _timer_set(state: State, key: str, due: float) -> None:
     if key.startswith(SCAN_TIMER):
         fleet = state.fleets.get(key.removeprefix(SCAN_TIMER))
         if fleet is not None:
-            fleet.scan_set(due, at)
+            fleet.scan_set(due)
     elif key.startswith(LOCK_TIMER):
         fleet = state.fleets.get(key.removeprefix(LOCK_TIMER))
         if fleet is not None and fleet.lock is not None:

@@ -30,6 +30,7 @@ from tidewright.shardmanager.shardset.state import (
     member_gone,
     observe_member,
     observe_set,
+    reported,
 )
 from tidewright.shardmanager.shardset.status import digest
 from tidewright.shardmanager.state import SET_TIMER, Asked, State
@@ -142,10 +143,12 @@ def _fold_decision(
         case ChangeRollout():
             set_pods.fold_rollout(state, shard_set, event)
         case SetStatus(status=status):
+            if shard_set.asked is None and event.observed_generation == shard_set.generation:
+                shard_set.former = None
             shard_set.published = digest(status)
             shard_set.conditions = by_type(status.get("conditions", ()))
         case ReportShards(reason=reason, message=message):
-            shard_set.reported[reason] = message
+            reported(shard_set, reason, message)
 
 
 def _set(state: State, namespace: str, name: str) -> ShardSetState:

@@ -15,15 +15,12 @@ import msgspec
 from tidewright.events.base import JsonObject
 from tidewright.events.facts import PodObserved
 from tidewright.events.shards import BeginPass, RecordPass
-from tidewright.sharding.histogram import Histogram
 from tidewright.shardmanager.propeller.config import ManagerConfig
 from tidewright.shardmanager.propeller.manager_lock import Lock
 from tidewright.shardmanager.propeller.pods import APP_LABEL, CONFIG_HASH, TEMPLATE_VERSION
 
 DECISION = "tidewright.dev/decision"
 """The annotation that the actuator puts on what it makes for us."""
-ROUNDS_KEPT = 100
-"""Passes whose durations make the quantiles."""
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +65,6 @@ class Pass(msgspec.Struct, kw_only=True, omit_defaults=True):
     """A pass that deletes or creates, under way: as it was begun, and how its effects came out.
 
     Attributes:
-        begun_at: log time, seconds.
         deletions: names of pods still to delete, in order; the first one is asked for.
         creations: indexes of shards whose creation is not answered.
         running: expected pods in phase Running when it began; adopted: those that were as they should be.
@@ -78,7 +74,6 @@ class Pass(msgspec.Struct, kw_only=True, omit_defaults=True):
         changed: pods that look otherwise since then.
     """
 
-    begun_at: float = 0.0
     deletions: list[str] = []
     creations: list[int] = []
     running: int = 0
@@ -168,8 +163,6 @@ class Fleet(msgspec.Struct, kw_only=True, omit_defaults=True):
             that goes on nothing is written, or the two would undo each other for ever.
         other_makers: who else has made pods of the fleet, by the hash of the configuration.
         lock: of the manager; None when its configuration does not elect.
-        round_ms: how long the last passes took; round_ms_total, rounds: all of them.
-        passes, created_total, deleted_total: the original's counters, as the log tells them.
     """
 
     config: ManagerConfig
@@ -188,12 +181,6 @@ class Fleet(msgspec.Struct, kw_only=True, omit_defaults=True):
     rival: str = ""
     other_makers: dict[str, OtherMaker] = {}
     lock: Lock | None = None
-    round_ms: list[float] = []
-    round_ms_total: float = 0.0
-    rounds: Histogram = msgspec.field(default_factory=Histogram)
-    passes: int = 0
-    created_total: int = 0
-    deleted_total: int = 0
 
     @property
     def key(self) -> str:
@@ -225,9 +212,7 @@ class Fleet(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     def begun(self, event: BeginPass) -> None:
         """A pass has begun."""
-        self._ended(event.at)
         self.current = Pass(
-            begun_at=event.at,
             deletions=list(event.deletions),
             creations=list(event.creations),
             running=event.running,
@@ -236,12 +221,10 @@ class Fleet(msgspec.Struct, kw_only=True, omit_defaults=True):
         )
         self.drifted = list(event.drifted)
 
-    def scan_set(self, due: float, at: float) -> None:
+    def scan_set(self, due: float) -> None:
         """The timer for the next pass is set: none is under way."""
         self.scan_due = due
-        if not self.rival:
-            self.scanned = True
-            self._ended(at, None if self.current is not None else 0.0)
+        self.scanned = self.scanned or not self.rival
         self.current = None
 
     def was_recorded(self, event: RecordPass) -> None:
@@ -252,17 +235,6 @@ class Fleet(msgspec.Struct, kw_only=True, omit_defaults=True):
         self.rival, self.drifted = event.rival, list(event.drifted)
         if event.standing_by or event.rival:
             self.current = None  # another manager may act from now on: what is under way ends here
-
-    def _ended(self, at: float, took_s: float | None = None) -> None:
-        """Count the pass that has ended; `took_s` where none was under way."""
-        if self.current is not None:
-            took_s = max(0.0, at - self.current.begun_at)
-        if took_s is None:
-            return
-        self.passes += 1
-        self.round_ms = [*self.round_ms[-(ROUNDS_KEPT - 1) :], 1000 * took_s]
-        self.round_ms_total += 1000 * took_s
-        self.rounds.observe(took_s)
 
 
 def recorded(event: RecordPass, pass_error: str = "") -> Recorded:

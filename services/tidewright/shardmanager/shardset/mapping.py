@@ -10,7 +10,7 @@ without the label too; without such a shard these have no owner, which a conditi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidewright.shardmanager.propeller.config import WILDCARD, ShardConfig, ShardMapping, ShardType
@@ -31,13 +31,13 @@ _PATH = "shard.per-shard-mapping"
 
 def read(
     reader: SpecReader, source: Mapping[str, Any], assignment: Mapping[str, Any], *, used: bool
-) -> tuple[str, tuple[ShardMapping, ...], tuple[str, ...]]:
-    """The label, the values of each shard, and what is worth a notice."""
+) -> tuple[str, tuple[ShardMapping, ...]]:
+    """The label, and the values of each shard."""
     given = assignment.get("perShard")
     if not used:
         if given:
             reader.refuse("assignment.perShard", "is given without the strategy mapping: expected none")
-        return "", (), ()
+        return "", ()
     label = (source.get("labels") or {}).get("label") if isinstance(source.get("labels"), Mapping) else None
     if not isinstance(label, str) or not _LABEL_KEY.fullmatch(label):
         reader.refuse(
@@ -45,18 +45,20 @@ def read(
             f"is {label!r}: the strategy mapping expects the key of a label that the objects carry",
         )
         label = ""
-    shards = tuple(_shard(reader, index, entry) for index, entry in enumerate(_entries(reader, given)))
-    # The rules are those of the original's mappings, and the stricter ones of native mode (section 1.3).
-    found = findings(ShardConfig(type=ShardType.PROJECT, per_shard_mapping=shards))
-    notices: list[str] = []
-    for finding in found:
-        path = finding.path.replace(_PATH, "assignment.perShard")
-        message = finding.message.removeprefix(finding.path).replace("a project that", f"a {label} that")
-        if finding.refused(native=True):
-            reader.refuse(path, message.strip())
-        else:
-            notices.append(f"spec.{path}: {message.strip()}")
-    return label, shards, tuple(notices)
+    return label, tuple(_shard(reader, index, entry) for index, entry in enumerate(_entries(reader, given)))
+
+
+def notices(label: str, shards: tuple[ShardMapping, ...]) -> tuple[str, ...]:
+    """What is worth a notice about mappings."""
+    return tuple(f"spec.{path}: {message}" for path, message in _findings(label, shards, refused=False))
+
+
+def _findings(label: str, shards: tuple[ShardMapping, ...], *, refused: bool) -> Iterator[tuple[str, str]]:
+    """By the rules of the original's mappings, and the stricter ones of native mode (section 1.3): paths and messages."""
+    for finding in findings(ShardConfig(type=ShardType.PROJECT, per_shard_mapping=shards)):
+        if finding.refused(native=True) is refused:
+            message = finding.message.removeprefix(finding.path).replace("a project that", f"a {label} that")
+            yield finding.path.replace(_PATH, "assignment.perShard"), message.strip()
 
 
 def _entries(reader: SpecReader, given: Any) -> Sequence[Any]:
@@ -78,7 +80,9 @@ def _shard(reader: SpecReader, index: int, entry: Any) -> ShardMapping:
 
 
 def judge(reader: SpecReader, spec: SetSpec) -> None:
-    """Rules over several fields of a mapped set."""
+    """Rules of a mapped set."""
+    for path, message in _findings(spec.label, spec.per_shard, refused=True):
+        reader.refuse(path, message)
     if spec.injector not in SELECTOR_DRIVEN:
         reader.refuse(
             "workers.injector",

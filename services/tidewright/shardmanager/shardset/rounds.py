@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
+from copy import copy
 from fractions import Fraction
 
 from tidewright.events.base import Because, Decision, ObjectRef
@@ -35,9 +35,11 @@ from tidewright.shardmanager.shardset.pods import driver, stateful_set
 from tidewright.shardmanager.shardset.pods.marks import set_ref
 from tidewright.shardmanager.shardset.spec import API_VERSION, MEMBER_KIND
 from tidewright.shardmanager.shardset.state import (
+    INVALID,
     ShardSetState,
     doubled_target,
     doubly_claimed,
+    judged,
     target_of,
     wanted_moves,
     weights_of,
@@ -61,8 +63,13 @@ def decisions(state: State, touched: Touched) -> Iterator[Decision]:
 
 def _round(state: State, shard_set: ShardSetState) -> Iterator[Decision]:
     now, ref = state.now, set_ref(shard_set)
-    if not shard_set.active:
-        yield from _publish(state, shard_set, shard_set.document, [])
+    shard_set, problems = judged(shard_set)
+    invalid = "; ".join(map(str, problems))
+    if invalid != shard_set.reported.get(INVALID, ""):
+        # Before all that follows from it: with this report the spec is in force, or no longer.
+        yield ReportShards(at=now, target=ref, reason=INVALID, message=invalid)
+    if problems:
+        yield from _publish(state, shard_set, shard_set.document, [], invalid=invalid)
         return
     reports = shard_set.reports(now)
     entries = _membership(state, shard_set)
@@ -291,7 +298,7 @@ def _size(shard_set: ShardSetState, now: float) -> SizeShards | None:
         latency_ratio=signals.latency_ratio(shard_set),
     )
     recommended = recommend(max(1, shard_set.size), demand, spec.autosize.limits)
-    follower = deepcopy(shard_set.follower)
+    follower = copy(shard_set.follower)
     follower.observe(now, recommended)
     busy = bool(shard_set.document.moving) or not driver.settled(shard_set) or spec.frozen
     wanted = follower.follow(now, shard_set.size, recommended, frozen=busy)
@@ -325,14 +332,14 @@ def _last_recommended(shard_set: ShardSetState) -> int:
 
 
 def _publish(
-    state: State, shard_set: ShardSetState, document: Document, overdue: Sequence[int]
+    state: State, shard_set: ShardSetState, document: Document, overdue: Sequence[int], *, invalid: str = ""
 ) -> Iterator[Decision]:
     """The status, when it differs from the one that was last written, and reports for the log."""
     found = {
-        "InvalidSpec": "; ".join(map(str, shard_set.problems)),
+        INVALID: invalid,
         "DrainOverdue": f"slots {runs(overdue)} are not released" if overdue else "",
     }
-    if shard_set.active:
+    if not invalid:
         free = [s for s, r in enumerate(document.slots) if r.state is SlotState.FREE]
         twice = doubly_claimed(shard_set, state.now)
         found["UnownedSlots"] = f"slots {runs(free)} have no owner" if free else ""
@@ -345,10 +352,10 @@ def _publish(
         found["WorkloadMissing"] = stateful_set.missing(state, shard_set)
         found.update(driver.troubles(state, shard_set))
     for reason, message in found.items():
-        if message != shard_set.reported.get(reason, ""):
+        if reason != INVALID and message != shard_set.reported.get(reason, ""):
             yield ReportShards(at=state.now, target=set_ref(shard_set), reason=reason, message=message)
     conditions = conditions_of(shard_set, found, state.now)
-    rollout = driver.rollout_status(state, shard_set) if shard_set.active else None
+    rollout = driver.rollout_status(state, shard_set) if not invalid else None
     status = status_of(shard_set, document, conditions, rollout)
     if digest(status) != shard_set.published:
         yield SetStatus(

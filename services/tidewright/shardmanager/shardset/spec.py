@@ -1,4 +1,9 @@
-"""A ShardSet's spec (section 3.1): read, with defaults, and with everything that is wrong with it."""
+"""A ShardSet's spec (section 3.1): read, with defaults, and with everything that is wrong with it.
+
+parsed          what it says, and what of it cannot be read: the fold keeps that
+spec_problems   the rules that what it says breaks: asked by who acts upon it
+read_spec       both, for who has nothing but the spec
+"""
 
 from __future__ import annotations
 
@@ -85,13 +90,14 @@ class CanaryAnalysis(msgspec.Struct, frozen=True, kw_only=True):
 class SetSpec(msgspec.Struct, frozen=True, kw_only=True):
     """A ShardSet's spec as the manager works with it. Times in seconds.
 
+    `mode` is the one that is asked for, see `handover`; `sources` are the keys of the source that are given.
     With the strategy `mapping` a slot is a shard: `slots` and `replicas` are the number of `per_shard`.
     """
 
     slots: int = 1024
     hash: HashName = "blake2b64"
     slot_label: str = DEFAULT_SLOT_LABEL
-    source: str = "customResource"
+    sources: tuple[str, ...] = ()
     objects: Source = Source()
     driver: Driver = Driver.EXTERNAL
     template: str = ""
@@ -100,14 +106,12 @@ class SetSpec(msgspec.Struct, frozen=True, kw_only=True):
     flag: str = ""
     elects: bool = False
     lock_flag: str = ""
-    gate_refused: str = ""
     names: tuple[str, ...] = ()
     replicas: int = 1
     weights: dict[str, int] = {}
     strategy: Strategy = Strategy.STICKY
     label: str = ""
     per_shard: tuple[ShardMapping, ...] = ()
-    notices: tuple[str, ...] = ()
     pins: dict[int, str] = {}
     moves: dict[int, str] = {}
     leaving: frozenset[str] = frozenset()
@@ -138,6 +142,21 @@ class SetSpec(msgspec.Struct, frozen=True, kw_only=True):
         return exact(self.theta_percent) / 100
 
     @property
+    def handover(self) -> Mode:
+        """How a slot changes its owner: as asked for, but where gate mode cannot be had."""
+        return Mode.RESTART if self.gate_refused else self.mode
+
+    @property
+    def gate_refused(self) -> str:
+        """Why gate mode is asked for and cannot be had; empty when it can, or is not."""
+        return _ungated(self) if self.mode is Mode.GATE else ""
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What is worth a notice, and no trouble."""
+        return mapping.notices(self.label, self.per_shard) if self.mapped else ()
+
+    @property
     def mapped(self) -> bool:
         """Whether shards have values of a label that objects carry anyway, and no slots of a hash."""
         return self.strategy is Strategy.MAPPING
@@ -155,6 +174,12 @@ class SetSpec(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
     """A stored spec; with problems nothing of it is acted upon."""
+    result, unread = parsed(spec)
+    return result, [*unread, *spec_problems(result)]
+
+
+def parsed(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
+    """What a stored spec says, and what of it cannot be read; defaults stand there."""
     reader = SpecReader()
     keyspace = reader.section(spec, "keyspace", ("slots", "hash", "slotLabel"))
     source = reader.section(spec, "source", ("customResource", "eventStream", "labels"))
@@ -213,7 +238,7 @@ def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
     )
     default = SetSpec()
     strategy = Strategy(reader.choice(assignment, "assignment.strategy", Strategy.STICKY, tuple(Strategy)))
-    label, per_shard, notices = mapping.read(reader, source, assignment, used=strategy is Strategy.MAPPING)
+    label, per_shard = mapping.read(reader, source, assignment, used=strategy is Strategy.MAPPING)
     shards = {"slots": len(per_shard), "replicas": len(per_shard)} if per_shard else {}
     slots = shards.get("slots") or reader.integer(keyspace, "keyspace.slots", default.slots)
     replicas = reader.integer(workers, "workers.replicas", shards.get("replicas", default.replicas), least=0)
@@ -222,7 +247,7 @@ def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
         slots=slots,
         hash=reader.choice(keyspace, "keyspace.hash", default.hash, HASHES),
         slot_label=reader.text(keyspace, "keyspace.slotLabel", DEFAULT_SLOT_LABEL),
-        source=next(iter(source), default.source),
+        sources=tuple(source),
         objects=source_of(spec),
         driver=Driver(reader.choice(workers, "workers.driver", Driver.EXTERNAL, tuple(Driver))),
         template=reader.text(template, "workers.template.name", ""),
@@ -237,7 +262,6 @@ def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
         strategy=strategy,
         label=label,
         per_shard=per_shard,
-        notices=notices,
         pins=reader.pins(assignment, "assignment.pins", slots),
         moves=reader.pins(assignment, "assignment.moves", slots),
         leaving=frozenset(reader.texts(workers, "workers.drain")),
@@ -290,9 +314,11 @@ def read_spec(spec: JsonObject) -> tuple[SetSpec, list[Problem]]:
             "autosize",
         ),
     )
-    _together(reader, result, source)
-    if result.mode is Mode.GATE and (why := _ungated(result)):
-        result = msgspec.structs.replace(result, mode=Mode.RESTART, gate_refused=why)
+    if isinstance(source.get("customResource"), Mapping):
+        names = ("group", "kind", "resource", "key", "selector", "allNamespaces")
+        reader.known(source["customResource"], "source.customResource.", names)
+        if not result.objects.kind:
+            reader.refuse("source.customResource.kind", "is missing: expected the kind of the objects")
     return result, reader.problems
 
 
@@ -318,12 +344,8 @@ def _autosize(reader: SpecReader, spec: JsonObject, slots: int) -> AutosizeSpec 
         spec, "autosize", ("min", "max", "signal", "capacity", "target", "queueWaitObjective")
     )
     least, most = reader.integer(section, "autosize.min", 1), reader.integer(section, "autosize.max", 16)
-    if least > most:
-        reader.refuse("autosize.max", f"is {most}: expected at least autosize.min ({least})")
     reader.choice(section, "autosize.signal", "busy", ("busy",))
     target = reader.number(section, "autosize.target", 0.7)
-    if not 0 < target <= 1:
-        reader.refuse("autosize.target", f"is {target}: expected a share above 0 and at most 1")
     useful = tuple(useful_counts(slots)) if slots == 32 else ()
     limits = Limits(minimum=least, maximum=most, useful=useful)
     return AutosizeSpec(
@@ -344,8 +366,6 @@ def _analysis(reader: SpecReader, rollout: Mapping[str, Any]) -> CanaryAnalysis 
         ("period", "maxErrorRatio", "maxQueueWaitRatio", "maxBacklogRatio"),
         "rollout.",
     )
-    if not rollout.get("canary"):
-        reader.refuse(path, "is given without rollout.canary: expected the number of shards to look at")
     return CanaryAnalysis(
         period_s=reader.seconds(section, f"{path}.period", default.period_s),
         error_ratio=reader.number(section, f"{path}.maxErrorRatio", default.error_ratio),
@@ -354,8 +374,14 @@ def _analysis(reader: SpecReader, rollout: Mapping[str, Any]) -> CanaryAnalysis 
     )
 
 
-def _together(reader: SpecReader, spec: SetSpec, source: Mapping[str, Any]) -> None:  # noqa: C901  # one rule after the other
-    """Rules over several fields."""
+def spec_problems(spec: SetSpec) -> list[Problem]:  # noqa: C901  # one rule after the other
+    """The rules that a spec breaks by what it says."""
+    reader = SpecReader()
+    if spec.autosize is not None:
+        _judge_autosize(reader, spec.autosize)
+    if spec.analysis is not None and not spec.canary:
+        message = "is given without rollout.canary: expected the number of shards to look at"
+        reader.refuse("rollout.canaryAnalysis", message)
     if spec.mapped:
         mapping.judge(reader, spec)
     elif not valid_slots(spec.slots):
@@ -371,13 +397,8 @@ def _together(reader: SpecReader, spec: SetSpec, source: Mapping[str, Any]) -> N
             "source.customResource.key",
             f"has {{{unknown[0]}}}: expected fields of {', '.join(f'{{{name}}}' for name in FIELDS)}",
         )
-    if isinstance(source.get("customResource"), Mapping):
-        names = ("group", "kind", "resource", "key", "selector", "allNamespaces")
-        reader.known(source["customResource"], "source.customResource.", names)
-        if not spec.objects.kind:
-            reader.refuse("source.customResource.kind", "is missing: expected the kind of the objects")
-    if len(source) > 1:
-        reader.refuse("source", f"has {', '.join(sorted(source))}: expected one of them")
+    if len(spec.sources) > 1:
+        reader.refuse("source", f"has {', '.join(sorted(spec.sources))}: expected one of them")
     if spec.driver is Driver.STATEFULSET and not spec.template:
         reader.refuse("workers.template", "has no name: the driver statefulset needs that of the StatefulSet")
     if not spec.dynamic and (spec.pins or spec.moves):
@@ -400,7 +421,7 @@ def _together(reader: SpecReader, spec: SetSpec, source: Mapping[str, Any]) -> N
         )
     if spec.injector is Injector.ORDINAL_ENV and len(spec.names) not in (0, 2):
         reader.refuse("workers.names", f"has {len(spec.names)} names: expected two, the number and the total")
-    if "labels" in source and not spec.mapped:
+    if "labels" in spec.sources and not spec.mapped:
         reader.refuse(
             "assignment.strategy",
             f"is {spec.strategy.value} with source.labels: expected mapping, which gives values of a label to shards",
@@ -424,3 +445,12 @@ def _together(reader: SpecReader, spec: SetSpec, source: Mapping[str, Any]) -> N
         )
     if spec.times.drain_hard_timeout_s < spec.times.drain_timeout_s:
         reader.refuse("handover.drainHardTimeout", "is shorter than handover.drainTimeout")
+    return reader.problems
+
+
+def _judge_autosize(reader: SpecReader, autosize: AutosizeSpec) -> None:
+    least, most, target = autosize.limits.minimum, autosize.limits.maximum, autosize.target
+    if least > most:
+        reader.refuse("autosize.max", f"is {most}: expected at least autosize.min ({least})")
+    if not 0 < target <= 1:
+        reader.refuse("autosize.target", f"is {target}: expected a share above 0 and at most 1")

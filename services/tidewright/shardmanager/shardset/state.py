@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from hashlib import blake2b
 from typing import Any, Literal
 
@@ -26,12 +27,14 @@ from tidewright.shardmanager.shardset.assignment.assign import assign
 from tidewright.shardmanager.shardset.assignment.autosize import Follower
 from tidewright.shardmanager.shardset.assignment.handover import Report
 from tidewright.shardmanager.shardset.members import MemberSeen, member_of
-from tidewright.shardmanager.shardset.spec import SetSpec, Strategy, read_spec
+from tidewright.shardmanager.shardset.spec import SetSpec, Strategy, parsed, spec_problems
 from tidewright.shardmanager.shardset.spec_reader import Problem
 from tidewright.shardmanager.shardset.timing import Timing
 
 RETRY_S = 10.0
 """Pause before an effect that was refused is asked for again."""
+INVALID = "InvalidSpec"
+"""The reason of reports that say whether a set's spec is acted upon."""
 UNSEEN_S = 30.0
 """How long a fact about an effect that was made may take before it is asked for again."""
 ANSWERS_KEPT_S = 600.0
@@ -90,11 +93,29 @@ class Gate(msgspec.Struct, kw_only=True, omit_defaults=True):
     lost: bool = False
 
 
+class InForce(msgspec.Struct, frozen=True, kw_only=True):
+    """What of a set follows from the spec that is in force.
+
+    Attributes:
+        slots: of the keyspace at that time, 0 before there was one.
+    """
+
+    spec: SetSpec
+    sized: int
+    size_of_generation: int
+    moved: dict[int, str]
+    slots: int
+
+
 class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One shard set.
 
     Attributes:
         present: its object exists.
+        spec: that is in force: the last one of which no report says that it is invalid.
+        asked: that of the object, where it is not in force; None where it is.
+        unread: what of the object's spec cannot be read.
+        former: what was in force before, until a status says that the present spec is acted upon.
         target: member that ought to own each slot, as last recorded; follows membership, weights, pins and load.
         basis: digest of what the target was made for.
         sized: the number of shards that was last set, by the spec or by a decision.
@@ -124,7 +145,9 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
     present: bool = False
     generation: int = 0
     spec: SetSpec = SetSpec()
-    problems: list[Problem] = []
+    asked: SetSpec | None = None
+    unread: list[Problem] = []
+    former: InForce | None = None
     document: Document = msgspec.field(default_factory=Document)
     members: dict[str, MemberSeen] = {}
     taking: list[str] = []
@@ -194,10 +217,6 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
             self.answers.pop(f"{verb} {name}", None)
             self.refused.pop(f"{verb} {name}", None)
 
-    @property
-    def active(self) -> bool:
-        return self.present and not self.problems
-
     def reports(self, now: float) -> dict[str, Report]:
         """What the planner needs to know of the members."""
         return {
@@ -211,26 +230,86 @@ class ShardSetState(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 def observe_set(shard_set: ShardSetState, event: ShardSetObserved) -> None:
-    """Take over a spec. One that is wrong is not acted upon, and what runs stays as it was."""
+    """Take in a spec.
+
+    It is in force at once, and no longer when it is reported invalid; after one that was, when that is reported to
+    be over. One that cannot be read is not, and what runs stays as it was.
+    """
     shard_set.present, shard_set.uid, shard_set.generation = True, event.uid, event.generation
     shard_set.mode = event.annotations.get(MODE, "")
-    spec, problems = read_spec(event.spec)
-    before = shard_set.spec
-    if shard_set.document.slots and not problems:
-        problems = keyspace_problems(len(shard_set.document.slots), before, spec)
-    shard_set.problems = problems
-    if not problems:
-        shard_set.spec = spec
-        if shard_set.size_of_generation < 0 or before.replicas != spec.replicas or spec.autosize is None:
-            shard_set.sized = spec.replicas
-        shard_set.size_of_generation = event.generation
-        # A move to where the slot is already has been made; one that the spec states no longer is forgotten.
-        owners = [record.owner.partition("#")[0] for record in shard_set.document.slots]
-        shard_set.moved = {
-            slot: name
-            for slot, name in spec.moves.items()
-            if shard_set.moved.get(slot) == name or (slot < len(owners) and owners[slot] == name)
-        }
+    spec, shard_set.unread = parsed(event.spec)
+    if shard_set.unread or shard_set.asked is not None or shard_set.reported.get(INVALID):
+        shard_set.asked = spec
+    else:
+        if spec != shard_set.spec or shard_set.size_of_generation < 0:
+            shard_set.former = InForce(
+                spec=shard_set.spec,
+                sized=shard_set.sized,
+                size_of_generation=shard_set.size_of_generation,
+                moved=shard_set.moved,
+                slots=len(shard_set.document.slots),
+            )
+        _take(shard_set, spec)
+
+
+def _take(shard_set: ShardSetState, spec: SetSpec) -> None:
+    """A spec is in force from now on."""
+    before, shard_set.spec, shard_set.asked = shard_set.spec, spec, None
+    if shard_set.size_of_generation < 0 or before.replicas != spec.replicas or spec.autosize is None:
+        shard_set.sized = spec.replicas
+    shard_set.size_of_generation = shard_set.generation
+    # A move to where the slot is already has been made; one that the spec states no longer is forgotten.
+    owners = [record.owner.partition("#")[0] for record in shard_set.document.slots]
+    shard_set.moved = {
+        slot: name
+        for slot, name in spec.moves.items()
+        if shard_set.moved.get(slot) == name or (slot < len(owners) and owners[slot] == name)
+    }
+
+
+def _give_back(shard_set: ShardSetState, former: InForce) -> None:
+    """The spec that was in force before is so again."""
+    shard_set.asked, shard_set.former = shard_set.spec, None
+    shard_set.spec, shard_set.sized = former.spec, former.sized
+    shard_set.size_of_generation, shard_set.moved = former.size_of_generation, former.moved
+
+
+def reported(shard_set: ShardSetState, reason: str, message: str) -> None:
+    """Something was reported; of a spec, whether it is acted upon."""
+    shard_set.reported[reason] = message
+    if reason != INVALID:
+        return
+    if message and shard_set.asked is None and shard_set.former is not None:
+        _give_back(shard_set, shard_set.former)
+    elif not message and shard_set.asked is not None:
+        _take(shard_set, shard_set.asked)
+
+
+def judged(shard_set: ShardSetState) -> tuple[ShardSetState, list[Problem]]:
+    """A set as it is acted upon, and what is wrong with the spec that its object has: with any of that, nothing is done.
+
+    The set itself is left as it is: that it is so is recorded by a report, and folded from it.
+    """
+    asked, former = shard_set.asked, shard_set.former
+    if asked is not None:
+        problems = _problems(asked, shard_set.spec, len(shard_set.document.slots), shard_set.unread)
+        if not problems:
+            shard_set = copy(shard_set)
+            _take(shard_set, asked)
+        return shard_set, problems
+    if former is None:
+        return shard_set, []
+    problems = _problems(shard_set.spec, former.spec, former.slots)
+    if problems:
+        shard_set = copy(shard_set)
+        _give_back(shard_set, former)
+    return shard_set, problems
+
+
+def _problems(spec: SetSpec, before: SetSpec, slots: int, unread: Sequence[Problem] = ()) -> list[Problem]:
+    """What is wrong with a spec after the one before, for a keyspace of so many slots; 0: there is none yet."""
+    problems = [*unread, *spec_problems(spec)]
+    return problems or (keyspace_problems(slots, before, spec) if slots else [])
 
 
 def keyspace_problems(slots: int, before: SetSpec, spec: SetSpec) -> list[Problem]:

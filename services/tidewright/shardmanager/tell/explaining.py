@@ -39,7 +39,7 @@ from tidewright.shardmanager.shardset.members import MemberSeen
 from tidewright.shardmanager.shardset.pods.marks import index_of, is_managed
 from tidewright.shardmanager.shardset.pods.stateful_set import ordinal
 from tidewright.shardmanager.shardset.spec import Driver
-from tidewright.shardmanager.shardset.state import ShardSetState
+from tidewright.shardmanager.shardset.state import ShardSetState, judged
 from tidewright.shardmanager.state import State
 from tidewright.shardmanager.tell.sentences import begins, sentence
 
@@ -255,8 +255,9 @@ def _pass(event: RecordPass) -> list[str]:
 
 def _set(shard_set: ShardSetState, now: float) -> list[str]:
     document = shard_set.document
-    if shard_set.problems:
-        return [f"Its spec is not acted upon: {'; '.join(map(str, shard_set.problems))}."]
+    shard_set, problems = judged(shard_set)
+    if problems:
+        return [f"Its spec is not acted upon: {'; '.join(map(str, problems))}."]
     shares = Counter(record.owner.partition("#")[0] for record in document.slots if record.owner)
     held = ", ".join(f"{name} {count}" for name, count in sorted(shares.items()))
     said = [
@@ -295,11 +296,15 @@ def _set(shard_set: ShardSetState, now: float) -> list[str]:
 
 
 def _fleet(fleet: Fleet, now: float) -> list[str]:
-    config = fleet.config
+    config, last = fleet.config, fleet.recorded
     said = [
         (
             f"It is the template of fleet {fleet.key} with {config.shard.pod_count} shards ({config.shard.type.value}); "
-            f"{fleet.passes} passes made {fleet.created_total} pods and deleted {fleet.deleted_total}."
+            + (
+                f"the last pass of which something is recorded made {last.created} pods and deleted {last.deleted}."
+                if last is not None
+                else "nothing is recorded of a pass yet."
+            )
         )
     ]
     if fleet.refused:

@@ -1,6 +1,6 @@
 """Prometheus series of a state: those of the propeller manager under its own names, and ours (3.12). Pure.
 
-Counters count since the fold began, snapshots included; times are log time.
+Counters count since the fold began, snapshots included; times are log time. Those of fleets are the process's (`tally`).
 """
 
 from __future__ import annotations
@@ -8,14 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-import msgspec
-
 from tidewright.sharding.document import MemberState, SlotState
-from tidewright.sharding.histogram import Histogram
-from tidewright.shardmanager.propeller.fleet import Fleet
 from tidewright.shardmanager.shardset.state import ShardSetState, doubly_claimed, weights_of
 from tidewright.shardmanager.state import State
 from tidewright.shardmanager.tell.metric_names import metrics, scope
+from tidewright.shardmanager.tell.samples import Sample, histogram
 
 TOP = 20
 """Slots whose load is told."""
@@ -42,20 +39,12 @@ HELP: dict[str, str] = {
 }
 
 
-class Sample(msgspec.Struct, frozen=True):
-    """One series."""
-
-    name: str
-    labels: dict[str, str]
-    value: float
-    counter: bool = False
-
-
 def series(state: State) -> Iterator[Sample]:
     """Everything that a state tells."""
     for _key, fleet in sorted(state.fleets.items()):
-        if fleet.local:
-            yield from _fleet(fleet)
+        last = fleet.recorded
+        if fleet.local and last is not None and last.running is not None:
+            yield Sample(f"{scope(fleet.metrics_prefix)}pods_running_count", {}, last.running)
     for _key, shard_set in sorted(state.sets.items()):
         if shard_set.present:
             yield from _set(state, shard_set)
@@ -70,31 +59,6 @@ def help_of_fleets() -> dict[str, str]:
 def types_of_fleets() -> dict[str, str]:
     """The types of the original's series that stand for several lines each."""
     return {f"{scope(prefix)}round_time_ms": "summary" for prefix in ("flyte", "kozmo")}
-
-
-def _histogram(name: str, labels: dict[str, str], found: Histogram) -> Iterator[Sample]:
-    count = 0
-    for bound, count in found.buckets():
-        yield Sample(f"{name}_bucket", {**labels, "le": bound}, count)
-    yield Sample(f"{name}_sum", labels, found.total)
-    yield Sample(f"{name}_count", labels, count)
-
-
-def _fleet(fleet: Fleet) -> Iterator[Sample]:
-    start = scope(fleet.metrics_prefix)
-    durations = sorted(fleet.round_ms)
-    for quantile in (0.5, 0.9, 0.99):
-        if durations:
-            value = durations[min(len(durations) - 1, int(quantile * len(durations)))]
-            yield Sample(f"{start}round_time_ms", {"quantile": f"{quantile:g}"}, value)
-    yield Sample(f"{start}round_time_ms_sum", {}, fleet.round_ms_total, counter=True)
-    yield Sample(f"{start}round_time_ms_count", {}, fleet.passes, counter=True)
-    yield Sample(f"{start}pods_created_count", {}, fleet.created_total, counter=True)
-    yield Sample(f"{start}pods_deleted_count", {}, fleet.deleted_total, counter=True)
-    labels = {"namespace": fleet.namespace, "name": fleet.config.pod_application}
-    yield from _histogram("shards_pass_seconds", labels, fleet.rounds)
-    if fleet.recorded is not None and fleet.recorded.running is not None:
-        yield Sample(f"{start}pods_running_count", {}, fleet.recorded.running)
 
 
 def _set(state: State, shard_set: ShardSetState) -> Iterator[Sample]:
@@ -126,9 +90,9 @@ def _set(state: State, shard_set: ShardSetState) -> Iterator[Sample]:
         lacking = len(shard_set.lacking.objects) + shard_set.lacking.remaining
         yield Sample("shards_unlabelled_objects", mine, lacking)
     for phase, took in sorted(shard_set.timing.phases.items()):
-        yield from _histogram("shards_handover_seconds", {**mine, "phase": phase}, took)
+        yield from histogram("shards_handover_seconds", {**mine, "phase": phase}, took)
     for cause, took in sorted(shard_set.timing.gaps.items()):
-        yield from _histogram("shards_gap_seconds", {**mine, "cause": cause}, took)
+        yield from histogram("shards_gap_seconds", {**mine, "cause": cause}, took)
     yield Sample("shards_document_conflicts_total", mine, shard_set.conflicts, counter=True)
     fenced = shard_set.fenced + sum(
         m.signals.fenced for i, m in shard_set.members.items() if i in document.members

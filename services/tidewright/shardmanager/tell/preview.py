@@ -216,8 +216,8 @@ def _told(
         starts=tuple(f"{name}-{i}" for i in starts),
         stops=tuple(f"{name}-{i}" for i in stops),
         restarts=tuple(f"{name}-{i}" for i in restarts),
-        gap_s=(GATE_GAP_S if new.mode is Mode.GATE else None) if touched else 0.0,
-        gap=_told_gap(grace_s, new.mode) if touched else "none: no pod is told anything else",
+        gap_s=(GATE_GAP_S if new.handover is Mode.GATE else None) if touched else 0.0,
+        gap=_told_gap(grace_s, new.handover) if touched else "none: no pod is told anything else",
         notes=_pod_notes(new) if restarts else (),
     )
 
@@ -256,8 +256,8 @@ def _mapped(
         starts=tuple(f"{name}-{i}" for i in starts),
         stops=tuple(f"{name}-{i}" for i in stops),
         restarts=tuple(f"{name}-{i}" for i in restarts),
-        gap_s=(GATE_GAP_S if new.mode is Mode.GATE else None) if touched else 0.0,
-        gap=_told_gap(grace_s, new.mode) if touched else "none: no pod is told anything else",
+        gap_s=(GATE_GAP_S if new.handover is Mode.GATE else None) if touched else 0.0,
+        gap=_told_gap(grace_s, new.handover) if touched else "none: no pod is told anything else",
         notes=(*notes, *new.notices),
     )
 
@@ -268,7 +268,7 @@ def _shard(name: str, index: int | None) -> str:
 
 def _pod_notes(spec: SetSpec) -> tuple[str, ...]:
     said = f"at most {spec.max_unavailable} pod(s) are out of service at a time"
-    if spec.mode is Mode.GATE:
+    if spec.handover is Mode.GATE:
         return said, "every pod is made anew beside the old ones: there has to be room for both"
     return (said,)
 

@@ -19,6 +19,8 @@ LATENCY_BAND = Fraction(11, 10)
 SHRINK_WINDOW_S = 300.0
 SHRINK_PERIOD_S = 60.0
 GROWTH_PERIOD_S = 60.0
+KEPT_S = 3600.0
+"""How long is remembered what was recommended and done: far longer than any window or period that is asked for."""
 
 
 def exact(number: float | int | str | Fraction) -> Fraction:
@@ -87,50 +89,68 @@ class Recommendation(msgspec.Struct, frozen=True):
     desired: int
 
 
-class Follower(msgspec.Struct, kw_only=True):
-    """The memory of auto-sizing.
+class Growth(msgspec.Struct, frozen=True):
+    """Shards were added: when (log time, seconds), and how many there were before."""
+
+    at: float
+    before: int
+
+
+class Follower(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The memory of auto-sizing: what was recommended and done, whatever follows from it.
 
     Attributes:
-        samples: recommendations of the last `SHRINK_WINDOW_S`.
-        grown_from: shards at the start of the running growth period.
-        growth_started_at: start of that period.
+        samples: recommendations of the last `KEPT_S`.
+        since: when the first one was made.
+        growths: how shards were added within the last `KEPT_S`.
         shrunk_at: last time a shard was taken away.
     """
 
     samples: list[Recommendation] = []
     since: float | None = None
-    grown_from: int = 0
-    growth_started_at: float | None = None
+    growths: list[Growth] = []
     shrunk_at: float | None = None
 
     def observe(self, at: float, desired: int) -> None:
-        """Remember a recommendation."""
+        """Remember a recommendation. Lists are made anew, so that a copy may be told what its original is not."""
         if self.since is None:
             self.since = at
-        self.samples = [s for s in self.samples if s.at > at - SHRINK_WINDOW_S]
+        self.samples = [s for s in self.samples if s.at > at - KEPT_S]
         self.samples.append(Recommendation(at, desired))
+
+    def changed(self, at: float, before: int, after: int) -> None:
+        """Remember that the count was set."""
+        if after > before:
+            self.growths = [growth for growth in self.growths if growth.at > at - KEPT_S]
+            self.growths.append(Growth(at, before))
+        elif after < before:
+            self.shrunk_at = at
 
     def follow(self, at: float, current: int, desired: int, *, frozen: bool = False) -> int:
         """The count to set now. `frozen`: a rollout, a doubling or a stuck shard is open."""
         if frozen or desired == current:
             return current
         if desired > current:
-            base = current
-            if self.growth_started_at is not None and at - self.growth_started_at < GROWTH_PERIOD_S:
-                base = self.grown_from
+            period = self._growth_period()
+            running = period is not None and at - period.at < GROWTH_PERIOD_S
+            base = period.before if period is not None and running else current
             return max(current, min(desired, 2 * max(1, base)))
         window_full = self.since is not None and at - self.since >= SHRINK_WINDOW_S
-        quiet = window_full and max(s.desired for s in self.samples) < current
+        quiet = (
+            window_full
+            and max((s.desired for s in self.samples if s.at > at - SHRINK_WINDOW_S), default=current)
+            < current
+        )
         rested = self.shrunk_at is None or at - self.shrunk_at >= SHRINK_PERIOD_S
         return current - 1 if quiet and rested else current
 
-    def changed(self, at: float, before: int, after: int) -> None:
-        """Remember that the count was set."""
-        if after > before:
-            if self.growth_started_at is None or at - self.growth_started_at >= GROWTH_PERIOD_S:
-                self.growth_started_at, self.grown_from = at, before
-        elif after < before:
-            self.shrunk_at = at
+    def _growth_period(self) -> Growth | None:
+        """The growth that began the last period: the first one after the period before."""
+        period: Growth | None = None
+        for growth in self.growths:
+            if period is None or growth.at - period.at >= GROWTH_PERIOD_S:
+                period = growth
+        return period
 
 
 def known_loads(values: Sequence[float]) -> tuple[Fraction, ...]:

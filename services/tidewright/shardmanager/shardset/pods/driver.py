@@ -69,7 +69,7 @@ def next_pods(state: State, shard_set: ShardSetState, document: Document) -> Pod
         return Pods()
     if _template_trouble(spec, template):
         return Pods()  # reported as trouble; the pods that run go on
-    if spec.mode is Mode.GATE:
+    if spec.handover is Mode.GATE:
         gated = GatePlan(state, shard_set, template)
         return Pods(decisions=tuple(gated.decisions()), wake_at=gated.wake_at())
     plan = PodPlan(state, shard_set, template)
@@ -93,7 +93,7 @@ def rollout_status(state: State, shard_set: ShardSetState) -> JsonObject | None:
         return None
     if _template_trouble(shard_set.spec, template):
         return None
-    if shard_set.spec.mode is Mode.GATE:
+    if shard_set.spec.handover is Mode.GATE:
         return GatePlan(state, shard_set, template).status(template)
     plan = PodPlan(state, shard_set, template)
     name = shard_set.name

@@ -160,7 +160,7 @@ class PodPlan:
         """Take one outdated pod out of service: drained first where its worker can be."""
         pod = self.pods[step.index]
         member = member_named(self.shard_set, pod.name)
-        drains = self.spec.dynamic and self.spec.mode is Mode.DRAIN and member is not None
+        drains = self.spec.dynamic and self.spec.handover is Mode.DRAIN and member is not None
         if drains and member is not None and member.id in document.members:
             others = [m for m in document.ready() if m != member.id]
             if document.owned_by(member.id) and others:
