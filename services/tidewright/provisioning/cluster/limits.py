@@ -15,6 +15,21 @@ from tidewright.provisioning.settings import Quota, Settings
 
 CLUSTER_WIDE = "cluster-wide"
 NODES = "nodes"
+GPU_LABELS = (
+    "cloud.google.com/gke-accelerator",
+    "k8s.amazonaws.com/accelerator",
+    "cluster-api/accelerator",
+    "accelerator",
+)
+"""Labels by which clouds mark nodes with GPUs; the value is their type."""
+GPU_RESOURCES = (
+    "nvidia.com/gpu",
+    "habana.ai/gaudi",
+    "gpu.intel.com/xe",
+    "amd.com/gpu",
+    "microsoft.com/directx",
+)
+"""What device plugins call them; of the first one that a node has its number of GPUs is taken."""
 _BIG = 2**62
 
 
@@ -32,11 +47,15 @@ class NodeAmounts(msgspec.Struct, frozen=True, kw_only=True):
     count: int = 1
 
 
-def quota_amounts(capacity: Mapping[str, int]) -> dict[str, int]:
-    """One node in the units of quotas: whole cores, bytes, counts, one node."""
+def quota_amounts(capacity: Mapping[str, int], labels: Mapping[str, str]) -> dict[str, int]:
+    """One node in the units of quotas: whole cores, bytes, counts, one node. GPUs count by resource and by type."""
     found = {name: amount for name, amount in capacity.items() if name not in ("pods", "cpu")}
     found["cpu"] = -(-capacity.get("cpu", 0) // 1000)
     found[NODES] = 1
+    gpu_type = next((labels[key] for key in GPU_LABELS if labels.get(key)), "")
+    gpus = next((capacity[name] for name in GPU_RESOURCES if capacity.get(name)), 0)
+    if gpu_type and gpus:
+        found.setdefault(gpu_type, gpus)
     return found
 
 
@@ -58,7 +77,7 @@ class Limits:
             self.consume(node.group, node.labels, node.capacity, node.count)
 
     def consume(self, group: str, labels: Mapping[str, str], capacity: Mapping[str, int], nodes: int) -> None:
-        amounts = quota_amounts(capacity)
+        amounts = quota_amounts(capacity, labels)
         for quota, used in zip(self.quotas, self.used, strict=True):
             if _covers(quota, group, labels):
                 for name in quota.limits:
@@ -66,7 +85,7 @@ class Limits:
 
     def allowed(self, group: str, labels: Mapping[str, str], capacity: Mapping[str, int]) -> int:
         """How many more nodes of a group every quota allows."""
-        amounts = quota_amounts(capacity)
+        amounts = quota_amounts(capacity, labels)
         best = _BIG
         for quota, used in zip(self.quotas, self.used, strict=True):
             if _covers(quota, group, labels):
@@ -78,7 +97,7 @@ class Limits:
 
     def exceeded(self, group: str, labels: Mapping[str, str], capacity: Mapping[str, int], nodes: int) -> str:
         """The reason why `nodes` more are not allowed, naming the first quota; empty when they are."""
-        amounts = quota_amounts(capacity)
+        amounts = quota_amounts(capacity, labels)
         for quota, used in zip(self.quotas, self.used, strict=True):
             if _covers(quota, group, labels):
                 short = sorted(

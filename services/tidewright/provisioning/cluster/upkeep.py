@@ -354,7 +354,7 @@ def _spare(state: State, settings: Settings) -> dict[str, int]:
     spare = {name: -floor for name, floor in floors.items() if floor}
     for node in state.nodes.values() if spare else ():
         if not node.doomed and node.labels.get("type") != "virtual-kubelet":
-            amounts = quota_amounts(node.allocatable)
+            amounts = quota_amounts(node.allocatable, node.labels)
             for name in spare:
                 spare[name] += amounts.get(name, 0)
     return spare
@@ -364,9 +364,9 @@ def _within(state: State, members: list[str], spare: dict[str, int], *, whole: b
     """Those of a group's nodes, the first ones, without which enough is left; what goes is taken off `spare`."""
     remaining, going = dict(spare), []
     for member in members:
-        amounts = quota_amounts(state.nodes[member].allocatable)
+        amounts = quota_amounts(state.nodes[member].allocatable, state.nodes[member].labels)
         after = {name: amount - amounts.get(name, 0) for name, amount in remaining.items()}
-        if any(amount < 0 for amount in after.values()):
+        if any(amount < 0 for name, amount in after.items() if amounts.get(name)):
             break
         remaining = after
         going.append(member)

@@ -13,6 +13,7 @@ import msgspec
 
 from tidewright.events.base import JsonObject
 from tidewright.kube.podshape import PodShape
+from tidewright.provisioning.cluster.limits import GPU_LABELS
 from tidewright.provisioning.index.claims import Claims
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.settings import Settings
@@ -20,7 +21,7 @@ from tidewright.provisioning.state import Node
 
 
 class NodeKind(msgspec.Struct, frozen=True):
-    """What limits look at in a node; labels are those that some quota selects by."""
+    """What limits look at in a node; labels are those that some quota selects by, or that name a type of GPU."""
 
     allocatable: dict[str, int]
     labels: dict[str, str]
@@ -73,7 +74,8 @@ class Index:
 
     def count_kind(self, name: str, node: Node) -> None:
         """Remember what limits see in a node: few kinds for thousands of nodes."""
-        keys = sorted({key for quota in self.settings.quotas for key in quota.node_selector})
+        selected = (key for quota in self.settings.quotas for key in quota.node_selector)
+        keys = sorted({*GPU_LABELS, *selected})
         labels = {key: node.labels[key] for key in keys if key in node.labels}
         counts = node.labels.get("type") != "virtual-kubelet"
         same = (tuple(sorted(node.allocatable.items())), tuple(labels.items()), counts)
