@@ -58,10 +58,10 @@ def with_label_keys(pod: Pod, selector: Mapping[str, Any], keys: Iterable[str]) 
 
 def affinity_terms(pod: Pod, kind: str, strength: str) -> list[Mapping[str, Any]]:
     """The terms under `podAffinity` or `podAntiAffinity`, `required...` or `preferred...`."""
-    found = ((pod.spec.affinity or {}).get(kind) or {}).get(
+    terms = ((pod.spec.affinity or {}).get(kind) or {}).get(
         f"{strength}DuringSchedulingIgnoredDuringExecution"
     )
-    return list(found or ())
+    return list(terms or ())
 
 
 class PodCounts:
@@ -78,9 +78,9 @@ class PodCounts:
         self._count(pod, row, 1)
 
     def remove(self, uid: str) -> None:
-        found = self._placed.pop(uid, None)
-        if found is not None:
-            self._count(*found, -1)
+        placed = self._placed.pop(uid, None)
+        if placed is not None:
+            self._count(*placed, -1)
 
     def _count(self, pod: Pod, row: int, by: int) -> None:
         self._grow()
@@ -107,14 +107,14 @@ class PodCounts:
         """Placed pods per node that the term selects."""
         self._grow()
         key = (str(term.selector) + ("\0" if term.selector.nothing else ""), term.namespaces)
-        found = self._counters.get(key)
-        if found is None:
+        counter = self._counters.get(key)
+        if counter is None:
             numbers = np.zeros(len(self._table.nodes), dtype=np.int64)
             for pod, row in self._placed.values():
                 if term.selects(pod.metadata.namespace, pod.metadata.labels):
                     numbers[row] += 1
-            found = self._counters[key] = (term, numbers)
-        return found[1]
+            counter = self._counters[key] = (term, numbers)
+        return counter[1]
 
     def holders(self, pod: Pod) -> Iterable[tuple[str, Numbers]]:
         """Topology key and pods per node of each required anti-affinity term that selects `pod`."""

@@ -155,10 +155,10 @@ class Scheduler:
             self.placer.place(pod, shape, row)
 
     def _unplace(self, uid: str) -> bool:
-        found = self._placed.pop(uid, None)
-        if found is None:
+        placed = self._placed.pop(uid, None)
+        if placed is None:
             return False
-        pod, shape, node = found
+        pod, shape, node = placed
         row = self.placer.table.row_of.get(node)
         if row is not None:
             self.placer.unplace(pod, shape, row)
@@ -196,15 +196,15 @@ class Scheduler:
             shape = self._shape(pod)
             message = self._refused.get(shape.key)
             if message is None:
-                found = self.placer.choose(pod, shape)
-                if isinstance(found, int):
-                    node = self.placer.table.nodes[found]
+                choice = self.placer.choose(pod, shape)
+                if isinstance(choice, int):
+                    node = self.placer.table.nodes[choice]
                     assert node is not None  # noqa: S101 - chosen among present rows
                     self._place(pod, shape, node.metadata.name)
                     await self._slots.acquire()
                     group.create_task(self._bind(pod, node.metadata.name), name=f"bind {pod.metadata.name}")
                 else:
-                    message = self._refuse(pod, shape, found)
+                    message = self._refuse(pod, shape, choice)
             if message is not None:
                 self._stuck[pod.metadata.uid] = pod
                 if self._said.get(pod.metadata.uid) != message:

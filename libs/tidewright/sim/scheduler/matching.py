@@ -20,7 +20,7 @@ def first_untolerated(
 ) -> Taint | None:
     """The first taint of these effects that no toleration covers."""
     for taint in taints:
-        if taint.effect in effects and not any(tolerates(one, taint) for one in tolerations):
+        if taint.effect in effects and not any(tolerates(toleration, taint) for toleration in tolerations):
             return taint
     return None
 

@@ -159,26 +159,26 @@ class Placer:
         if quick is not None:
             return quick
         table = self.table
-        left = table.present.copy()
-        tally = _Tally(int(left.sum()))
+        feasible = table.present.copy()
+        tally = _Tally(int(feasible.sum()))
         if tally.nodes == 0:
             return tally.refusal()
         if not _ignores_cordons(pod):
-            left = tally.keep(left, ~table.cordoned, UNSCHEDULABLE, hopeless=True)
-        left = tally.keep(left, self._tolerated(pod, shape), TAINT, hopeless=True)
+            feasible = tally.keep(feasible, ~table.cordoned, UNSCHEDULABLE, hopeless=True)
+        feasible = tally.keep(feasible, self._tolerated(pod, shape), TAINT, hopeless=True)
         matches = self._matches_affinity(pod, shape)
-        left = tally.keep(left, matches, AFFINITY, hopeless=True)
+        feasible = tally.keep(feasible, matches, AFFINITY, hopeless=True)
         if shape.ports:
-            left = tally.keep(left, self._free_ports(shape), PORTS)
-        left = self._fits(shape, left, tally)
-        if not shape.lonely and left.any():
-            left = self._spreads(pod, matches, left, tally)
-            left = self._befriends(pod, left, tally)
-        if left.any():
+            feasible = tally.keep(feasible, self._free_ports(shape), PORTS)
+        feasible = self._fits(shape, feasible, tally)
+        if not shape.lonely and feasible.any():
+            feasible = self._spreads(pod, matches, feasible, tally)
+            feasible = self._befriends(pod, feasible, tally)
+        if feasible.any():
             for label, numbers in self.counts.holders(pod):
                 crowded, _ = self.counts.per_domain(label, numbers)
-                left = tally.keep(left, crowded == 0, EXISTING_ANTI_AFFINITY)
-        rows = np.flatnonzero(left)
+                feasible = tally.keep(feasible, crowded == 0, EXISTING_ANTI_AFFINITY)
+        rows = np.flatnonzero(feasible)
         if len(rows) == 0:
             return tally.refusal()
         if len(rows) == 1:
@@ -227,20 +227,20 @@ class Placer:
     def _free_ports(self, shape: Shape) -> Mask:
         free = np.ones(len(self.table.nodes), dtype=np.bool_)
         for row, ports in self._ports.items():
-            free[row] = not any(_clash(one, other) for one in shape.ports for other in ports)
+            free[row] = not any(_clash(port, other) for port in shape.ports for other in ports)
         return free
 
-    def _fits(self, shape: Shape, left: Mask, tally: _Tally) -> Mask:
+    def _fits(self, shape: Shape, feasible: Mask, tally: _Tally) -> Mask:
         table = self.table
-        fits = left.copy()
-        hopeless = np.zeros_like(left)
+        fits = feasible.copy()
+        hopeless = np.zeros_like(feasible)
         short: list[tuple[str, Mask]] = []
         for name, value in shape.requests.items():
             column = table.column(name)
             if value == 0:
                 continue
             enough = table.allocatable[:, column] - table.used[:, column] >= value
-            missing = left & ~enough
+            missing = feasible & ~enough
             if missing.any():
                 short.append((TOO_MANY_PODS if name == "pods" else f"Insufficient {name}", missing))
                 fits &= enough
@@ -250,30 +250,30 @@ class Placer:
         tally.hopeless += int(hopeless.sum())
         return fits
 
-    def _spreads(self, pod: Pod, matches: Mask, left: Mask, tally: _Tally) -> Mask:
+    def _spreads(self, pod: Pod, matches: Mask, feasible: Mask, tally: _Tally) -> Mask:
         hard = [
-            one
-            for one in pod.spec.topology_spread_constraints
-            if one.get("whenUnsatisfiable") == "DoNotSchedule"
+            constraint
+            for constraint in pod.spec.topology_spread_constraints
+            if constraint.get("whenUnsatisfiable") == "DoNotSchedule"
         ]
         if not hard:
-            return left
-        labelled = np.ones_like(left)
+            return feasible
+        labelled = np.ones_like(feasible)
         for constraint in hard:
             labelled &= self.table.domains(constraint["topologyKey"]) >= 0
-        fine = np.ones_like(left)
+        fine = np.ones_like(feasible)
         for constraint in hard:
             eligible = self.table.present & labelled
             if constraint.get("nodeAffinityPolicy", "Honor") == "Honor":
                 eligible &= matches
             sums, domains, mine = self._spread_counts(pod, constraint, eligible)
-            found = np.unique(domains[eligible])
+            eligible_domains = np.unique(domains[eligible])
             least = 0
-            if len(found) and len(found) >= int(constraint.get("minDomains") or 1):
+            if len(eligible_domains) and len(eligible_domains) >= int(constraint.get("minDomains") or 1):
                 least = int(sums[eligible].min())
             fine &= sums + mine - least <= int(constraint.get("maxSkew", 1))
-        left = tally.keep(left, labelled, SPREAD_LABEL, hopeless=True)
-        return tally.keep(left, fine, SPREAD)
+        feasible = tally.keep(feasible, labelled, SPREAD_LABEL, hopeless=True)
+        return tally.keep(feasible, fine, SPREAD)
 
     def _spread_counts(
         self, pod: Pod, constraint: dict[str, Any], eligible: Mask
@@ -288,27 +288,27 @@ class Placer:
         sums, domains = self.counts.per_domain(term.topology_key, numbers)
         return sums, domains, int(selector.matches(pod.metadata.labels))
 
-    def _befriends(self, pod: Pod, left: Mask, tally: _Tally) -> Mask:
-        wanted = [term_of(pod, one) for one in affinity_terms(pod, "podAffinity", "required")]
-        if wanted:
-            fine = np.ones_like(left)
+    def _befriends(self, pod: Pod, feasible: Mask, tally: _Tally) -> Mask:
+        required = [term_of(pod, given) for given in affinity_terms(pod, "podAffinity", "required")]
+        if required:
+            fine = np.ones_like(feasible)
             anywhere = False
-            own = all(term.selects(pod.metadata.namespace, pod.metadata.labels) for term in wanted)
-            for term in wanted:
+            own = all(term.selects(pod.metadata.namespace, pod.metadata.labels) for term in required)
+            for term in required:
                 sums, domains = self.counts.per_domain(term.topology_key, self.counts.matching(term))
                 anywhere = anywhere or bool(sums.any())
                 fine &= (sums > 0) & (domains >= 0)
             if not anywhere and own:
                 # The first of a group that wants its own company may go anywhere that has the labels.
-                fine = np.ones_like(left)
-                for term in wanted:
+                fine = np.ones_like(feasible)
+                for term in required:
                     fine &= self.table.domains(term.topology_key) >= 0
-            left = tally.keep(left, fine, POD_AFFINITY, hopeless=True)
+            feasible = tally.keep(feasible, fine, POD_AFFINITY, hopeless=True)
         for given in affinity_terms(pod, "podAntiAffinity", "required"):
             term = term_of(pod, given)
             sums, _ = self.counts.per_domain(term.topology_key, self.counts.matching(term))
-            left = tally.keep(left, sums == 0, POD_ANTI_AFFINITY)
-        return left
+            feasible = tally.keep(feasible, sums == 0, POD_ANTI_AFFINITY)
+        return feasible
 
     # --- scores -------------------------------------------------------------------------------
 
@@ -338,7 +338,9 @@ class Placer:
         return values
 
     def _disliked(self, pod: Pod) -> Callable[[Node], int]:
-        tolerations = [one for one in pod.spec.tolerations if one.effect in ("", "PreferNoSchedule")]
+        tolerations = [
+            toleration for toleration in pod.spec.tolerations if toleration.effect in ("", "PreferNoSchedule")
+        ]
 
         def count(node: Node) -> int:
             return sum(
@@ -391,28 +393,31 @@ class _Tally:
         if nodes:
             self.reasons[reason] = self.reasons.get(reason, 0) + nodes
 
-    def keep(self, left: Mask, fine: Mask, reason: str, *, hopeless: bool = False) -> Mask:
-        """The nodes that are left and fine; the others are counted under the reason."""
-        lost = int((left & ~fine).sum())
+    def keep(self, feasible: Mask, fine: Mask, reason: str, *, hopeless: bool = False) -> Mask:
+        """The nodes that are feasible and fine; the others are counted under the reason."""
+        lost = int((feasible & ~fine).sum())
         if not lost:
-            return left
+            return feasible
         self.count(reason, lost)
         self.hopeless += lost if hopeless else 0
-        return left & fine
+        return feasible & fine
 
     def refusal(self) -> Refusal:
         return Refusal(self.nodes, self.reasons, self.hopeless)
 
 
 def _ignores_cordons(pod: Pod) -> bool:
-    return any(one.key in ("", _CORDON) and one.operator == "Exists" for one in pod.spec.tolerations)
+    return any(
+        toleration.key in ("", _CORDON) and toleration.operator == "Exists"
+        for toleration in pod.spec.tolerations
+    )
 
 
-def _clash(one: Port, other: Port) -> bool:
-    if one.host_port != other.host_port or one.protocol != other.protocol:
+def _clash(port: Port, other: Port) -> bool:
+    if port.host_port != other.host_port or port.protocol != other.protocol:
         return False
     everywhere = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not listened on
-    return one.host_ip == other.host_ip or one.host_ip in everywhere or other.host_ip in everywhere
+    return port.host_ip == other.host_ip or port.host_ip in everywhere or other.host_ip in everywhere
 
 
 def _normal(values: Floats) -> Floats:

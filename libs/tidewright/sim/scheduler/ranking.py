@@ -44,19 +44,19 @@ class Rankings:
         size = len(table.nodes)
         if size == 0:
             return None
-        found = self._kept.get(key)
-        if found is None or found.epoch != table.epoch or len(found.ratings) != size:
-            found = self._make(key, rate(np.arange(size)))
-        elif found.seen < len(table.changes):
-            rows = np.array(sorted(set(table.changes[found.seen :])), dtype=np.int64)
-            found.ratings[rows] = rate(rows)
-            found.seen = len(table.changes)
-        best = int(np.argmax(found.ratings))
-        return best if found.ratings[best] >= 0 else None
+        ranking = self._kept.get(key)
+        if ranking is None or ranking.epoch != table.epoch or len(ranking.ratings) != size:
+            ranking = self._make(key, rate(np.arange(size)))
+        elif ranking.seen < len(table.changes):
+            rows = np.array(sorted(set(table.changes[ranking.seen :])), dtype=np.int64)
+            ranking.ratings[rows] = rate(rows)
+            ranking.seen = len(table.changes)
+        best = int(np.argmax(ranking.ratings))
+        return best if ranking.ratings[best] >= 0 else None
 
     def _make(self, key: bytes, ratings: Floats) -> _Ranking:
         self._kept.pop(key, None)
         if len(self._kept) >= KEPT:
             self._kept.pop(next(iter(self._kept)))
-        made = self._kept[key] = _Ranking(ratings, self._table.epoch, len(self._table.changes))
-        return made
+        ranking = self._kept[key] = _Ranking(ratings, self._table.epoch, len(self._table.changes))
+        return ranking

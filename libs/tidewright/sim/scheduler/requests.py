@@ -23,13 +23,13 @@ def pod_requests(spec: PodSpec) -> dict[str, int]:
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for container in spec.init_containers:
-        wanted = _of(container)
+        requests = _of(container)
         if container.restart_policy == "Always":
-            _add(sidecars, wanted)
-            wanted = sidecars
+            _add(sidecars, requests)
+            requests = sidecars
         else:
-            wanted = _sum(sidecars, wanted)
-        for name, value in wanted.items():
+            requests = _sum(sidecars, requests)
+        for name, value in requests.items():
             peak[name] = max(peak.get(name, 0), value)
     _add(total, sidecars)
     for name, value in peak.items():
@@ -43,9 +43,9 @@ def scored_requests(spec: PodSpec) -> tuple[int, int]:
     """CPU in millicores and memory in bytes as scores count them: defaults for missing requests."""
     cpu = memory = 0
     for container in spec.containers:
-        wanted = _of(container)
-        cpu += wanted.get("cpu", DEFAULT_CPU_MILLIS)
-        memory += wanted.get("memory", DEFAULT_MEMORY_BYTES)
+        requests = _of(container)
+        cpu += requests.get("cpu", DEFAULT_CPU_MILLIS)
+        memory += requests.get("memory", DEFAULT_MEMORY_BYTES)
     return cpu, memory
 
 
@@ -59,7 +59,7 @@ def _add(total: dict[str, int], more: Mapping[str, int]) -> None:
         total[name] = total.get(name, 0) + value
 
 
-def _sum(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    total = dict(one)
+def _sum(base: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
+    total = dict(base)
     _add(total, other)
     return total

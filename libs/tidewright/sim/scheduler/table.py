@@ -59,13 +59,13 @@ class NodeTable:
 
     def column(self, resource: str) -> int:
         """The column of a resource, made when it is new."""
-        found = self.columns.get(resource)
-        if found is None:
-            found = self.columns[resource] = len(self.columns)
+        column = self.columns.get(resource)
+        if column is None:
+            column = self.columns[resource] = len(self.columns)
             pad = ((0, 0), (0, 1))
             self.allocatable = np.pad(self.allocatable, pad)
             self.used = np.pad(self.used, pad)
-        return found
+        return column
 
     def put(self, node: Node) -> int:
         """Add a node or take in its change; its row."""
@@ -123,8 +123,8 @@ class NodeTable:
 
     def values(self, key: str, compute: Callable[[Node], int]) -> Numbers:
         """A number per node that depends on the node alone, kept current; `key` names it."""
-        found = self._values.get(key)
-        if found is None:
+        entry = self._values.get(key)
+        if entry is None:
             rows = np.zeros(len(self.nodes), dtype=np.int64)
             for row in self.row_of.values():
                 node = self.nodes[row]
@@ -132,21 +132,21 @@ class NodeTable:
                     rows[row] = compute(node)
             if len(self._values) >= MASKS:
                 self._values.pop(next(iter(self._values)))
-            found = self._values[key] = (compute, rows)
-        return found[1]
+            entry = self._values[key] = (compute, rows)
+        return entry[1]
 
     def domains(self, label: str) -> Numbers:
         """The topology domain of each node as a small number; -1 for nodes without the label."""
-        found = self._domains.get(label)
-        if found is None:
+        entry = self._domains.get(label)
+        if entry is None:
             index: dict[str, int] = {}
             rows = np.full(len(self.nodes), -1, dtype=np.int64)
             for row in self.row_of.values():
                 node = self.nodes[row]
                 if node is not None:
                     rows[row] = _domain(index, node.metadata.labels.get(label))
-            found = self._domains[label] = (index, rows)
-        return found[1]
+            entry = self._domains[label] = (index, rows)
+        return entry[1]
 
     def rows(self) -> Iterable[int]:
         return self.row_of.values()
