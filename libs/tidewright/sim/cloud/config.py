@@ -134,8 +134,8 @@ def _quantities_as_text(document: Any) -> Any:
             if not isinstance(template, dict):
                 continue
             for amounts in ("capacity", "allocatable"):
-                if isinstance(found := template.get(amounts), dict):
-                    template[amounts] = {name: _quantity_text(amount) for name, amount in found.items()}
+                if isinstance(quantities := template.get(amounts), dict):
+                    template[amounts] = {name: _quantity_text(amount) for name, amount in quantities.items()}
     return document
 
 
@@ -179,9 +179,9 @@ def check(config: CloudConfig, name: str) -> None:
         _check_delays(f"{name}: machine {machine.name!r}", machine)
 
 
-def _check_delays(where: str, made: GroupConfig | MachineConfig) -> None:
-    _check_delay(where, "boot", made.boot)
-    _check_delay(where, "delete", made.delete)
+def _check_delays(where: str, config: GroupConfig | MachineConfig) -> None:
+    _check_delay(where, "boot", config.boot)
+    _check_delay(where, "delete", config.delete)
 
 
 def _check_delay(where: str, field: str, delay: DelayText) -> None:

@@ -101,11 +101,11 @@ class Engine:
 
     def group(self, group_id: str) -> Group:
         """Raises NotFound."""
-        found = self.groups.get(group_id)
-        if found is None:
+        group = self.groups.get(group_id)
+        if group is None:
             known = ", ".join(sorted(self.groups)) or "none"
             raise NotFound(f"no node group {group_id!r}; there are: {known}")
-        return found
+        return group
 
     # --- calls --------------------------------------------------------------------------------
 
@@ -167,8 +167,10 @@ class Engine:
             self._expect(group, expect)
             if delta >= 0:
                 raise Invalid(f"{group_id}: decrease by {delta}; the delta must be < 0")
-            open_orders = [one for one in group.machines.values() if one.state is InstanceState.CREATING]
-            alive = sum(one.state is not InstanceState.DELETING for one in group.machines.values())
+            open_orders = [
+                machine for machine in group.machines.values() if machine.state is InstanceState.CREATING
+            ]
+            alive = sum(machine.state is not InstanceState.DELETING for machine in group.machines.values())
             never_made = max(0, group.target - alive)
             if len(open_orders) + never_made < -delta:
                 raise Invalid(
@@ -176,7 +178,7 @@ class Engine:
                     " existing instances are deleted by id"
                 )
             # Failed ones first, then those that are furthest from being there.
-            open_orders.sort(key=lambda one: (one.error is None, -(one.due or now), one.id))
+            open_orders.sort(key=lambda machine: (machine.error is None, -(machine.due or now), machine.id))
             for machine in open_orders[: max(0, -delta - never_made)]:
                 del group.machines[machine.id]
             group.target += delta
@@ -195,13 +197,18 @@ class Engine:
             return
         try:
             group = self.group(group_id)
-            foreign = [one for one in ids if one not in group.machines and self._owner(one) is not None]
+            foreign = [
+                instance_id
+                for instance_id in ids
+                if instance_id not in group.machines and self._owner(instance_id) is not None
+            ]
             if foreign:
                 raise Invalid(f"{group_id}: instance {foreign[0]} belongs to group {self._owner(foreign[0])}")
             chosen = [
-                group.machines[one]
-                for one in dict.fromkeys(ids)
-                if one in group.machines and group.machines[one].state is not InstanceState.DELETING
+                group.machines[instance_id]
+                for instance_id in dict.fromkeys(ids)
+                if instance_id in group.machines
+                and group.machines[instance_id].state is not InstanceState.DELETING
             ]
             if not force and group.target - len(chosen) < group.config.min:
                 raise Invalid(
@@ -329,15 +336,19 @@ class Engine:
 
     def next_due(self) -> float | None:
         """Log time at which something happens next."""
-        times = [one.due for one in self._machines() if one.due is not None]
+        times = [machine.due for machine in self._machines() if machine.due is not None]
         return min(times, default=None)
 
     def due(self, now: float) -> list[Step]:
         """What has happened up to `now`, in the order of its due time."""
-        found = [one for one in self._machines() if one.due is not None and one.due <= now]
-        self._leaving = [one for one in self._leaving if one.due is not None and one.due > now]
+        due_machines = [
+            machine for machine in self._machines() if machine.due is not None and machine.due <= now
+        ]
+        self._leaving = [
+            machine for machine in self._leaving if machine.due is not None and machine.due > now
+        ]
         steps = []
-        for machine in sorted(found, key=lambda one: (one.due or 0.0, one.id)):
+        for machine in sorted(due_machines, key=lambda machine: (machine.due or 0.0, machine.id)):
             machine.due = None
             if machine.state is InstanceState.DELETING:
                 if machine.group in self.groups:
@@ -358,8 +369,8 @@ class Engine:
             NotFound: no such group.
         """
         return [
-            Instance(id=one.id, state=one.state, error=one.error, zone=one.zone)
-            for _, one in sorted(self.group(group_id).machines.items())
+            Instance(id=machine.id, state=machine.state, error=machine.error, zone=machine.zone)
+            for _, machine in sorted(self.group(group_id).machines.items())
         ]
 
     def template(self, group: GroupConfig, zone: str = "") -> NodeTemplate:

@@ -315,43 +315,53 @@ class SimulatedCloud:
         self._keep()
         return _encode({"node": machine.node})
 
-    def _create(self, wanted: Creation) -> bytes:
-        machine = next((one for one in self.engine.config.machines if one.name == wanted.machine_type), None)
+    def _create(self, creation: Creation) -> bytes:
+        machine = next(
+            (
+                candidate
+                for candidate in self.engine.config.machines
+                if candidate.name == creation.machine_type
+            ),
+            None,
+        )
         if machine is None:
-            known = ", ".join(sorted(one.name for one in self.engine.config.machines)) or "none"
-            raise NotFound(f"no machine type {wanted.machine_type!r}; there are: {known}")
-        if wanted.zone and machine.zones and wanted.zone not in machine.zones:
-            raise Invalid(f"machine type {machine.name} is not in zone {wanted.zone!r}")
+            known = ", ".join(sorted(candidate.name for candidate in self.engine.config.machines)) or "none"
+            raise NotFound(f"no machine type {creation.machine_type!r}; there are: {known}")
+        if creation.zone and machine.zones and creation.zone not in machine.zones:
+            raise Invalid(f"machine type {machine.name} is not in zone {creation.zone!r}")
         template = msgspec.structs.replace(
             machine.template,
-            capacity={**machine.template.capacity, **wanted.resources},
-            allocatable={**machine.template.allocatable, **wanted.resources}
+            capacity={**machine.template.capacity, **creation.resources},
+            allocatable={**machine.template.allocatable, **creation.resources}
             if machine.template.allocatable
             else {},
-            labels={**machine.template.labels, **wanted.labels},
-            taints=(*machine.template.taints, *wanted.taints),
+            labels={**machine.template.labels, **creation.labels},
+            taints=(*machine.template.taints, *creation.taints),
         )
         config = GroupConfig(
-            id=wanted.id or f"nap-{machine.name}-{len(self.engine.groups)}",
-            max=wanted.max or machine.max,
+            id=creation.id or f"nap-{machine.name}-{len(self.engine.groups)}",
+            max=creation.max or machine.max,
             boot=machine.boot,
             delete=machine.delete,
-            zones=(wanted.zone,) if wanted.zone else machine.zones,
+            zones=(creation.zone,) if creation.zone else machine.zones,
             price_per_hour=machine.price_per_hour,
             machine_type=machine.name,
             template=template,
             autoprovisioned=True,
         )
-        self.engine.create_group(config, key=wanted.key)
+        self.engine.create_group(config, key=creation.key)
         self._keep()
         return _encode(self._view(self.engine.group(config.id)))
 
     def _machines(self) -> list[MachineType]:
         return [
             MachineType(
-                name=one.name, template=one.template, zones=one.zones, price_per_hour=one.price_per_hour
+                name=machine.name,
+                template=machine.template,
+                zones=machine.zones,
+                price_per_hour=machine.price_per_hour,
             )
-            for one in sorted(self.engine.config.machines, key=lambda one: one.name)
+            for machine in sorted(self.engine.config.machines, key=lambda machine: machine.name)
         ]
 
     def _view(self, group: Group) -> GroupView:
