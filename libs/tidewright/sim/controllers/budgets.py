@@ -49,11 +49,11 @@ def expected_pods(cache: Cache, spec: PodDisruptionBudgetSpec, pods: Sequence[Po
     wished: dict[str, int] = {}
     alone = 0
     for pod in pods:
-        found = _wish(cache, pod)
-        if found is None:
+        wish = _wish(cache, pod)
+        if wish is None:
             alone += 1
         else:
-            wished[found[0]] = found[1]
+            wished[wish[0]] = wish[1]
     return sum(wished.values()) + alone
 
 
@@ -160,23 +160,23 @@ class DisruptionBudgets:
             ),
             observed_generation=generation,
         )
-        wanted: JsonObject = {
+        current: JsonObject = {
             "disruptionsAllowed": allowed,
             "currentHealthy": healthy,
             "desiredHealthy": desired,
             "expectedPods": expected,
             "observedGeneration": generation,
         }
-        found = {
+        recorded = {
             "disruptionsAllowed": status.disruptions_allowed,
             "currentHealthy": status.current_healthy,
             "desiredHealthy": status.desired_healthy,
             "expectedPods": status.expected_pods,
             "observedGeneration": status.observed_generation,
         }
-        if wanted == found and before == condition and disrupted == status.disrupted_pods:
+        if current == recorded and before == condition and disrupted == status.disrupted_pods:
             return
-        wanted["conditions"] = [
+        current["conditions"] = [
             {
                 "type": condition.type,
                 "status": condition.status,
@@ -187,9 +187,9 @@ class DisruptionBudgets:
             }
         ]
         gone = dict.fromkeys(name for name in status.disrupted_pods if name not in disrupted)
-        wanted["disruptedPods"] = {**gone, **disrupted}
+        current["disruptedPods"] = {**gone, **disrupted}
         # The eviction subresource writes the same status: only the state that was looked at changes.
-        change = {"metadata": {"resourceVersion": budget.metadata.resource_version}, "status": wanted}
+        change = {"metadata": {"resourceVersion": budget.metadata.resource_version}, "status": current}
         plan.after.append(patch(DISRUPTION_BUDGET, budget.key, change, subresource="status"))
 
 

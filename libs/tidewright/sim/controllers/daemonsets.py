@@ -50,7 +50,10 @@ TOLERATIONS: Final[tuple[dict[str, str], ...]] = tuple(
 )
 """What every daemon pod tolerates."""
 
-_ADDED = tuple(Toleration(key=one["key"], operator="Exists", effect=one["effect"]) for one in TOLERATIONS)
+_ADDED = tuple(
+    Toleration(key=toleration["key"], operator="Exists", effect=toleration["effect"])
+    for toleration in TOLERATIONS
+)
 
 
 def runs_on(spec: PodSpec, node: Node) -> tuple[bool, bool]:
@@ -175,13 +178,13 @@ def _roll(
     if daemon.spec.update_strategy.type == "OnDelete":
         return []
     rolling = daemon.spec.update_strategy.rolling_update or RollingUpdateDaemonSet()
-    wanted = [node for node, (start, _) in sorted(fit.items()) if start]
-    limit = share(rolling.max_unavailable, len(wanted), up=True)
-    limit = max(1, limit or share(rolling.max_surge, len(wanted), up=True))
+    eligible = [node for node, (start, _) in sorted(fit.items()) if start]
+    limit = share(rolling.max_unavailable, len(eligible), up=True)
+    limit = max(1, limit or share(rolling.max_surge, len(eligible), up=True))
     down = 0
     broken: list[Pod] = []
     candidates: list[Pod] = []
-    for node in wanted:
+    for node in eligible:
         active = [pod for pod in by_node.get(node, []) if pod.active]
         available = any(pod.available(daemon.spec.min_ready_seconds, now) for pod in active)
         down += not available
@@ -222,28 +225,28 @@ def _report(
     now: float,
     plan: Plan,
 ) -> None:
-    wanted = [node for node, (start, _) in fit.items() if start]
-    serving = {node: _serving(by_node.get(node, []), now, daemon.spec.min_ready_seconds) for node in wanted}
-    available = sum(found[1] for found in serving.values())
+    eligible = [node for node, (start, _) in fit.items() if start]
+    serving = {node: _serving(by_node.get(node, []), now, daemon.spec.min_ready_seconds) for node in eligible}
+    available = sum(is_available for _, is_available in serving.values())
     status: JsonObject = {
         "observedGeneration": daemon.metadata.generation,
-        "desiredNumberScheduled": len(wanted),
-        "currentNumberScheduled": sum(any(pod.active for pod in by_node.get(node, [])) for node in wanted),
+        "desiredNumberScheduled": len(eligible),
+        "currentNumberScheduled": sum(any(pod.active for pod in by_node.get(node, [])) for node in eligible),
         "numberMisscheduled": sum(
             any(pod.active for pod in pods)
             for node, pods in by_node.items()
             if not fit.get(node, (False,))[0]
         ),
-        "numberReady": sum(found[0] for found in serving.values()),
+        "numberReady": sum(is_ready for is_ready, _ in serving.values()),
         "numberAvailable": available,
-        "numberUnavailable": len(wanted) - available,
+        "numberUnavailable": len(eligible) - available,
         "updatedNumberScheduled": sum(
             any(pod.active and pod.metadata.labels.get(HASH_LABEL) == digest for pod in by_node.get(node, []))
-            for node in wanted
+            for node in eligible
         ),
     }
-    found = msgspec.to_builtins(daemon.status)
-    if any(found.get(name, 0) != value for name, value in status.items()):
+    recorded = msgspec.to_builtins(daemon.status)
+    if any(recorded.get(name, 0) != value for name, value in status.items()):
         plan.after.append(patch(DAEMON_SET, daemon.key, {"status": status}, subresource="status"))
     pods = [pod for found_pods in by_node.values() for pod in found_pods if pod.active]
     plan.look_again(next_availability(pods, daemon.spec.min_ready_seconds, now))

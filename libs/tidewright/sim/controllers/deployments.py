@@ -50,14 +50,14 @@ def template_hash(template: JsonObject) -> str:
 
 def same_template(replica_set: ReplicaSet, template: JsonObject) -> bool:
     """Whether a ReplicaSet was made from this template (its hash label aside)."""
-    made = replica_set.spec.template
-    metadata = made.get("metadata") or {}
+    current = replica_set.spec.template
+    metadata = current.get("metadata") or {}
     labels = {name: value for name, value in (metadata.get("labels") or {}).items() if name != HASH_LABEL}
-    wanted = template.get("metadata") or {}
+    desired = template.get("metadata") or {}
     return (
-        labels == (wanted.get("labels") or {})
-        and (metadata.get("annotations") or {}) == (wanted.get("annotations") or {})
-        and (made.get("spec") or {}) == (template.get("spec") or {})
+        labels == (desired.get("labels") or {})
+        and (metadata.get("annotations") or {}) == (desired.get("annotations") or {})
+        and (current.get("spec") or {}) == (template.get("spec") or {})
     )
 
 
@@ -104,7 +104,12 @@ class Deployments:
             return plan
         sets = cache.of(REPLICA_SET).owned(deployment.metadata.uid)
         new = next(
-            (one for one in sorted(sets, key=_age) if same_template(one, deployment.spec.template)), None
+            (
+                replica_set
+                for replica_set in sorted(sets, key=_age)
+                if same_template(replica_set, deployment.spec.template)
+            ),
+            None,
         )
         if deployment.metadata.deletion_timestamp is None:
             if deployment.spec.paused or _is_scaling(deployment, sets):
@@ -130,11 +135,15 @@ def _annotations(deployment: Deployment) -> dict[str, str]:
 
 def _is_scaling(deployment: Deployment, sets: Sequence[ReplicaSet]) -> bool:
     """Whether `spec.replicas` changed since the ReplicaSets were sized last."""
-    if deployment.spec.strategy.type != "RollingUpdate" and sum(one.spec.replicas > 0 for one in sets) > 1:
+    if (
+        deployment.spec.strategy.type != "RollingUpdate"
+        and sum(replica_set.spec.replicas > 0 for replica_set in sets) > 1
+    ):
         return False
-    wanted = str(deployment.spec.replicas)
+    desired = str(deployment.spec.replicas)
     return any(
-        one.spec.replicas > 0 and one.metadata.annotations.get(DESIRED, wanted) != wanted for one in sets
+        replica_set.spec.replicas > 0 and replica_set.metadata.annotations.get(DESIRED, desired) != desired
+        for replica_set in sets
     )
 
 
@@ -152,24 +161,28 @@ def _resize(deployment: Deployment, replica_set: ReplicaSet, replicas: int, plan
 
 
 def _scale(deployment: Deployment, sets: Sequence[ReplicaSet], new: ReplicaSet | None, plan: Plan) -> None:
-    active = [one for one in sets if one.spec.replicas > 0]
+    active = [replica_set for replica_set in sets if replica_set.spec.replicas > 0]
     if len(active) <= 1:
         only = active[0] if active else new
         if only is not None:
             _resize(deployment, only, deployment.spec.replicas, plan)
         return
     if new is not None and new.spec.replicas == new.status.available_replicas == deployment.spec.replicas:
-        for one in active:
-            if one is not new:
-                _resize(deployment, one, 0, plan)
+        for replica_set in active:
+            if replica_set is not new:
+                _resize(deployment, replica_set, 0, plan)
         return
     if deployment.spec.strategy.type != "RollingUpdate":
         return
     bounds = bounds_of(deployment)
     limit = bounds.replicas + bounds.surge if bounds.replicas > 0 else 0
-    sizes = proportional([_sizes(one) for one in active], limit, new.metadata.name if new is not None else "")
-    for one in active:
-        _resize(deployment, one, sizes.get(one.metadata.name, one.spec.replicas), plan)
+    sizes = proportional(
+        [_sizes(replica_set) for replica_set in active], limit, new.metadata.name if new is not None else ""
+    )
+    for replica_set in active:
+        _resize(
+            deployment, replica_set, sizes.get(replica_set.metadata.name, replica_set.spec.replicas), plan
+        )
 
 
 def _create(deployment: Deployment, sets: Sequence[ReplicaSet], replicas: int, plan: Plan) -> None:
@@ -180,7 +193,7 @@ def _create(deployment: Deployment, sets: Sequence[ReplicaSet], replicas: int, p
     template["metadata"] = {**given, "labels": {**(given.get("labels") or {}), HASH_LABEL: digest}}
     selector = dict(spec.selector)
     selector["matchLabels"] = {**(selector.get("matchLabels") or {}), HASH_LABEL: digest}
-    revision = max((_revision(one) for one in sets), default=0) + 1
+    revision = max((_revision(replica_set) for replica_set in sets), default=0) + 1
     body = {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
@@ -208,7 +221,7 @@ def _copied(deployment: Deployment) -> dict[str, str]:
 
 def _adopt_revision(deployment: Deployment, sets: Sequence[ReplicaSet], new: ReplicaSet, plan: Plan) -> bool:
     """A rollback makes an old ReplicaSet the newest: it gets the next revision."""
-    highest = max((_revision(one) for one in sets if one is not new), default=0)
+    highest = max((_revision(replica_set) for replica_set in sets if replica_set is not new), default=0)
     if _revision(new) > highest or (len(sets) == 1 and _revision(new) > 0):
         return False
     annotations = {**_annotations(deployment), REVISION: str(highest + 1)}
@@ -218,10 +231,10 @@ def _adopt_revision(deployment: Deployment, sets: Sequence[ReplicaSet], new: Rep
 
 def _roll(deployment: Deployment, sets: Sequence[ReplicaSet], new: ReplicaSet | None, plan: Plan) -> None:
     bounds = bounds_of(deployment)
-    old = [one for one in sets if one is not new]
+    old = [replica_set for replica_set in sets if replica_set is not new]
     if new is None:
         empty = Sizes("", 0, 0)
-        _create(deployment, sets, grow_new(empty, [_sizes(one) for one in old], bounds), plan)
+        _create(deployment, sets, grow_new(empty, [_sizes(replica_set) for replica_set in old], bounds), plan)
         return
     if _adopt_revision(deployment, sets, new, plan):
         plan.look_again(0.0)
@@ -229,28 +242,30 @@ def _roll(deployment: Deployment, sets: Sequence[ReplicaSet], new: ReplicaSet | 
     if new.spec.min_ready_seconds != deployment.spec.min_ready_seconds:
         change = {"spec": {"minReadySeconds": deployment.spec.min_ready_seconds}}
         plan.writes.append(patch(REPLICA_SET, new.key, change))
-    old_sizes = [_sizes(one) for one in old]
+    old_sizes = [_sizes(replica_set) for replica_set in old]
     size = grow_new(_sizes(new), old_sizes, bounds)
     _resize(deployment, new, size, plan)
     if size != new.spec.replicas:
         return
-    smaller = shrink_old(_sizes(new), [one for one in old_sizes if one.replicas > 0], bounds)
-    for one in old:
-        if one.metadata.name in smaller:
-            _resize(deployment, one, smaller[one.metadata.name], plan)
+    smaller = shrink_old(_sizes(new), [sizes for sizes in old_sizes if sizes.replicas > 0], bounds)
+    for replica_set in old:
+        if replica_set.metadata.name in smaller:
+            _resize(deployment, replica_set, smaller[replica_set.metadata.name], plan)
 
 
 def _recreate(
     cache: Cache, deployment: Deployment, sets: Sequence[ReplicaSet], new: ReplicaSet | None, plan: Plan
 ) -> None:
-    old = [one for one in sets if one is not new]
-    for one in old:
-        if one.spec.replicas > 0:
-            _resize(deployment, one, 0, plan)
+    old = [replica_set for replica_set in sets if replica_set is not new]
+    for replica_set in old:
+        if replica_set.spec.replicas > 0:
+            _resize(deployment, replica_set, 0, plan)
     if plan.writes:
         return
-    left = [pod for one in old for pod in cache.pods.owned(one.metadata.uid) if not pod.finished]
-    if left:
+    unfinished = [
+        pod for replica_set in old for pod in cache.pods.owned(replica_set.metadata.uid) if not pod.finished
+    ]
+    if unfinished:
         # Deployments do not hear of pods; old ones may still be terminating when their set says 0.
         plan.look_again(0.5)
     elif new is None:
@@ -268,25 +283,25 @@ def _clean_up(deployment: Deployment, sets: Sequence[ReplicaSet], new: ReplicaSe
         return
     old = sorted(
         (
-            one
-            for one in sets
-            if one is not new
-            and one.spec.replicas == one.status.replicas == 0
-            and one.status.observed_generation >= one.metadata.generation
-            and one.metadata.deletion_timestamp is None
+            replica_set
+            for replica_set in sets
+            if replica_set is not new
+            and replica_set.spec.replicas == replica_set.status.replicas == 0
+            and replica_set.status.observed_generation >= replica_set.metadata.generation
+            and replica_set.metadata.deletion_timestamp is None
         ),
         key=_revision,
     )
-    for one in old[: max(0, len(old) - limit)]:
-        plan.writes.append(delete(REPLICA_SET, one.key, one.metadata.uid))
+    for replica_set in old[: max(0, len(old) - limit)]:
+        plan.writes.append(delete(REPLICA_SET, replica_set.key, replica_set.metadata.uid))
 
 
 def _complete(deployment: Deployment, sets: Sequence[ReplicaSet], new: ReplicaSet) -> bool:
-    wanted = deployment.spec.replicas
+    desired = deployment.spec.replicas
     return (
-        new.status.replicas == wanted
-        and new.status.available_replicas == wanted
-        and sum(one.status.replicas for one in sets) == wanted
+        new.status.replicas == desired
+        and new.status.available_replicas == desired
+        and sum(replica_set.status.replicas for replica_set in sets) == desired
     )
 
 
@@ -296,18 +311,18 @@ def _complete(deployment: Deployment, sets: Sequence[ReplicaSet], new: ReplicaSe
 def _report(
     deployment: Deployment, sets: Sequence[ReplicaSet], new: ReplicaSet | None, now: float, plan: Plan
 ) -> None:
-    available = sum(one.status.available_replicas for one in sets)
-    total = sum(one.spec.replicas for one in sets)
-    wanted: JsonObject = {
+    available = sum(replica_set.status.available_replicas for replica_set in sets)
+    total = sum(replica_set.spec.replicas for replica_set in sets)
+    current: JsonObject = {
         "observedGeneration": deployment.metadata.generation,
-        "replicas": sum(one.status.replicas for one in sets),
+        "replicas": sum(replica_set.status.replicas for replica_set in sets),
         "updatedReplicas": new.status.replicas if new is not None else 0,
-        "readyReplicas": sum(one.status.ready_replicas for one in sets),
+        "readyReplicas": sum(replica_set.status.ready_replicas for replica_set in sets),
         "availableReplicas": available,
         "unavailableReplicas": max(0, total - available),
     }
     status = deployment.status
-    found = {
+    recorded = {
         "observedGeneration": status.observed_generation,
         "replicas": status.replicas,
         "updatedReplicas": status.updated_replicas,
@@ -315,10 +330,10 @@ def _report(
         "availableReplicas": status.available_replicas,
         "unavailableReplicas": status.unavailable_replicas,
     }
-    conditions = _conditions(deployment, sets, new, counts=wanted, now=now, plan=plan)
-    if wanted != found or conditions != status.conditions:
-        wanted["conditions"] = conditions
-        plan.after.append(patch(DEPLOYMENT, deployment.key, {"status": wanted}, subresource="status"))
+    conditions = _conditions(deployment, sets, new, counts=current, now=now, plan=plan)
+    if current != recorded or conditions != status.conditions:
+        current["conditions"] = conditions
+        plan.after.append(patch(DEPLOYMENT, deployment.key, {"status": current}, subresource="status"))
     revision = str(_revision(new)) if new is not None else ""
     if revision and revision != "0" and deployment.metadata.annotations.get(REVISION) != revision:
         change = {"metadata": {"annotations": {REVISION: revision}}}
@@ -336,7 +351,7 @@ def _conditions(
 ) -> list[Condition]:
     bounds = bounds_of(deployment)
     enough = counts["availableReplicas"] >= bounds.replicas - bounds.unavailable
-    wanted = [
+    conditions = [
         Condition(
             type="Available",
             status="True" if enough else "False",
@@ -346,14 +361,14 @@ def _conditions(
     ]
     progress = _progressing(deployment, sets, new, counts=counts, now=now, plan=plan)
     if progress is not None:
-        wanted.append(progress)
-    ours = {condition.type for condition in wanted}
+        conditions.append(progress)
+    ours = {condition.type for condition in conditions}
     kept = [
         condition
         for condition in deployment.status.conditions
         if condition.type not in ours and condition.type not in ("Available", "Progressing")
     ]
-    return [_dated(deployment, condition, now) for condition in wanted] + kept
+    return [_dated(deployment, condition, now) for condition in conditions] + kept
 
 
 def _dated(deployment: Deployment, condition: Condition, now: float) -> Condition:
@@ -404,8 +419,8 @@ def _progressing(
             message="Created new replica set",
         )
     name = new.metadata.name
-    wanted = deployment.spec.replicas
-    if counts["updatedReplicas"] == counts["replicas"] == counts["availableReplicas"] == wanted:
+    desired = deployment.spec.replicas
+    if counts["updatedReplicas"] == counts["replicas"] == counts["availableReplicas"] == desired:
         message = f'ReplicaSet "{name}" has successfully progressed.'
         return Condition(type="Progressing", status="True", reason="NewReplicaSetAvailable", message=message)
     status = deployment.status

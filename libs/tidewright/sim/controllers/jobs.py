@@ -146,9 +146,9 @@ class Jobs:
 
 def _final(job: Job) -> Condition | None:
     for type_ in ("Complete", "Failed"):
-        found = find(job.status.conditions, type_)
-        if found is not None and found.status == "True":
-            return found
+        condition = find(job.status.conditions, type_)
+        if condition is not None and condition.status == "True":
+            return condition
     return None
 
 
@@ -223,18 +223,18 @@ def _report(
 ) -> None:
     status = job.status
     at = rfc3339(now)
-    wanted: JsonObject = {
+    current: JsonObject = {
         "active": 0 if step.verdict else len(active),
         "ready": 0 if step.verdict else sum(pod.ready for pod in active),
         "succeeded": succeeded,
         "failed": failed,
     }
     if done is not None:
-        wanted["completedIndexes"] = compressed(done)
+        current["completedIndexes"] = compressed(done)
     if job.spec.suspend:
-        wanted["startTime"] = None
+        current["startTime"] = None
     elif status.start_time is None:
-        wanted["startTime"] = at
+        current["startTime"] = at
     conditions = list(status.conditions)
     suspended = find(conditions, "Suspended")
     if job.spec.suspend and (suspended is None or suspended.status != "True"):
@@ -246,8 +246,8 @@ def _report(
         _set(conditions, early, "True", reason=step.reason, message=step.message, at=at)
         _set(conditions, step.verdict, "True", reason=step.reason, message=step.message, at=at)
         if step.verdict == "Complete":
-            wanted["completionTime"] = at
-    found: JsonObject = {
+            current["completionTime"] = at
+    recorded: JsonObject = {
         "active": status.active,
         "ready": status.ready,
         "succeeded": status.succeeded,
@@ -256,15 +256,15 @@ def _report(
         "startTime": status.start_time,
         "completionTime": status.completion_time,
     }
-    if any(found[name] != value for name, value in wanted.items()) or conditions != status.conditions:
-        wanted["conditions"] = conditions
-        plan.after.append(patch(JOB, job.key, {"status": wanted}, subresource="status"))
+    if any(recorded[name] != value for name, value in current.items()) or conditions != status.conditions:
+        current["conditions"] = conditions
+        plan.after.append(patch(JOB, job.key, {"status": current}, subresource="status"))
 
 
 def _set(conditions: list[Condition], type_: str, status: str, *, reason: str, message: str, at: str) -> None:
-    made = Condition(type=type_, status=status, reason=reason, message=message, last_transition_time=at)
+    condition = Condition(type=type_, status=status, reason=reason, message=message, last_transition_time=at)
     for index, known in enumerate(conditions):
         if known.type == type_:
-            conditions[index] = made
+            conditions[index] = condition
             return
-    conditions.append(made)
+    conditions.append(condition)

@@ -80,9 +80,9 @@ class Manager:
 
         async def work(key: Key) -> float | None:
             plan = controller.reconcile(self._cache, key, self._clock.now())
-            told = telling(self._recorder, self._cache, controller, key) if plan.writes else None
+            on_done = telling(self._recorder, self._cache, controller, key) if plan.writes else None
             try:
-                await self._writer.send_all(plan.writes, told)
+                await self._writer.send_all(plan.writes, on_done)
             except KubeError as error:
                 tell_refusal(
                     self._recorder, self._cache, controller, key=key, writes=plan.writes, error=error

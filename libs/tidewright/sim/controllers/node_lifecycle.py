@@ -41,18 +41,18 @@ def wanted_taints(node: Node, ready: str, now: float) -> list[Taint]:
 
     A node that never said anything about its readiness gets none.
     """
-    wanted: list[tuple[str, str]] = []
+    desired: list[tuple[str, str]] = []
     if ready == "False":
-        wanted = [(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")]
+        desired = [(NOT_READY, "NoSchedule"), (NOT_READY, "NoExecute")]
     elif ready == "Unknown":
-        wanted = [(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")]
+        desired = [(UNREACHABLE, "NoSchedule"), (UNREACHABLE, "NoExecute")]
     if node.spec.unschedulable:
-        wanted.append((CORDONED, "NoSchedule"))
+        desired.append((CORDONED, "NoSchedule"))
     known = {(taint.key, taint.effect): taint for taint in node.spec.taints}
     kept = [taint for taint in node.spec.taints if taint.key not in _OURS]
     return kept + [
         known.get((key, effect)) or Taint(key=key, effect=effect, time_added=rfc3339(now))
-        for key, effect in wanted
+        for key, effect in desired
     ]
 
 
@@ -62,10 +62,14 @@ def eviction_s(pod: Pod, taints: Sequence[Taint]) -> float | None:
     for taint in taints:
         if taint.effect != "NoExecute":
             continue
-        covering = [one for one in pod.spec.tolerations if tolerates(one, taint)]
+        covering = [toleration for toleration in pod.spec.tolerations if tolerates(toleration, taint)]
         if not covering:
             return 0.0
-        limited = [float(one.toleration_seconds) for one in covering if one.toleration_seconds is not None]
+        limited = [
+            float(toleration.toleration_seconds)
+            for toleration in covering
+            if toleration.toleration_seconds is not None
+        ]
         if limited:
             spans.append(max(0.0, min(limited)))
     return min(spans) if spans else None

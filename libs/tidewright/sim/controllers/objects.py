@@ -188,14 +188,14 @@ class Pod(Object):
 
     @property
     def ready(self) -> bool:
-        found = self.condition("Ready")
-        return found is not None and found.status == "True"
+        condition = self.condition("Ready")
+        return condition is not None and condition.status == "True"
 
     @property
     def ready_since(self) -> float:
         """When the Ready condition changed last, seconds since the epoch; 0 without one."""
-        found = self.condition("Ready")
-        return (found and seconds_or_none(found.last_transition_time)) or 0.0
+        condition = self.condition("Ready")
+        return (condition and seconds_or_none(condition.last_transition_time)) or 0.0
 
     def available(self, min_ready_s: int, now: float) -> bool:
         """Ready, and for at least `min_ready_s`."""
@@ -231,8 +231,8 @@ class Node(Object):
     @property
     def ready(self) -> str:
         """Status of the Ready condition: `True`, `False` or `Unknown`; empty without one."""
-        found = find(self.status.conditions, "Ready")
-        return found.status if found is not None else ""
+        condition = find(self.status.conditions, "Ready")
+        return condition.status if condition is not None else ""
 
 
 class LeaseSpec(_Struct):

@@ -89,12 +89,12 @@ class Recorder:
 
     def _may_speak_of(self, uid: str) -> bool:
         now = self._clock.now()
-        left, since = self._allowed.pop(uid, (float(BURST), now))
-        left = min(left + (now - since) / INTERVAL_S, float(BURST))
-        self._allowed[uid] = (left - 1.0 if left >= 1.0 else left, now)
+        tokens, since = self._allowed.pop(uid, (float(BURST), now))
+        tokens = min(tokens + (now - since) / INTERVAL_S, float(BURST))
+        self._allowed[uid] = (tokens - 1.0 if tokens >= 1.0 else tokens, now)
         if len(self._allowed) > REMEMBERED:
             self._allowed.popitem(last=False)
-        return left >= 1.0
+        return tokens >= 1.0
 
     def _suffix(self) -> str:
         """Sixteen hexadecimal digits, as real event names end with a time in nanoseconds."""

@@ -51,8 +51,8 @@ def victims(pods: Sequence[Pod], count: int, related: Iterable[Pod], now: float)
         return list(pods)
     crowd = Counter(pod.spec.node_name for pod in related if pod.active)
 
-    def compare(one: Pod, other: Pod) -> int:
-        return _compare(one, other, crowd, now)
+    def compare(pod: Pod, other: Pod) -> int:
+        return _compare(pod, other, crowd, now)
 
     return sorted(pods, key=cmp_to_key(compare))[:count]
 
@@ -66,32 +66,32 @@ def deletion_cost(pod: Pod) -> int:
     return value if -(2**31) <= value < 2**31 else 0
 
 
-def _compare(one: Pod, other: Pod, crowd: Counter[str], now: float) -> int:
+def _compare(pod: Pod, other: Pod, crowd: Counter[str], now: float) -> int:
     first = (
-        bool(one.spec.node_name) - bool(other.spec.node_name)
-        or _PHASES.get(one.status.phase, 0) - _PHASES.get(other.status.phase, 0)
-        or one.ready - other.ready
-        or deletion_cost(one) - deletion_cost(other)
-        or crowd[other.spec.node_name] - crowd[one.spec.node_name]
+        bool(pod.spec.node_name) - bool(other.spec.node_name)
+        or _PHASES.get(pod.status.phase, 0) - _PHASES.get(other.status.phase, 0)
+        or pod.ready - other.ready
+        or deletion_cost(pod) - deletion_cost(other)
+        or crowd[other.spec.node_name] - crowd[pod.spec.node_name]
     )
     if first:
         return first
-    if one.ready and other.ready and one.ready_since != other.ready_since:
-        return _by_age(one, other, one.ready_since, other.ready_since, now)
-    if one.restarts != other.restarts:
-        return other.restarts - one.restarts
-    if one.metadata.created != other.metadata.created:
-        return _by_age(one, other, one.metadata.created, other.metadata.created, now)
+    if pod.ready and other.ready and pod.ready_since != other.ready_since:
+        return _by_age(pod, other, pod.ready_since, other.ready_since, now)
+    if pod.restarts != other.restarts:
+        return other.restarts - pod.restarts
+    if pod.metadata.created != other.metadata.created:
+        return _by_age(pod, other, pod.metadata.created, other.metadata.created, now)
     return 0
 
 
-def _by_age(one: Pod, other: Pod, since_one: float, since_other: float, now: float) -> int:
-    if not since_one or not since_other:
-        return -1 if not since_one else 1
-    difference = _log_age(since_one, now) - _log_age(since_other, now)
+def _by_age(pod: Pod, other: Pod, since: float, other_since: float, now: float) -> int:
+    if not since or not other_since:
+        return -1 if not since else 1
+    difference = _log_age(since, now) - _log_age(other_since, now)
     if difference:
         return difference
-    return -1 if one.metadata.uid < other.metadata.uid else 1
+    return -1 if pod.metadata.uid < other.metadata.uid else 1
 
 
 def _log_age(since: float, now: float) -> int:
@@ -105,7 +105,7 @@ def pod_manifest(template: dict[str, Any], owner: dict[str, Any], **metadata: An
     `metadata` overrides what the template says (`name`, `generateName`); labels are merged.
     """
     given = template.get("metadata") or {}
-    made = {
+    merged = {
         "labels": {**(given.get("labels") or {}), **metadata.pop("labels", {})},
         "annotations": {**(given.get("annotations") or {}), **metadata.pop("annotations", {})},
         "finalizers": given.get("finalizers") or [],
@@ -115,7 +115,7 @@ def pod_manifest(template: dict[str, Any], owner: dict[str, Any], **metadata: An
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {name: value for name, value in made.items() if value},
+        "metadata": {name: value for name, value in merged.items() if value},
         "spec": template.get("spec") or {},
     }
 
@@ -178,7 +178,7 @@ class ReplicaSets:
     def _report(self, replica_set: ReplicaSet, active: list[Pod], now: float, plan: Plan) -> None:
         spec, status = replica_set.spec, replica_set.status
         labels = (spec.template.get("metadata") or {}).get("labels") or {}
-        wanted = {
+        current = {
             "replicas": len(active),
             "fullyLabeledReplicas": sum(
                 all(pod.metadata.labels.get(name) == value for name, value in labels.items())
@@ -188,15 +188,15 @@ class ReplicaSets:
             "availableReplicas": sum(pod.available(spec.min_ready_seconds, now) for pod in active),
             "observedGeneration": replica_set.metadata.generation,
         }
-        found = {
+        recorded = {
             "replicas": status.replicas,
             "fullyLabeledReplicas": status.fully_labeled_replicas,
             "readyReplicas": status.ready_replicas,
             "availableReplicas": status.available_replicas,
             "observedGeneration": status.observed_generation,
         }
-        if wanted != found:
-            plan.after.append(patch(REPLICA_SET, replica_set.key, {"status": wanted}, subresource="status"))
+        if current != recorded:
+            plan.after.append(patch(REPLICA_SET, replica_set.key, {"status": current}, subresource="status"))
         plan.look_again(next_availability(active, spec.min_ready_seconds, now))
 
 

@@ -38,12 +38,12 @@ def revision_of(
 ) -> tuple[str, Write | None]:
     """The name of the template's revision, and the write that makes it exist or the newest."""
     digest = template_hash(template)
-    newest = max((one.revision for one in known), default=0)
-    for one in known:
-        if template_of(one) == template:
-            if one.revision == newest:
-                return one.metadata.name, None
-            return one.metadata.name, patch(CONTROLLER_REVISION, one.key, {"revision": newest + 1})
+    newest = max((revision.revision for revision in known), default=0)
+    for revision in known:
+        if template_of(revision) == template:
+            if revision.revision == newest:
+                return revision.metadata.name, None
+            return revision.metadata.name, patch(CONTROLLER_REVISION, revision.key, {"revision": newest + 1})
     name = f"{owner.name}-{digest}"
     body = {
         "apiVersion": "apps/v1",
@@ -65,6 +65,9 @@ def revision_of(
 
 def surplus(known: Sequence[ControllerRevision], used: set[str], limit: int) -> list[Write]:
     """Deletions of the oldest revisions that nothing uses, beyond the history limit."""
-    idle = sorted((one for one in known if one.metadata.name not in used), key=lambda one: one.revision)
+    idle = sorted(
+        (revision for revision in known if revision.metadata.name not in used),
+        key=lambda revision: revision.revision,
+    )
     chosen = idle[: max(0, len(idle) - limit)]
-    return [delete(CONTROLLER_REVISION, one.key, one.metadata.uid) for one in chosen]
+    return [delete(CONTROLLER_REVISION, revision.key, revision.metadata.uid) for revision in chosen]

@@ -48,31 +48,35 @@ def grow_new(new: Sizes, old: Sequence[Sizes], bounds: Bounds) -> int:
     """Replicas of the new ReplicaSet: as many more as the surge leaves room for."""
     if new.replicas >= bounds.replicas:
         return bounds.replicas
-    total = new.replicas + sum(one.replicas for one in old)
+    total = new.replicas + sum(replica_set.replicas for replica_set in old)
     room = bounds.replicas + bounds.surge - total
     return new.replicas + max(0, min(room, bounds.replicas - new.replicas))
 
 
 def shrink_old(new: Sizes, old: Sequence[Sizes], bounds: Bounds) -> dict[str, int]:
     """Replicas of the old ReplicaSets that change: unavailable pods first, then by age."""
-    total = new.replicas + sum(one.replicas for one in old)
+    total = new.replicas + sum(replica_set.replicas for replica_set in old)
     minimum = bounds.replicas - bounds.unavailable
     spare = total - minimum - (new.replicas - new.available)
-    sizes = {one.name: one.replicas for one in old}
+    sizes = {replica_set.name: replica_set.replicas for replica_set in old}
     if spare <= 0:
         return {}
-    by_age = sorted(old, key=lambda one: (one.created, one.name))
-    for one in by_age:
-        take = min(spare, max(one.replicas - one.available, 0))
-        sizes[one.name] -= take
+    by_age = sorted(old, key=lambda replica_set: (replica_set.created, replica_set.name))
+    for replica_set in by_age:
+        take = min(spare, max(replica_set.replicas - replica_set.available, 0))
+        sizes[replica_set.name] -= take
         spare -= take
     # What is available and above the minimum may go as well.
-    surplus = new.available + sum(one.available for one in old) - minimum
-    for one in by_age:
-        take = max(0, min(sizes[one.name], surplus))
-        sizes[one.name] -= take
+    surplus = new.available + sum(replica_set.available for replica_set in old) - minimum
+    for replica_set in by_age:
+        take = max(0, min(sizes[replica_set.name], surplus))
+        sizes[replica_set.name] -= take
         surplus -= take
-    return {one.name: sizes[one.name] for one in by_age if sizes[one.name] != one.replicas}
+    return {
+        replica_set.name: sizes[replica_set.name]
+        for replica_set in by_age
+        if sizes[replica_set.name] != replica_set.replicas
+    }
 
 
 def proportional(sets: Sequence[Sizes], limit: int, largest: str) -> dict[str, int]:
@@ -82,22 +86,34 @@ def proportional(sets: Sequence[Sizes], limit: int, largest: str) -> dict[str, i
     total, rounded half away from zero; what rounding leaves goes to the largest (`largest` names
     the newest, which counts as larger than an equal one).
     """
-    total = sum(one.replicas for one in sets)
+    total = sum(replica_set.replicas for replica_set in sets)
     change = limit - total
     if total == 0 or change == 0:
         return {}
-    ordered = sorted(sets, key=lambda one: (-one.replicas, one.name != largest, one.created, one.name))
+    ordered = sorted(
+        sets,
+        key=lambda replica_set: (
+            -replica_set.replicas,
+            replica_set.name != largest,
+            replica_set.created,
+            replica_set.name,
+        ),
+    )
     sizes: dict[str, int] = {}
     given = 0
-    for one in ordered:
-        portion = _round_half_away(one.replicas * limit, total) - one.replicas
-        left = change - given
-        portion = min(portion, left) if change > 0 else max(portion, left)
-        sizes[one.name] = one.replicas + portion
+    for replica_set in ordered:
+        portion = _round_half_away(replica_set.replicas * limit, total) - replica_set.replicas
+        remaining = change - given
+        portion = min(portion, remaining) if change > 0 else max(portion, remaining)
+        sizes[replica_set.name] = replica_set.replicas + portion
         given += portion
     first = ordered[0].name
     sizes[first] = max(0, sizes[first] + change - given)
-    return {one.name: sizes[one.name] for one in ordered if sizes[one.name] != one.replicas}
+    return {
+        replica_set.name: sizes[replica_set.name]
+        for replica_set in ordered
+        if sizes[replica_set.name] != replica_set.replicas
+    }
 
 
 def _round_half_away(numerator: int, denominator: int) -> int:

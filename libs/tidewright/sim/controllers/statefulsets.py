@@ -65,13 +65,13 @@ class Steps(msgspec.Struct):
 
 
 def next_steps(  # noqa: C901  # the steps of one pass, in their order
-    wanted: Sequence[Member], condemned: Sequence[Member], *, parallel: bool, on_delete: bool, partition: int,
+    desired: Sequence[Member], condemned: Sequence[Member], *, parallel: bool, on_delete: bool, partition: int,
     max_unavailable: int = 1,
 ) -> Steps:  # fmt: skip
     """The next writes of a StatefulSet.
 
     Args:
-        wanted: one member per ordinal of the spec, ascending.
+        desired: one member per ordinal of the spec, ascending.
         condemned: existing members beyond it, ascending.
         parallel: pod management policy `Parallel`.
         on_delete: update strategy `OnDelete`: nothing is rolled.
@@ -79,14 +79,14 @@ def next_steps(  # noqa: C901  # the steps of one pass, in their order
         max_unavailable: of a rolling update, >= 1.
     """
     steps = Steps()
-    for member in wanted:
+    for member in desired:
         if member.finished and not member.leaving and member.pod is not None:
             steps.delete.append(member.pod)
         elif member.pod is None:
             steps.create.append(member.ordinal)
         if not parallel and not member.healthy:
             return steps
-    first_unhealthy = next((one.ordinal for one in (*wanted, *condemned) if not one.healthy), None)
+    first_unhealthy = next((member.ordinal for member in (*desired, *condemned) if not member.healthy), None)
     for member in reversed(condemned):
         if member.leaving:
             if parallel:
@@ -100,8 +100,8 @@ def next_steps(  # noqa: C901  # the steps of one pass, in their order
             return steps
     if on_delete:
         return steps
-    down = sum(1 for member in wanted if not member.healthy)
-    for member in reversed(wanted):
+    down = sum(1 for member in desired if not member.healthy)
+    for member in reversed(desired):
         if member.ordinal < partition:
             break
         if not member.updated and member.pod is not None and not member.leaving:
@@ -149,10 +149,10 @@ class StatefulSets:
         pods = cache.pods.owned(stateful.metadata.uid)
         if all(_revision(pod, stateful) in ("", update) for pod in pods) and current != update:
             current = update if len(pods) >= stateful.spec.replicas else current
-        wanted, condemned = _members(stateful, pods, update, now)
+        desired, condemned = _members(stateful, pods, update, now)
         rolling = stateful.spec.update_strategy.rolling_update or RollingUpdateStatefulSet()
         steps = next_steps(
-            wanted,
+            desired,
             condemned,
             parallel=stateful.spec.pod_management_policy == "Parallel",
             on_delete=stateful.spec.update_strategy.type == "OnDelete",
@@ -204,8 +204,8 @@ def _create(
 ) -> list[Write]:
     metadata = stateful.metadata
     name = f"{metadata.name}-{ordinal}"
-    found = next((one for one in revisions if one.metadata.name == revision), None)
-    template = template_of(found) if found is not None else stateful.spec.template
+    stored = next((candidate for candidate in revisions if candidate.metadata.name == revision), None)
+    template = template_of(stored) if stored is not None else stateful.spec.template
     manifest = pod_manifest(
         template,
         owner_of(STATEFUL_SET, metadata),
@@ -260,7 +260,7 @@ def _report(
     available = sum(pod.available(stateful.spec.min_ready_seconds, now) for pod in active)
     if updated == stateful.spec.replicas == available and len(live) == updated:
         current = update
-    wanted: JsonObject = {
+    status: JsonObject = {
         "observedGeneration": stateful.metadata.generation,
         "replicas": len(live),
         "readyReplicas": sum(pod.ready for pod in live),
@@ -270,11 +270,11 @@ def _report(
         "currentRevision": current,
         "updateRevision": update,
     }
-    found = msgspec.to_builtins(stateful.status)
-    if any(found.get(name, 0) != value for name, value in wanted.items()):
+    recorded = msgspec.to_builtins(stateful.status)
+    if any(recorded.get(name, 0) != value for name, value in status.items()):
         plan.after.append(
             patch(
-                STATEFUL_SET, stateful.key, {"status": {**wanted, "collisionCount": 0}}, subresource="status"
+                STATEFUL_SET, stateful.key, {"status": {**status, "collisionCount": 0}}, subresource="status"
             )
         )
     plan.look_again(next_availability(active, stateful.spec.min_ready_seconds, now))

@@ -18,7 +18,7 @@ def telling(recorder: Recorder | None, cache: Cache, controller: Controller, key
     if recorder is None or about is None:
         return None
 
-    def told(write: Write, before: Object | None, after: Object | None) -> None:
+    def on_done(write: Write, before: Object | None, after: Object | None) -> None:
         said = _said(controller.name, about, write, before, after)
         if said is not None:
             reason, message = said
@@ -27,7 +27,7 @@ def telling(recorder: Recorder | None, cache: Cache, controller: Controller, key
                 controller.kind, about.metadata, "Normal", reason=reason, message=message, component=component
             )
 
-    return told
+    return on_done
 
 
 _TERMINATING = "because it is being terminated"  # nobody has to hear that a namespace takes its pods with it
@@ -45,8 +45,8 @@ def tell_refusal(
     """Say that the API server refuses a pod: a quota is used up, a webhook has something against it or fails."""
     about = cache.of(controller.kind).get(key)
     creating = any(write.kind is POD and write.method == "POST" and not write.subresource for write in writes)
-    told = creating and error.status >= 400 and _TERMINATING not in error.message
-    if recorder is not None and about is not None and told:
+    refused = creating and error.status >= 400 and _TERMINATING not in error.message
+    if recorder is not None and about is not None and refused:
         message = f"Error creating: {error.message}"
         component = f"{controller.name}-controller"
         recorder.record(
@@ -64,13 +64,13 @@ def _said(
 ) -> tuple[str, str] | None:
     """Reason and message of one write; None when it is not worth an event."""
     if write.kind is POD and not write.subresource and write.method in {"POST", "DELETE"}:
-        made = write.method == "POST"
-        name = after.metadata.name if made and after is not None else write.key[1]
-        reason = "SuccessfulCreate" if made else "SuccessfulDelete"
+        created = write.method == "POST"
+        name = after.metadata.name if created and after is not None else write.key[1]
+        reason = "SuccessfulCreate" if created else "SuccessfulDelete"
         if controller == "statefulset":
-            verb = "create" if made else "delete"
+            verb = "create" if created else "delete"
             return reason, f"{verb} Pod {name} in StatefulSet {about.metadata.name} successful"
-        return reason, f"{'Created' if made else 'Deleted'} pod: {name}"
+        return reason, f"{'Created' if created else 'Deleted'} pod: {name}"
     if write.kind is REPLICA_SET and controller == "deployment" and isinstance(after, ReplicaSet):
         earlier = before.spec.replicas if isinstance(before, ReplicaSet) else 0
         later = after.spec.replicas

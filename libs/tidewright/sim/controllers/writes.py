@@ -101,17 +101,17 @@ class Writer:
         self._slots = asyncio.Semaphore(concurrency)
         self.sent = 0
 
-    async def send(self, write: Write, told: Told | None = None) -> bool:
+    async def send(self, write: Write, on_done: Told | None = None) -> bool:
         """Send one write; False when it was answered with a tolerated refusal.
 
-        `told` hears of a write that was done, with the object as it was known before and as it is now.
+        `on_done` hears of a write that was done, with the object as it was known before and as it is now.
 
         Raises:
             KubeError: any other refusal, or no answer.
         """
         async with self._slots:
             self.sent += 1
-            store = self._cache.known(write.kind) if told is not None else None
+            store = self._cache.known(write.kind) if on_done is not None else None
             before = store.get(write.key) if store is not None else None
             try:
                 answer = await self._kube.request(
@@ -129,8 +129,8 @@ class Writer:
                     return False
                 raise
         after = self._take_in(write, answer.body)
-        if told is not None:
-            told(write, before, after)
+        if on_done is not None:
+            on_done(write, before, after)
         return True
 
     def _take_in(self, write: Write, body: bytes) -> Object | None:
@@ -140,23 +140,25 @@ class Writer:
         if write.method != "DELETE":
             taken: Object = store.absorb(body)
             return taken
-        found = _deleted.decode(body)
+        deleted = _deleted.decode(body)
         # A Status, or an object without a deletion mark or of grace 0, is gone for good. What has
         # finalizers stays until the watch says otherwise.
-        lingers = found.kind != "Status" and found.metadata.deletionTimestamp is not None
-        if lingers and (found.metadata.finalizers or found.metadata.deletionGracePeriodSeconds):
+        lingers = deleted.kind != "Status" and deleted.metadata.deletionTimestamp is not None
+        if lingers and (deleted.metadata.finalizers or deleted.metadata.deletionGracePeriodSeconds):
             store.absorb(body)
         else:
             store.forget(write.key, write.uid)
         return None
 
-    async def send_all(self, writes: Iterable[Write], told: Told | None = None) -> None:
+    async def send_all(self, writes: Iterable[Write], on_done: Told | None = None) -> None:
         """Send several writes side by side; the first error is raised after all were answered.
 
         Raises:
             KubeError: see `send`.
         """
-        results = await asyncio.gather(*(self.send(write, told) for write in writes), return_exceptions=True)
+        results = await asyncio.gather(
+            *(self.send(write, on_done) for write in writes), return_exceptions=True
+        )
         for result in results:
             if isinstance(result, BaseException):
                 raise result
