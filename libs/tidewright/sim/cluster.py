@@ -158,8 +158,8 @@ class SimCluster:
             self.cache.restrict(POD, {"fieldSelector": "spec.nodeName!="})
         else:
             if options.controllers:
-                found = controllers(options.controller_manager)
-                work.append(("controllers", Manager(self.cache, writer, self.clock, found, recorder).run))
+                enabled = controllers(options.controller_manager)
+                work.append(("controllers", Manager(self.cache, writer, self.clock, enabled, recorder).run))
             if options.scheduler:
                 self.scheduler = Scheduler(self.cache, writer, self.clock, recorder)
                 work.append(("scheduler", self.scheduler.run))
@@ -221,8 +221,8 @@ class SimCluster:
         nodes = list(pool_nodes(pool, self.clock.now()))
         writer = self._writer
         sent = await asyncio.gather(*(writer.send(create(NODE, "", node, tolerate=(409,))) for node in nodes))
-        for node, made in zip(nodes, sent, strict=True):
-            if not made:
+        for node, created in zip(nodes, sent, strict=True):
+            if not created:
                 await self._check_ours(node["metadata"]["name"])
 
     async def _check_ours(self, name: str) -> None:

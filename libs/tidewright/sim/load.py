@@ -347,8 +347,8 @@ def _rows(path: Path, columns: Sequence[str]) -> list[tuple[str, dict[str, str]]
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             reader = csv.DictReader(lines(file))
-            found = reader.fieldnames or ()
-            missing = [column for column in columns if column not in found]
+            header = reader.fieldnames or ()
+            missing = [column for column in columns if column not in header]
             if missing:
                 raise LoadError(
                     f"{path}, line 1: column {missing[0]!r} is missing; a recording has {','.join(columns)}"

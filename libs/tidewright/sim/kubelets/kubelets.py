@@ -112,9 +112,9 @@ class Kubelets:
             KeyError: no node of ours has this name.
             KubeError: the status cannot be written.
         """
-        found = self._nodes[node]
+        registered = self._nodes[node]
         (self._failed.discard if ready else self._failed.add)(node)
-        await self._say_ready(found, ready=ready)
+        await self._say_ready(registered, ready=ready)
 
     @property
     def lost(self) -> frozenset[str]:

@@ -24,13 +24,13 @@ _CONDITIONS: Final = (
 def conditions(now: float, *, ready: bool) -> list[dict[str, str]]:
     """A kubelet's node conditions at log time `now`."""
     at = rfc3339(now)
-    found = [
+    reported = [
         entry(type_, False, at, reason=reason, message=message) for type_, reason, message in _CONDITIONS
     ]
     reason = "KubeletReady" if ready else "KubeletNotReady"
     message = "kubelet is posting ready status" if ready else "container runtime network not ready"
-    found.append(entry("Ready", ready, at, reason=reason, message=message))
-    return [{**condition, "lastHeartbeatTime": at} for condition in found]
+    reported.append(entry("Ready", ready, at, reason=reason, message=message))
+    return [{**condition, "lastHeartbeatTime": at} for condition in reported]
 
 
 def node_manifest(
@@ -117,12 +117,12 @@ def less(capacity: Mapping[str, str], reserved: Mapping[str, str]) -> dict[str, 
     Raises:
         tidewright.kube.quantities.NotAQuantity: a value is none.
     """
-    left = dict(capacity)
+    remaining = dict(capacity)
     for name, amount in reserved.items():
         whole = quantities.parse(capacity.get(name, "0"))
         rest = max(whole.nanos - quantities.parse(amount).nanos, 0)
-        left[name] = str(quantities.Quantity(rest, whole.notation))
-    return left
+        remaining[name] = str(quantities.Quantity(rest, whole.notation))
+    return remaining
 
 
 def lease_manifest(node: str, node_uid: str, duration_s: int, now: float) -> dict[str, Any]:

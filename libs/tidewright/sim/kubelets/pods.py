@@ -33,7 +33,11 @@ def start_delay_s(pod: Pod, options: KubeletOptions) -> float:
 
 def ready_delay_s(pod: Pod, options: KubeletOptions) -> float:
     """From running to ready, log seconds; the longest readiness probe's initial delay is added."""
-    probes = [one.readiness_probe.initial_delay_seconds for one in pod.spec.containers if one.readiness_probe]
+    probes = [
+        container.readiness_probe.initial_delay_seconds
+        for container in pod.spec.containers
+        if container.readiness_probe
+    ]
     own = _delay(pod, READY_SECONDS, options.readiness, options.seed, "ready")
     return own + max(probes, default=0)
 
@@ -102,22 +106,22 @@ def running(
             *readiness(pod, at, ready=ready),
         ],
         "containerStatuses": [
-            _container(one, ready=ready, restarts=restarts, state={"running": {"startedAt": began}})
-            for one in pod.spec.containers
+            _container(container, ready=ready, restarts=restarts, state={"running": {"startedAt": began}})
+            for container in pod.spec.containers
         ],
     }
     if pod.spec.init_containers:
         done = {"exitCode": 0, "reason": "Completed", "startedAt": began, "finishedAt": began}
         status["initContainerStatuses"] = [
             _container(
-                one,
+                container,
                 ready=True,
                 restarts=0,
                 state={"running": {"startedAt": began}}
-                if one.restart_policy == "Always"
+                if container.restart_policy == "Always"
                 else {"terminated": done},
             )
-            for one in pod.spec.init_containers
+            for container in pod.spec.init_containers
         ]
     return {"status": status}
 
@@ -130,8 +134,8 @@ def crashed(pod: Pod, *, restarts: int, now: float) -> dict[str, Any]:
         "status": {
             "conditions": readiness(pod, at, ready=False),
             "containerStatuses": [
-                _container(one, ready=False, restarts=restarts, state={"waiting": waiting})
-                for one in pod.spec.containers
+                _container(container, ready=False, restarts=restarts, state={"waiting": waiting})
+                for container in pod.spec.containers
             ],
         }
     }
@@ -146,10 +150,12 @@ def finished(pod: Pod, *, code: int, now: float) -> dict[str, Any]:
     return {
         "status": {
             "phase": "Succeeded" if code == 0 else "Failed",
-            "conditions": [{**one, "reason": not_ready} for one in readiness(pod, at, ready=False)],
+            "conditions": [
+                {**condition, "reason": not_ready} for condition in readiness(pod, at, ready=False)
+            ],
             "containerStatuses": [
-                _container(one, ready=False, restarts=pod.restarts, state={"terminated": ended})
-                for one in pod.spec.containers
+                _container(container, ready=False, restarts=pod.restarts, state={"terminated": ended})
+                for container in pod.spec.containers
             ],
         }
     }
@@ -158,15 +164,15 @@ def finished(pod: Pod, *, code: int, now: float) -> dict[str, Any]:
 def readiness(pod: Pod, at: str, *, ready: bool) -> list[dict[str, Any]]:
     """`ContainersReady` and `Ready`; a readiness gate that is not met keeps the pod from `Ready`."""
     gates = all(
-        (found := pod.condition(gate.condition_type)) is not None and found.status == "True"
+        (gate_condition := pod.condition(gate.condition_type)) is not None and gate_condition.status == "True"
         for gate in pod.spec.readiness_gates
     )
     conditions = []
-    for type_, wanted in (("ContainersReady", ready), ("Ready", ready and gates)):
+    for type_, status in (("ContainersReady", ready), ("Ready", ready and gates)):
         before = pod.condition(type_)
         said = None if before is None else (before.status == "True", before.last_transition_time)
-        condition = _condition(type_, transition(said, wanted, at) or at, status=wanted)
-        if not wanted:
+        condition = _condition(type_, transition(said, status, at) or at, status=status)
+        if not status:
             condition["reason"] = "ContainersNotReady" if not ready else "ReadinessGatesNotReady"
         conditions.append(condition)
     return conditions

@@ -147,8 +147,8 @@ class MetricsApi:
         usage = self.metrics.pod_usage([pod], now) if pod is not None else {}
         if pod is None or pod.key not in usage:
             raise _Refused(404, "NotFound", f'podmetrics.metrics.k8s.io "{namespace}/{name}" not found')
-        found = _pod_metrics(pod, usage[pod.key], now)
-        return {"kind": "PodMetrics", "apiVersion": f"{RESOURCE}/{VERSION}", **found}
+        metrics = _pod_metrics(pod, usage[pod.key], now)
+        return {"kind": "PodMetrics", "apiVersion": f"{RESOURCE}/{VERSION}", **metrics}
 
     def _nodes(self, selector: LabelSelector) -> dict[str, Any]:
         nodes = [

@@ -98,12 +98,12 @@ class Trace:
 
 def _columns(reader: csv.DictReader[str], name: str) -> None:
     """Refuse a header that has not each of the two columns once."""
-    found = list(reader.fieldnames or ())
+    header = list(reader.fieldnames or ())
     for count, what in ((0, "no"), (2, "more than one")):
-        if wrong := [c for c in ("timestamp", "value") if min(found.count(c), 2) == count]:
+        if wrong := [c for c in ("timestamp", "value") if min(header.count(c), 2) == count]:
             said = " and ".join(f"{what} column {column}" for column in wrong)
             raise TraceError(
-                f"{name}, line 1: {said}; found {', '.join(found) or 'nothing'},"
+                f"{name}, line 1: {said}; found {', '.join(header) or 'nothing'},"
                 " a trace starts with the line timestamp,value"
             )
 

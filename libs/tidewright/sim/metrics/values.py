@@ -119,15 +119,15 @@ class Metrics:
         self, namespace: str, name: str, selector: LabelSelector, now: float
     ) -> list[tuple[dict[str, str], int]] | None:
         """Labels and milli value of each series; None for a metric that nobody serves."""
-        found = [
+        metrics = [
             metric
             for (resource, _, known, _), metric in sorted(self._metrics.items())
             if not resource and known == name and metric.serves(namespace)
         ]
-        if not found:
+        if not metrics:
             return None
         series = []
-        for metric in found:
+        for metric in metrics:
             value = metric.raw(now)
             if value is None or not selector.matches(metric.options.labels):
                 continue
