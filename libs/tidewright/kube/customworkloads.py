@@ -132,17 +132,17 @@ def replicas_at_path(obj: Any, path: str) -> int:
     """
     if not path:
         return 0
-    found = obj
+    value = obj
     for step in path.split("."):
-        if isinstance(found, Mapping) and step in found:
-            found = found[step]
-        elif isinstance(found, list) and step.isascii() and step.isdigit() and int(step) < len(found):
-            found = found[int(step)]
+        if isinstance(value, Mapping) and step in value:
+            value = value[step]
+        elif isinstance(value, list) and step.isascii() and step.isdigit() and int(step) < len(value):
+            value = value[int(step)]
         else:
             raise BadPath(f"path {path!r} does not exist: no {step!r}")
-    if isinstance(found, bool) or not isinstance(found, int) or abs(found) > _INT64_MAX:
-        raise BadPath(f"path {path!r} leads to {found!r}, not to an integer")
-    return found
+    if isinstance(value, bool) or not isinstance(value, int) or abs(value) > _INT64_MAX:
+        raise BadPath(f"path {path!r} leads to {value!r}, not to an integer")
+    return value
 
 
 def replicas_at_paths(obj: Any, paths: Iterable[str]) -> int:

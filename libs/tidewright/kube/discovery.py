@@ -89,14 +89,14 @@ class Discovery:
         known = self._known.get((group, kind))
         if known is not None and (any(r.scale for r in known[0]) or time.monotonic() - known[1] < FORGET_S):
             return known[0]
-        found: dict[str, list[Resource]] = {kind: []}
+        by_kind: dict[str, list[Resource]] = {kind: []}
         for version in await self._versions(group):
             for resource in await self._of_version(group, version):
-                found.setdefault(resource.kind, []).append(resource)
+                by_kind.setdefault(resource.kind, []).append(resource)
         now = time.monotonic()
-        for name, places in found.items():
+        for name, places in by_kind.items():
             self._known[(group, name)] = (places, now)
-        return found[kind]
+        return by_kind[kind]
 
     async def resource(self, api_version: str, kind: str) -> Resource | None:
         """The place of a kind in just this version; None when it is not there."""
@@ -109,16 +109,16 @@ class Discovery:
             return ["v1"]
         try:
             answer = await self._kube.request("GET", f"/apis/{quote(group, safe='')}")
-            found = _group.decode(answer.body)
+            api_group = _group.decode(answer.body)
         except KubeError as error:
             if error.status == 404:
                 return []
             raise
         except msgspec.MsgspecError as error:
             raise KubeError(0, "Garbage", f"discovery of group {group}: {error}") from error
-        names = [entry.version for entry in found.versions]
-        if found.preferredVersion is not None:
-            first = found.preferredVersion.version
+        names = [entry.version for entry in api_group.versions]
+        if api_group.preferredVersion is not None:
+            first = api_group.preferredVersion.version
             names.sort(key=lambda name: name != first)
         return names
 

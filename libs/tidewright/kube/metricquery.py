@@ -79,13 +79,13 @@ def queries(spec: Mapping[str, Any]) -> tuple[str, ...]:
     Entries that cannot be asked (unknown type, body or name missing, selector unreadable) are left
     out, and so is what lies beyond `MAX_METRICS`: the autoscaler says what is wrong with them.
     """
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     metrics = spec.get("metrics")
     for entry in metrics[:MAX_METRICS] if isinstance(metrics, list) else ():
         query = _query(entry)
         if query is not None:
-            found[query.name] = None
-    return tuple(found)
+            names[query.name] = None
+    return tuple(names)
 
 
 def _query(entry: Any) -> MetricQuery | None:

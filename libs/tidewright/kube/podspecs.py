@@ -57,11 +57,11 @@ def pod_requests(spec: Mapping[str, Any]) -> dict[str, int]:
     return {name: value for name, value in sorted(total.items()) if value}
 
 
-def amounts(found: Mapping[str, Any]) -> dict[str, int]:
+def amounts(resources: Mapping[str, Any]) -> dict[str, int]:
     """A resource list in integers: cpu in milli-cores, everything else in whole units."""
     return {
         name: quantities.milli(value) if name == "cpu" else quantities.whole(value)
-        for name, value in found.items()
+        for name, value in resources.items()
     }
 
 
@@ -81,7 +81,7 @@ def scheduling_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
     `hostPorts` and `volumes` are gathered: the ports of all containers that ask for one of the host,
     and the volumes that are claims.
     """
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         name: spec[name]
         for name in (
             "nodeName",
@@ -93,7 +93,7 @@ def scheduling_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
         )
         if spec.get(name)
     }
-    affinity = found.get("affinity")
+    affinity = fields.get("affinity")
     if affinity:
         required = {
             kind: {
@@ -104,16 +104,16 @@ def scheduling_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
             for kind, terms in sorted(affinity.items())
             if terms and terms.get("requiredDuringSchedulingIgnoredDuringExecution")
         }
-        found.pop("affinity")
+        fields.pop("affinity")
         if required:
-            found["affinity"] = required
+            fields["affinity"] = required
     spread = [
         constraint
         for constraint in spec.get("topologySpreadConstraints") or ()
         if constraint.get("whenUnsatisfiable", "DoNotSchedule") == "DoNotSchedule"
     ]
     if spread:
-        found["topologySpreadConstraints"] = spread
+        fields["topologySpreadConstraints"] = spread
     ports = [
         {
             "hostIP": p.get("hostIP") or "",
@@ -129,15 +129,15 @@ def scheduling_fields(spec: Mapping[str, Any]) -> dict[str, Any]:
         if p.get("hostPort")
     ]
     if ports:
-        found["hostPorts"] = ports
+        fields["hostPorts"] = ports
     claims = [
         volume
         for volume in spec.get("volumes") or ()
         if volume.get("persistentVolumeClaim") or volume.get("ephemeral") or "claim" in volume
     ]
     if claims:
-        found["volumes"] = claims
-    return found
+        fields["volumes"] = claims
+    return fields
 
 
 def of_template(template: Mapping[str, Any], namespace: str) -> PodShape:
@@ -318,13 +318,17 @@ def _pod_term(
     elif LabelSelector.of(by_label).everything:
         namespaces = None
     elif spaces:
-        asked = LabelSelector.of(by_label)
-        namespaces = names | {name for name, found in spaces.items() if asked.matches(found)}
+        space_selector = LabelSelector.of(by_label)
+        namespaces = names | {
+            name for name, space_labels in spaces.items() if space_selector.matches(space_labels)
+        }
     else:
         # The one label that every namespace carries is its name.
-        wanted = LabelSelector.of(by_label)
-        listed = {v for r in wanted.requirements if r.key == "kubernetes.io/metadata.name" for v in r.values}
-        namespaces = names | {n for n in listed if wanted.matches({"kubernetes.io/metadata.name": n})}
+        space_selector = LabelSelector.of(by_label)
+        listed = {
+            v for r in space_selector.requirements if r.key == "kubernetes.io/metadata.name" for v in r.values
+        }
+        namespaces = names | {n for n in listed if space_selector.matches({"kubernetes.io/metadata.name": n})}
     return PodTerm(key=term["topologyKey"], selector=selector, namespaces=namespaces)
 
 

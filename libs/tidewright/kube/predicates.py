@@ -63,24 +63,24 @@ def shortage(requests: Mapping[str, int], free: Mapping[str, int]) -> str:
     return ""
 
 
-def conflict(one: PodShape, other: PodShape) -> bool:
+def conflict(shape: PodShape, other: PodShape) -> bool:
     """Two pods of these shapes cannot share a node: host ports, exclusive volumes, hostname terms."""
     if (
-        one.host_ports
+        shape.host_ports
         and other.host_ports
-        and any(a.clashes(b) for a in one.host_ports for b in other.host_ports)
+        and any(a.clashes(b) for a in shape.host_ports for b in other.host_ports)
     ):
         return True
-    if one.volumes and other.volumes and one.namespace == other.namespace:
-        exclusive = {v.claim for v in one.volumes if v.exclusive} & {v.claim for v in other.volumes}
+    if shape.volumes and other.volumes and shape.namespace == other.namespace:
+        exclusive = {v.claim for v in shape.volumes if v.exclusive} & {v.claim for v in other.volumes}
         if exclusive:
             return True
-    return repels(one, other, HOSTNAME) or repels(other, one, HOSTNAME)
+    return repels(shape, other, HOSTNAME) or repels(other, shape, HOSTNAME)
 
 
-def repels(one: PodShape, other: PodShape, key: str) -> bool:
-    """`one` has required anti-affinity against `other` within a domain of `key`."""
-    return any(term.key == key and term.selects(other) for term in one.anti_affinity)
+def repels(shape: PodShape, other: PodShape, key: str) -> bool:
+    """`shape` has required anti-affinity against `other` within a domain of `key`."""
+    return any(term.key == key and term.selects(other) for term in shape.anti_affinity)
 
 
 def counted_alone(shape: PodShape) -> bool:

@@ -164,14 +164,14 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 def _fields(data: bytes) -> list[tuple[int, int | bytes]]:
     """The fields of one message: numbers, and either a varint or bytes."""
-    found: list[tuple[int, int | bytes]] = []
+    fields: list[tuple[int, int | bytes]] = []
     at = 0
     while at < len(data):
         tag, at = _varint(data, at)
         number, wire = tag >> 3, tag & 7
         if wire == 0:
             value, at = _varint(data, at)
-            found.append((number, value))
+            fields.append((number, value))
             continue
         if wire not in {1, 2, 5}:
             raise _Truncated(f"unknown wire type {wire}")
@@ -181,9 +181,9 @@ def _fields(data: bytes) -> list[tuple[int, int | bytes]]:
             length = 8 if wire == 1 else 4
         if at + length > len(data):
             raise _Truncated(f"field {number} ends after the message does")
-        found.append((number, data[at : at + length]))
+        fields.append((number, data[at : at + length]))
         at += length
-    return found
+    return fields
 
 
 def _message(name: str, data: bytes, path: str) -> Object:
@@ -229,11 +229,11 @@ def _value(type_: str, value: int | bytes, path: str) -> Any:
         case "q":
             return next((v.decode() for n, v in _fields(value) if n == 1 and isinstance(v, bytes)), "0")
         case "n":
-            found = dict(_fields(value))
-            text = found.get(3, b"")
-            if found.get(1) == 1 and isinstance(text, bytes):
+            fields = dict(_fields(value))
+            text = fields.get(3, b"")
+            if fields.get(1) == 1 and isinstance(text, bytes):
                 return text.decode()
-            return found.get(2, 0)
+            return fields.get(2, 0)
         case "t" | "u":
             return _time(dict(_fields(value)), micro=type_ == "u")
     return _message(type_, value, path)

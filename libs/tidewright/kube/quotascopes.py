@@ -60,9 +60,9 @@ def _best_effort(spec: Mapping[str, Any]) -> bool:
 def _terms(spec: Mapping[str, Any]) -> Iterable[Mapping[str, Any]]:
     affinity = spec.get("affinity") or {}
     for kind in ("podAffinity", "podAntiAffinity"):
-        found = affinity.get(kind) or {}
-        yield from found.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
-        for preferred in found.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
+        pod_affinity = affinity.get(kind) or {}
+        yield from pod_affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or ()
+        for preferred in pod_affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ():
             yield preferred.get("podAffinityTerm") or {}
 
 
@@ -72,21 +72,21 @@ def limits_of(spec: Mapping[str, Any]) -> dict[str, int]:
     Raises:
         NotAQuantity: an amount that cannot be read.
     """
-    return pod_requests({name: _limited(found) for name, found in spec.items() if name in _PARTS})
+    return pod_requests({name: _limited(part) for name, part in spec.items() if name in _PARTS})
 
 
 _PARTS = ("containers", "initContainers", "resources", "overhead")
 
 
-def _limited(found: Any) -> Any:
-    if isinstance(found, list):
+def _limited(part: Any) -> Any:
+    if isinstance(part, list):
         return [
             {**container, "resources": {"limits": (container.get("resources") or {}).get("limits") or {}}}
-            for container in found
+            for container in part
         ]
-    if isinstance(found, Mapping) and ("limits" in found or "requests" in found):
-        return {"limits": found.get("limits") or {}}
-    return found
+    if isinstance(part, Mapping) and ("limits" in part or "requests" in part):
+        return {"limits": part.get("limits") or {}}
+    return part
 
 
 def scopes_of(spec: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -87,8 +87,8 @@ class LabelSelector(msgspec.Struct, frozen=True):
     def matches(self, labels: Mapping[str, str] | None) -> bool:
         if self.nothing:
             return False
-        found = labels or {}
-        return all(requirement.matches(found) for requirement in self.requirements)
+        present = labels or {}
+        return all(requirement.matches(present) for requirement in self.requirements)
 
     def excludes(self, other: LabelSelector) -> bool:
         """Whether no object can be selected by both, whatever its labels.
@@ -152,31 +152,31 @@ def requirement(key: str, operator: str, values: Iterable[str] = ()) -> Requirem
     """
     if operator not in OPERATORS:
         raise SelectorError(f'"{operator}" is not a valid operator: {", ".join(sorted(OPERATORS))}')
-    found = frozenset(values)
+    value_set = frozenset(values)
     _check_key(key)
     match operator:
         case "In" | "NotIn":
-            if not found:
+            if not value_set:
                 raise SelectorError(
                     f"values of {key}: for 'in', 'notin' operators, values set can't be empty"
                 )
         case "Exists" | "DoesNotExist":
-            if found:
+            if value_set:
                 raise SelectorError(
                     f"values of {key}: values set must be empty for exists and does not exist"
                 )
         case _:
-            if len(found) != 1 or not _INTEGER.fullmatch(next(iter(found))):
+            if len(value_set) != 1 or not _INTEGER.fullmatch(next(iter(value_set))):
                 raise SelectorError(
                     f"values of {key}: for 'Gt', 'Lt' operators, exactly one integer is required"
                 )
-    for value in found:
+    for value in value_set:
         if len(value) > 63 or not _VALUE.fullmatch(value):
             raise SelectorError(
                 f"value {value!r} of {key}: a valid label must be an empty string or consist of alphanumeric "
                 "characters, '-', '_' or '.', and must start and end with an alphanumeric character"
             )
-    return Requirement(key, cast("Operator", operator), found)
+    return Requirement(key, cast("Operator", operator), value_set)
 
 
 class FieldRequirement(msgspec.Struct, frozen=True):
@@ -196,19 +196,19 @@ class FieldSelector(msgspec.Struct, frozen=True):
     def matches(self, fields: Mapping[str, str]) -> bool:
         """Whether the fields (path to text; absent ones are empty) satisfy the selector."""
         return all(
-            (fields.get(wanted.path, "") == wanted.value) == (wanted.operator == "=")
-            for wanted in self.requirements
+            (fields.get(comparison.path, "") == comparison.value) == (comparison.operator == "=")
+            for comparison in self.requirements
         )
 
     def exact(self, path: str) -> str | None:
         """The value that `path` must have, if the selector pins it."""
-        for wanted in self.requirements:
-            if wanted.path == path and wanted.operator == "=":
-                return wanted.value
+        for comparison in self.requirements:
+            if comparison.path == path and comparison.operator == "=":
+                return comparison.value
         return None
 
     def __str__(self) -> str:
-        return ",".join(str(wanted) for wanted in self.requirements)
+        return ",".join(str(comparison) for comparison in self.requirements)
 
     @classmethod
     def parse(cls, text: str) -> FieldSelector:
@@ -278,16 +278,16 @@ class _Parser:
         self._next += 1
         return token
 
-    def _expect(self, wanted: str) -> None:
-        found = self._take()
-        if found != wanted:
-            raise SelectorError(f"unable to parse requirement: found '{found or ''}' expected: '{wanted}'")
+    def _expect(self, expected: str) -> None:
+        token = self._take()
+        if token != expected:
+            raise SelectorError(f"unable to parse requirement: found '{token or ''}' expected: '{expected}'")
 
     def _word(self, what: str) -> str:
-        found = self._take()
-        if found is None or found in {"=", "==", "!=", "!", "<", ">", ",", "(", ")"}:
-            raise SelectorError(f"unable to parse requirement: found '{found or ''}', expected: {what}")
-        return found
+        token = self._take()
+        if token is None or token in {"=", "==", "!=", "!", "<", ">", ",", "(", ")"}:
+            raise SelectorError(f"unable to parse requirement: found '{token or ''}', expected: {what}")
+        return token
 
     def _requirement(self) -> Requirement:
         if self._peek() == "!":

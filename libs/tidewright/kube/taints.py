@@ -63,7 +63,7 @@ class Toleration(msgspec.Struct, frozen=True):
         return tolerates(self, taint)
 
 
-def taints_of(found: Iterable[Mapping[str, str]]) -> tuple[Taint, ...]:
+def taints_of(taints: Iterable[Mapping[str, str]]) -> tuple[Taint, ...]:
     return tuple(
-        Taint(t.get("key", ""), t.get("value") or "", t.get("effect") or "NoSchedule") for t in found
+        Taint(t.get("key", ""), t.get("value") or "", t.get("effect") or "NoSchedule") for t in taints
     )

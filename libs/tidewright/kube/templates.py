@@ -97,5 +97,5 @@ def _handler(handler: JsonObject) -> None:
         header["value"] = LEFT_OUT
 
 
-def _objects(found: Any) -> Iterable[JsonObject]:
-    return found or ()
+def _objects(entries: Any) -> Iterable[JsonObject]:
+    return entries or ()

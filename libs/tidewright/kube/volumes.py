@@ -50,7 +50,7 @@ def volumes_of(volumes: Iterable[Mapping[str, Any]], namespace: str, look: Looku
     Raises:
         Unplaceable: a claim that is missing, or waits for somebody to bind it.
     """
-    return tuple(found for volume in volumes for found in _volume(volume, namespace, look))
+    return tuple(resolved for volume in volumes for resolved in _volume(volume, namespace, look))
 
 
 def _volume(volume: Mapping[str, Any], namespace: str, look: Lookup) -> Iterator[Volume]:
@@ -86,8 +86,8 @@ def _volume(volume: Mapping[str, Any], namespace: str, look: Lookup) -> Iterator
         yield Volume(claim=name, terms=(NodeTerm(labels=zones),))
 
 
-def _terms(found: Iterable[Mapping[str, Any]] | None) -> tuple[NodeTerm, ...]:
-    return tuple(node_term(term) for term in found or ())
+def _terms(terms: Iterable[Mapping[str, Any]] | None) -> tuple[NodeTerm, ...]:
+    return tuple(node_term(term) for term in terms or ())
 
 
 def _zones(labels: Mapping[str, str]) -> tuple[Requirement, ...]:
@@ -104,21 +104,21 @@ def _unbound(name: str, claim: Mapping[str, Any], look: Lookup) -> Iterator[Volu
     class_name = claim.get("storageClassName")
     if class_name is None and not claim.get("noClass"):
         class_name = next((n for n, c in sorted(look.every("StorageClass").items()) if c.get("default")), "")
-    found = look.get("StorageClass", class_name) if class_name else None
-    if found is None or not found.get("waits"):
+    storage_class = look.get("StorageClass", class_name) if class_name else None
+    if storage_class is None or not storage_class.get("waits"):
         raise Unplaceable(f"persistentvolumeclaim {name} is not bound, and its class does not wait for a pod")
     ready = [
         volume
         for _, volume in sorted(look.every("PersistentVolume").items())
         if _would_bind(claim, class_name or "", volume)
     ]
-    if found.get("provisioner") in (None, NO_PROVISIONER):
+    if storage_class.get("provisioner") in (None, NO_PROVISIONER):
         if not ready:
             raise Unplaceable(f"no volume lies ready for persistentvolumeclaim {name}")
         if all(volume.get("nodeSelectorTerms") for volume in ready):
             yield Volume(claim=name, terms=tuple(t for v in ready for t in _terms(v["nodeSelectorTerms"])))
         return
-    driver = found["provisioner"]
+    driver = storage_class["provisioner"]
     topologies = tuple(
         NodeTerm(
             labels=tuple(
@@ -126,7 +126,7 @@ def _unbound(name: str, claim: Mapping[str, Any], look: Lookup) -> Iterator[Volu
                 for e in term.get("matchLabelExpressions") or ()
             )
         )
-        for term in found.get("allowedTopologies") or ()
+        for term in storage_class.get("allowedTopologies") or ()
     )
     anywhere = any(not volume.get("nodeSelectorTerms") for volume in ready)
     beside = tuple(term for volume in ready for term in _terms(volume.get("nodeSelectorTerms")))
@@ -142,15 +142,15 @@ def _with_capacity(
     name: str, claim: Mapping[str, Any], class_name: str, beside: tuple[NodeTerm, ...], look: Lookup
 ) -> Iterator[Volume]:
     """Where the driver says that there is enough left: it knows, and says so per topology."""
-    wanted = _storage(claim)
+    requested = _storage(claim)
     terms: list[NodeTerm] = list(beside)
-    for _, told in sorted(look.every("CSIStorageCapacity").items()):
-        most = told.get("maximumVolumeSize", told.get("capacity"))
-        if told.get("storageClassName") != class_name or most is None or most < wanted:
+    for _, capacity in sorted(look.every("CSIStorageCapacity").items()):
+        most = capacity.get("maximumVolumeSize", capacity.get("capacity"))
+        if capacity.get("storageClassName") != class_name or most is None or most < requested:
             continue
-        if told.get("anywhere"):
+        if capacity.get("anywhere"):
             return
-        selector = LabelSelector.of(told.get("nodeTopology"))
+        selector = LabelSelector.of(capacity.get("nodeTopology"))
         if selector.requirements:
             terms.append(NodeTerm(labels=selector.requirements))
     if not terms:

@@ -114,20 +114,24 @@ def closed(own_namespace: str) -> tuple[str, ...]:
 
 def selector(own_namespace: str, only: Iterable[str] = ()) -> JsonObject:
     """The namespaces of a webhook: those that are named, or all, and never those that are closed."""
-    wanted = sorted(only)
+    named = sorted(only)
     expressions = [{"key": NAMESPACE, "operator": "NotIn", "values": list(closed(own_namespace))}]
-    if wanted:
-        expressions.append({"key": NAMESPACE, "operator": "In", "values": wanted})
+    if named:
+        expressions.append({"key": NAMESPACE, "operator": "In", "values": named})
     return {"matchExpressions": expressions}
 
 
-def excludes(found: Any, own_namespace: str) -> bool:
+def excludes(namespace_selector: Any, own_namespace: str) -> bool:
     """Whether a namespaceSelector leaves out all that are closed."""
-    expressions = (found or {}).get("matchExpressions") or () if isinstance(found, dict) else ()
+    expressions = (
+        (namespace_selector or {}).get("matchExpressions") or ()
+        if isinstance(namespace_selector, dict)
+        else ()
+    )
     out: set[str] = set()
-    for one in expressions:
-        if one.get("key") == NAMESPACE and one.get("operator") == "NotIn":
-            out |= set(one.get("values") or ())
+    for expression in expressions:
+        if expression.get("key") == NAMESPACE and expression.get("operator") == "NotIn":
+            out |= set(expression.get("values") or ())
     return out >= set(closed(own_namespace))
 
 
@@ -141,7 +145,7 @@ def hook(
     conditions: Iterable[tuple[str, str]] = (),
 ) -> JsonObject:
     """A webhook as it stands in a configuration."""
-    matched = [{"name": one, "expression": text} for one, text in conditions]
+    matched = [{"name": condition, "expression": text} for condition, text in conditions]
     return {
         "name": name,
         "clientConfig": client,

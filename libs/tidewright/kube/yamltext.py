@@ -167,7 +167,7 @@ def _check(text: str, name: str, bounds: Bounds) -> None:  # noqa: C901  # a dis
 
 def _documents(text: str, name: str, valid: str, bounds: Bounds) -> list[_Document]:
     _check(text, name, bounds)
-    loader, found = None, []
+    loader, documents = None, []
     try:
         loader = (yaml.SafeLoader if len(text) <= _SMALL else _FAST)(text)
         while loader.check_node():
@@ -178,7 +178,7 @@ def _documents(text: str, name: str, valid: str, bounds: Bounds) -> list[_Docume
             except (ValueError, TypeError, OverflowError) as error:  # as for a date that there is not
                 raise BadYaml(f"{name}, line {node_line(node)}: {error}; valid is {valid}") from error
             if value is not None:
-                found.append(_Document(value, node))
+                documents.append(_Document(value, node))
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise BadYaml(
@@ -191,7 +191,7 @@ def _documents(text: str, name: str, valid: str, bounds: Bounds) -> list[_Docume
     finally:
         if loader is not None:
             loader.dispose()
-    return found
+    return documents
 
 
 def described(error: yaml.MarkedYAMLError) -> str:
@@ -223,36 +223,36 @@ def _placed(message: str, name: str, kind: Any, root: yaml.Node | None) -> str:
 
 def _node(root: yaml.Node | None, steps: list[str], *, of_key: bool = False) -> yaml.Node | None:
     """The node at a path, or the last one on the way to it; with `of_key` that of its key."""
-    found = root
+    node = root
     for step in steps:
-        if isinstance(found, yaml.SequenceNode) and step.isdigit() and int(step) < len(found.value):
-            found = found.value[int(step)]
-        elif isinstance(found, yaml.MappingNode):
-            pair = next((pair for pair in found.value if pair[0].value == step), None)
+        if isinstance(node, yaml.SequenceNode) and step.isdigit() and int(step) < len(node.value):
+            node = node.value[int(step)]
+        elif isinstance(node, yaml.MappingNode):
+            pair = next((pair for pair in node.value if pair[0].value == step), None)
             if pair is None:
                 break
-            found = pair[0] if of_key and step is steps[-1] else pair[1]
+            node = pair[0] if of_key and step is steps[-1] else pair[1]
         else:
             break
-    return found
+    return node
 
 
 def _fields(kind: Any, steps: list[str]) -> Iterator[str]:
     """The names of the fields of the type at a path."""
-    found: msgspec.inspect.Type = msgspec.inspect.type_info(kind)
+    info: msgspec.inspect.Type = msgspec.inspect.type_info(kind)
     for step in steps:
-        found = _inner(found, step)
-    for one_of in _alternatives(found):
+        info = _inner(info, step)
+    for one_of in _alternatives(info):
         if isinstance(one_of, msgspec.inspect.StructType | msgspec.inspect.DataclassType):
             yield from (field.encode_name for field in one_of.fields)
 
 
-def _alternatives(found: msgspec.inspect.Type) -> tuple[msgspec.inspect.Type, ...]:
-    return found.types if isinstance(found, msgspec.inspect.UnionType) else (found,)
+def _alternatives(info: msgspec.inspect.Type) -> tuple[msgspec.inspect.Type, ...]:
+    return info.types if isinstance(info, msgspec.inspect.UnionType) else (info,)
 
 
-def _inner(found: msgspec.inspect.Type, step: str) -> msgspec.inspect.Type:
-    for kind in _alternatives(found):
+def _inner(info: msgspec.inspect.Type, step: str) -> msgspec.inspect.Type:
+    for kind in _alternatives(info):
         if isinstance(kind, msgspec.inspect.StructType | msgspec.inspect.DataclassType):
             for field in kind.fields:
                 if field.encode_name == step:

@@ -54,19 +54,19 @@ def _long(limit: int) -> str:
 @lru_cache(maxsize=4096)
 def label(text: str) -> tuple[str, ...]:
     """RFC 1123 label: at most 63 characters, lower case."""
-    found = [_long(63)] if len(text) > 63 else []
-    return tuple(found if _LABEL.fullmatch(text) else [*found, _LABEL_MESSAGE])
+    messages = [_long(63)] if len(text) > 63 else []
+    return tuple(messages if _LABEL.fullmatch(text) else [*messages, _LABEL_MESSAGE])
 
 
 def subdomain(text: str) -> tuple[str, ...]:
     """RFC 1123 subdomain: at most 253 characters."""
-    found = [_long(253)] if len(text) > 253 else []
-    return tuple(found if _SUBDOMAIN.fullmatch(text) else [*found, _SUBDOMAIN_MESSAGE])
+    messages = [_long(253)] if len(text) > 253 else []
+    return tuple(messages if _SUBDOMAIN.fullmatch(text) else [*messages, _SUBDOMAIN_MESSAGE])
 
 
 def dns1035(text: str) -> tuple[str, ...]:
-    found = [_long(63)] if len(text) > 63 else []
-    return tuple(found if _DNS1035.fullmatch(text) else [*found, _DNS1035_MESSAGE])
+    messages = [_long(63)] if len(text) > 63 else []
+    return tuple(messages if _DNS1035.fullmatch(text) else [*messages, _DNS1035_MESSAGE])
 
 
 def path_segment(text: str) -> tuple[str, ...]:
@@ -80,27 +80,27 @@ def path_segment(text: str) -> tuple[str, ...]:
 def qualified(key: str) -> tuple[str, ...]:
     """A label or annotation key: an optional prefix and a name."""
     prefix, slash, name = key.rpartition("/")
-    found: list[str] = []
+    messages: list[str] = []
     if slash:
         if "/" in prefix:
             return (_QUALIFIED_FORM,)
         if not prefix:
-            found.append("prefix part must be non-empty")
+            messages.append("prefix part must be non-empty")
         else:
-            found.extend(f"prefix part {message}" for message in subdomain(prefix))
+            messages.extend(f"prefix part {message}" for message in subdomain(prefix))
     if not name:
-        found.append("name part must be non-empty")
+        messages.append("name part must be non-empty")
     elif len(name) > 63:
-        found.append("name part " + _long(63))
+        messages.append("name part " + _long(63))
     if not _QUALIFIED.fullmatch(name):
-        found.append(_QUALIFIED_MESSAGE)
-    return tuple(found)
+        messages.append(_QUALIFIED_MESSAGE)
+    return tuple(messages)
 
 
 @lru_cache(maxsize=4096)
 def label_value(text: str) -> tuple[str, ...]:
-    found = [_long(63)] if len(text) > 63 else []
-    return tuple(found if _VALUE.fullmatch(text) else [*found, _VALUE_MESSAGE])
+    messages = [_long(63)] if len(text) > 63 else []
+    return tuple(messages if _VALUE.fullmatch(text) else [*messages, _VALUE_MESSAGE])
 
 
 _PORT = re.compile(r"[-a-z0-9]+")
@@ -110,9 +110,9 @@ _MAX_PORT_NAME = 15
 
 def port(text: str) -> tuple[str, ...]:
     """The name of a port: at most 15 characters, with a letter among them."""
-    found = [_long(_MAX_PORT_NAME)] if len(text) > _MAX_PORT_NAME else []
+    messages = [_long(_MAX_PORT_NAME)] if len(text) > _MAX_PORT_NAME else []
     if not _PORT.fullmatch(text):
-        found.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
+        messages.append("must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)")
     if not _LETTER.search(text):
-        found.append("must contain at least one letter (a-z)")
-    return tuple(found)
+        messages.append("must contain at least one letter (a-z)")
+    return tuple(messages)

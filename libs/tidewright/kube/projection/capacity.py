@@ -92,15 +92,15 @@ _request = resource("ProvisioningRequest", ProvisioningRequestObserved)
 def pod_template(raw: Bytes) -> Projection:
     """A PodTemplate, whole: pods are made of it."""
     try:
-        found = _pod_template.decode(raw)
-        meta = found.metadata
-        checked(meta, found.template)
+        fields = _pod_template.decode(raw)
+        meta = fields.metadata
+        checked(meta, fields.template)
         fact = PodTemplateObserved(
             at=0.0,
             namespace=meta.namespace,
             name=meta.name,
             uid=meta.uid,
-            template=found.template,
+            template=fields.template,
             resource_version=meta.resourceVersion,
         )
         return Projection(fact, meta.resourceVersion)
@@ -111,15 +111,15 @@ def pod_template(raw: Bytes) -> Projection:
 def daemon_set(raw: Bytes) -> Projection:
     """A DaemonSet: of its template what scheduling looks at."""
     try:
-        found = _daemon_set.decode(raw)
-        meta = found.metadata
-        checked(meta, found.spec.template)
+        fields = _daemon_set.decode(raw)
+        meta = fields.metadata
+        checked(meta, fields.spec.template)
         fact = DaemonSetObserved(
             at=0.0,
             namespace=meta.namespace,
             name=meta.name,
             uid=meta.uid,
-            template=for_scheduling(found.spec.template),
+            template=for_scheduling(fields.spec.template),
         )
         return Projection(fact, meta.resourceVersion)
     except UNREADABLE as error:
@@ -132,17 +132,19 @@ def resource_quota(raw: Bytes) -> Projection:
     One with scopes holds for some pods only, and says for which.
     """
     try:
-        found = _quota.decode(raw)
-        meta = found.metadata
-        hard = found.status.hard if found.status.hard is not None else found.spec.hard
+        fields = _quota.decode(raw)
+        meta = fields.metadata
+        hard = fields.status.hard if fields.status.hard is not None else fields.spec.hard
         fact = ResourceQuotaObserved(
             at=0.0,
             namespace=meta.namespace,
             name=meta.name,
             uid=meta.uid,
             hard=_amounts(hard or {}),
-            used=_amounts(found.status.used or {}),
-            scopes=tuple(scopes_of({"scopes": found.spec.scopes, "scopeSelector": found.spec.scopeSelector})),
+            used=_amounts(fields.status.used or {}),
+            scopes=tuple(
+                scopes_of({"scopes": fields.spec.scopes, "scopeSelector": fields.spec.scopeSelector})
+            ),
         )
         return Projection(fact, meta.resourceVersion)
     except UNREADABLE as error:
@@ -162,11 +164,11 @@ def provisioning_request(raw: Bytes) -> Projection:
     return msgspec.structs.replace(projected, fact=fact)
 
 
-def _amounts(found: dict[str, quantities.QuantityText]) -> dict[str, int]:
+def _amounts(resources: dict[str, quantities.QuantityText]) -> dict[str, int]:
     """Cpu (`cpu`, `requests.cpu`, `limits.cpu`) in milli-cores, everything else in whole units."""
     return {
         name: quantities.milli(value) if name.rpartition(".")[2] == "cpu" else quantities.whole(value)
-        for name, value in found.items()
+        for name, value in resources.items()
     }
 
 

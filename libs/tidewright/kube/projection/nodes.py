@@ -48,25 +48,25 @@ _node = msgspec.json.Decoder(_Node)
 def node(raw: Bytes) -> Projection:
     """A Node."""
     try:
-        found = _node.decode(raw)
-        meta = found.metadata
+        fields = _node.decode(raw)
+        meta = fields.metadata
         checked(meta)
-        ready = next((c for c in found.status.conditions or () if c.type == "Ready"), None)
-        taints = tuple({"key": t.key, "value": t.value, "effect": t.effect} for t in found.spec.taints or ())
+        ready = next((c for c in fields.status.conditions or () if c.type == "Ready"), None)
+        taints = tuple({"key": t.key, "value": t.value, "effect": t.effect} for t in fields.spec.taints or ())
         fact = NodeObserved(
             at=0.0,
             name=meta.name,
             uid=meta.uid,
             labels=meta.labels or {},
             annotations=wanted(meta.annotations),
-            allocatable=amounts(found.status.allocatable or {}),
+            allocatable=amounts(fields.status.allocatable or {}),
             taints=taints,
-            unschedulable=found.spec.unschedulable,
+            unschedulable=fields.spec.unschedulable,
             ready=ready.status == "True" if ready else None,
             ready_changed_at=seconds_if_set(ready.lastTransitionTime) if ready else None,
             created_at=seconds_if_set(meta.creationTimestamp),
             deleting_at=seconds_if_set(meta.deletionTimestamp),
-            provider_id=found.spec.providerID,
+            provider_id=fields.spec.providerID,
         )
         return Projection(fact, meta.resourceVersion)
     except UNREADABLE as error:

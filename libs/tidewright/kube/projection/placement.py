@@ -44,14 +44,14 @@ def placement(kind: str) -> Project:
     def project(raw: Bytes) -> Projection:
         try:
             meta = _object.decode(raw).metadata
-            found = keep(_any.decode(raw), meta)
+            kept = keep(_any.decode(raw), meta)
             fact = PlacementObjectObserved(
                 at=0.0,
                 namespace=meta.namespace,
                 name=meta.name,
                 uid=meta.uid,
                 kind=kind,
-                fields={name: value for name, value in found.items() if value not in (None, "", [], {})},
+                fields={name: value for name, value in kept.items() if value not in (None, "", [], {})},
             )
             return Projection(fact, meta.resourceVersion)
         except UNREADABLE as error:
@@ -60,12 +60,12 @@ def placement(kind: str) -> Project:
     return project
 
 
-def _bytes(found: Mapping[str, Any] | None, name: str = "storage") -> int | None:
-    return quantities.whole(found[name]) if found and name in found else None
+def _bytes(amounts: Mapping[str, Any] | None, name: str = "storage") -> int | None:
+    return quantities.whole(amounts[name]) if amounts and name in amounts else None
 
 
-def _claim(found: Mapping[str, Any], meta: Meta) -> JsonObject:
-    spec = found.get("spec") or {}
+def _claim(claim: Mapping[str, Any], meta: Meta) -> JsonObject:
+    spec = claim.get("spec") or {}
     return {
         "accessModes": spec.get("accessModes"),
         "storageClassName": spec.get("storageClassName"),
@@ -76,8 +76,8 @@ def _claim(found: Mapping[str, Any], meta: Meta) -> JsonObject:
     }
 
 
-def _volume(found: Mapping[str, Any], meta: Meta) -> JsonObject:
-    spec = found.get("spec") or {}
+def _volume(volume: Mapping[str, Any], meta: Meta) -> JsonObject:
+    spec = volume.get("spec") or {}
     required = (spec.get("nodeAffinity") or {}).get("required") or {}
     claim = spec.get("claimRef") or {}
     return {
@@ -93,39 +93,39 @@ def _volume(found: Mapping[str, Any], meta: Meta) -> JsonObject:
     }
 
 
-def _storage_class(found: Mapping[str, Any], meta: Meta) -> JsonObject:
+def _storage_class(storage_class: Mapping[str, Any], meta: Meta) -> JsonObject:
     return {
-        "provisioner": found.get("provisioner"),
-        "waits": found.get("volumeBindingMode") == "WaitForFirstConsumer",
-        "allowedTopologies": found.get("allowedTopologies"),
+        "provisioner": storage_class.get("provisioner"),
+        "waits": storage_class.get("volumeBindingMode") == "WaitForFirstConsumer",
+        "allowedTopologies": storage_class.get("allowedTopologies"),
         "default": (meta.annotations or {}).get(DEFAULT_CLASS) == "true",
     }
 
 
-def _csi_node(found: Mapping[str, Any], meta: Meta) -> JsonObject:
-    drivers = (found.get("spec") or {}).get("drivers") or ()
+def _csi_node(csi_node: Mapping[str, Any], meta: Meta) -> JsonObject:
+    drivers = (csi_node.get("spec") or {}).get("drivers") or ()
     return {"drivers": {d["name"]: (d.get("allocatable") or {}).get("count") for d in drivers}}
 
 
-def _csi_driver(found: Mapping[str, Any], meta: Meta) -> JsonObject:
-    return {"storageCapacity": (found.get("spec") or {}).get("storageCapacity") or None}
+def _csi_driver(csi_driver: Mapping[str, Any], meta: Meta) -> JsonObject:
+    return {"storageCapacity": (csi_driver.get("spec") or {}).get("storageCapacity") or None}
 
 
-def _capacity(found: Mapping[str, Any], meta: Meta) -> JsonObject:
+def _capacity(capacity: Mapping[str, Any], meta: Meta) -> JsonObject:
     return {
-        "storageClassName": found.get("storageClassName"),
-        "nodeTopology": found.get("nodeTopology"),
-        "anywhere": found.get("nodeTopology") == {},
-        "capacity": _bytes(found, "capacity"),
-        "maximumVolumeSize": _bytes(found, "maximumVolumeSize"),
+        "storageClassName": capacity.get("storageClassName"),
+        "nodeTopology": capacity.get("nodeTopology"),
+        "anywhere": capacity.get("nodeTopology") == {},
+        "capacity": _bytes(capacity, "capacity"),
+        "maximumVolumeSize": _bytes(capacity, "maximumVolumeSize"),
     }
 
 
-def _resource_claim(found: Mapping[str, Any], meta: Meta) -> JsonObject:
-    allocation = (found.get("status") or {}).get("allocation")
+def _resource_claim(claim: Mapping[str, Any], meta: Meta) -> JsonObject:
+    allocation = (claim.get("status") or {}).get("allocation")
     kept: JsonObject = {
-        "devices": (found.get("spec") or {}).get("devices"),
-        "reserved": len((found.get("status") or {}).get("reservedFor") or ()) or None,
+        "devices": (claim.get("spec") or {}).get("devices"),
+        "reserved": len((claim.get("status") or {}).get("reservedFor") or ()) or None,
     }
     if allocation is not None:
         kept["allocation"] = {
@@ -146,12 +146,12 @@ def _part(result: Mapping[str, Any]) -> list[dict[str, int]]:
     return [{name: quantities.milli(n) for name, n in sorted((result.get("consumedCapacity") or {}).items())}]
 
 
-def _claim_template(found: Mapping[str, Any], meta: Meta) -> JsonObject:
-    return {"devices": ((found.get("spec") or {}).get("spec") or {}).get("devices")}
+def _claim_template(template: Mapping[str, Any], meta: Meta) -> JsonObject:
+    return {"devices": ((template.get("spec") or {}).get("spec") or {}).get("devices")}
 
 
-def _slice(found: Mapping[str, Any], meta: Meta) -> JsonObject:
-    spec = found.get("spec") or {}
+def _slice(resource_slice: Mapping[str, Any], meta: Meta) -> JsonObject:
+    spec = resource_slice.get("spec") or {}
     pool = spec.get("pool") or {}
     return {
         "driver": spec.get("driver"),
@@ -167,11 +167,11 @@ def _slice(found: Mapping[str, Any], meta: Meta) -> JsonObject:
     }
 
 
-def _device_class(found: Mapping[str, Any], meta: Meta) -> JsonObject:
-    return {"selectors": (found.get("spec") or {}).get("selectors")}
+def _device_class(device_class: Mapping[str, Any], meta: Meta) -> JsonObject:
+    return {"selectors": (device_class.get("spec") or {}).get("selectors")}
 
 
-def _namespace(found: Mapping[str, Any], meta: Meta) -> JsonObject:
+def _namespace(namespace: Mapping[str, Any], meta: Meta) -> JsonObject:
     return {"labels": meta.labels}
 
 

@@ -77,11 +77,11 @@ _shapes = Shapes()
 def pod(raw: Bytes) -> Projection:
     """A Pod, with its shape."""
     try:
-        found = _pod.decode(raw)
-        meta, status = found.metadata, found.status
+        fields = _pod.decode(raw)
+        meta, status = fields.metadata, fields.status
         checked(meta)
         labels = meta.labels or {}
-        shape = _shapes.of(meta.namespace, labels, found.spec)
+        shape = _shapes.of(meta.namespace, labels, fields.spec)
         ready: bool | None = None
         ready_changed_at: float | None = None
         unschedulable_since: float | None = None
@@ -106,7 +106,7 @@ def pod(raw: Bytes) -> Projection:
             uid=meta.uid,
             shape=shape.digest,
             phase=status.phase,
-            node=found.spec.nodeName or "",
+            node=fields.spec.nodeName or "",
             ready=ready,
             ready_changed_at=ready_changed_at,
             created_at=seconds_if_set(meta.creationTimestamp),
@@ -115,12 +115,12 @@ def pod(raw: Bytes) -> Projection:
             deleting_at=seconds_if_set(meta.deletionTimestamp),
             reason=status.reason or "",
             restarts=restarts,
-            sidecar_restarts=_sidecar_restarts(raw) if _has_sidecars(found.spec) else 0,
+            sidecar_restarts=_sidecar_restarts(raw) if _has_sidecars(fields.spec) else 0,
             labels=labels,
             annotations=wanted(meta.annotations),
             owners=owners(meta.ownerReferences),
             args=_args(raw) if FLEET_MARK in (meta.annotations or ()) else {},
-            nominated=(status.nominatedNodeName or "") if not found.spec.nodeName else "",
+            nominated=(status.nominatedNodeName or "") if not fields.spec.nodeName else "",
         )
         return Projection(fact, meta.resourceVersion, shape)
     except UNREADABLE as error:
@@ -138,7 +138,7 @@ def _has_sidecars(spec: SpecFields) -> bool:
 
 def _sidecar_restarts(raw: Bytes) -> int:
     """The largest restart count of its restartable init containers. A reading of its own, too."""
-    found = _told.decode(raw)
-    sidecars = {c.name for c in found.spec.initContainers or () if c.restartPolicy == "Always"}
-    counts = [s.restartCount for s in found.status.initContainerStatuses or () if s.name in sidecars]
+    fields = _told.decode(raw)
+    sidecars = {c.name for c in fields.spec.initContainers or () if c.restartPolicy == "Always"}
+    counts = [s.restartCount for s in fields.status.initContainerStatuses or () if s.name in sidecars]
     return max(counts, default=0)

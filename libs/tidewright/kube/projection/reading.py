@@ -219,12 +219,12 @@ def checked(meta: Meta, *free: Any) -> None:
     Raises:
         ValueError: the message names the field and what is valid.
     """
-    for field, found, most in (
+    for field, entries, most in (
         ("ownerReferences", meta.ownerReferences, MAX_OWNERS),
         ("finalizers", meta.finalizers, MAX_FINALIZERS),
     ):
-        if found is not None and len(found) > most:
-            raise ValueError(f"metadata.{field} has {len(found)} entries; at most {most} are read")
+        if entries is not None and len(entries) > most:
+            raise ValueError(f"metadata.{field} has {len(entries)} entries; at most {most} are read")
     if meta.labels is not None and len(meta.labels) > _FEW_LABELS:
         size = sum(len(name) + len(value) for name, value in meta.labels.items())
         if size > MAX_LABELS:
@@ -240,14 +240,14 @@ _FEW_LABELS = MAX_LABELS // 512
 
 def deeper_than(value: Any, levels: int) -> bool:
     """Whether lists and mappings lie within each other deeper than this. It calls nothing of itself."""
-    found = [value]
-    while found and levels >= 0:
+    layer = [value]
+    while layer and levels >= 0:
         within: list[Any] = []
-        for one in found:
-            if isinstance(one, dict):
-                within += one.values()
-            elif isinstance(one, list):
-                within += one
-        found = [one for one in within if isinstance(one, dict | list)]
+        for item in layer:
+            if isinstance(item, dict):
+                within += item.values()
+            elif isinstance(item, list):
+                within += item
+        layer = [item for item in within if isinstance(item, dict | list)]
         levels -= 1
-    return bool(found)
+    return bool(layer)

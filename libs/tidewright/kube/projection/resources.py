@@ -34,9 +34,9 @@ def resource(kind: str, fact_type: type[ResourceFact]) -> Project:
 
     def project(raw: Bytes) -> Projection:
         try:
-            found = _resource.decode(raw)
-            meta = found.metadata
-            checked(meta, found.spec, found.status)
+            fields = _resource.decode(raw)
+            meta = fields.metadata
+            checked(meta, fields.spec, fields.status)
             fact = fact_type(
                 at=0.0,
                 namespace=meta.namespace,
@@ -48,8 +48,8 @@ def resource(kind: str, fact_type: type[ResourceFact]) -> Project:
                 labels=meta.labels or {},
                 annotations=unapplied(meta.annotations or {}),
                 finalizers=tuple(meta.finalizers or ()),
-                spec=found.spec or {},
-                status=found.status or {},
+                spec=fields.spec or {},
+                status=fields.status or {},
             )
             return Projection(fact, meta.resourceVersion)
         except UNREADABLE as error:
@@ -61,9 +61,9 @@ def resource(kind: str, fact_type: type[ResourceFact]) -> Project:
 def datadog_monitor(raw: Bytes) -> Projection:
     """A DatadogMonitor: its state, when that is a text."""
     try:
-        found = _resource.decode(raw)
-        meta = found.metadata
-        state = (found.status or {}).get("monitorState")
+        fields = _resource.decode(raw)
+        meta = fields.metadata
+        state = (fields.status or {}).get("monitorState")
         fact = DatadogMonitorObserved(
             at=0.0,
             namespace=meta.namespace,

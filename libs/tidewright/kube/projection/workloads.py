@@ -89,8 +89,8 @@ def workload(api_version: str, kind: str) -> Project:
 
     def project(raw: Bytes) -> Projection:
         try:
-            found = _workload.decode(raw)
-            meta, spec, status = found.metadata, found.spec, found.status
+            fields = _workload.decode(raw)
+            meta, spec, status = fields.metadata, fields.spec, fields.status
             checked(meta)
             annotations = meta.annotations or {}
             meta_of_pods = spec.template.metadata if spec.template else None
@@ -162,8 +162,8 @@ def bare_workload(api_version: str, kind: str) -> Project:
 def scale(raw: Bytes, api_version: str, kind: str) -> WorkloadObserved:
     """What the scale subresource of a custom resource says; `api_version` and `kind` are the resource's."""
     try:
-        found = _scale.decode(raw)
-        meta = found.metadata
+        fields = _scale.decode(raw)
+        meta = fields.metadata
         return WorkloadObserved(
             at=0.0,
             namespace=meta.namespace,
@@ -171,9 +171,9 @@ def scale(raw: Bytes, api_version: str, kind: str) -> WorkloadObserved:
             uid=meta.uid,
             api_version=api_version,
             kind=kind,
-            replicas=found.spec.replicas,
-            status_replicas=found.status.replicas,
-            selector=found.status.selector,
+            replicas=fields.spec.replicas,
+            status_replicas=fields.status.replicas,
+            selector=fields.status.selector,
             created_at=seconds_if_set(meta.creationTimestamp),
         )
     except UNREADABLE as error:
