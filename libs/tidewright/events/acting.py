@@ -88,9 +88,9 @@ def of_annotation(annotations: Mapping[str, str]) -> Held:
     )
 
 
-def careful(*found: Held) -> Held:
+def careful(*candidates: Held) -> Held:
     """The most careful of several; of equals the first, which the operator has said."""
-    return max(found, key=lambda held: (RANKS[held.mode], not held.reports), default=ENFORCED)
+    return max(candidates, key=lambda held: (RANKS[held.mode], not held.reports), default=ENFORCED)
 
 
 class Acting(msgspec.Struct, omit_defaults=True):
@@ -132,20 +132,20 @@ class Acting(msgspec.Struct, omit_defaults=True):
     def beside(self, service: str, namespace: str = "") -> IncumbentObserved | None:
         """The incumbent at the work of a service on objects of a namespace (empty: of none); None when it acts regardless."""
         service = decider_of(service)
-        found = self.incumbents.get(service)
-        if found is None or not found.covers(namespace):
+        incumbent = self.incumbents.get(service)
+        if incumbent is None or not incumbent.covers(namespace):
             return None
-        return None if self.modes is not None and service in self.modes.regardless else found
+        return None if self.modes is not None and service in self.modes.regardless else incumbent
 
     def of_service(self, service: str) -> Held:
         """What holds for what is in no namespace, and for a service that is asked about as a whole."""
         return careful(self._of_modes(service), self._of_incumbent(service, ""))
 
     def _of_incumbent(self, service: str, namespace: str) -> Held:
-        found = self.beside(service, namespace)
-        if found is None:
+        incumbent = self.beside(service, namespace)
+        if incumbent is None:
             return ENFORCED
-        why = f"{found.rival} is at work on the same objects (stop it, or say --regardless {found.service})"
+        why = f"{incumbent.rival} is at work on the same objects (stop it, or say --regardless {incumbent.service})"
         return Held("dry-run", why, reports=False)
 
     def _of_modes(self, service: str) -> Held:
@@ -159,16 +159,16 @@ class Acting(msgspec.Struct, omit_defaults=True):
 
     def held(self, service: str, namespace: str = "", annotations: Mapping[str, str] | None = None) -> Held:
         """What holds for an object of `namespace` (empty: of none) with `annotations`, when `service` decides about it."""
-        found = self._of_modes(service)
+        held = self._of_modes(service)
         modes = self.modes
         if modes is not None and modes.selector and namespace and namespace not in modes.namespaces:
             out = Held(
                 "shadow", f"namespace {namespace} is not among those of {modes.selector}", reports=False
             )
-            found = careful(found, out)
+            held = careful(held, out)
         if annotations and MODE in annotations:
-            found = careful(found, of_annotation(annotations))
-        return careful(found, self._of_incumbent(service, namespace))
+            held = careful(held, of_annotation(annotations))
+        return careful(held, self._of_incumbent(service, namespace))
 
 
 def decider_of(service: str) -> str:
@@ -224,4 +224,4 @@ def digest(decision: Decision, before: str = "") -> str:
 def _lasting(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _lasting(v) for k, v in value.items() if k not in _COUNTED}
-    return [_lasting(one) for one in value] if isinstance(value, list | tuple) else value
+    return [_lasting(item) for item in value] if isinstance(value, list | tuple) else value

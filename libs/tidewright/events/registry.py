@@ -118,8 +118,8 @@ class ByAndBy:
             kind = BY_NAME.get(tag.decode(errors="replace"))
             if kind is None:
                 raise msgspec.ValidationError("no type that is known here")
-            made = self._decoders[tag] = msgspec.json.Decoder(kind)
-            return made
+            decoder = self._decoders[tag] = msgspec.json.Decoder(kind)
+            return decoder
         every: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Union[ALL])
         self.decode = every.decode
         return every
