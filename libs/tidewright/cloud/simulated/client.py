@@ -179,11 +179,11 @@ class SimulatedProvider:
         return provider_id in self._instances
 
     async def _find_instances(self) -> None:
-        found: dict[str, str] = {}
+        instances: dict[str, str] = {}
         for group in self.node_groups():
             for instance in await group.nodes():
-                found[instance.id] = group.id
-        self._instances = found
+                instances[instance.id] = group.id
+        self._instances = instances
 
     async def node_price(self, template: NodeTemplate, start: float, end: float) -> float:
         for group in self.node_groups():
@@ -212,10 +212,12 @@ class SimulatedProvider:
         taints: Sequence[Taint] = (),
         resources: Mapping[str, str] | None = None,
     ) -> SimulatedGroup:
-        machine = next((one for one in await self.machine_types() if one.name == machine_type), None)
+        machine = next(
+            (candidate for candidate in await self.machine_types() if candidate.name == machine_type), None
+        )
         if machine is None:
             raise NotFound(f"no machine type {machine_type!r}")
-        wanted = Creation(
+        creation = Creation(
             machine_type=machine_type,
             id=group_id,
             zone=zone,
@@ -226,9 +228,9 @@ class SimulatedProvider:
         )
         template = msgspec.structs.replace(
             machine.template,
-            capacity={**machine.template.capacity, **wanted.resources},
-            labels={**machine.template.labels, **wanted.labels},
-            taints=(*machine.template.taints, *wanted.taints),
+            capacity={**machine.template.capacity, **creation.resources},
+            labels={**machine.template.labels, **creation.labels},
+            taints=(*machine.template.taints, *creation.taints),
         )
         view = GroupView(
             id=group_id,
@@ -241,7 +243,7 @@ class SimulatedProvider:
             zone=zone,
             template=template,
         )
-        return SimulatedGroup(self, view, wanted)
+        return SimulatedGroup(self, view, creation)
 
     async def resource_limits(self) -> Mapping[str, ResourceLimit]:
         return self._settings.limits
@@ -251,12 +253,12 @@ class SimulatedProvider:
 
     async def gpu_types(self) -> Sequence[str]:
         label = self._settings.gpu_label
-        found = {
+        gpu_types = {
             (await group.template()).labels[label]
             for group in self.node_groups()
             if label and label in (await group.template()).labels
         }
-        return sorted(found)
+        return sorted(gpu_types)
 
     def gpu_config(self, labels: Mapping[str, str]) -> GpuConfig | None:
         label = self._settings.gpu_label
@@ -288,17 +290,17 @@ class SimulatedProvider:
         content = None if body is None else msgspec.json.encode(body)
         try:
             async with self._session.request(method, url, data=content, params=query) as answer:
-                found, status = bytearray(), answer.status
+                received, status = bytearray(), answer.status
                 async for chunk in answer.content.iter_any():
-                    found += chunk
-                    if len(found) > MAX_ANSWER_BYTES:
+                    received += chunk
+                    if len(received) > MAX_ANSWER_BYTES:
                         raise Unavailable(f"{method} {url}: an answer of more than {MAX_ANSWER_BYTES} bytes")
         except (TimeoutError, aiohttp.ClientError, asyncio.IncompleteReadError) as error:
             raise Unavailable(f"{method} {url}: {type(error).__name__}: {error}") from error
         try:
             if status >= 400:
-                raise _refusal(msgspec.json.decode(found, type=Refusal))
-            return msgspec.json.decode(found, type=type_)
+                raise _refusal(msgspec.json.decode(received, type=Refusal))
+            return msgspec.json.decode(received, type=type_)
         except msgspec.MsgspecError as error:
             raise Unavailable(f"{method} {url}: {status}, not an answer of a cloud: {error}") from error
 
