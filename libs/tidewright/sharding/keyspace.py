@@ -62,14 +62,14 @@ def shard_ranges(slots: int, count: int) -> list[range]:
 
 def useful_counts(slots: int) -> list[int]:
     """The shard counts that lower the largest range: any count between two of them adds pods for nothing."""
-    found: list[int] = []
+    counts: list[int] = []
     largest = slots + 1
     for count in range(1, slots + 1):
         size = -(-slots // count)
         if size < largest:
-            found.append(count)
+            counts.append(count)
             largest = size
-    return found
+    return counts
 
 
 def valid_slots(slots: int) -> bool:
@@ -99,12 +99,12 @@ def parse_runs(text: str) -> list[int]:
     Raises:
         ValueError: a part is neither a slot nor `first-last`; the message names it.
     """
-    found: set[int] = set()
+    slots: set[int] = set()
     for part in filter(None, (p.strip() for p in text.split(","))):
         first, dash, last = part.partition("-")
         if not first.isdecimal() or (dash and not (last.isdecimal() and int(last) >= int(first))):
             raise ValueError(
                 f"{part!r} in {text!r} is no run of slots: expected a slot or first-last, such as 3 or 0-7"
             )
-        found.update(range(int(first), int(last or first) + 1))
-    return sorted(found)
+        slots.update(range(int(first), int(last or first) + 1))
+    return sorted(slots)

@@ -34,8 +34,8 @@ class Load:
             self._busy_s.clear()
             self._since = now
         mine = set(acting)
-        found: dict[int, int | None] = {}
+        units: dict[int, int | None] = {}
         for slot in sorted(self._share):
-            found[slot] = round(self._share[slot] * SCALE) if slot in mine else None
+            units[slot] = round(self._share[slot] * SCALE) if slot in mine else None
         self._share = {slot: share for slot, share in self._share.items() if slot in mine}
-        return found
+        return units

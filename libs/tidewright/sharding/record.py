@@ -118,7 +118,7 @@ class Record:
             if error.status == 404:
                 raise Taken(f"{self.name} was deleted") from error
             raise
-        found = msgspec.json.decode(answer.body)
-        if found["spec"].get("taken"):
+        recorded = msgspec.json.decode(answer.body)
+        if recorded["spec"].get("taken"):
             raise Taken(f"the lease of {self.name} was taken")
-        self._version = found["metadata"]["resourceVersion"]
+        self._version = recorded["metadata"]["resourceVersion"]

@@ -81,7 +81,7 @@ class Signals:
         """What is told now, and for which slots; None removes what was told before."""
         mine = set(acting)
         busiest = sorted(mine & set(self._sketches), key=lambda s: (-self._busy.get(s, 0.0), s))[:TOLD_SLOTS]
-        told: dict[str, Any] = {
+        signals: dict[str, Any] = {
             "backlog": sum(n for slot, n in self._backlog.items() if slot in mine) if self._backlog else None,
             "waitP99": self._wait_p99(),
             "errorShare": None if self._errors is None else round(self._errors, 4),
@@ -93,7 +93,7 @@ class Signals:
         self._busy = {slot: seconds / 2 for slot, seconds in self._busy.items() if slot in mine}
         self._sketches = {slot: sketch for slot, sketch in self._sketches.items() if slot in mine}
         self._backlog = {slot: count for slot, count in self._backlog.items() if slot in mine}
-        return told
+        return signals
 
     def _wait_p99(self) -> float | None:
         if not self._waits:

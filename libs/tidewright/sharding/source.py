@@ -58,12 +58,12 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def source_of(spec: Mapping[str, Any]) -> Source:
     """The source that a ShardSet's spec states; what is not text is taken for missing."""
     section = spec.get("source")
-    found = section.get("customResource") if isinstance(section, Mapping) else None
-    if not isinstance(found, Mapping):
+    custom_resource = section.get("customResource") if isinstance(section, Mapping) else None
+    if not isinstance(custom_resource, Mapping):
         return Source()
 
     def text(name: str, default: str = "") -> str:
-        value = found.get(name)
+        value = custom_resource.get(name)
         return value if isinstance(value, str) else default
 
     return Source(
@@ -72,7 +72,7 @@ def source_of(spec: Mapping[str, Any]) -> Source:
         resource=text("resource") or plural(text("kind")),
         key=text("key", DEFAULT_KEY) or DEFAULT_KEY,
         selector=text("selector"),
-        all_namespaces=found.get("allNamespaces") is True,
+        all_namespaces=custom_resource.get("allNamespaces") is True,
     )
 
 
@@ -111,7 +111,7 @@ def key_of(source: Source, who: Identity) -> str | None:
     }
     if any(not parts.get(name, "") for name in _FIELD.findall(source.key)):
         return None
-    return _FIELD.sub(lambda found: parts[found[1]], source.key)
+    return _FIELD.sub(lambda match: parts[match[1]], source.key)
 
 
 def slot_label_value(source: Source, who: Identity, slots: int, name: HashName) -> str | None:

@@ -192,9 +192,9 @@ class Worker:
     async def _shard_set(self) -> tuple[dict[str, Any], LeaseTimes]:
         """The owner reference to the set, and the lease that its spec states."""
         path = f"/apis/{API_VERSION}/namespaces/{self.namespace}/shardsets/{self.shard_set}"
-        found = msgspec.json.decode((await self.kube.request("GET", path)).body)
-        uid = found["metadata"]["uid"]
-        spec = found.get("spec") or {}
+        shard_set = msgspec.json.decode((await self.kube.request("GET", path)).body)
+        uid = shard_set["metadata"]["uid"]
+        spec = shard_set.get("spec") or {}
         if name := (spec.get("keyspace") or {}).get("hash"):
             self._hash = name  # it never changes in the life of a set
         owner = {"apiVersion": API_VERSION, "kind": "ShardSet", "name": self.shard_set, "uid": uid}
@@ -219,9 +219,9 @@ class Worker:
             self._start(tasks, member, member.observe(document))
             self._changed.set()
 
-    def _start(self, tasks: asyncio.TaskGroup, member: Member, wanted: list[Task]) -> None:
+    def _start(self, tasks: asyncio.TaskGroup, member: Member, new_tasks: list[Task]) -> None:
         """Each task after the earlier ones of its slot; a revocation ends those first."""
-        for task in wanted:
+        for task in new_tasks:
             before = [t for t in self._chains.get(task.slot, ()) if not t.done()]
             if isinstance(task, Revoke):
                 for earlier in before:
@@ -265,8 +265,8 @@ class Worker:
             leaving = self._stopping.is_set()
             if leaving and leave_by is None:
                 leave_by = self.clock() + self.drain_within_s
-            left = leave_by is not None and (not member.holdings or self.clock() >= leave_by)
-            if left:
+            released = leave_by is not None and (not member.holdings or self.clock() >= leave_by)
+            if released:
                 self._leaving = True  # its end is when this has been said, not when it has stopped
                 # Stopped first, then said: whoever reads `released` may give the slots away at once.
                 self._start(tasks, member, member.fence())
@@ -275,7 +275,7 @@ class Worker:
             try:
                 await record.renew(
                     leaving=leaving,
-                    released=left,
+                    released=released,
                     load=self.load.report(member.acting(), sent_at),
                     signals=self.signals.report(member.acting()),
                     timeout_s=max(1.0, member.times.act_until(member.renewed_at) - sent_at),
@@ -286,12 +286,12 @@ class Worker:
                 return
             except KubeError as error:
                 _log.warning("cannot renew", member=member.id, error=str(error))
-                if left:
+                if released:
                     return  # the lease runs out by itself
                 await asyncio.sleep(RETRY_S)
                 self._changed.set()
                 continue
-            if left:
+            if released:
                 return
             self._start(tasks, member, member.renewed(sent_at, self.clock()))
 
