@@ -26,6 +26,7 @@ Pure:
     yamltext, csvtext, expressions      what people write: YAML, CSV and regular expressions, within bounds
     selectors, quantities, times, durations     labels and fields, exact amounts, RFC 3339, Go's durations
     mergepatch, jsonpatch               RFC 7386, RFC 6902
+    strategicmerge, mergekeys           strategic merge patches, and how each field of a built-in kind merges
 
 crds/ holds the CustomResourceDefinitions.
 """

@@ -1,32 +1,15 @@
-"""The fields of a pod as data: names, types and merge keys, for strategic merge and for reading back.
+"""The fields of a pod as data: names and types, for strategic merge and for reading back.
 
-    types()   type name to its fields; taken from the published API models (core/v1, 1.36)
-    Field     one field: its code, and how a strategic merge treats its list
+    types()   type name to its fields, each with its code; taken from the published API models (core/v1, 1.36)
 
 The codes: `s` text, `i` integer, `b` boolean, `n` number, `t` time, `q` quantity, `o` integer or text,
-`x` anything; `[c]` a list of c, `{c}` a map of text to c; anything else names a type. After a list,
-`+key` merges by that key (`+` alone: a set of scalars), and `!` lets a patch say `$retainKeys`.
+`x` anything; `[c]` a list of c, `{c}` a map of text to c; anything else names a type. How lists merge is in
+`kube.mergekeys`.
 """
 
 from __future__ import annotations
 
 from functools import lru_cache
-
-import msgspec
-
-
-class Field(msgspec.Struct, frozen=True):
-    """One field of a type.
-
-    Attributes:
-        code: the type, as the module describes.
-        merge_key: the key that a list is merged by; "" for a list of scalars that is a set; None for
-            a list (or map) that a patch replaces.
-    """
-
-    code: str
-    merge_key: str | None = None
-
 
 _TEXT = """
 AWSElasticBlockStoreVolumeSource
@@ -58,12 +41,12 @@ ConfigMapProjection
 ConfigMapVolumeSource
     defaultMode:i items:[KeyToPath] name:s optional:b
 Container
-    args:[s] command:[s] env:[EnvVar]+name envFrom:[EnvFromSource] image:s imagePullPolicy:s
-    lifecycle:Lifecycle livenessProbe:Probe name:s ports:[ContainerPort]+containerPort
+    args:[s] command:[s] env:[EnvVar] envFrom:[EnvFromSource] image:s imagePullPolicy:s
+    lifecycle:Lifecycle livenessProbe:Probe name:s ports:[ContainerPort]
     readinessProbe:Probe resizePolicy:[ContainerResizePolicy] resources:ResourceRequirements
     restartPolicy:s restartPolicyRules:[ContainerRestartRule] securityContext:SecurityContext
     startupProbe:Probe stdin:b stdinOnce:b terminationMessagePath:s terminationMessagePolicy:s
-    tty:b volumeDevices:[VolumeDevice]+devicePath volumeMounts:[VolumeMount]+mountPath
+    tty:b volumeDevices:[VolumeDevice] volumeMounts:[VolumeMount]
     workingDir:s
 ContainerPort
     containerPort:i hostIP:s hostPort:i name:s protocol:s
@@ -91,13 +74,13 @@ EnvVarSource
     configMapKeyRef:ConfigMapKeySelector fieldRef:ObjectFieldSelector fileKeyRef:FileKeySelector
     resourceFieldRef:ResourceFieldSelector secretKeyRef:SecretKeySelector
 EphemeralContainer
-    args:[s] command:[s] env:[EnvVar]+name envFrom:[EnvFromSource] image:s imagePullPolicy:s
-    lifecycle:Lifecycle livenessProbe:Probe name:s ports:[ContainerPort]+containerPort
+    args:[s] command:[s] env:[EnvVar] envFrom:[EnvFromSource] image:s imagePullPolicy:s
+    lifecycle:Lifecycle livenessProbe:Probe name:s ports:[ContainerPort]
     readinessProbe:Probe resizePolicy:[ContainerResizePolicy] resources:ResourceRequirements
     restartPolicy:s restartPolicyRules:[ContainerRestartRule] securityContext:SecurityContext
     startupProbe:Probe stdin:b stdinOnce:b targetContainerName:s terminationMessagePath:s
-    terminationMessagePolicy:s tty:b volumeDevices:[VolumeDevice]+devicePath
-    volumeMounts:[VolumeMount]+mountPath workingDir:s
+    terminationMessagePolicy:s tty:b volumeDevices:[VolumeDevice]
+    volumeMounts:[VolumeMount] workingDir:s
 EphemeralVolumeSource
     volumeClaimTemplate:PersistentVolumeClaimTemplate
 ExecAction
@@ -158,8 +141,8 @@ ObjectFieldSelector
     apiVersion:s fieldPath:s
 ObjectMeta
     annotations:{s} creationTimestamp:t deletionGracePeriodSeconds:i deletionTimestamp:t
-    finalizers:[s]+ generateName:s generation:i labels:{s} managedFields:x name:s namespace:s
-    ownerReferences:[OwnerReference]+uid resourceVersion:s selfLink:s uid:s
+    finalizers:[s] generateName:s generation:i labels:{s} managedFields:x name:s namespace:s
+    ownerReferences:[OwnerReference] resourceVersion:s selfLink:s uid:s
 OwnerReference
     apiVersion:s blockOwnerDeletion:b controller:b kind:s name:s uid:s
 PersistentVolumeClaimSpec
@@ -207,17 +190,17 @@ PodSecurityContext
     sysctls:[Sysctl] windowsOptions:WindowsSecurityContextOptions
 PodSpec
     activeDeadlineSeconds:i affinity:Affinity automountServiceAccountToken:b
-    containers:[Container]+name dnsConfig:PodDNSConfig dnsPolicy:s enableServiceLinks:b
-    ephemeralContainers:[EphemeralContainer]+name hostAliases:[HostAlias]+ip hostIPC:b
+    containers:[Container] dnsConfig:PodDNSConfig dnsPolicy:s enableServiceLinks:b
+    ephemeralContainers:[EphemeralContainer] hostAliases:[HostAlias] hostIPC:b
     hostNetwork:b hostPID:b hostUsers:b hostname:s hostnameOverride:s
-    imagePullSecrets:[LocalObjectReference]+name initContainers:[Container]+name nodeName:s
+    imagePullSecrets:[LocalObjectReference] initContainers:[Container] nodeName:s
     nodeSelector:{s} os:PodOS overhead:{q} preemptionPolicy:s priority:i priorityClassName:s
-    readinessGates:[PodReadinessGate] resourceClaims:[PodResourceClaim]+name!
+    readinessGates:[PodReadinessGate] resourceClaims:[PodResourceClaim]
     resources:ResourceRequirements restartPolicy:s runtimeClassName:s schedulerName:s
-    schedulingGates:[PodSchedulingGate]+name schedulingGroup:PodSchedulingGroup
+    schedulingGates:[PodSchedulingGate] schedulingGroup:PodSchedulingGroup
     securityContext:PodSecurityContext serviceAccount:s serviceAccountName:s setHostnameAsFQDN:b
     shareProcessNamespace:b subdomain:s terminationGracePeriodSeconds:i tolerations:[Toleration]
-    topologySpreadConstraints:[TopologySpreadConstraint]+topologyKey volumes:[Volume]+name!
+    topologySpreadConstraints:[TopologySpreadConstraint] volumes:[Volume]
 PortworxVolumeSource
     fsType:s readOnly:b volumeID:s
 PreferredSchedulingTerm
@@ -309,21 +292,20 @@ WindowsSecurityContextOptions
 """
 
 
-def _read(text: str) -> dict[str, dict[str, Field]]:
-    types: dict[str, dict[str, Field]] = {}
-    fields: dict[str, Field] = {}
+def _read(text: str) -> dict[str, dict[str, str]]:
+    types: dict[str, dict[str, str]] = {}
+    fields: dict[str, str] = {}
     for line in text.strip().splitlines():
         if not line.startswith(" "):
             fields = types.setdefault(line, {})
             continue
         for word in line.split():
             name, _, code = word.partition(":")
-            code, merged, key = code.removesuffix("!").partition("+")
-            fields[name] = Field(code, key if merged else None)
+            fields[name] = code
     return types
 
 
 @lru_cache(maxsize=1)
-def types() -> dict[str, dict[str, Field]]:
+def types() -> dict[str, dict[str, str]]:
     """All types, read at first use."""
     return _read(_TEXT)

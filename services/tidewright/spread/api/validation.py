@@ -22,10 +22,11 @@ from tidewright.kube.podapi.fielderrors import (
     owner_errors,
     required,
 )
-from tidewright.kube.podapi.merging import InvalidPatch, merge, read_back
+from tidewright.kube.podapi.merging import merge, read_back
 from tidewright.kube.podapi.rules import pod_spec_errors
 from tidewright.kube.podapi.termrules import preferred_errors, term_errors, toleration_errors
 from tidewright.kube.selectors import LabelSelector, SelectorError
+from tidewright.kube.strategicmerge import InvalidPatch
 from tidewright.spread.api import limits
 from tidewright.spread.api.spec import ADAPTIVE, Spread, TargetRef, parse
 from tidewright.spread.match.matching import Forbidden, NotFound

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tidewright.events.base import JsonObject
-from tidewright.kube.podapi.merging import InvalidPatch, read_back
+from tidewright.kube.podapi.merging import read_back
 from tidewright.kube.podapi.nodeterms import (
     Node,
     merged_terms,
@@ -15,6 +15,7 @@ from tidewright.kube.podapi.nodeterms import (
     term_matches,
     tolerates,
 )
+from tidewright.kube.strategicmerge import InvalidPatch
 from tidewright.spread.api.spec import Spread, Subset
 from tidewright.spread.ledger.inject import patched
 

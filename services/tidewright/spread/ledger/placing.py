@@ -13,7 +13,7 @@ import msgspec
 
 from tidewright.events.base import JsonObject
 from tidewright.events.spread import LedgerRules, PassedOver, PodLeaving, PodPlaced
-from tidewright.kube.podapi.merging import InvalidPatch
+from tidewright.kube.strategicmerge import InvalidPatch
 from tidewright.spread.api.spec import BadSpread, Spread, parse_spec
 from tidewright.spread.ledger import ledger as ledgers
 from tidewright.spread.ledger.choose import by_ordinal

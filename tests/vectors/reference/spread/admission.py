@@ -15,8 +15,8 @@ from tests.vectors.reference.spread.matching import replicas_at_admission
 from tests.vectors.reference.spread.status import Entry, Status, closed_subsets, entry_named, initial_entries
 from tidewright.events.base import JsonObject
 from tidewright.kube.customworkloads import BadApiVersion, BadPath, Whitelist
-from tidewright.kube.podapi.merging import InvalidPatch
 from tidewright.kube.selectors import SelectorError
+from tidewright.kube.strategicmerge import InvalidPatch
 from tidewright.spread.api.spec import Spread, Subset
 from tidewright.spread.ledger.choose import Choice, Slot, by_ordinal, by_slots
 from tidewright.spread.ledger.inject import inject

@@ -20,8 +20,9 @@ from typing import Any
 
 import msgspec
 
+from tidewright.kube import strategicmerge
+from tidewright.kube.mergekeys import bare, strategy
 from tidewright.sim.api.http.request import json_type
-from tidewright.sim.api.verbs.patch import PRIMITIVE_SETS, strategic_key
 
 Object = dict[str, Any]
 
@@ -335,33 +336,34 @@ def definition(name: str, reference: str) -> Object:
         shape = _schema_of(field.type, reference)
         if "$ref" in shape:
             shape = {"allOf": [shape], "default": {}}
-        shape |= _patch_extensions(field)
+        shape |= _patch_extensions(name, field)
         schema["properties"][field.name] = {"description": field.description, **shape}
     return schema
 
 
-def _patch_extensions(field: Field) -> Object:
+def _patch_extensions(owner: str, field: Field) -> Object:
     """How a strategic merge patch treats a field; kubectl makes its patches by this."""
-    inner = _LIST.match(field.type)
-    if inner is None:
-        return {"x-kubernetes-patch-strategy": "retainKeys"} if field.type == "V1DeploymentStrategy" else {}
-    key = strategic_key(field.name, _KEYED_BY_ITEM.get(inner[1], ""))
-    if field.name in _AMBIGUOUS and inner[1] not in _KEYED_BY_ITEM:
-        key = None
-    if key is not None and model(inner[1]) is not None:
-        strategy = "merge,retainKeys" if field.name == "volumes" else "merge"
-        return {"x-kubernetes-patch-merge-key": key, "x-kubernetes-patch-strategy": strategy}
-    return {"x-kubernetes-patch-strategy": "merge"} if field.name in PRIMITIVE_SETS else {}
+    key, retain_keys, replaced = strategy(bare(owner), field.name)
+    strategies = [
+        name
+        for name, said in (("merge", key is not None), ("retainKeys", retain_keys), ("replace", replaced))
+        if said
+    ]
+    extensions: Object = {"x-kubernetes-patch-merge-key": key} if key else {}
+    return extensions | ({"x-kubernetes-patch-strategy": ",".join(strategies)} if strategies else {})
 
 
-# fields whose name alone does not tell: what their elements are does
-_KEYED_BY_ITEM = {
-    "V1ContainerPort": "Pod",
-    "V1ServicePort": "Service",
-    "V1NodeAddress": "Node",
-    "V1ObjectReference": "ServiceAccount",
-}
-_AMBIGUOUS = frozenset({"ports", "addresses", "secrets"})
+@cache
+def merging(owner: str, name: str) -> strategicmerge.Field:
+    """A field of a type as a strategic merge treats it; where nothing is known of it, as a plain value."""
+    if (values := _MAP.match(owner)) is not None:
+        return strategicmerge.Field(values[1])
+    found = model(owner)
+    field = found.fields.get(name) if found is not None else None
+    if field is None:
+        return strategicmerge.Field("")
+    elements = _LIST.match(field.type)
+    return strategicmerge.Field(elements[1] if elements else field.type, strategy(bare(owner), name))
 
 
 def _schema_of(type_: str, reference: str) -> Object:

@@ -16,7 +16,7 @@ from tidewright.kube.podapi.fielderrors import FieldError
 from tidewright.sim.api import errors
 from tidewright.sim.api.http import go_text
 from tidewright.sim.api.http.request import JSON, Request, decode_body, decode_yaml, json_type
-from tidewright.sim.api.kinds import metadata
+from tidewright.sim.api.kinds import metadata, schemas
 from tidewright.sim.api.kinds.resources import Kind
 from tidewright.sim.api.store.store import Record, Table
 from tidewright.sim.api.verbs import patch
@@ -198,9 +198,10 @@ async def apply_patch(api: Api, request: Request) -> Outcome:  # noqa: C901  # t
         _look_for_repeated(request, directives)
         if not any(name.startswith("$") for name in directives):
             touched = frozenset(directives)
+        model = schemas.model_name(kind.group, request.version, kind.kind)
 
         def change(target: Object) -> Object:
-            return patch.strategic(target, directives, "", kind.kind)  # type: ignore[no-any-return]  # as above
+            return patch.strategic(target, directives, model)
 
     else:
         accepted = [patch.JSON_PATCH, patch.MERGE, patch.APPLY]
