@@ -25,6 +25,7 @@ from tidewright.events.base import Decision, Event
 from tidewright.events.decisions import CreateObject, DeleteObject, Effect, RecordObjectEvent, SetStatus
 from tidewright.events.timers import TimerFired
 from tidewright.host.fold.order import Fold
+from tidewright.kube.keys import ObjectKey, RequestKey, name_of
 from tidewright.log.subjects import ALL
 from tidewright.provisioning.decide import DECIDER
 from tidewright.provisioning.fold.common import STANDING
@@ -138,7 +139,7 @@ class Wild(Cluster):
 
     def look_at_gang(self, plan: p.PlanScaleUp, placed: int) -> None:
         """All or nothing: what the new nodes do not hold has room on those that are there or coming."""
-        request = self.state.requests[plan.request]
+        request = self.state.requests[RequestKey(ObjectKey(plan.request))]
         rest = sum(count for _, count in request.sets) - placed
         smallest = min(self.state.shapes[d].requests.get("cpu", 1) for d, _ in request.sets)
         room = sum(node.allocatable["cpu"] // smallest for node in self.state.nodes.values() if node.ready)
@@ -261,7 +262,7 @@ class Wild(Cluster):
                 if pod.node == name
             )
             if used + asked <= self.state.nodes[name].allocatable["cpu"]:
-                self.pod(key.split("/")[1], self.state.pods[key].shape, node=name)
+                self.pod(name_of(key), self.state.pods[key].shape, node=name)
 
     def lose(self) -> None:
         """A node vanishes with its pods and its machine."""
@@ -269,7 +270,7 @@ class Wild(Cluster):
             name = self.chance.choice(sorted(self.state.nodes))
             group = self.groups.get(self.state.nodes[name].group)
             for key in [k for k, pod in self.state.pods.items() if pod.node == name]:
-                self.tell(f.PodGone(at=self.now, namespace="ns", name=key.split("/")[1]))
+                self.tell(f.PodGone(at=self.now, namespace="ns", name=name_of(key)))
             if group is not None:
                 group.instances = [i for i in group.instances if i.id != f"sim://{name}"]
                 group.target = max(0, group.target - 1)
@@ -361,7 +362,7 @@ def happenings(found: Wild) -> dict[str, Callable[[], None]]:
     def delete_pod() -> None:
         if found.state.pods:
             key = chance.choice(sorted(found.state.pods))
-            found.tell(f.PodGone(at=found.now, namespace="ns", name=key.split("/")[1]))
+            found.tell(f.PodGone(at=found.now, namespace="ns", name=name_of(key)))
 
     def later() -> None:
         found.advance(chance.choice((0.5, 5.0, 70.0, 400.0)))
@@ -418,8 +419,8 @@ def ends(found: Wild) -> None:
         assert all(wait <= 600.0 + 1e-6 for wait in waits)
         assert all(b >= a - 1e-3 for a, b in pairwise(waits))
     # Pods that nothing holds are looked at every ten seconds; without them days pass quickly.
-    for key in sorted(found.state.pods):
-        found.tell(f.PodGone(at=found.now, namespace="ns", name=key.split("/")[1]))
+    for pod in sorted(found.state.pods):
+        found.tell(f.PodGone(at=found.now, namespace="ns", name=name_of(pod)))
     for _ in range(10):
         found.advance(DAY)
         while found.waiting:
@@ -434,14 +435,14 @@ def ends(found: Wild) -> None:
 def nothing_is_left(found: Wild) -> None:
     """Once all is gone the state is as large as at the beginning, whatever has been: it is no history."""
     for key in sorted(found.state.requests):
-        found.delete_request(key.split("/")[1])
+        found.delete_request(name_of(key))
     found.advance(5.0)
     for name in sorted(found.state.nodes):
         found.tell(f.NodeGone(at=found.now, name=name))
     for name in sorted(found.state.groups):
         found.tell(p.NodeGroupGone(at=found.now, name=name))
-    for key in sorted(found.state.templates):
-        found.tell(p.PodTemplateGone(at=found.now, namespace="ns", name=key.split("/")[1]))
+    for template in sorted(found.state.templates):
+        found.tell(p.PodTemplateGone(at=found.now, namespace="ns", name=name_of(template)))
     while found.waiting:
         found.answer()
     found.end_shapes()

@@ -2,6 +2,7 @@
 
 decide       the decider (one partition): its state, how it evolves, what it decides
 state        what it remembers
+unanswered   what the decisions were about that wait for their outcome
 holding      what the modes in force hold back
 settings     the configuration, under the reference's names and with its defaults
 upcasts      states as earlier versions stored them

@@ -32,11 +32,12 @@ from tidewright.events.timers import TimerFired
 from tidewright.host.fold.decider import Decider
 from tidewright.host.fold.parts import Parts
 from tidewright.host.fold.series import Exposition
+from tidewright.kube.keys import request_key
 from tidewright.provisioning import holding
 from tidewright.provisioning.cluster import status_map
 from tidewright.provisioning.cluster.follow_up import answered, cancelled, not_taken_back, respecified
 from tidewright.provisioning.evaluate import Evaluation
-from tidewright.provisioning.fold.common import EVALUATE, key_of
+from tidewright.provisioning.fold.common import EVALUATE
 from tidewright.provisioning.fold.evolve import evolve
 from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.index.indexing import index_of
@@ -98,7 +99,7 @@ def decide(state: State, event: Event, touched: Touched) -> Sequence[Decision]:
         case ProvisioningRequestObserved() if touched.respecified:
             decisions += respecified(state, touched.respecified)
         case ProvisioningRequestGone():
-            decisions += cancelled(state, index, key_of(event))
+            decisions += cancelled(state, index, request_key(event.namespace, event.name))
     if touched.woken:
         due = state.now + index.settings.quiet_s
         if state.due is None or state.due > due:

@@ -16,6 +16,7 @@ from tidewright.events.base import Because, Decision
 from tidewright.events.decisions import CancelTimer, SetTimer
 from tidewright.events.provisioning import BackOffGroup, CloseScaleUp, DeclineScaleUp
 from tidewright.host.fold.parts import Measure, unmeasured
+from tidewright.kube.keys import PodKey
 from tidewright.provisioning.cluster import status_map
 from tidewright.provisioning.cluster.upkeep import idle_decisions, upkeep
 from tidewright.provisioning.cluster.view import View, look
@@ -122,7 +123,7 @@ class Evaluation:
         return self.decisions
 
     def _fill(
-        self, work: RequestWork, grid: Grid, waiting: Sequence[tuple[str, Pod]]
+        self, work: RequestWork, grid: Grid, waiting: Sequence[tuple[PodKey, Pod]]
     ) -> tuple[dict[str, Demand], dict[str, Demand]]:
         """Place what has room already; pods that wait, and room that is kept, for which there is none."""
         pool = _counted(self.state, self.index, waiting)
@@ -217,7 +218,7 @@ class Evaluation:
 
     # --- Scale-up ---
 
-    def _scale_up(self, world: World, pool: dict[str, Demand], waiting: Sequence[tuple[str, Pod]]) -> None:
+    def _scale_up(self, world: World, pool: dict[str, Demand], waiting: Sequence[tuple[PodKey, Pod]]) -> None:
         items = [Item(d.shape, d.count) for d in _in_order(pool.values()) if d.count]
         if not items:
             return
@@ -245,7 +246,7 @@ class Evaluation:
             enact(world, made, {item.shape.digest: item.shape for item in items})
         self._decline(made, items, waiting, MAX_NODES_TOTAL if full else "")
 
-    def _tell_triggered(self, made: Plan, names: Sequence[Sequence[str]]) -> None:
+    def _tell_triggered(self, made: Plan, names: Sequence[Sequence[PodKey]]) -> None:
         message = triggered_message(made.targets)
         told = 0
         for keys in names:
@@ -259,12 +260,12 @@ class Evaluation:
                 )
 
     def _decline(
-        self, made: Plan, items: Sequence[Item], waiting: Sequence[tuple[str, Pod]], limit: str
+        self, made: Plan, items: Sequence[Item], waiting: Sequence[tuple[PodKey, Pod]], limit: str
     ) -> None:
         """Pods for which nothing is ordered: recorded when the reasons change, and told to the pod."""
         told = 0
         existing = [g.group.id for _, g in sorted(self.view.groups.items()) if g.group.exists]
-        first: dict[str, tuple[str, Pod]] = {}
+        first: dict[str, tuple[PodKey, Pod]] = {}
         for key, pod in waiting:
             first.setdefault(pod.shape, (key, pod))
         for index, item in enumerate(items):
@@ -328,7 +329,7 @@ def _claiming(state: State, index: Index) -> list[str]:
     return sorted(d for d in known if has_claims(state.shapes[d].scheduling) or index.claims.follows_for(d))
 
 
-def _counted(state: State, index: Index, waiting: Iterable[tuple[str, Pod]]) -> dict[str, Demand]:
+def _counted(state: State, index: Index, waiting: Iterable[tuple[PodKey, Pod]]) -> dict[str, Demand]:
     """Pods by shape, in the order of first appearance."""
     found: dict[str, Demand] = {}
     for _, pod in waiting:
@@ -404,12 +405,12 @@ def _last(loads: Sequence[Load], nodes: int) -> list[Load]:
     return found[::-1]
 
 
-def _names(waiting: Sequence[tuple[str, Pod]], items: Sequence[Item], made: Plan) -> list[list[str]]:
+def _names(waiting: Sequence[tuple[PodKey, Pod]], items: Sequence[Item], made: Plan) -> list[list[PodKey]]:
     """Per item the pods that the plan places: of those without a place, the first ones."""
-    by_shape: dict[str, list[str]] = {}
+    by_shape: dict[str, list[PodKey]] = {}
     for key, pod in waiting:
         by_shape.setdefault(pod.shape, []).append(key)
-    found: list[list[str]] = []
+    found: list[list[PodKey]] = []
     for item, placed in zip(items, made.placed, strict=True):
         keys = by_shape.get(item.shape.digest, [])
         lacking = keys[len(keys) - item.count :]

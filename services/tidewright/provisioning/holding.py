@@ -29,6 +29,7 @@ from tidewright.events.provisioning import (
     ReleaseCapacity,
     TrackIdleNodes,
 )
+from tidewright.kube.keys import RequestKey, namespace_of, request_key
 from tidewright.provisioning.fold.common import EVALUATE, REQUEST_KIND
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.state import State
@@ -49,12 +50,12 @@ def of_service(state: State) -> Held:
     return state.acting.of_service(SERVICE)
 
 
-def of_request(state: State, key: str) -> Held:
+def of_request(state: State, key: RequestKey) -> Held:
     """What holds for a request."""
     request = state.requests.get(key)
     annotations = request.annotations if request is not None else None
-    namespace = key.partition("/")[0]
-    return acting.careful(of_service(state), state.acting.held(SERVICE, namespace, annotations))
+    held = state.acting.held(SERVICE, namespace_of(key), annotations)
+    return acting.careful(of_service(state), held)
 
 
 def recorded(state: State, found: Iterable[Decision], *, evaluated: bool = False) -> list[Decision]:
@@ -78,10 +79,10 @@ def _held(state: State, service: Held, decision: Decision) -> Held:
     if index_of(state).settings.dry_run and (told or isinstance(decision, _ORDERS)):
         return _NOT_ORDERED
     if isinstance(decision, _OF_A_REQUEST):
-        return of_request(state, f"{decision.namespace}/{decision.name}")
+        return of_request(state, request_key(decision.namespace, decision.name))
     target = getattr(decision, "target", None)
     if not isinstance(target, ObjectRef) or not target.namespace:
         return service
     if target.kind == REQUEST_KIND:
-        return of_request(state, f"{target.namespace}/{target.name}")
+        return of_request(state, request_key(target.namespace, target.name))
     return state.acting.held(SERVICE, target.namespace)

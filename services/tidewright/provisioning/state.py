@@ -11,6 +11,7 @@ import msgspec
 from tidewright.events.acting import Acting
 from tidewright.events.base import JsonObject
 from tidewright.events.provisioning import Instance, TemplateNode
+from tidewright.kube.keys import NO_REQUEST, ObjectKey, PodKey, RequestKey, request_key
 from tidewright.kube.podshape import NodeView
 from tidewright.kube.quotascopes import Traits
 from tidewright.kube.taints import taints_of
@@ -20,6 +21,7 @@ from tidewright.provisioning.pending.helped import of_daemon_set
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.requests.spec import consumed_request, consumes
 from tidewright.provisioning.scaleup.saga import Execution
+from tidewright.provisioning.unanswered import Order
 
 if TYPE_CHECKING:
     from tidewright.provisioning.index.index import Index
@@ -54,7 +56,7 @@ class Pod(msgspec.Struct, gc=False):
     waiting: bool = False
     """Unschedulable, and nobody has given up on it."""
     daemon: bool = False
-    consumes: str = ""
+    consumes: RequestKey = NO_REQUEST
     created_at: float = 0.0
     uid: str = ""
     annotations: dict[str, str] | None = None
@@ -251,7 +253,7 @@ class Held(msgspec.Struct):
         refused_at: when its node was seen not to take it, for want of room as a rule.
     """
 
-    request: str
+    request: RequestKey
     shape: str
     node: str
     leaving: bool = False
@@ -297,6 +299,7 @@ class State(msgspec.Struct, dict=True):
         objects: kind to `namespace/name` (or name) to what is kept of objects that placement looks at.
         held: placeholders by name, from the decision to make them until they are gone.
         marks: node to the annotation that was ordered for it, until the node is seen again.
+        orders: decision that waits for its outcome to what it was about.
         said: pod to the reason of the last event about it; reason of a standing event to its message.
         said_at: reason of a standing event to the log time of its last telling.
         counts, histograms: see `counts`.
@@ -306,23 +309,23 @@ class State(msgspec.Struct, dict=True):
     now: float = 0.0
     config: JsonObject = {}
     priorities: dict[str, list[str]] | None = None
-    pods: dict[str, Pod] = {}
+    pods: dict[PodKey, Pod] = {}
     shapes: dict[str, ShapeFields] = {}
     nodes: dict[str, Node] = {}
     groups: dict[str, GroupState] = {}
     open: dict[str, Open] = {}
     backoff: dict[str, Entry] = {}
     learnt: dict[str, Learnt] = {}
-    requests: dict[str, Request] = {}
-    held: dict[str, Held] = {}
+    requests: dict[RequestKey, Request] = {}
+    held: dict[PodKey, Held] = {}
     marks: dict[str, Mark] = {}
     classes: dict[str, dict[str, str]] = {}
-    templates: dict[str, JsonObject] = {}
-    daemons: dict[str, JsonObject] = {}
-    quotas: dict[str, QuotaState] = {}
+    templates: dict[ObjectKey, JsonObject] = {}
+    daemons: dict[ObjectKey, JsonObject] = {}
+    quotas: dict[ObjectKey, QuotaState] = {}
     objects: dict[str, dict[str, JsonObject]] = {}
     executions: dict[str, Execution] = {}
-    orders: dict[str, tuple[str, str]] = {}
+    orders: dict[str, Order] = {}
     idle: dict[str, float] = {}
     last_scale_up: float | None = None
     due: float | None = None
@@ -360,7 +363,9 @@ def pod_of(fact: Any) -> Pod:
         untried_at=fact.at if pending and fact.unschedulable_since is None else 0.0,
         nominated=fact.nominated if pending else "",
         daemon=of_daemon_set(kind, annotations) or kind == "Node" or MIRROR in fact.annotations,
-        consumes=f"{fact.namespace}/{consumed_request(annotations)}" if consumes(annotations) else "",
+        consumes=request_key(fact.namespace, consumed_request(annotations))
+        if consumes(annotations)
+        else NO_REQUEST,
         created_at=fact.created_at or fact.at,
         uid=fact.uid,
         annotations=annotations or None,

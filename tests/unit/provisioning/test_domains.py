@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import facts as f
 from tidewright.events import provisioning as p
+from tidewright.kube.keys import request_key
 from tidewright.provisioning.requests import conditions as cond
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
@@ -106,7 +107,7 @@ def test_placeholders_of_a_gang_stand_in_its_domain() -> None:
 
 def test_a_domain_that_was_not_recorded_is_that_of_the_pods_there() -> None:
     cluster = gang(maximum=3)
-    request = cluster.state.requests["ns/gang"]
+    request = cluster.state.requests[request_key("ns", "gang")]
     shape = cluster.shape({"cpu": 3000, "memory": 2**20})
     nodes = sorted(cluster.state.nodes)
     for i, node in enumerate(nodes):

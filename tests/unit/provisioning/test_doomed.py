@@ -10,6 +10,7 @@ from tests.vectors.provisioning_life import Cluster
 from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.events.base import Event
+from tidewright.provisioning.unanswered import DeleteOrder
 
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 CHECK = "check-capacity.autoscaling.x-k8s.io"
@@ -80,7 +81,7 @@ def test_a_node_whose_deletion_was_refused_is_room_again() -> None:
     cluster.groups["workers"].instances = [p.Instance(id="sim://old", state="running")]
     cluster.groups["workers"].target = 1
     (deletion,) = cluster.of(p.DeleteInstances)
-    cluster.state.orders[deletion.id] = ("delete", "workers")
+    cluster.state.orders[deletion.id] = DeleteOrder("workers")
     cluster.state.groups["workers"].instances = tuple(cluster.groups["workers"].instances)
     cluster.state.groups["workers"].going = ()
     cluster.tell(o.Rejected(at=cluster.now, decision=deletion.id, reason="Forbidden", message="no"))

@@ -14,12 +14,14 @@ from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.events.base import Decision
 from tidewright.events.decisions import CreateObject, DeleteObject
+from tidewright.kube.keys import PodKey, name_of
 from tidewright.kube.podspecs import of_template
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.requests.bookings import room_kept
 from tidewright.provisioning.requests.spec import CONSUME
 from tidewright.provisioning.requests.work import RequestWork
 from tidewright.provisioning.state import RESERVED
+from tidewright.provisioning.unanswered import HoldOrder
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
@@ -113,14 +115,14 @@ def test_a_placeholder_that_vanishes_or_cannot_be_made_is_made_again() -> None:
     cluster.request("r", CHECK, [("three", 1)])
     cluster.settle()
     (name,) = cluster.state.held
-    cluster.tell(f.PodGone(at=cluster.now, namespace="system", name=name.split("/")[1]))
+    cluster.tell(f.PodGone(at=cluster.now, namespace="system", name=name_of(name)))
     cluster.settle()
     assert holding(cluster) == ["n0"]
     (name,) = cluster.state.held
-    cluster.state.orders["x"] = ("hold", name)
+    cluster.state.orders["x"] = HoldOrder(name)
     cluster.silent = True
     cluster.tell(o.Rejected(at=cluster.now, decision="x", reason="Forbidden"))
-    cluster.tell(f.PodGone(at=cluster.now, namespace="system", name=name.split("/")[1]))
+    cluster.tell(f.PodGone(at=cluster.now, namespace="system", name=name_of(name)))
     before = len(cluster.of(CreateObject))
     cluster.settle()
     assert len(cluster.of(CreateObject)) == before + 1
@@ -195,7 +197,7 @@ def test_a_placeholder_waits_until_the_one_before_it_is_gone() -> None:
     cluster.advance(5)
     assert len(cluster.of(DeleteObject)) == 1
     assert len(cluster.of(CreateObject)) == 1
-    cluster.tell(f.PodGone(at=cluster.now, namespace="system", name=name.split("/")[1]))
+    cluster.tell(f.PodGone(at=cluster.now, namespace="system", name=name_of(name)))
     cluster.advance(15)
     assert len(cluster.of(CreateObject)) == 2
 
@@ -206,7 +208,7 @@ def test_a_placeholder_that_its_node_refuses_is_made_again_after_a_while() -> No
     cluster.settle()
     ((name, held),) = cluster.state.held.items()
     refused = f.PodObserved(
-        at=cluster.now, namespace="system", name=name.split("/")[1], shape=cluster.state.pods[name].shape,
+        at=cluster.now, namespace="system", name=name_of(name), shape=cluster.state.pods[name].shape,
         phase="Failed", reason="OutOfcpu", node=held.node,
     )  # fmt: skip
     cluster.tell(refused)
@@ -269,12 +271,12 @@ def test_what_was_held_is_let_go_when_the_rest_of_the_nodes_does_not_come() -> N
     assert cluster.state.held == {}
 
 
-class Walked(dict[str, None]):
+class Walked(dict[PodKey, None]):
     """Counts how often somebody goes through all of it."""
 
     walks = 0
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[PodKey]:
         self.walks += 1
         return super().__iter__()
 
@@ -287,8 +289,9 @@ def test_pods_are_gone_through_once_however_many_bookings_there_are(bookings: in
         cluster.settle()
     assert len(holding(cluster)) == bookings
     index = index_of(cluster.state)
-    index.nominated, index.waiting = Walked(index.nominated), Walked(index.waiting)
+    nominated, waiting = Walked(index.nominated), Walked(index.waiting)
+    index.nominated, index.waiting = nominated, waiting
     work = RequestWork(cluster.state, index, cluster.now, index.settings)
     room_kept(work)
     assert len(work.kept) == bookings
-    assert (index.nominated.walks, index.waiting.walks) == (1, 1)
+    assert (nominated.walks, waiting.walks) == (1, 1)

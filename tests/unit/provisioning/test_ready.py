@@ -10,6 +10,7 @@ import pytest
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
 from tidewright.events.decisions import RecordObjectEvent, SetStatus
+from tidewright.kube.keys import request_key
 from tidewright.provisioning.requests.spec import CONSUME
 
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
@@ -211,7 +212,9 @@ def test_conditions_of_other_writers_are_followed_and_never_written() -> None:
         theirs = {"type": "Approved", "status": status, "reason": "Boss", "message": "so"}
         cluster.request("r", ATOMIC, [("four", 1)], status={"conditions": [theirs]})
         cluster.advance(120)
-        approved = next(c for c in cluster.state.requests["ns/r"].conditions if c.type == "Approved")
+        approved = next(
+            c for c in cluster.state.requests[request_key("ns", "r")].conditions if c.type == "Approved"
+        )
         assert approved.status == status
     written = [c["type"] for d in cluster.of(SetStatus) for c in d.status["conditions"]]
     assert {*written} == {"Accepted", "Provisioned"}
@@ -228,5 +231,7 @@ def test_a_status_that_was_written_whole_tells_nothing_of_others() -> None:
     status = cluster.of(SetStatus)[-1]
     whole = {"conditions": [*status.status["conditions"], {**theirs, "status": "False"}]}
     cluster.tell(msgspec.structs.replace(status, status=whole))
-    found = [c.status for c in cluster.state.requests["ns/r"].conditions if c.type == "Approved"]
+    found = [
+        c.status for c in cluster.state.requests[request_key("ns", "r")].conditions if c.type == "Approved"
+    ]
     assert found == ["True"]

@@ -25,6 +25,7 @@ from tests.unit.provisioning.claimworld import (
 )
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events.base import JsonObject
+from tidewright.kube.keys import request_key
 from tidewright.provisioning.evaluate import Evaluation
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.index.resolving import shape_of
@@ -65,7 +66,7 @@ def test_pods_of_one_claim_take_its_devices_once_and_sit_on_one_node() -> None:
     cluster.request("four", CHECK, [("sharer", 4)], SHORT)
     cluster.advance(5)
     assert (provisioned(cluster, "five"), provisioned(cluster, "four")) == (False, True)
-    (places,) = cluster.state.requests["ns/four"].places.values()
+    (places,) = cluster.state.requests[request_key("ns", "four")].places.values()
     assert list(places.values()) == [4]
 
 
@@ -93,7 +94,10 @@ def test_different_pods_of_one_claim_find_a_node_that_holds_them_all() -> None:
     cluster.request("both", CHECK, [("small", 1), ("large", 1)])
     cluster.settle()
     assert provisioned(cluster, "both")
-    assert [sorted(nodes) for nodes in cluster.state.requests["ns/both"].places.values()] == [["n1"], ["n1"]]
+    assert [sorted(nodes) for nodes in cluster.state.requests[request_key("ns", "both")].places.values()] == [
+        ["n1"],
+        ["n1"],
+    ]
 
 
 @pytest.mark.parametrize(("shared", "nodes"), [(True, 1), (False, 3)])

@@ -10,6 +10,7 @@ from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.events.base import JsonObject
 from tidewright.kube import kinds, podspecs
+from tidewright.kube.keys import request_key
 from tidewright.provisioning.cluster.view import look
 from tidewright.provisioning.fold import evolve
 from tidewright.provisioning.index.indexing import index_of
@@ -198,7 +199,7 @@ def test_a_shape_stays_while_a_request_has_it_whatever_becomes_of_pods() -> None
     cluster.template("t", "1")
     cluster.request("r", CHECK, [("t", 2)])
     cluster.settle()
-    [(shape, _)] = cluster.state.requests["ns/r"].sets
+    [(shape, _)] = cluster.state.requests[request_key("ns", "r")].sets
     fields = cluster.state.shapes[shape]
     told = f.ShapeObserved(
         at=cluster.now, digest=shape, requests=fields.requests, namespace="ns", labels=fields.labels

@@ -13,6 +13,7 @@ from tests.vectors.provisioning_life import Cluster
 from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.provisioning.cluster import status_map
+from tidewright.provisioning.unanswered import ReportOrder
 
 
 def reports(cluster: Cluster) -> list[dict[str, Any]]:
@@ -71,7 +72,7 @@ def test_a_write_that_failed_is_made_again() -> None:
     cluster = world()
     before = len(cluster.of(p.ReportClusterStatus))
     last = cluster.of(p.ReportClusterStatus)[-1]
-    cluster.state.orders[last.id] = ("report", "")
+    cluster.state.orders[last.id] = ReportOrder()
     cluster.tell(o.Failed(at=cluster.now, decision=last.id, reason="Unavailable"))
     cluster.advance(30)
     assert len(cluster.of(p.ReportClusterStatus)) > before

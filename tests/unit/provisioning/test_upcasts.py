@@ -11,6 +11,7 @@ from tidewright.events import provisioning as p
 from tidewright.events.base import Decision, Event
 from tidewright.events.decisions import SetTimer
 from tidewright.events.timers import TimerFired
+from tidewright.kube.keys import request_key
 from tidewright.provisioning.cluster.view import look
 from tidewright.provisioning.decide import DECIDER
 from tidewright.provisioning.index.indexing import index_of
@@ -58,13 +59,13 @@ def test_the_decider_goes_on_from_it() -> None:
     """A burst is waited for no longer than it would have been; whose sizes were seen late is tried at once."""
     state = restored()
     assert state.due is not None
-    late = state.requests["ns/conflict"]
+    late = state.requests[request_key("ns", "conflict")]
     assert (late.seen_late, late.conflicts) == (True, 1)
     fired = state.due
     first = feed(state, TimerFired(at=fired, key="evaluate"))
     assert [type(d) for d in first] == [SetTimer]  # the pod came later than what set the timer
     again = feed(state, TimerFired(at=first[0].due, key="evaluate"))  # type: ignore[attr-defined]  # is a SetTimer
     assert [d.name for d in again if isinstance(d, p.AttemptRequest)] == ["conflict"]
-    assert state.requests["ns/conflict"].seen_late is False
+    assert state.requests[request_key("ns", "conflict")].seen_late is False
     assert "ns/ordered" in state.requests
-    assert state.requests["ns/ordered"].ordered
+    assert state.requests[request_key("ns", "ordered")].ordered

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from tidewright.events.base import Because, Decision
 from tidewright.events.decisions import RecordObjectEvent
 from tidewright.events.provisioning import BookCapacity, DecreaseNodeGroup, ReleaseCapacity
+from tidewright.kube.keys import RequestKey, parts
 from tidewright.kube.times import rfc3339
 from tidewright.provisioning.cluster.cluster_state import OTHER, OUT_OF_RESOURCES, revert_failed_message
 from tidewright.provisioning.cluster.upkeep import back_off
@@ -136,7 +137,7 @@ def _over(state: State, index: Index, execution: saga.Execution) -> list[Decisio
     settings = index.settings
     own = parameters_of(request.parameters, len(request.sets)).booking_s
     until = state.now + (settings.booking_s if own is None else own)
-    namespace, name = execution.request.split("/", 1)
+    namespace, name = parts(execution.request)
     ordered = because("Ordered", nodes=sum(s.size - s.from_size for s in execution.steps))
     details = {
         **without_queue(request.details),
@@ -159,7 +160,13 @@ def _over(state: State, index: Index, execution: saga.Execution) -> list[Decisio
 
 
 def _told(
-    state: State, key: str, request: Request, *, condition: Condition, why: Because, details: dict[str, str]
+    state: State,
+    key: RequestKey,
+    request: Request,
+    *,
+    condition: Condition,
+    why: Because,
+    details: dict[str, str],
 ) -> Decision:
     wanted = [condition]
     if is_check_alias(request.class_name):
@@ -175,8 +182,8 @@ def _told(
     return status_of(state.now, key, request, conditions=conditions, details=details, why=(why,))
 
 
-def _event(state: State, key: str, request: Request, reason: str, message: str) -> RecordObjectEvent:
-    namespace, name = key.split("/", 1)
+def _event(state: State, key: RequestKey, request: Request, reason: str, message: str) -> RecordObjectEvent:
+    namespace, name = parts(key)
     return RecordObjectEvent(
         at=state.now,
         target=request_ref(namespace, name, request.uid),
@@ -187,7 +194,7 @@ def _event(state: State, key: str, request: Request, reason: str, message: str) 
     )
 
 
-def respecified(state: State, key: str) -> list[Decision]:
+def respecified(state: State, key: RequestKey) -> list[Decision]:
     """The spec of a request was changed: the one that was seen first stays in force. Spec 1.2."""
     message = (
         "the spec was changed after the request was seen: the first one stays in force;"
@@ -196,12 +203,12 @@ def respecified(state: State, key: str) -> list[Decision]:
     return [_event(state, key, state.requests[key], "SpecChangeIgnored", message)]
 
 
-def cancelled(state: State, index: Index, key: str) -> list[Decision]:
+def cancelled(state: State, index: Index, key: RequestKey) -> list[Decision]:
     """A request was deleted: take back what only it asked for and what has not come. [B3]"""
     request = state.requests.get(key)
     if request is None:
         return []
-    namespace, name = key.split("/", 1)
+    namespace, name = parts(key)
     found: list[Decision] = []
     view = look(state, index, state.now)
     for plan in sorted(state.executions):

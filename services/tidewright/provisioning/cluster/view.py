@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tidewright.events.provisioning import TemplateNode
+from tidewright.kube.keys import namespace_of
 from tidewright.kube.podshape import HOSTNAME, NodeView, PodShape
 from tidewright.kube.podspecs import of_template
 from tidewright.kube.taints import taints_of
@@ -91,7 +92,7 @@ def template_view(template: TemplateNode, claims: Claims) -> NodeView:
 
 def daemon_shapes(state: State) -> list[PodShape]:
     """Shapes of the pods that DaemonSets put on nodes, by the DaemonSet's name."""
-    return [of_template(state.daemons[key], key.split("/", 1)[0]) for key in sorted(state.daemons)]
+    return [of_template(state.daemons[key], namespace_of(key)) for key in sorted(state.daemons)]
 
 
 def look(state: State, index: Index, now: float) -> View:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.scaleup import saga
 from tidewright.provisioning.state import State
@@ -22,10 +20,6 @@ STANDING = frozenset(
     }
 )
 """Reasons of object events about a state that lasts: told when it begins, and again now and then."""
-
-
-def key_of(event: Any) -> str:
-    return f"{event.namespace}/{event.name}"
 
 
 def wake(state: State, touched: Touched) -> None:

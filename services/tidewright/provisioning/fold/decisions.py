@@ -16,12 +16,12 @@ from tidewright.events.decisions import (
     RecordObjectEvent,
     SetStatus,
 )
+from tidewright.kube.keys import ObjectKey, RequestKey, pod_key, request_key
 from tidewright.provisioning.cluster.backoff import RESET_S, Entry
 from tidewright.provisioning.cluster.limits import Learnt
 from tidewright.provisioning.fold.common import (
     REQUEST_KIND,
     STANDING,
-    key_of,
     not_ordered,
     shrink_open,
 )
@@ -34,6 +34,18 @@ from tidewright.provisioning.scaleup import saga
 from tidewright.provisioning.scaleup.plans import NOT_NEEDED, SUCCESSFUL, Target
 from tidewright.provisioning.state import Cost, GroupState, Load, Mark, Open, ShapeFields, State
 from tidewright.provisioning.tell import counts
+from tidewright.provisioning.unanswered import (
+    CollectOrder,
+    CreateOrder,
+    DecreaseOrder,
+    DeleteOrder,
+    FreeOrder,
+    HoldOrder,
+    IncreaseOrder,
+    MarkOrder,
+    ReportOrder,
+    StatusOrder,
+)
 
 _Kind = TypeVar("_Kind")
 
@@ -44,7 +56,7 @@ def _as_stored(value: Any, kind: type[_Kind]) -> _Kind:
 
 
 def _accept(state: State, event: p.AcceptRequest, _touched: Touched) -> None:
-    request = state.requests.get(key_of(event))
+    request = state.requests.get(request_key(event.namespace, event.name))
     if request is None:
         return
     request.accepted = True
@@ -57,7 +69,7 @@ def _accept(state: State, event: p.AcceptRequest, _touched: Touched) -> None:
 
 
 def _attempt(state: State, event: p.AttemptRequest, _touched: Touched) -> None:
-    request = state.requests.get(key_of(event))
+    request = state.requests.get(request_key(event.namespace, event.name))
     if request is None:
         return
     labels = {"class": request.class_name, "result": event.result}
@@ -76,7 +88,8 @@ def _attempt(state: State, event: p.AttemptRequest, _touched: Touched) -> None:
 def _status(state: State, event: SetStatus, _touched: Touched) -> None:
     if event.target.kind != REQUEST_KIND:
         return
-    request = state.requests.get(f"{event.target.namespace}/{event.target.name}")
+    key = request_key(event.target.namespace, event.target.name)
+    request = state.requests.get(key)
     if request is not None and request.uid == event.target.uid:
         before = request.conditions
         # Statuses were written whole once, with the conditions of others: those are known from facts.
@@ -92,18 +105,22 @@ def _status(state: State, event: SetStatus, _touched: Touched) -> None:
                 )
         request.details = _as_stored(event.status.get("provisioningClassDetails") or {}, dict[str, str])
         request.rewrite = False
-        state.orders[event.id] = ("status", f"{event.target.namespace}/{event.target.name}")
+        state.orders[event.id] = StatusOrder(key)
 
 
 def _delete_object(state: State, event: DeleteObject, _touched: Touched) -> None:
-    key = f"{event.target.namespace}/{event.target.name}"
-    request = state.requests.get(key)
-    if event.target.kind == REQUEST_KIND and request is not None:
-        request.deleting = True
-        state.orders[event.id] = ("collect", key)
-    elif event.target.kind == "Pod" and key in state.held:
-        state.held[key].leaving = True
-        state.orders[event.id] = ("free", key)
+    target = event.target
+    if target.kind == REQUEST_KIND:
+        key = request_key(target.namespace, target.name)
+        request = state.requests.get(key)
+        if request is not None:
+            request.deleting = True
+            state.orders[event.id] = CollectOrder(key)
+    elif target.kind == "Pod":
+        name = pod_key(target.namespace, target.name)
+        if name in state.held:
+            state.held[name].leaving = True
+            state.orders[event.id] = FreeOrder(name)
 
 
 def _create_object(state: State, event: CreateObject, _touched: Touched) -> None:
@@ -111,7 +128,7 @@ def _create_object(state: State, event: CreateObject, _touched: Touched) -> None
     if found is not None:
         name, held = found
         state.held[name] = held
-        state.orders[event.id] = ("hold", name)
+        state.orders[event.id] = HoldOrder(name)
 
 
 def _patch_object(state: State, event: PatchObject, _touched: Touched) -> None:
@@ -119,23 +136,24 @@ def _patch_object(state: State, event: PatchObject, _touched: Touched) -> None:
     if found is not None:
         node, value = found
         state.marks[node] = Mark(value, event.id)
-        state.orders[event.id] = ("mark", node)
+        state.orders[event.id] = MarkOrder(node)
 
 
 def _book(state: State, event: p.BookCapacity, _touched: Touched) -> None:
-    request = state.requests.get(key_of(event))
+    request = state.requests.get(request_key(event.namespace, event.name))
     if request is not None:
         request.booked, request.ordered = True, False
 
 
 def _release(state: State, event: p.ReleaseCapacity, _touched: Touched) -> None:
-    request = state.requests.get(key_of(event))
+    key = request_key(event.namespace, event.name)
+    request = state.requests.get(key)
     if event.reason == "Deleted":
         if request is not None:
             set_sets(state, request, ())
-            del state.requests[key_of(event)]
+            del state.requests[key]
         for execution in state.executions.values():
-            if execution.request == key_of(event) and execution.request_uid == event.uid:
+            if execution.request == key and execution.request_uid == event.uid:
                 saga.stopped(execution)  # what has not gone out never does
                 not_ordered(state, execution)
     elif request is not None:
@@ -143,7 +161,7 @@ def _release(state: State, event: p.ReleaseCapacity, _touched: Touched) -> None:
 
 
 def _plan(state: State, event: p.PlanScaleUp, _touched: Touched) -> None:
-    state.executions[event.plan] = saga.begin(
+    execution = state.executions[event.plan] = saga.begin(
         event.plan,
         [
             Target(group=i.group, from_size=i.from_size, size=i.size, max_size=i.max_size)
@@ -151,7 +169,7 @@ def _plan(state: State, event: p.PlanScaleUp, _touched: Touched) -> None:
         ],
         at=event.at,
         parallel=event.parallel,
-        request=event.request,
+        request=RequestKey(ObjectKey(event.request)),
         request_uid=event.request_uid,
         all_or_nothing=event.all_or_nothing,
     )
@@ -169,10 +187,9 @@ def _plan(state: State, event: p.PlanScaleUp, _touched: Touched) -> None:
         ]
         group = state.groups.setdefault(increase.group, GroupState())
         group.wanted, group.answered_at = increase.size, None
-    if event.request:
-        request = state.requests.get(event.request)
-        if request is not None:
-            request.plan = event.plan
+    request = state.requests.get(execution.request)
+    if request is not None:
+        request.plan = event.plan
 
 
 def _increase(state: State, event: p.IncreaseNodeGroup, _touched: Touched) -> None:
@@ -182,7 +199,7 @@ def _increase(state: State, event: p.IncreaseNodeGroup, _touched: Touched) -> No
     for step in execution.steps:
         if step.group == event.target.name and step.status == saga.WAITING:
             step.status, step.decision = saga.ORDERED, event.id
-            state.orders[event.id] = ("increase", event.plan)
+            state.orders[event.id] = IncreaseOrder(event.plan)
 
 
 def _decrease(state: State, event: p.DecreaseNodeGroup, _touched: Touched) -> None:
@@ -190,7 +207,7 @@ def _decrease(state: State, event: p.DecreaseNodeGroup, _touched: Touched) -> No
     group = state.groups.get(name)
     if group is not None:
         group.wanted, group.answered_at = event.size, None
-    state.orders[event.id] = ("decrease", name)
+    state.orders[event.id] = DecreaseOrder(name)
     execution = state.executions.get(event.plan)
     if execution is not None and execution.over:
         execution.reverted = True
@@ -223,7 +240,7 @@ def _delete(state: State, event: p.DeleteInstances, _touched: Touched) -> None:
         group.wanted = max(0, group.target - len(event.instances))
         group.answered_at = None
         doom(state, index_of(state), group)
-    state.orders[event.id] = ("delete", event.target.name)
+    state.orders[event.id] = DeleteOrder(event.target.name)
     unborn = sum(not name for name in event.nodes)
     if unborn:
         counts.add(state.counts, "cluster_autoscaler_old_unregistered_nodes_removed_count", unborn)
@@ -240,7 +257,7 @@ def _delete(state: State, event: p.DeleteInstances, _touched: Touched) -> None:
 
 
 def _create_group(state: State, event: p.CreateNodeGroup, _touched: Touched) -> None:
-    state.orders[event.id] = ("create", event.target.name)
+    state.orders[event.id] = CreateOrder(event.target.name)
     for name in (event.target.name, *event.also):
         state.groups.setdefault(
             name,
@@ -314,7 +331,7 @@ def _report(state: State, event: p.ReportClusterStatus, _touched: Touched) -> No
         key: before.since[key] if before.since.get(key, ("", 0.0))[0] == status else (status, event.at)
         for key, status in sorted(event.statuses.items())
     }
-    state.orders[event.id] = ("report", "")
+    state.orders[event.id] = ReportOrder()
 
 
 def _said(state: State, event: RecordObjectEvent, _touched: Touched) -> None:
@@ -322,11 +339,11 @@ def _said(state: State, event: RecordObjectEvent, _touched: Touched) -> None:
         state.said[event.reason] = event.message
         state.said_at[event.reason] = event.at
     if event.target.kind == REQUEST_KIND and event.reason == "CapacityNotFound":
-        request = state.requests.get(f"{event.target.namespace}/{event.target.name}")
+        request = state.requests.get(request_key(event.target.namespace, event.target.name))
         if request is not None:
             request.told = event.message
     if event.target.kind == "Pod":
-        state.said[f"{event.target.namespace}/{event.target.name}"] = event.reason
+        state.said[pod_key(event.target.namespace, event.target.name)] = event.reason
 
 
 DECISIONS: dict[type[Event], Callable[[State, Any, Touched], None]] = {

@@ -10,10 +10,10 @@ from tidewright.events import provisioning as p
 from tidewright.events.acting import MODE
 from tidewright.events.base import Event
 from tidewright.events.config import ConfigSet
+from tidewright.kube.keys import key_of, pod_key, request_key
 from tidewright.provisioning.cluster.cluster_state import first_observed, wrong_size
 from tidewright.provisioning.fold.common import (
     forget_index,
-    key_of,
     wake,
 )
 from tidewright.provisioning.fold.forgetting import forget_limit, forget_shape, set_sets, untell_shape
@@ -64,7 +64,7 @@ def _shape_gone(state: State, event: f.ShapeGone, _touched: Touched) -> None:
 
 
 def _pod(state: State, event: f.PodObserved, touched: Touched) -> None:
-    index, key = index_of(state), key_of(event)
+    index, key = index_of(state), pod_key(event.namespace, event.name)
     # Taken out and put back at the end: the index, built anew, then has the same order as this one.
     old = state.pods.pop(key, None)
     if old is not None:
@@ -96,7 +96,10 @@ def _pod(state: State, event: f.PodObserved, touched: Touched) -> None:
 
 
 def _pod_gone(state: State, event: f.PodGone, touched: Touched) -> None:
-    index, key = index_of(state), key_of(event)  # one that is built below would not know the pod
+    index, key = (
+        index_of(state),
+        pod_key(event.namespace, event.name),
+    )  # one that is built below would not know the pod
     old = state.pods.pop(key, None)
     state.said.pop(key, None)
     if state.held.pop(key, None) is not None:
@@ -251,7 +254,7 @@ def _group_gone(state: State, event: p.NodeGroupGone, touched: Touched) -> None:
 
 
 def _request(state: State, event: p.ProvisioningRequestObserved, touched: Touched) -> None:
-    key = key_of(event)
+    key = request_key(event.namespace, event.name)
     found = cond.parse(event.status.get("conditions"))
     request = state.requests.get(key)
     if request is None or request.uid != event.uid:
@@ -300,8 +303,9 @@ def _conditions_of_others(
 
 def _request_gone(state: State, event: p.ProvisioningRequestGone, touched: Touched) -> None:
     # The request itself leaves the state with the decision that answers this (ReleaseCapacity).
-    if key_of(event) in state.requests:
-        state.requests[key_of(event)].deleting = True
+    request = state.requests.get(request_key(event.namespace, event.name))
+    if request is not None:
+        request.deleting = True
         wake(state, touched)
 
 
@@ -316,29 +320,29 @@ def _class_gone(state: State, event: p.ProvisioningClassGone, _touched: Touched)
 
 
 def _template(state: State, event: p.PodTemplateObserved, touched: Touched) -> None:
-    state.templates[key_of(event)] = event.template
+    state.templates[key_of(event.namespace, event.name)] = event.template
     if any(not request.accepted for request in state.requests.values()):
         wake(state, touched)
 
 
 def _template_gone(state: State, event: p.PodTemplateGone, _touched: Touched) -> None:
-    state.templates.pop(key_of(event), None)
+    state.templates.pop(key_of(event.namespace, event.name), None)
 
 
 def _daemon(state: State, event: p.DaemonSetObserved, _touched: Touched) -> None:
-    state.daemons[key_of(event)] = event.template
+    state.daemons[key_of(event.namespace, event.name)] = event.template
 
 
 def _daemon_gone(state: State, event: p.DaemonSetGone, _touched: Touched) -> None:
-    state.daemons.pop(key_of(event), None)
+    state.daemons.pop(key_of(event.namespace, event.name), None)
 
 
 def _quota(state: State, event: p.ResourceQuotaObserved, _touched: Touched) -> None:
-    state.quotas[key_of(event)] = QuotaState(event.hard, event.used, event.scopes)
+    state.quotas[key_of(event.namespace, event.name)] = QuotaState(event.hard, event.used, event.scopes)
 
 
 def _quota_gone(state: State, event: p.ResourceQuotaGone, _touched: Touched) -> None:
-    state.quotas.pop(key_of(event), None)
+    state.quotas.pop(key_of(event.namespace, event.name), None)
 
 
 def _config(state: State, event: ConfigSet, touched: Touched) -> None:

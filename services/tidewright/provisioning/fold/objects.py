@@ -7,6 +7,7 @@ from typing import Any
 
 from tidewright.events.base import Event
 from tidewright.events.placement import PlacementObjectGone, PlacementObjectObserved
+from tidewright.kube.keys import key_of
 from tidewright.provisioning.fold.common import wake
 from tidewright.provisioning.fold.facts import someone_waits
 from tidewright.provisioning.fold.touched import Touched
@@ -36,7 +37,7 @@ def _gone(state: State, event: PlacementObjectGone, touched: Touched) -> None:
 
 
 def _key(event: PlacementObjectObserved | PlacementObjectGone) -> str:
-    return f"{event.namespace}/{event.name}" if event.namespace else event.name
+    return key_of(event.namespace, event.name) if event.namespace else event.name
 
 
 def _changed(state: State, kind: str, key: str, old: dict[str, Any] | None, touched: Touched) -> None:

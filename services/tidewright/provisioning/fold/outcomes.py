@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from tidewright.events import outcomes as o
 from tidewright.events.acting import NOT_DONE
@@ -16,96 +16,132 @@ from tidewright.provisioning.fold.common import (
 from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.index.indexing import doom, index_of
 from tidewright.provisioning.scaleup import saga
-from tidewright.provisioning.state import State
+from tidewright.provisioning.state import Request, State
 from tidewright.provisioning.tell import counts
+from tidewright.provisioning.unanswered import (
+    CollectOrder,
+    CreateOrder,
+    DecreaseOrder,
+    DeleteOrder,
+    FreeOrder,
+    HoldOrder,
+    IncreaseOrder,
+    MarkOrder,
+    ReportOrder,
+    StatusOrder,
+)
 
 NOT_ALLOWED = "NotAllowed"
 """Reason of a refusal by the actuator's own table: it stays until somebody changes what the actuator is told."""
 
 
-def _outcome(state: State, event: o.Applied | o.Rejected | o.Failed | o.Superseded, touched: Touched) -> None:  # noqa: C901  # a case per kind of order
+_Outcome: TypeAlias = o.Applied | o.Rejected | o.Failed | o.Superseded
+
+
+def _outcome(state: State, event: _Outcome, touched: Touched) -> None:
     order = state.orders.pop(event.decision, None)
     if order is None:
         return
-    kind, name = order
     applied = isinstance(event, o.Applied) and event.reason not in NOT_DONE
     if isinstance(event, o.Rejected | o.Failed):
-        where = "apiCallError" if kind in ("status", "collect", "report", "mark") else "cloudProviderError"
+        of_the_api = isinstance(order, StatusOrder | CollectOrder | ReportOrder | MarkOrder)
+        where = "apiCallError" if of_the_api else "cloudProviderError"
         counts.add(state.counts, "cluster_autoscaler_errors_total", type=where)
-    if kind == "status":
-        request = state.requests.get(name)
-        if isinstance(event, o.Failed) and request is not None:
-            request.rewrite = True
+    match order:
+        case StatusOrder(key) | CollectOrder(key):
+            request = state.requests.get(key)
+            if request is not None:
+                _request_answered(state, event, order, request, touched, applied=applied)
+        case HoldOrder() | FreeOrder():
+            barred = isinstance(event, o.Rejected) and event.reason == NOT_ALLOWED
+            _placeholder_answered(state, order, touched, applied=applied, barred=barred)
+        case MarkOrder(node):
+            _mark_answered(state, event, node, touched)
+        case ReportOrder():
+            if isinstance(event, o.Rejected | o.Failed):
+                state.reported.digest = ""  # written again with the next evaluation
+        case CreateOrder(group):
+            if not applied:
+                _not_created(state, event, group, touched)
+        case IncreaseOrder(plan):
+            _increase_answered(state, event, plan, touched, applied=applied)
             wake(state, touched)
-        return
-    if kind in ("hold", "free"):
-        barred = isinstance(event, o.Rejected) and event.reason == NOT_ALLOWED
-        _placeholder_answered(state, kind, name, touched, applied=applied, barred=barred)
-        return
-    if kind == "mark":
-        mark = state.marks.get(name)
-        undone = isinstance(event, o.Failed) or event.reason in NOT_DONE
-        if undone and mark is not None and mark.decision == event.decision:
-            del state.marks[name]  # tried again, from what the node says
-            if isinstance(event, o.Failed):
-                wake(state, touched)
-        return
-    if kind == "report":
-        if isinstance(event, o.Rejected | o.Failed):
-            state.reported.digest = ""  # written again with the next evaluation
-        return
-    if kind == "collect":
-        request = state.requests.get(name)
-        if request is not None and not applied:
-            request.deleting = False
-        return
-    if kind == "create":
+        case DecreaseOrder() | DeleteOrder():
+            _fewer_answered(state, event, order, touched, applied=applied)
+            wake(state, touched)
+
+
+def _request_answered(
+    state: State,
+    event: _Outcome,
+    order: StatusOrder | CollectOrder,
+    request: Request,
+    touched: Touched,
+    *,
+    applied: bool,
+) -> None:
+    if isinstance(order, CollectOrder):
         if not applied:
-            _not_created(state, event, name, touched)
-        return
-    if kind == "increase":
-        _increase_answered(state, event, name, touched, applied=applied)
-    else:
-        if kind == "decrease" and isinstance(event, o.Rejected | o.Failed):
-            touched.not_decreased = name
-        group = state.groups.get(name)
-        if group is not None and kind == "delete" and not applied:  # nothing goes but what the cloud says
-            group.deleting = {one: at for one, at in group.deleting.items() if one in group.going}
-            doom(state, index_of(state), group)
-        if group is not None and not _outstanding(state, name):
-            group.answered_at = event.at
-            told = event.result.get("size") if isinstance(event, o.Applied) and applied else None
-            if not applied or told == group.target_size:
-                group.wanted = None  # nothing has changed, so that the cloud will not be heard again
-            elif isinstance(told, int):
-                group.wanted = told
-    wake(state, touched)
+            request.deleting = False
+    elif isinstance(event, o.Failed):
+        request.rewrite = True
+        wake(state, touched)
 
 
 def _placeholder_answered(
-    state: State, kind: str, name: str, touched: Touched, *, applied: bool, barred: bool
+    state: State, order: HoldOrder | FreeOrder, touched: Touched, *, applied: bool, barred: bool
 ) -> None:
-    held = state.held.get(name)
+    held = state.held.get(order.pod)
     if held is None:
         return
     if barred:
         # Asked again at once it would be refused again at once: it rests like one that its node refused.
         held.refused_at, held.leaving = state.now, False
         return
-    if kind == "hold" and not applied:
-        del state.held[name]
-    elif kind == "free" and not applied:
+    if isinstance(order, HoldOrder):
+        if applied:
+            return
+        del state.held[order.pod]
+    elif not applied:
         held.leaving = False  # tried again with the next evaluation
-    elif kind == "free" and name not in state.pods:
-        del state.held[name]
+    elif order.pod not in state.pods:
+        del state.held[order.pod]
     else:
         return
     wake(state, touched)
 
 
-def _not_created(
-    state: State, event: o.Applied | o.Rejected | o.Failed | o.Superseded, name: str, touched: Touched
+def _mark_answered(state: State, event: _Outcome, node: str, touched: Touched) -> None:
+    mark = state.marks.get(node)
+    undone = isinstance(event, o.Failed) or event.reason in NOT_DONE
+    if undone and mark is not None and mark.decision == event.decision:
+        del state.marks[node]  # tried again, from what the node says
+        if isinstance(event, o.Failed):
+            wake(state, touched)
+
+
+def _fewer_answered(
+    state: State, event: _Outcome, order: DecreaseOrder | DeleteOrder, touched: Touched, *, applied: bool
 ) -> None:
+    """A group was to be smaller."""
+    if isinstance(order, DecreaseOrder) and isinstance(event, o.Rejected | o.Failed):
+        touched.not_decreased = order.group
+    group = state.groups.get(order.group)
+    if group is None:
+        return
+    if isinstance(order, DeleteOrder) and not applied:  # nothing goes but what the cloud says
+        group.deleting = {instance: at for instance, at in group.deleting.items() if instance in group.going}
+        doom(state, index_of(state), group)
+    if not _outstanding(state, order.group):
+        group.answered_at = event.at
+        size = event.result.get("size") if isinstance(event, o.Applied) and applied else None
+        if not applied or size == group.target_size:
+            group.wanted = None  # nothing has changed, so that the cloud will not be heard again
+        elif isinstance(size, int):
+            group.wanted = size
+
+
+def _not_created(state: State, event: _Outcome, name: str, touched: Touched) -> None:
     """A group that the cloud did not make: it never was, and nothing that was to be ordered of it is."""
     group = state.groups.get(name)
     if group is None or group.observed_at:
@@ -126,7 +162,7 @@ def _not_created(
 
 def _increase_answered(
     state: State,
-    event: o.Applied | o.Rejected | o.Failed | o.Superseded,
+    event: _Outcome,
     plan: str,
     touched: Touched,
     *,
@@ -166,7 +202,8 @@ def _increase_answered(
 def _outstanding(state: State, group: str) -> bool:
     """Whether a later order for the group has no answer yet: then that one is what is wanted."""
     return any(
-        kind in ("decrease", "delete") and name == group for kind, name in state.orders.values()
+        isinstance(order, DecreaseOrder | DeleteOrder) and order.group == group
+        for order in state.orders.values()
     ) or any(
         step.group == group and step.status in (saga.WAITING, saga.ORDERED)
         for execution in state.executions.values()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from tidewright.kube.keys import NO_REQUEST, RequestKey
+
 
 class Touched(msgspec.Struct):
     """Made anew for every event.
@@ -12,10 +14,10 @@ class Touched(msgspec.Struct):
         woken: something came that an evaluation may answer.
         plans: increases of which an order was answered, or that have lost a group.
         not_decreased: a group of which an order could not be taken back.
-        respecified: a request whose spec was changed for the first time, `namespace/name`.
+        respecified: a request whose spec was changed for the first time.
     """
 
     woken: bool = False
     plans: tuple[str, ...] = ()
     not_decreased: str = ""
-    respecified: str = ""
+    respecified: RequestKey = NO_REQUEST

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from tidewright.events.base import JsonObject
+from tidewright.kube.keys import PodKey, RequestKey
 from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.cluster.limits import GPU_LABELS
 from tidewright.provisioning.index.claims import Claims
@@ -55,14 +56,14 @@ class Index:
         self.shapes: dict[str, PodShape] = {}
         self.seats: dict[str, PodShape] = {}
         self.pinned: dict[str, set[str]] = {}
-        self.waiting: dict[str, None] = {}
-        self.untried: dict[str, None] = {}
-        self.nominated: dict[str, None] = {}
-        self.consumers: dict[str, dict[str, None]] = {}
+        self.waiting: dict[PodKey, None] = {}
+        self.untried: dict[PodKey, None] = {}
+        self.nominated: dict[PodKey, None] = {}
+        self.consumers: dict[RequestKey, dict[PodKey, None]] = {}
         self.machines: dict[str, str] = {}
         self.owner: dict[str, str] = {}
         self.busy: dict[str, int] = {}
-        self.on_node: dict[str, dict[str, None]] = {}
+        self.on_node: dict[str, dict[PodKey, None]] = {}
         self.kind: dict[str, int] = {}
         self.kinds: dict[int, NodeKind] = {}
         self._kind_ids: dict[_Same, int] = {}

@@ -7,10 +7,11 @@ state, and is then as the one that has lived on.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
+from tidewright.kube.keys import PodKey
 from tidewright.kube.podshape import NodeView
 from tidewright.provisioning import settings
 from tidewright.provisioning.index.index import Index
@@ -62,6 +63,9 @@ def count_sets(index: Index, sets: Iterable[tuple[str, int]], by: int) -> None:
     """The pod sets of a request count, or no longer do, among those that have their shapes."""
     for digest, _ in sets:
         index.use(digest, by)
+
+
+_Group = TypeVar("_Group", bound=str)
 
 
 class Awaited(NamedTuple):
@@ -125,7 +129,7 @@ def remove_node(index: Index, name: str, node: Node) -> None:
         del index.machines[node.provider_id]
 
 
-def add_pod(state: State, index: Index, key: str, pod: Pod) -> None:
+def add_pod(state: State, index: Index, key: PodKey, pod: Pod) -> None:
     """Take a pod into the index: it waits, or it sits somewhere."""
     _list_pod(index, key, pod)
     row = index.grid.rows.get(pod.node)
@@ -133,7 +137,7 @@ def add_pod(state: State, index: Index, key: str, pod: Pod) -> None:
         index.grid.put(seat_of(state, index, pod.shape), row)
 
 
-def _list_pod(index: Index, key: str, pod: Pod) -> None:
+def _list_pod(index: Index, key: PodKey, pod: Pod) -> None:
     index.use(pod.shape, 1)
     if pod.waiting:
         index.waiting[key] = None
@@ -153,7 +157,7 @@ def _list_pod(index: Index, key: str, pod: Pod) -> None:
         index.consumers.setdefault(pod.consumes, {})[key] = None
 
 
-def remove_pod(state: State, index: Index, key: str, pod: Pod) -> None:
+def remove_pod(state: State, index: Index, key: PodKey, pod: Pod) -> None:
     """Undo `add_pod`."""
     index.use(pod.shape, -1)
     index.waiting.pop(key, None)
@@ -175,7 +179,7 @@ def remove_pod(state: State, index: Index, key: str, pod: Pod) -> None:
         index.grid.put(seat_of(state, index, pod.shape), row, -1)
 
 
-def _drop(found: dict[str, dict[str, None]], group: str, key: str) -> None:
+def _drop(found: dict[_Group, dict[PodKey, None]], group: _Group, key: PodKey) -> None:
     """Take a key out of its group; a group without keys is none."""
     keys = found.get(group)
     if keys is not None:

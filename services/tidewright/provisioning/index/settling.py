@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Set
 
+from tidewright.kube.keys import PodKey
 from tidewright.kube.volumes import ATTACHABLE
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import add_node, holds_room
@@ -87,7 +88,7 @@ def _read_anew(state: State, index: Index, digest: str) -> None:
         shape_of(state, index, digest)
 
 
-def nominated(state: State, index: Index) -> dict[str, Pod]:
+def nominated(state: State, index: Index) -> dict[PodKey, Pod]:
     """Pods that count as being on the node that the scheduler has nominated for them. Spec 3.2, step 5.
 
     Their victims are on it still, so it may look overcommitted. One whose node is gone waits like any other.

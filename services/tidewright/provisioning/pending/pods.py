@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 from tidewright.events.decisions import RecordObjectEvent
+from tidewright.kube.keys import PodKey, RequestKey, parts
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.resolving import shape_of
 from tidewright.provisioning.index.settling import nominated
@@ -29,7 +30,7 @@ class PendingPods(NamedTuple):
         told: object events on consumers, which cause nothing.
     """
 
-    pods: list[tuple[str, Pod]]
+    pods: list[tuple[PodKey, Pod]]
     dues: list[float]
     told: list[RecordObjectEvent]
 
@@ -64,7 +65,7 @@ def pending(state: State, index: Index, now: float, *, event_limit: int = EVENTS
     return found
 
 
-def _trouble(state: State, request: str) -> str:
+def _trouble(state: State, request: RequestKey) -> str:
     """[B4]: what is wrong with the request of a consumer; empty when it may still come to something."""
     found = state.requests.get(request)
     if found is None:
@@ -82,8 +83,8 @@ def _ordinary_at(settings: Settings, pod: Pod, trouble: str) -> float:
     return pod.created_at + after if after and trouble else math.inf
 
 
-def _consumer_event(now: float, key: str, pod: Pod, reason: str, trouble: str) -> RecordObjectEvent:
-    namespace, name = pod.consumes.split("/", 1)
+def _consumer_event(now: float, key: PodKey, pod: Pod, reason: str, trouble: str) -> RecordObjectEvent:
+    namespace, name = parts(pod.consumes)
     if reason == MISSING:
         message = helped.orphan_message(namespace, name, trouble)
         return pod_event(now, key, pod.uid, reason=reason, message=message, event_type="Warning")

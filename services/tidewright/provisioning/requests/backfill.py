@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tidewright.kube.keys import RequestKey, namespace_of
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.requests import spec
@@ -26,7 +27,7 @@ KEPT = "what it may grow by is what {head} waits for"
 """Why a group is out for one that is placed beside what the head is to have."""
 
 
-def asked_of(work: RequestWork, key: str) -> Asked:
+def asked_of(work: RequestWork, key: RequestKey) -> Asked:
     """What a request asks for."""
     return Asked(
         sets=tuple(Item(shape, n) for shape, n in work.sets_of(key)),
@@ -46,7 +47,7 @@ class Head:
         looked_at: so many placements of those that were to pass.
     """
 
-    def __init__(self, work: RequestWork, key: str) -> None:
+    def __init__(self, work: RequestWork, key: RequestKey) -> None:
         self.key = key
         self.looked_at = 0
         self._work = work
@@ -55,7 +56,9 @@ class Head:
         self._short: tuple[Grid, int] | None = None
         self._left: tuple[Grid, World] | None = None
 
-    def passing(self, key: str, asked: Asked, made: Attempt, before: World, world: World) -> Attempt | None:
+    def passing(
+        self, key: RequestKey, asked: Asked, made: Attempt, before: World, world: World
+    ) -> Attempt | None:
         """The attempt with which a request passes, and does not put the head further from its room.
 
         Args:
@@ -93,7 +96,7 @@ class Head:
         self._short = left, short
         return False
 
-    def _elsewhere(self, key: str, asked: Asked, before: World) -> tuple[Attempt, Grid] | None:
+    def _elsewhere(self, key: RequestKey, asked: Asked, before: World) -> tuple[Attempt, Grid] | None:
         """An attempt on what is left beside the places of the head, and the grid with what it placed; None: no room."""
         if self._left is None or self._left[0] is not before.grid:
             place = nearest(self._work.modes[self.key], self._asked, before)
@@ -129,9 +132,9 @@ class Head:
             self._short = world.grid, shortfall(self._work.modes[self.key], self._asked, world)
         return self._short[1]
 
-    def _takes_quota(self, key: str) -> bool:
+    def _takes_quota(self, key: RequestKey) -> bool:
         """Whether a request wants of a quota that the head exceeds, or has it exceed one that it does not yet."""
-        if key.split("/", 1)[0] != self.key.split("/", 1)[0]:
+        if namespace_of(key) != namespace_of(self.key):
             return False
         work = self._work
         if any(wants_of(work, key, quota) for quota in self._quotas.items()):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from tidewright.events.base import Decision
+from tidewright.kube.keys import PodKey, RequestKey
 from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.index.resolving import shape_of
 from tidewright.provisioning.index.settling import nominated
@@ -61,10 +62,10 @@ def room_kept(work: RequestWork) -> dict[str, Demand]:
     return found
 
 
-def _on_their_way(work: RequestWork) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
+def _on_their_way(work: RequestWork) -> tuple[dict[RequestKey, list[PodKey]], dict[RequestKey, list[PodKey]]]:
     """Request to its pods that are nominated to a node, and to those that wait without."""
-    coming: dict[str, list[str]] = {}
-    waiting: dict[str, list[str]] = {}
+    coming: dict[RequestKey, list[PodKey]] = {}
+    waiting: dict[RequestKey, list[PodKey]] = {}
     there = nominated(work.state, work.index)
     for pod, found in there.items():
         if found.consumes:
@@ -88,7 +89,11 @@ def places(work: RequestWork) -> dict[str, dict[str, int]]:
 
 
 def _uncome(
-    work: RequestWork, key: str, sets: tuple[Item, ...], placed: list[PodShape], waiting: Sequence[str]
+    work: RequestWork,
+    key: RequestKey,
+    sets: tuple[Item, ...],
+    placed: list[PodShape],
+    waiting: Sequence[PodKey],
 ) -> tuple[Item, ...]:
     """[B2]: what of a booking is for pods that do not exist yet: those that wait want the room itself."""
     if not work.holds():
@@ -129,10 +134,10 @@ def hold_room(work: RequestWork, real: Grid, trial: Grid, starting: Mapping[int,
     return found
 
 
-def lacking(work: RequestWork, booked: Mapping[str, Demand]) -> dict[str, tuple[Item, ...]]:
+def lacking(work: RequestWork, booked: Mapping[str, Demand]) -> dict[RequestKey, tuple[Item, ...]]:
     """Request to what is kept for it on paper only: the last ones lack what has found no room."""
     left = {digest: demand.count for digest, demand in booked.items() if demand.count}
-    found: dict[str, tuple[Item, ...]] = {}
+    found: dict[RequestKey, tuple[Item, ...]] = {}
     for key in reversed(work.kept):
         short = []
         for item in work.kept[key]:

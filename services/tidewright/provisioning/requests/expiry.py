@@ -19,12 +19,12 @@ def refresh(work: RequestWork) -> list[Decision]:
     # Whose nodes are on their way has been tried in time: whether these come in time is another limit's.
     waiting = {key for key in work.modes if work.busy(key) or work.ordered(key)}
     for candidate, condition in lifecycle.refresh(
-        [c for c in candidates if f"{c.namespace}/{c.name}" not in waiting],
+        [c for c in candidates if c.key not in waiting],
         work.now,
         booking_s=settings.booking_s,
         expiry_s=settings.request_expiry_s,
     ):
-        key = f"{candidate.namespace}/{candidate.name}"
+        key = candidate.key
         if condition.type == cond.BOOKING_EXPIRED:
             kept = candidate.booking_s if candidate.booking_s is not None else settings.booking_s
             work.put(key, condition, because("BookingOver", seconds=int(kept)))
@@ -35,7 +35,7 @@ def refresh(work: RequestWork) -> list[Decision]:
             work.put(key, condition, because("Expired", limit_s=int(limit)))
             found.append(work.event(key, "Failed", condition.message, "Warning"))
     for candidate in candidates:
-        key = f"{candidate.namespace}/{candidate.name}"
+        key = candidate.key
         ended = work.conditions_of(key)
         if lifecycle.collectable(
             candidate, work.now, settings.request_ttl_s, delete_controlled=settings.delete_controlled

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from tidewright.events.base import Decision
 from tidewright.events.provisioning import AttemptRequest
+from tidewright.kube.keys import RequestKey, parts
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.classes import items as merged
 from tidewright.provisioning.requests import conditions as cond
@@ -21,7 +22,7 @@ from tidewright.provisioning.tell.sentences import because
 
 
 def grow_on(
-    work: RequestWork, short: Mapping[str, tuple[Item, ...]], world: World, orders: Orders
+    work: RequestWork, short: Mapping[RequestKey, tuple[Item, ...]], world: World, orders: Orders
 ) -> list[Decision]:
     """[B8]: elastic gangs with their minimum go on growing, at the pace of retries."""
     found: list[Decision] = []
@@ -47,10 +48,10 @@ def grow_on(
 
 
 def _grow(
-    work: RequestWork, key: str, rest: tuple[Item, ...], *, wait: float, world: World, orders: Orders
+    work: RequestWork, key: RequestKey, rest: tuple[Item, ...], *, wait: float, world: World, orders: Orders
 ) -> list[Decision]:
     request = work.state.requests[key]
-    namespace, name = key.split("/", 1)
+    namespace, name = parts(key)
     items = merged((item.shape, item.count) for item in rest)
     made = grow(items, world)
     pods = sum(item.count for item in items)

@@ -6,6 +6,7 @@ import msgspec
 
 from tidewright.events.base import Decision, JsonObject
 from tidewright.events.provisioning import AcceptRequest
+from tidewright.kube.keys import RequestKey, key_of, name_of, namespace_of, parts
 from tidewright.kube.podshape import PodShape
 from tidewright.kube.podspecs import of_template, scheduling_fields
 from tidewright.kube.quotascopes import limits_of, traits_of
@@ -19,16 +20,18 @@ from tidewright.provisioning.state import Cost, ShapeFields, State
 from tidewright.provisioning.tell.sentences import because
 
 
-def take_up(work: RequestWork, key: str) -> list[Decision]:
+def take_up(work: RequestWork, key: RequestKey) -> list[Decision]:
     """Freeze spec and templates; or fail, when they are wrong or do not come."""
     request = work.state.requests[key]
-    namespace, name = key.split("/", 1)
+    namespace, name = parts(key)
     try:
         wanted = spec.parse(request.spec)
     except ValueError as error:
         work.put(key, cond.invalid(str(error)))
         return [work.event(key, "Failed", str(error), "Warning")]
-    missing = [s.template for s in wanted.pod_sets if f"{namespace}/{s.template}" not in work.state.templates]
+    missing = [
+        s.template for s in wanted.pod_sets if key_of(namespace, s.template) not in work.state.templates
+    ]
     if missing:
         grace_over = request.seen_at + work.settings.template_grace_s
         if work.now < grace_over:
@@ -50,7 +53,7 @@ def take_up(work: RequestWork, key: str) -> list[Decision]:
     costs: list[Cost] = []
     shapes: dict[str, JsonObject] = {}
     for pod_set in wanted.pod_sets:
-        template = work.state.templates[f"{namespace}/{pod_set.template}"]
+        template = work.state.templates[key_of(namespace, pod_set.template)]
         shape = of_template(template, namespace)
         fields = ShapeFields(
             requests={k: v for k, v in shape.requests.items() if k != "pods"},
@@ -99,21 +102,21 @@ def prepare(state: State, index: Index) -> None:
     for key, request in state.requests.items():
         if request.accepted or request.deleting:
             continue
-        namespace = key.split("/", 1)[0]
+        namespace = namespace_of(key)
         pod_sets = request.spec.get("podSets")
         for pod_set in pod_sets if isinstance(pod_sets, list) else ():
             reference = pod_set.get("podTemplateRef") if isinstance(pod_set, dict) else None
             name = reference.get("name") if isinstance(reference, dict) else None
-            template = state.templates.get(f"{namespace}/{name}")
+            template = state.templates.get(key_of(namespace, str(name)))
             if template is None or not has_claims(template.get("spec") or {}):
                 continue
             shape = of_template(template, namespace)
             if not shape.error:
                 index.claims.prepared.add(shape.digest)
                 resolved(index, shape, scheduling_fields(template.get("spec") or {}))
-    for key, daemon in state.daemons.items():  # of a new node they take their devices first
+    for daemon_set, daemon in state.daemons.items():  # of a new node they take their devices first
         if (daemon.get("spec") or {}).get("resourceClaims"):
-            shape = of_template(daemon, key.split("/", 1)[0])
+            shape = of_template(daemon, namespace_of(daemon_set))
             if not shape.error:
                 index.claims.prepared.add(shape.digest)
                 resolved(index, shape, scheduling_fields(daemon["spec"]))
@@ -122,8 +125,7 @@ def prepare(state: State, index: Index) -> None:
 def _elsewhere(work: RequestWork, namespace: str, missing: list[str]) -> str:
     """Where templates of these names are, that a request cannot name."""
     found = sorted(
-        {key.partition("/")[0] for key in work.state.templates if key.partition("/")[2] in missing}
-        - {namespace}
+        {namespace_of(key) for key in work.state.templates if name_of(key) in missing} - {namespace}
     )
     if not found:
         return ""

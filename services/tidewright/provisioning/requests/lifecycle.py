@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from tidewright.kube.keys import RequestKey, request_key
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.requests.spec import Mode
@@ -41,6 +42,10 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     controlled: bool = False
     starving: bool = False
     turn: int = 0
+
+    @property
+    def key(self) -> RequestKey:
+        return request_key(self.namespace, self.name)
 
 
 class Eligibility(msgspec.Struct, frozen=True):

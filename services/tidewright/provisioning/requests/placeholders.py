@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from tidewright.events.base import Decision, JsonObject, ObjectRef
 from tidewright.events.decisions import CreateObject, DeleteObject
+from tidewright.kube.keys import PodKey, RequestKey, parts, pod_key, request_key
 from tidewright.kube.podshape import PODS, PodShape
 from tidewright.kube.volumes import ATTACHABLE
 from tidewright.provisioning.index.index import Index
@@ -41,7 +42,7 @@ class Room:
     """
 
     def __init__(self, state: State, index: Index) -> None:
-        self.waiting: dict[str, set[str]] = {}
+        self.waiting: dict[RequestKey, set[str]] = {}
         self._state = state
         self._index = index
         self._free: dict[str, dict[str, int]] = {}
@@ -53,7 +54,7 @@ class Room:
             if name not in state.pods and held.refused_at is None and not held.leaving:
                 self._unseen.setdefault(held.node, []).append(held.shape)
 
-    def take(self, request: str, node: str, shape: PodShape) -> bool:
+    def take(self, request: RequestKey, node: str, shape: PodShape) -> bool:
         """Take the room of one placeholder on a node; False when it has to wait."""
         asked = {name: n for name, n in shape.requests.items() if n and not name.startswith(ATTACHABLE)}
         free = self._free_on(node, asked)
@@ -92,16 +93,16 @@ class Standing(NamedTuple):
         surplus: names of those that go now.
     """
 
-    counts: dict[tuple[str, str], int]
-    surplus: tuple[str, ...]
+    counts: dict[tuple[RequestKey, str], int]
+    surplus: tuple[PodKey, ...]
 
 
-def standing(state: State, wanted: Mapping[str, Sequence[Item]]) -> Standing:
+def standing(state: State, wanted: Mapping[RequestKey, Sequence[Item]]) -> Standing:
     """Which placeholders stay, and which go. `wanted` says what is held for pods that have not come."""
     enough = Counter(
         {(key, i.shape.digest): i.count for key, items in wanted.items() for i in _by_shape(items)}
     )
-    counts: Counter[tuple[str, str]] = Counter()
+    counts: Counter[tuple[RequestKey, str]] = Counter()
     surplus = []
     for name in sorted(state.held):
         held = state.held[name]
@@ -134,7 +135,7 @@ def arrange(state: State, index: Index, grid: Grid, found: Standing) -> None:
             grid.put(shape_of(state, index, held.shape), row)
 
 
-def without(items: Sequence[Item], key: str, found: Standing) -> tuple[Item, ...]:
+def without(items: Sequence[Item], key: RequestKey, found: Standing) -> tuple[Item, ...]:
     """What of a request's room no placeholder holds."""
     left = Counter({digest: n for (request, digest), n in found.counts.items() if request == key})
     rest = []
@@ -156,7 +157,7 @@ def creations(
     settings: Settings,
     now: float,
     *,
-    missing: Mapping[str, Sequence[Item]],
+    missing: Mapping[RequestKey, Sequence[Item]],
     found: Standing,
     real: Grid,
     trial: Grid,
@@ -198,7 +199,7 @@ def creations(
                 yield _creation(settings, now, key, uid=uid, shape=item.shape, node=node, number=number)
 
 
-def _with_room(nodes: dict[str, int], room: Room, request: str, shape: PodShape) -> str | None:
+def _with_room(nodes: dict[str, int], room: Room, request: RequestKey, shape: PodShape) -> str | None:
     """The first of these nodes that takes a placeholder now; those before it that do not are left out."""
     for node in list(nodes):
         if room.take(request, node, shape):
@@ -237,7 +238,7 @@ def by_node(state: State, found: Standing) -> dict[str, list[str]]:
 
 
 def _creation(
-    settings: Settings, now: float, key: str, *, uid: str, shape: PodShape, node: str, number: int
+    settings: Settings, now: float, key: RequestKey, *, uid: str, shape: PodShape, node: str, number: int
 ) -> CreateObject:
     text = f"{uid}/{shape.digest}/{node}/{now:.6f}/{number}"
     name = f"hold-{blake2b(text.encode(), digest_size=8).hexdigest()}"
@@ -267,7 +268,7 @@ def _creation(
         "name": name,
         "namespace": settings.status_namespace,
         "labels": {"app.kubernetes.io/managed-by": "tidewright"},
-        "annotations": {PLACEHOLDER: f"{key}/{shape.digest}"},
+        "annotations": {PLACEHOLDER: _note(key, shape.digest)},
     }
     return CreateObject(
         at=now,
@@ -281,8 +282,8 @@ def _quantity(name: str, amount: int) -> str:
     return f"{amount}m" if name == "cpu" else str(amount)
 
 
-def _removal(state: State, name: str, held: Held, now: float) -> DeleteObject:
-    namespace, pod = name.split("/", 1)
+def _removal(state: State, name: PodKey, held: Held, now: float) -> DeleteObject:
+    namespace, pod = parts(name)
     known = state.pods.get(name)
     return DeleteObject(
         at=now,
@@ -294,13 +295,24 @@ def _removal(state: State, name: str, held: Held, now: float) -> DeleteObject:
     )
 
 
-def read(event: CreateObject) -> tuple[str, Held] | None:
+def read(event: CreateObject) -> tuple[PodKey, Held] | None:
     """Name and content of a placeholder that is made; None for what is none."""
     note = event.manifest.get("metadata", {}).get("annotations", {}).get(PLACEHOLDER)
     if event.target.kind != "Pod" or not isinstance(note, str):
         return None
-    namespace, _, rest = note.partition("/")
-    name, _, shape = rest.partition("/")  # a shape that is tied to a domain has a label's key in its name
-    request = f"{namespace}/{name}"
+    request, shape = _noted(note)
     node = event.manifest["spec"]["nodeName"]
-    return f"{event.target.namespace}/{event.target.name}", Held(request=request, shape=shape, node=node)
+    name = pod_key(event.target.namespace, event.target.name)
+    return name, Held(request=request, shape=shape, node=node)
+
+
+def _note(request: RequestKey, shape: str) -> str:
+    """What a placeholder says of whom it stands for: `namespace/name/shape`."""
+    return f"{request}/{shape}"
+
+
+def _noted(note: str) -> tuple[RequestKey, str]:
+    """Request and shape of such a note. A shape that is tied to a domain has a label's key in its name, with a slash."""
+    namespace, _, rest = note.partition("/")
+    name, _, shape = rest.partition("/")
+    return request_key(namespace, name), shape

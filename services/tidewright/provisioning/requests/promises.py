@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from tidewright.events.base import Because, Decision
 from tidewright.events.provisioning import CloseScaleUp
 from tidewright.kube.durations import format_duration
+from tidewright.kube.keys import RequestKey
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.booking import bookable
@@ -52,7 +53,7 @@ def nodes_settled(work: RequestWork, closings: Sequence[CloseScaleUp]) -> list[D
 
 
 def awaited(
-    work: RequestWork, closings: Sequence[CloseScaleUp], short: Mapping[str, tuple[Item, ...]]
+    work: RequestWork, closings: Sequence[CloseScaleUp], short: Mapping[RequestKey, tuple[Item, ...]]
 ) -> list[Decision]:
     """Nodes that others ordered, on which a request found room, came or did not. [B11]
 
@@ -84,7 +85,7 @@ def awaited(
 
 
 def _come(
-    work: RequestWork, key: str, ready: Condition, provisioned: Condition, *why: Because
+    work: RequestWork, key: RequestKey, ready: Condition, provisioned: Condition, *why: Because
 ) -> list[Decision]:
     """All its nodes are ready; in the profile `hold` it is provisioned only now."""
     work.put(key, ready, *why)
@@ -105,7 +106,7 @@ def _short(work: RequestWork, execution: Execution) -> list[Because]:
     return found or [because("NodesShort", nodes=execution.short)]
 
 
-def _nodes_missing(work: RequestWork, key: str, *why: Because, grows: bool) -> list[Decision]:
+def _nodes_missing(work: RequestWork, key: RequestKey, *why: Because, grows: bool) -> list[Decision]:
     """`compat` says it and leaves `Provisioned` alone; `hold` tries elsewhere, or gives up."""
     missing = cond.nodes_missing("; ".join(sentence(reason) for reason in why))
     work.put(key, missing, *why)
@@ -118,7 +119,7 @@ def _nodes_missing(work: RequestWork, key: str, *why: Because, grows: bool) -> l
     return found
 
 
-def hold_to_account(work: RequestWork, short: Mapping[str, tuple[Item, ...]]) -> list[Decision]:
+def hold_to_account(work: RequestWork, short: Mapping[RequestKey, tuple[Item, ...]]) -> list[Decision]:
     """[B13], in the profile `hold`: say when provisioned room is gone, and when it stays gone."""
     found: list[Decision] = []
     limit_s = work.settings.max_node_provision_s

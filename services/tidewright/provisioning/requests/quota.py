@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
+from tidewright.kube.keys import ObjectKey, RequestKey, name_of, namespace_of
 from tidewright.kube.quotascopes import in_scopes
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.requests.work import RequestWork
@@ -31,15 +32,15 @@ def claim_booked(work: RequestWork) -> None:
         for item in items:
             pods = min(left, item.count)
             left -= pods
-            _claim(work, key.split("/", 1)[0], Item(item.shape, pods), costs.get(item.shape.digest, Cost()))
+            _claim(work, namespace_of(key), Item(item.shape, pods), costs.get(item.shape.digest, Cost()))
 
 
-def claim(work: RequestWork, key: str, sets: tuple[Item, ...]) -> None:
+def claim(work: RequestWork, key: RequestKey, sets: tuple[Item, ...]) -> None:
     """Count the pods of a request, which will be created, against what their namespace may have."""
     if not work.state.quotas:
         return
     for item, cost in zip(sets, work.costs_of(key), strict=True):
-        _claim(work, key.split("/", 1)[0], item, cost)
+        _claim(work, namespace_of(key), item, cost)
 
 
 def _claim(work: RequestWork, namespace: str, item: Item, cost: Cost) -> None:
@@ -54,16 +55,16 @@ def _amounts(item: Item, cost: Cost) -> dict[str, int]:
     return found | {f"limits.{name}": amount * item.count for name, amount in cost.limits.items()}
 
 
-def over_quota(work: RequestWork, key: str, sets: tuple[Item, ...]) -> str:
+def over_quota(work: RequestWork, key: RequestKey, sets: tuple[Item, ...]) -> str:
     """[B10]: the ResourceQuota of the namespace that a request's pods would exceed; empty for none."""
     found = next(exceeded(work, key, sets), None)
-    return f'exceeded quota: "{found[0].split("/", 1)[1]}", resources: {", ".join(found[1])}' if found else ""
+    return f'exceeded quota: "{name_of(found[0])}", resources: {", ".join(found[1])}' if found else ""
 
 
-def wants_of(work: RequestWork, key: str, quota: tuple[str, tuple[str, ...]]) -> bool:
+def wants_of(work: RequestWork, key: RequestKey, quota: tuple[ObjectKey, tuple[str, ...]]) -> bool:
     """Whether the pods of a request count against a quota in one of these resources."""
     name, resources = quota
-    if name.split("/", 1)[0] != key.split("/", 1)[0]:
+    if namespace_of(name) != namespace_of(key):
         return False
     for (shape, count), cost in zip(work.sets_of(key), work.costs_of(key), strict=True):
         amounts = _amounts(Item(shape, count), cost)
@@ -76,12 +77,12 @@ def wants_of(work: RequestWork, key: str, quota: tuple[str, tuple[str, ...]]) ->
 
 def exceeded(
     work: RequestWork,
-    key: str,
+    key: RequestKey,
     sets: tuple[Item, ...],
     *,
-    beside: tuple[str, tuple[Item, ...]] | None = None,
-) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The quotas, as `namespace/name`, that a request's pods would exceed, by name, and in which resources.
+    beside: tuple[RequestKey, tuple[Item, ...]] | None = None,
+) -> Iterator[tuple[ObjectKey, tuple[str, ...]]]:
+    """The quotas that a request's pods would exceed, by name, and in which resources.
 
     `beside` is another request and its pods, as if room were kept for them.
     """
@@ -92,8 +93,8 @@ def exceeded(
         work.claims = claims
         yield from found
         return
-    namespace = key.split("/", 1)[0]
-    names = [name for name in sorted(work.state.quotas) if name.split("/", 1)[0] == namespace]
+    namespace = namespace_of(key)
+    names = [name for name in sorted(work.state.quotas) if namespace_of(name) == namespace]
     costs = work.costs_of(key) if names else ()
     for name in names:
         quota = work.state.quotas[name]

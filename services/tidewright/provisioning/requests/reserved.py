@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tidewright.events.base import Decision, ObjectRef
 from tidewright.events.decisions import CreateObject, PatchObject
+from tidewright.kube.keys import RequestKey
 from tidewright.kube.times import rfc3339
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.requests import placeholders
@@ -20,7 +21,7 @@ from tidewright.provisioning.tell.sentences import because
 
 
 def marked(
-    work: RequestWork, made: Iterable[Decision], bare: Mapping[str, set[str]]
+    work: RequestWork, made: Iterable[Decision], bare: Mapping[RequestKey, set[str]]
 ) -> Iterator[PatchObject]:
     """The annotations that are not as the bookings want them.
 
@@ -44,9 +45,11 @@ def marked(
             yield _patch(work.now, name, value)
 
 
-def _wanted(work: RequestWork, made: Iterable[Decision], bare: Mapping[str, set[str]]) -> dict[str, str]:
+def _wanted(
+    work: RequestWork, made: Iterable[Decision], bare: Mapping[RequestKey, set[str]]
+) -> dict[str, str]:
     """Node to what its annotation shall say."""
-    holding: dict[str, set[str]] = {}
+    holding: dict[RequestKey, set[str]] = {}
     for held in _holding(work, made):
         holding.setdefault(held.request, set()).add(held.node)
     nodes: dict[str, list[str]] = {}
@@ -70,7 +73,7 @@ def _holding(work: RequestWork, made: Iterable[Decision]) -> Iterator[Held]:
             yield found[1]
 
 
-def unheld(work: RequestWork, real: Grid, trial: Grid) -> dict[str, set[str]]:
+def unheld(work: RequestWork, real: Grid, trial: Grid) -> dict[RequestKey, set[str]]:
     """Request to nodes that are there with room kept for it that no placeholder holds: it cannot, or it waits.
 
     Args:

@@ -11,6 +11,7 @@ import msgspec
 from tidewright.events import acting
 from tidewright.events.base import Because, Decision
 from tidewright.events.provisioning import AttemptRequest
+from tidewright.kube.keys import RequestKey, parts
 from tidewright.provisioning import holding
 from tidewright.provisioning.pack.classes import items as merged
 from tidewright.provisioning.pack.grid import Grid
@@ -39,7 +40,7 @@ MOST_PLACES = 5000
 
 def try_request(
     work: RequestWork,
-    key: str,
+    key: RequestKey,
     candidate: lifecycle.Candidate,
     *,
     verdict: lifecycle.Eligibility,
@@ -137,7 +138,7 @@ def try_request(
     return found
 
 
-def think(work: RequestWork, key: str, world: World, orders: Orders) -> list[Decision]:
+def think(work: RequestWork, key: RequestKey, world: World, orders: Orders) -> list[Decision]:
     """What would become of a request that is held back alone; nobody else is to see anything of it."""
     request, asked, before = work.state.requests[key], asked_of(work, key), world.grid
     over = over_quota(work, key, asked.sets)
@@ -146,7 +147,7 @@ def think(work: RequestWork, key: str, world: World, orders: Orders) -> list[Dec
     else:
         made = attempt(work.modes[key], asked, world)
     world.grid = before
-    namespace, name = key.split("/", 1)
+    namespace, name = parts(key)
     why = reasons_of(work, asked.sets, made, over=over, attempts=request.attempts + 1, retry=0.0)
     found: list[Decision] = [
         AttemptRequest(
@@ -203,7 +204,7 @@ def _leans_on(before: Grid, after: Grid, made: Attempt) -> set[tuple[str, bool]]
 
 def _order(
     work: RequestWork,
-    key: str,
+    key: RequestKey,
     asked: Asked,
     *,
     made: Attempt,
@@ -233,7 +234,7 @@ def _order(
     return found
 
 
-def _answer(work: RequestWork, key: str, asked: Asked, made: Attempt) -> list[Decision]:
+def _answer(work: RequestWork, key: RequestKey, asked: Asked, made: Attempt) -> list[Decision]:
     """[B14]: what would be done, without doing it."""
     targets = made.plan.targets if made.plan is not None and made.result == SUCCESSFUL else ()
     would = ",".join(f"{t.group}:+{t.added}" for t in targets) or made.result

@@ -10,6 +10,7 @@ from collections import Counter
 
 from tidewright.events.base import Decision
 from tidewright.events.provisioning import AcceptRequest
+from tidewright.kube.keys import RequestKey, namespace_of
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests import lifecycle
 from tidewright.provisioning.requests.backfill import MOST_LOOKED_AT, Head
@@ -63,22 +64,22 @@ def attempts(work: RequestWork, world: World, orders: Orders) -> list[Decision]:
             candidate.conditions, cond.FAILED
         ):
             work.dues.append(lifecycle.expires_at(candidate, work.settings.request_expiry_s) + 1)
-    verdicts = {f"{c.namespace}/{c.name}": v for c, v in due}
+    verdicts = {c.key: v for c, v in due}
     queue = _queue(work, [c for c, _ in due])
-    mine = [c for c in queue if f"{c.namespace}/{c.name}" in verdicts]
+    mine = [c for c in queue if c.key in verdicts]
     turn = mine
     if not work.held:  # else nobody's turn comes later: what would be done is not remembered
         turn = lifecycle.within_timebox(mine, batch_size=0, timebox_s=work.settings.batch_timebox_s)
         if work.settings.batch and work.settings.batch_size > 1:
             checks = [c for c in turn if c.mode is Mode.CHECK]
-            later = {(c.namespace, c.name) for c in checks[work.settings.batch_size :]}
-            turn = [c for c in turn if (c.namespace, c.name) not in later]
+            later = {c.key for c in checks[work.settings.batch_size :]}
+            turn = [c for c in turn if c.key not in later]
     if len(turn) < len(mine):
         work.dues.append(work.now + 0.01)
-    positions = {f"{c.namespace}/{c.name}": position for position, c in enumerate(turn)}
+    positions = {c.key: position for position, c in enumerate(turn)}
     head: Head | None = None
     for candidate in queue:
-        key = f"{candidate.namespace}/{candidate.name}"
+        key = candidate.key
         if key in positions:
             if head is not None and head.looked_at >= MOST_LOOKED_AT:
                 work.dues.append(work.now + 0.01)
@@ -100,7 +101,7 @@ def attempts(work: RequestWork, world: World, orders: Orders) -> list[Decision]:
     return found
 
 
-def _over(work: RequestWork, key: str) -> bool:
+def _over(work: RequestWork, key: RequestKey) -> bool:
     """Nothing more is done about it: a request that another service saw through stays as it is."""
     now = work.conditions_of(key)
     return cond.find(now, cond.FAILED) is not None or cond.is_true(now, cond.BOOKING_EXPIRED)
@@ -110,19 +111,19 @@ def _queue(work: RequestWork, due: list[lifecycle.Candidate]) -> list[lifecycle.
     """[B6]: those that are due in their order, turns by namespace; with heads also those that wait to be due."""
     queue = list(due)
     if work.settings.head_deadline_s:
-        there = {f"{c.namespace}/{c.name}" for c in due}
+        there = {c.key for c in due}
         queue += [
             work.candidate(key)
             for key in work.modes
             if key not in there and work.understands(key) and not work.busy(key) and _waits(work, key)
         ]
     if work.settings.fair_share:
-        served = Counter(key.split("/", 1)[0] for key in work.kept)
+        served = Counter(namespace_of(key) for key in work.kept)
         queue = lifecycle.taking_turns(queue, served)
     return lifecycle.in_order(queue)
 
 
-def _waits(work: RequestWork, key: str) -> bool:
+def _waits(work: RequestWork, key: RequestKey) -> bool:
     """It was tried and found no room, and will be tried again."""
     now = work.conditions_of(key)
     provisioned = cond.find(now, cond.PROVISIONED)
@@ -130,7 +131,7 @@ def _waits(work: RequestWork, key: str) -> bool:
     return waits and not cond.is_true(now, cond.FAILED) and not work.ordered(key)
 
 
-def _blocks(work: RequestWork, key: str) -> bool:
+def _blocks(work: RequestWork, key: RequestKey) -> bool:
     """[B6]: it found no room, and its deadline is not over: later ones do not pass it."""
     deadline = work.state.requests[key].created_at + work.settings.head_deadline_s
     if not work.settings.head_deadline_s or work.now >= deadline:

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from tidewright.events.base import Because, Decision, JsonObject
 from tidewright.events.decisions import RecordObjectEvent, SetStatus
 from tidewright.events.provisioning import BookCapacity, ReleaseCapacity
+from tidewright.kube.keys import RequestKey, parts
 from tidewright.kube.podshape import PodShape
 from tidewright.kube.quotascopes import Traits
 from tidewright.kube.times import rfc3339
@@ -73,19 +74,19 @@ class RequestWork:
         self.now = now
         self.settings = settings
         self.dues: list[float] = []
-        self.conditions: dict[str, tuple[Condition, ...]] = {}
-        self.details: dict[str, dict[str, str]] = {}
-        self.why: dict[str, list[Because]] = {}
-        self.modes: dict[str, Mode] = {}
-        self.understood: dict[str, Parameters] = {}
-        self.fresh: dict[str, tuple[tuple[PodShape, int], ...]] = {}
+        self.conditions: dict[RequestKey, tuple[Condition, ...]] = {}
+        self.details: dict[RequestKey, dict[str, str]] = {}
+        self.why: dict[RequestKey, list[Because]] = {}
+        self.modes: dict[RequestKey, Mode] = {}
+        self.understood: dict[RequestKey, Parameters] = {}
+        self.fresh: dict[RequestKey, tuple[tuple[PodShape, int], ...]] = {}
         self.ended: list[Decision] = []
-        self.costs: dict[str, tuple[Cost, ...]] = {}
+        self.costs: dict[RequestKey, tuple[Cost, ...]] = {}
         self.claims: dict[tuple[str, Traits], dict[str, int]] = {}
-        self.kept: dict[str, tuple[Item, ...]] = {}
-        self.uncome: dict[str, tuple[Item, ...]] = {}
+        self.kept: dict[RequestKey, tuple[Item, ...]] = {}
+        self.uncome: dict[RequestKey, tuple[Item, ...]] = {}
         self.standing = placeholders.Standing({}, ())
-        self.unheld: dict[str, set[str]] = {}
+        self.unheld: dict[RequestKey, set[str]] = {}
         self.binding = binding
         self.held = binding and not holding.of_service(state).acts
         self.unanswered = {
@@ -109,7 +110,7 @@ class RequestWork:
                     parameters, len(sets) if isinstance(sets, list) else 0
                 )
 
-    def held_alone(self, key: str) -> bool:
+    def held_alone(self, key: RequestKey) -> bool:
         """Whether the modes hold back this request, and not all of the service: others do not see what it would take."""
         return self.binding and not self.held and holding.of_request(self.state, key).mode == "shadow"
 
@@ -117,10 +118,10 @@ class RequestWork:
         """Parameters as accepted, or as they will be."""
         return parameters_in_force(self.state, request)
 
-    def candidate(self, key: str) -> lifecycle.Candidate:
+    def candidate(self, key: RequestKey) -> lifecycle.Candidate:
         """The request as the rules about its life see it, with what was decided so far."""
         request, understood = self.state.requests[key], self.understood[key]
-        namespace, name = key.split("/", 1)
+        namespace, name = parts(key)
         highest = max((s.priority for s, _ in self.sets_of(key)), default=0)
         return lifecycle.Candidate(
             namespace=namespace,
@@ -136,11 +137,11 @@ class RequestWork:
             starving=0 < self.settings.starvation_s <= self.now - request.created_at,
         )
 
-    def conditions_of(self, key: str) -> tuple[Condition, ...]:
+    def conditions_of(self, key: RequestKey) -> tuple[Condition, ...]:
         """Conditions by now, those set in this evaluation included."""
         return self.conditions.get(key, self.state.requests[key].conditions)
 
-    def put(self, key: str, condition: Condition, *why: Because) -> None:
+    def put(self, key: RequestKey, condition: Condition, *why: Because) -> None:
         """Set a condition, to be written with its reasons at the end."""
         refresh = condition.type == cond.PROVISIONED and condition.status == "False"
         self.conditions[key] = cond.with_condition(
@@ -152,7 +153,7 @@ class RequestWork:
         )
         self.why.setdefault(key, []).extend(why)
 
-    def sets_of(self, key: str) -> tuple[tuple[PodShape, int], ...]:
+    def sets_of(self, key: RequestKey) -> tuple[tuple[PodShape, int], ...]:
         """Pod sets as shapes with counts; as frozen just now for a request taken up in this evaluation."""
         found = self.fresh.get(key)
         if found is None:
@@ -161,11 +162,11 @@ class RequestWork:
             self.fresh[key] = found
         return found
 
-    def understands(self, key: str) -> bool:
+    def understands(self, key: RequestKey) -> bool:
         """Whether it was taken up, in this evaluation or before."""
         return self.state.requests[key].accepted or bool(self.fresh.get(key))
 
-    def kept_sets_of(self, key: str) -> tuple[tuple[PodShape, int], ...]:
+    def kept_sets_of(self, key: RequestKey) -> tuple[tuple[PodShape, int], ...]:
         """As `sets_of`, tied to the domains of the request's topology, where it has its room already."""
         sets, topology = self.sets_of(key), self.understood[key].topology
         domains = self.domains_of(key) if topology else ()
@@ -178,7 +179,7 @@ class RequestWork:
             for (shape, n), value in zip(sets, domains, strict=True)
         )
 
-    def domains_of(self, key: str) -> tuple[str, ...]:
+    def domains_of(self, key: RequestKey) -> tuple[str, ...]:
         """Per pod set the value of its topology: as found, else that of most of its pods that have a node."""
         request, topology = self.state.requests[key], self.understood[key].topology
         if request.domains:
@@ -189,14 +190,16 @@ class RequestWork:
             return ()
         return (max(sorted(values), key=lambda value: values[value]),) * len(self.sets_of(key))
 
-    def costs_of(self, key: str) -> tuple[Cost, ...]:
+    def costs_of(self, key: RequestKey) -> tuple[Cost, ...]:
         """What quotas look at, per pod set; plain pods where a service before this one did not tell."""
         found = self.costs.get(key, self.state.requests[key].costs)
         return found or (Cost(),) * len(self.sets_of(key))
 
-    def event(self, key: str, reason: str, message: str, event_type: str = "Normal") -> RecordObjectEvent:
+    def event(
+        self, key: RequestKey, reason: str, message: str, event_type: str = "Normal"
+    ) -> RecordObjectEvent:
         """An object event about a request; what the API server would refuse as too long is cut."""
-        namespace, name = key.split("/", 1)
+        namespace, name = parts(key)
         return RecordObjectEvent(
             at=self.now,
             target=request_ref(namespace, name, self.state.requests[key].uid),
@@ -206,17 +209,17 @@ class RequestWork:
             component=COMPONENT,
         )
 
-    def ordered(self, key: str) -> bool:
+    def ordered(self, key: RequestKey) -> bool:
         """Its nodes are ordered, and it is provisioned when they are ready: in the profile `hold`."""
         return self.settings.hold and self.state.requests[key].ordered
 
-    def busy(self, key: str) -> bool:
+    def busy(self, key: RequestKey) -> bool:
         """An increase on its behalf is under way: what it is waits for that."""
         plan = self.state.requests[key].plan
         execution = self.state.executions.get(plan)
         return execution is not None and not execution.over
 
-    def booked_until(self, key: str) -> float | None:
+    def booked_until(self, key: RequestKey) -> float | None:
         """When the booking of a request ends; None while none is in force."""
         conditions, own = self.conditions_of(key), self.understood[key].booking_s
         provisioned = cond.find(conditions, cond.PROVISIONED)
@@ -228,21 +231,21 @@ class RequestWork:
         """Whether placeholders hold booked room."""
         return self.settings.hold and self.settings.placeholders and not self.settings.dry_run
 
-    def release(self, key: str, reason: str) -> ReleaseCapacity:
+    def release(self, key: RequestKey, reason: str) -> ReleaseCapacity:
         """A booking ends."""
-        namespace, name = key.split("/", 1)
+        namespace, name = parts(key)
         return ReleaseCapacity(
             at=self.now, namespace=namespace, name=name, uid=self.state.requests[key].uid, reason=reason
         )
 
-    def booked(self, key: str) -> list[Decision]:
+    def booked(self, key: RequestKey) -> list[Decision]:
         """Room is kept from now on."""
         request, own = self.state.requests[key], self.understood[key].booking_s
         until = self.now + (self.settings.booking_s if own is None else own)
         details = without_queue(self.details.get(key, request.details))
         self.details[key] = {**details, "reservation": rfc3339(until)}
         self.dues.append(until + 0.001)
-        namespace, name = key.split("/", 1)
+        namespace, name = parts(key)
         return [
             BookCapacity(
                 at=self.now,
@@ -283,7 +286,7 @@ def parameters_in_force(state: State, request: Request) -> dict[str, str]:
 
 def status_of(
     at: float,
-    key: str,
+    key: RequestKey,
     request: Request,
     *,
     conditions: tuple[Condition, ...],
@@ -291,7 +294,7 @@ def status_of(
     why: tuple[Because, ...] = (),
 ) -> SetStatus:
     """The status of a request, as far as it is ours: conditions of other types are their writers'."""
-    namespace, name = key.split("/", 1)
+    namespace, name = parts(key)
     status: JsonObject = {"conditions": cond.render(c for c in conditions if cond.is_ours(c))}
     if details:
         status["provisioningClassDetails"] = dict(details)

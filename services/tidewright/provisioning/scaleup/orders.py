@@ -16,6 +16,7 @@ from tidewright.events.provisioning import (
     PlanScaleUp,
     TemplateNode,
 )
+from tidewright.kube.keys import NO_REQUEST, PodKey, RequestKey, parts
 from tidewright.provisioning.cluster.groups import TEMPLATE_LABEL, Group, in_zone
 from tidewright.provisioning.scaleup import expander, saga
 from tidewright.provisioning.scaleup.plans import NOT_CHOSEN, Plan, World
@@ -66,10 +67,10 @@ def request_ref(namespace: str, name: str, uid: str) -> ObjectRef:
 
 
 def pod_event(
-    at: float, key: str, uid: str, *, reason: str, message: str, event_type: str = "Normal"
+    at: float, key: PodKey, uid: str, *, reason: str, message: str, event_type: str = "Normal"
 ) -> RecordObjectEvent:
     """An object event on a pod."""
-    namespace, name = key.split("/", 1)
+    namespace, name = parts(key)
     return RecordObjectEvent(
         at=at,
         target=ObjectRef(api_version="v1", kind="Pod", namespace=namespace, name=name, uid=uid),
@@ -125,9 +126,9 @@ def ordered_plan(
     made: Plan,
     world: World,
     *,
-    pods: Sequence[str],
+    pods: Sequence[PodKey],
     why: Iterable[Because],
-    request: str = "",
+    request: RequestKey = NO_REQUEST,
     request_uid: str = "",
     all_or_nothing: bool = False,
 ) -> list[Decision]:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from tidewright.kube.keys import NO_REQUEST, RequestKey
 from tidewright.provisioning.scaleup.plans import Target
 
 WAITING, ORDERED, APPLIED, FAILED, SKIPPED = "waiting", "ordered", "applied", "failed", "skipped"
@@ -45,7 +46,7 @@ class Execution(msgspec.Struct, kw_only=True):
 
     Attributes:
         plan: its name.
-        request: `namespace/name`, empty for pending pods.
+        request: empty for pending pods.
         all_or_nothing: one failure takes back what the others ordered.
         reverted: what was ordered has been taken back.
         short: instances of its groups that could not be created, or never came.
@@ -53,7 +54,7 @@ class Execution(msgspec.Struct, kw_only=True):
 
     plan: str
     steps: list[Step] = []
-    request: str = ""
+    request: RequestKey = NO_REQUEST
     request_uid: str = ""
     all_or_nothing: bool = False
     parallel: bool = False
@@ -90,7 +91,7 @@ def begin(
     *,
     at: float,
     parallel: bool,
-    request: str = "",
+    request: RequestKey = NO_REQUEST,
     request_uid: str = "",
     all_or_nothing: bool = False,
 ) -> Execution:

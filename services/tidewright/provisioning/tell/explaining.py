@@ -23,6 +23,16 @@ from tidewright.events.provisioning import (
     ReleaseCapacity,
 )
 from tidewright.host.fold.explainer import Explainer, Reference, Told
+from tidewright.kube.keys import (
+    NO_REQUEST,
+    ObjectKey,
+    PodKey,
+    RequestKey,
+    key_of,
+    parts,
+    pod_key,
+    request_key,
+)
 from tidewright.kube.times import readable
 from tidewright.provisioning.cluster.backoff import backed_off
 from tidewright.provisioning.cluster.groups import cannot_grow
@@ -62,7 +72,7 @@ class ProvisioningExplainer:
 
     def concerns(self, event: Event, asked: Reference) -> bool:
         """Plans, orders, attempts and bookings; statuses and object events say the same once more."""
-        name = f"{asked.namespace}/{asked.name}"
+        name = key_of(asked.namespace, asked.name)
         match event:
             case PlanScaleUp():
                 if asked.kind == REQUEST:
@@ -77,7 +87,7 @@ class ProvisioningExplainer:
             case BackOffGroup() | CloseScaleUp():
                 return asked.kind == GROUP and event.group == asked.name
         if isinstance(event, ABOUT_REQUEST):
-            return asked.kind == REQUEST and f"{event.namespace}/{event.name}" == name
+            return asked.kind == REQUEST and key_of(event.namespace, event.name) == name
         return isinstance(event, ABOUT_GROUP) and asked.kind == GROUP and event.target.name == asked.name
 
     def sentences(self, event: Event) -> Sequence[str]:
@@ -109,17 +119,17 @@ class ProvisioningExplainer:
     def facts(self, state: State, event: Event) -> Sequence[Reference]:
         """The request with its groups, or the pods and groups of a plan."""
         found: list[Reference] = []
-        request = ""
+        request = NO_REQUEST
         if isinstance(event, PlanScaleUp):
-            request = event.request
-            found += [Reference(POD, *key.split("/", 1)) for key in event.pods[:3]]
+            request = RequestKey(ObjectKey(event.request))
+            found += [Reference(POD, *parts(ObjectKey(key))) for key in event.pods[:3]]
             found += [Reference(GROUP, "", increase.group) for increase in event.increases]
         elif isinstance(event, ABOUT_REQUEST):
-            request = f"{event.namespace}/{event.name}"
+            request = request_key(event.namespace, event.name)
         elif isinstance(event, ABOUT_GROUP):
             found.append(Reference(GROUP, "", event.target.name))
         if request:
-            found.insert(0, Reference(REQUEST, *request.split("/", 1)))
+            found.insert(0, Reference(REQUEST, *parts(request)))
         return tuple(found)
 
     def opposite(self, state: State, event: Event) -> Sequence[str]:
@@ -138,16 +148,16 @@ class ProvisioningExplainer:
 
     def aggregate(self, state: State, asked: Reference) -> Mapping[str, object] | None:
         """The object with what belongs to it."""
-        key = f"{asked.namespace}/{asked.name}"
         match asked.kind:
             case "provisioningrequest":
+                key = request_key(asked.namespace, asked.name)
                 request = state.requests.get(key)
                 if request is None:
                     return None
                 plans = {n: e for n, e in state.executions.items() if e.request == key}
                 return {"request": request, "plans": plans, "class": state.classes.get(request.class_name)}
             case "pod":
-                pod = state.pods.get(key)
+                pod = state.pods.get(pod_key(asked.namespace, asked.name))
                 return None if pod is None else {"pod": pod, "shape": state.shapes.get(pod.shape)}
             case "node":
                 node = state.nodes.get(asked.name)
@@ -164,13 +174,13 @@ class ProvisioningExplainer:
     def standing(self, state: State, asked: Reference, now: float) -> Sequence[str]:
         """What holds the object back, until when, and why each group does not help."""
         state.now = max(state.now, now)
-        key = f"{asked.namespace}/{asked.name}"
         match asked.kind:
             case "provisioningrequest":
+                key = request_key(asked.namespace, asked.name)
                 request = state.requests.get(key)
                 return () if request is None else _request(state, key, request)
             case "pod":
-                return _pod(state, key)
+                return _pod(state, pod_key(asked.namespace, asked.name))
             case "node":
                 return _node(state, asked.name)
         return _group(state, asked.name)
@@ -193,7 +203,7 @@ def _shapes(state: State, event: AttemptRequest | DeclineScaleUp) -> list[str]:
     """Digests of the shapes that a decision is about."""
     if isinstance(event, DeclineScaleUp):
         return [event.shape]
-    request = state.requests.get(f"{event.namespace}/{event.name}")
+    request = state.requests.get(request_key(event.namespace, event.name))
     return [digest for digest, _ in request.sets] if request is not None else []
 
 
@@ -234,7 +244,7 @@ def _full(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-def _request(state: State, key: str, request: Request) -> list[str]:
+def _request(state: State, key: RequestKey, request: Request) -> list[str]:
     now = state.now
     if request.deleting:
         return ["It is being deleted: nothing is decided for it any more."]
@@ -348,7 +358,7 @@ def _lacking(state: State, request: Request) -> list[str]:
     return told
 
 
-def _pod(state: State, key: str) -> list[str]:
+def _pod(state: State, key: PodKey) -> list[str]:
     pod = state.pods.get(key)
     if pod is None:
         return []

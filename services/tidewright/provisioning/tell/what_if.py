@@ -20,6 +20,7 @@ from tidewright.events.provisioning import (
     PodTemplateObserved,
     ProvisioningRequestObserved,
 )
+from tidewright.kube.keys import request_key
 from tidewright.provisioning.evaluate import Evaluation
 from tidewright.provisioning.fold import evolve
 from tidewright.provisioning.requests import conditions as cond
@@ -76,7 +77,8 @@ def preview(
         now: log time, seconds.
     """
     now = max(now, state.now)
-    state.requests.pop(f"{namespace}/{name}", None)
+    key = request_key(namespace, name)
+    state.requests.pop(key, None)
     for template, content in sorted(templates.items()):
         fact = PodTemplateObserved(at=now, namespace=namespace, name=template, template=content)
         evolve.evolve(state, fact)
@@ -89,7 +91,6 @@ def preview(
             at=now, namespace=namespace, name=name, uid=uid, generation=1, created_at=now, spec=spec
         ),
     )
-    key = f"{namespace}/{name}"
     state.requests[key].seen_at = seen_at
     decisions = Evaluation(state, seed=f"{now:.6f}", binding=False).run()
     attempt = next((d for d in decisions if isinstance(d, AttemptRequest) and d.uid == uid), None)

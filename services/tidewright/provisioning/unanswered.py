@@ -1,0 +1,86 @@
+"""Decisions of ours that wait for their outcome: what each was about, by which the outcome is taken in.
+
+They are stored as arrays, the verb first: `["status", "namespace/name"]`.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from tidewright.kube.keys import PodKey, RequestKey
+
+
+class StatusOrder(msgspec.Struct, frozen=True, array_like=True, tag="status"):
+    """The status of a request is written."""
+
+    request: RequestKey
+
+
+class CollectOrder(msgspec.Struct, frozen=True, array_like=True, tag="collect"):
+    """An old request is deleted."""
+
+    request: RequestKey
+
+
+class HoldOrder(msgspec.Struct, frozen=True, array_like=True, tag="hold"):
+    """A placeholder is made."""
+
+    pod: PodKey
+
+
+class FreeOrder(msgspec.Struct, frozen=True, array_like=True, tag="free"):
+    """A placeholder is deleted."""
+
+    pod: PodKey
+
+
+class MarkOrder(msgspec.Struct, frozen=True, array_like=True, tag="mark"):
+    """A node's annotation is written, which says what is reserved there."""
+
+    node: str
+
+
+class ReportOrder(msgspec.Struct, frozen=True, array_like=True, tag="report"):
+    """The status ConfigMap is written. There is one: nothing more is to be said of it."""
+
+    about: str = ""
+
+
+class CreateOrder(msgspec.Struct, frozen=True, array_like=True, tag="create"):
+    """A group is made at the cloud."""
+
+    group: str
+
+
+class IncreaseOrder(msgspec.Struct, frozen=True, array_like=True, tag="increase"):
+    """A plan's group grows: its step bears the decision's id."""
+
+    plan: str
+
+
+class DecreaseOrder(msgspec.Struct, frozen=True, array_like=True, tag="decrease"):
+    """Nodes of a group that have not come are taken back."""
+
+    group: str
+
+
+class DeleteOrder(msgspec.Struct, frozen=True, array_like=True, tag="delete"):
+    """Instances of a group are deleted."""
+
+    group: str
+
+
+Order: TypeAlias = (
+    StatusOrder
+    | CollectOrder
+    | HoldOrder
+    | FreeOrder
+    | MarkOrder
+    | ReportOrder
+    | CreateOrder
+    | IncreaseOrder
+    | DecreaseOrder
+    | DeleteOrder
+)
