@@ -121,19 +121,19 @@ def _container_sets(container: Object, resource: str) -> bool:
 
 def usage_of(kind: Kind, obj: Object) -> dict[str, int]:
     """What one object uses, in nanos of each resource's unit."""
-    one = quantities.NANOS_PER_UNIT
+    unit = quantities.NANOS_PER_UNIT
     counted = f"count/{kind.name}"
     if kind.table_name != "/pods":
-        used = {counted: one}
+        used = {counted: unit}
         if not kind.group:
-            used[kind.plural] = one
+            used[kind.plural] = unit
         if kind.table_name == "/persistentvolumeclaims":
             storage = (((obj.get("spec") or {}).get("resources") or {}).get("requests") or {}).get("storage")
             used["requests.storage"] = _nanos(storage)
         return used
     if (obj.get("status") or {}).get("phase") in _TERMINAL:
-        return {counted: one}
-    used = {counted: one, "pods": one}
+        return {counted: unit}
+    used = {counted: unit, "pods": unit}
     for part in ("requests", "limits"):
         for name, amount in pod_resources(obj, part).items():
             used[f"{part}.{name}"] = amount
@@ -159,14 +159,14 @@ def pod_resources(pod: Object, part: str) -> dict[str, int]:
 
 def used_in(api: Api, namespace: str, spec: Object) -> dict[str, int]:
     """What the objects of a namespace use of a quota's resources."""
-    wanted = set(spec.get("hard") or {})
-    used: dict[str, int] = dict.fromkeys(wanted, 0)
+    resources = set(spec.get("hard") or {})
+    used: dict[str, int] = dict.fromkeys(resources, 0)
     for kind in api.registry:
         if not kind.namespaced or kind.table or kind.table_name == TABLE:
             continue
         table = api.store.table(kind.table_name)
         is_pod = kind.table_name == "/pods"
-        counts = {f"count/{kind.name}", kind.plural if not kind.group else ""} & wanted
+        counts = {f"count/{kind.name}", kind.plural if not kind.group else ""} & resources
         if not is_pod and not counts and kind.table_name != "/persistentvolumeclaims":
             continue
         for record in table.scan(namespace):
@@ -174,7 +174,7 @@ def used_in(api: Api, namespace: str, spec: Object) -> dict[str, int]:
             if is_pod and not _in_scope(spec, obj):
                 continue
             for name, amount in usage_of(kind, obj).items():
-                if name in wanted:
+                if name in resources:
                     used[name] += amount
     return used
 

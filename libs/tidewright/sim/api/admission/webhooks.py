@@ -125,8 +125,8 @@ class Admission:
         table = self._api.store.table(table_name)
         known = self._hooks.get(table_name)
         if known is None or known[0] != table.changed_rv:
-            found = [hook for record in table.scan() for hook in _hooks_of(record)]
-            known = self._hooks[table_name] = (table.changed_rv, found)
+            hooks = [hook for record in table.scan() for hook in _hooks_of(record)]
+            known = self._hooks[table_name] = (table.changed_rv, hooks)
         return known[1]
 
     def _matches(
@@ -137,9 +137,9 @@ class Admission:
         if not hook.namespaces.everything and not self._namespace_matches(hook, request, obj):
             return False
         if not hook.objects.everything and not any(
-            hook.objects.matches((found.get("metadata") or {}).get("labels"))
-            for found in (obj, old)
-            if found is not None
+            hook.objects.matches((candidate.get("metadata") or {}).get("labels"))
+            for candidate in (obj, old)
+            if candidate is not None
         ):
             return False
         return self._conditions_hold(hook, request, operation, obj, old)
@@ -225,9 +225,9 @@ class Admission:
                 request.warnings.append(str(warning))
             return response
         status = response.get("status") or {}
-        told = status.get("message") or status.get("reason")
+        explanation = status.get("message") or status.get("reason")
         text = f'admission webhook "{hook.name}" denied the request'
-        text += f": {told}" if told else " without explanation"
+        text += f": {explanation}" if explanation else " without explanation"
         code = status.get("code")
         code = code if isinstance(code, int) and 400 <= code < 600 else 400
         details = dict(status["details"]) if isinstance(status.get("details"), dict) else None
@@ -310,27 +310,27 @@ class Admission:
         return None
 
     def _context(self, bundle: str) -> ssl.SSLContext:
-        found = self._contexts.get(bundle)
-        if found is None:
+        context = self._contexts.get(bundle)
+        if context is None:
             try:
                 pem = base64.b64decode(bundle).decode() if bundle else None
-                found = ssl.create_default_context(cadata=pem)
+                context = ssl.create_default_context(cadata=pem)
             except (binascii.Error, ssl.SSLError, UnicodeDecodeError, ValueError) as error:
                 raise _Unreachable(f"unable to load root certificates: {error}") from None
-            self._contexts[bundle] = found
-        return found
+            self._contexts[bundle] = context
+        return context
 
 
 def _hooks_of(record: Record) -> list[Hook]:
-    found = []
+    hooks = []
     for spec in record.decode().get("webhooks") or ():
         try:
             namespaces = LabelSelector.of(spec.get("namespaceSelector") or {})
             objects = LabelSelector.of(spec.get("objectSelector") or {})
         except SelectorError:
             continue
-        found.append(Hook(record.name, spec, namespaces, objects))
-    return found
+        hooks.append(Hook(record.name, spec, namespaces, objects))
+    return hooks
 
 
 def _rule_matches(rule: Object, request: Request, operation: str) -> bool:
