@@ -75,12 +75,12 @@ async def server_side_apply(api: Api, request: Request, applied: Any) -> Outcome
             "the namespace of the provided object does not match the namespace sent on the request"
         )
     typing = api.typing(kind, request.version)
-    wanted = _without_server_fields(applied)
+    configuration = _without_server_fields(applied)
     # of the two parts each way of writing has its own, and applying the other does nothing
     without = "" if not kind.status else "spec" if request.subresource == "status" else "status"
-    told = managed.not_told_apart(wanted, typing, "")
-    if told:
-        raise untyped(request, applied, told)
+    problems = managed.not_told_apart(configuration, typing, "")
+    if problems:
+        raise untyped(request, applied, problems)
     fields = managed.applied_by(applied, typing, without=without)
     if api.store.table(kind.table_name).get(request.namespace, request.name) is None:
         if request.subresource:
@@ -99,17 +99,17 @@ async def server_side_apply(api: Api, request: Request, applied: Any) -> Outcome
 
     def change(live: Object) -> Object:
         entries = list(live["metadata"].get("managedFields") or ())
-        result = managed.merge(live, wanted, typing)
+        result = managed.merge(live, configuration, typing)
         given_up = _given_up(entries, request, fields)
         if given_up:
             result = managed.remove(result, given_up, typing)
         result["metadata"] = dict(result["metadata"])
         changed, removed = managed.changed_fields(result, live, typing, typed=not kind.custom)
-        found = _conflicts(entries, request, changed)
-        if found and manager == KUBECTL:
-            found = _not_of_client_side(found, live, request.api_version, typing)
-        if found and not is_true(request.query.get("force")):
-            raise _conflict(found)
+        conflicts = _conflicts(entries, request, changed)
+        if conflicts and manager == KUBECTL:
+            conflicts = _not_of_client_side(conflicts, live, request.api_version, typing)
+        if conflicts and not is_true(request.query.get("force")):
+            raise _conflict(conflicts)
         request.entries = _entries(api, request, entries, fields=fields, changed=changed, removed=removed)
         _follow_last_applied(result, applied, manager)
         if meta.get("resourceVersion"):
@@ -121,11 +121,11 @@ async def server_side_apply(api: Api, request: Request, applied: Any) -> Outcome
     return await modify(api, request, change, warnings)
 
 
-def untyped(request: Request, applied: Object, told: list[str]) -> errors.ApiError:
+def untyped(request: Request, applied: Object, problems: list[str]) -> errors.ApiError:
     """500 for a configuration that does not fit its type, as the API server answers."""
     meta = applied.get("metadata") or {}
     version = request.api_version if "/" in request.api_version else f"/{request.api_version}"
-    why = told[0] if len(told) == 1 else "errors:" + "".join(f"\n  {one}" for one in told)
+    why = problems[0] if len(problems) == 1 else "errors:" + "".join(f"\n  {problem}" for problem in problems)
     return errors.ApiError(
         500,
         f"failed to create typed patch object ({meta.get('namespace', '')}/{meta.get('name', '')}; "
@@ -149,17 +149,17 @@ def _is_mine(entry: Object, request: Request) -> bool:
 
 def _given_up(entries: list[Object], request: Request, fields: FieldSet) -> FieldSet:
     """What the manager applied before, applies no more, and nobody else owns: with the places that held only that."""
-    left: FieldSet = {}
+    previous: FieldSet = {}
     kept = with_places(fields)
     for entry in entries:
         if _is_mine(entry, request):
-            left = with_places(entry.get("fieldsV1") or {})
+            previous = with_places(entry.get("fieldsV1") or {})
         else:
             kept = union(kept, with_places(entry.get("fieldsV1") or {}))
-    left = difference(left, kept)
-    meta = left.pop("f:metadata", None)  # itself nobody's to take away
+    given_up = difference(previous, kept)
+    meta = given_up.pop("f:metadata", None)  # itself nobody's to take away
     below = {key: value for key, value in (meta or {}).items() if key != SELF}
-    return left | {"f:metadata": below} if below else left
+    return given_up | {"f:metadata": below} if below else given_up
 
 
 def _entries(
@@ -177,9 +177,9 @@ def _entries(
     kept = []
     for entry in entries:
         if entry is not mine:
-            left = difference(entry.get("fieldsV1") or {}, gone) if gone else entry.get("fieldsV1")
-            if left:
-                kept.append(entry if left == entry.get("fieldsV1") else entry | {"fieldsV1": left})
+            remaining = difference(entry.get("fieldsV1") or {}, gone) if gone else entry.get("fieldsV1")
+            if remaining:
+                kept.append(entry if remaining == entry.get("fieldsV1") else entry | {"fieldsV1": remaining})
     if fields:
         version, manager = request.api_version, str(request.query.get("fieldManager"))
         if mine is not None and not gone:
@@ -200,20 +200,20 @@ Found = list[tuple[Object, list[str]]]  # per entry, the paths of its fields tha
 
 
 def _conflicts(entries: list[Object], request: Request, changed: FieldSet) -> Found:
-    found = []
+    conflicts = []
     for entry in entries:
         if not _is_mine(entry, request):
             disputed = list(paths(intersection(entry.get("fieldsV1") or {}, changed)))
             if disputed:
-                found.append((entry, disputed))
-    return found
+                conflicts.append((entry, disputed))
+    return conflicts
 
 
-def _conflict(found: Found) -> errors.ApiError:
+def _conflict(conflicts: Found) -> errors.ApiError:
     """409 that names the fields and their managers, as kubectl prints them."""
     causes = []
-    told = []
-    for entry, disputed in found:
+    managers = []
+    for entry, disputed in conflicts:
         who = f'"{entry["manager"]}"'
         if entry.get("subresource"):
             who += f' with subresource "{entry["subresource"]}"'
@@ -223,11 +223,11 @@ def _conflict(found: Found) -> errors.ApiError:
             {"reason": "FieldManagerConflict", "message": f"conflict with {who}", "field": path}
             for path in disputed
         ]
-        told.append((who, disputed))
+        managers.append((who, disputed))
     if len(causes) == 1:
-        text = f"Apply failed with 1 conflict: conflict with {told[0][0]}: {told[0][1][0]}"
+        text = f"Apply failed with 1 conflict: conflict with {managers[0][0]}: {managers[0][1][0]}"
     else:
-        lines = [f"conflicts with {who}:\n- " + "\n- ".join(disputed) for who, disputed in told]
+        lines = [f"conflicts with {who}:\n- " + "\n- ".join(disputed) for who, disputed in managers]
         text = f"Apply failed with {len(causes)} conflicts: " + "\n".join(lines)
     return errors.ApiError(409, text, details={"causes": causes})
 
@@ -238,22 +238,24 @@ KUBECTL = "kubectl"  # the manager that stands for both ways in which kubectl ap
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def _not_of_client_side(found: Found, live: Object, api_version: str, typing: Typing) -> Found:
+def _not_of_client_side(conflicts: Found, live: Object, api_version: str, typing: Typing) -> Found:
     """The conflicts that do not stem from kubectl itself having applied the live values from its client."""
     try:
         text = live["metadata"]["annotations"][LAST_APPLIED]
         last = msgspec.json.decode(text, type=dict[str, Any])
     except (KeyError, TypeError, msgspec.DecodeError):
-        return found
+        return conflicts
     if last.get("apiVersion") != api_version:
-        return found
+        return conflicts
     last.setdefault("metadata", {})
     own = managed.applied_by(last, typing, without="")
     live_now = {key: value for key, value in live.items() if key in last}
     changed, removed = managed.changed_fields(live_now, last, typing, typed=False)
     own_paths = set(paths(difference(difference(own, changed), removed)))
-    left = [(entry, [path for path in disputed if path not in own_paths]) for entry, disputed in found]
-    return [(entry, disputed) for entry, disputed in left if disputed]
+    remaining = [
+        (entry, [path for path in disputed if path not in own_paths]) for entry, disputed in conflicts
+    ]
+    return [(entry, disputed) for entry, disputed in remaining if disputed]
 
 
 def _follow_last_applied(result: Object, applied: Object, manager: str) -> None:

@@ -41,9 +41,9 @@ def difference(a: FieldSet, b: FieldSet) -> FieldSet:
         if key not in b:
             result[key] = below
             continue
-        left = _left(below, b[key])
-        if left is not None:
-            result[key] = left
+        remaining = _left(below, b[key])
+        if remaining is not None:
+            result[key] = remaining
     return result
 
 
@@ -63,9 +63,9 @@ def intersection(a: FieldSet, b: FieldSet) -> FieldSet:
         if key == SELF or key not in b:
             continue
         shared = _has(below) and _has(b[key])
-        found = intersection(below, b[key])
-        if found:
-            result[key] = {SELF: LEAF, **found} if shared else found
+        common = intersection(below, b[key])
+        if common:
+            result[key] = {SELF: LEAF, **common} if shared else common
         elif shared:
             result[key] = LEAF
     return result

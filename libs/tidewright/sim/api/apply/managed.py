@@ -66,8 +66,8 @@ def element_key(typing: Typing, item: Any) -> str | None:
     if keys is not None:
         if not isinstance(item, dict):
             return None
-        found = {key: item.get(key, typing.key_default(key)) for key in keys}
-        return "k:" + _encode({key: value for key, value in found.items() if value is not None}).decode()
+        key_values = {key: item.get(key, typing.key_default(key)) for key in keys}
+        return "k:" + _encode({key: value for key, value in key_values.items() if value is not None}).decode()
     return "v:" + _encode(item).decode()
 
 
@@ -83,17 +83,17 @@ def applied_fields(value: Any, typing: Typing) -> FieldSet:
             if item.__class__ not in _NESTED or _is_leaf(item, below):
                 result[f"f:{key}"] = LEAF
                 continue
-            found = applied_fields(item, below)
+            fields = applied_fields(item, below)
             if not typing.declares(key):
-                result[f"f:{key}"] = {SELF: LEAF, **found} if found else LEAF
-            elif found:
-                result[f"f:{key}"] = found
+                result[f"f:{key}"] = {SELF: LEAF, **fields} if fields else LEAF
+            elif fields:
+                result[f"f:{key}"] = fields
     elif isinstance(value, list) and typing.associative:
         for item in value:
             name = element_key(typing, item)
             if name is not None:
-                found = applied_fields(item, typing.element())
-                result[name] = {SELF: LEAF, **found} if found else LEAF
+                fields = applied_fields(item, typing.element())
+                result[name] = {SELF: LEAF, **fields} if fields else LEAF
     return result
 
 
@@ -108,35 +108,35 @@ def applied_by(obj: Object, typing: Typing, *, without: str) -> FieldSet:
     """The fields of an applied object, but for what the server owns and the part named `without`."""
     meta = {key: item for key, item in (obj.get("metadata") or {}).items() if key not in _UNTRACKED_METADATA}
     rest = {key: item for key, item in obj.items() if key not in _IDENTITY and key != without}
-    found = applied_fields(rest | {"metadata": meta}, typing)
+    fields = applied_fields(rest | {"metadata": meta}, typing)
     if not meta:
-        found.pop("f:metadata", None)
-    return found
+        fields.pop("f:metadata", None)
+    return fields
 
 
 def not_told_apart(value: Any, typing: Typing, path: str) -> list[str]:
     """Elements of keyed lists that have no key of their own, or one that another has."""
-    told: list[str] = []
+    problems: list[str] = []
     if isinstance(value, dict) and not typing.atomic:
         for key, item in value.items():
             if item.__class__ in _NESTED:
-                told += not_told_apart(item, typing.field(key), f"{path}.{key}")
+                problems += not_told_apart(item, typing.field(key), f"{path}.{key}")
     elif isinstance(value, list) and typing.associative:
         seen: set[str] = set()
         for index, item in enumerate(value):
             name = element_key(typing, item)
             keys = typing.map_keys or ()
             if keys and isinstance(item, dict) and not any(key in item for key in keys):
-                told.append(
+                problems.append(
                     f"{path}: element {index}: associative list with keys has an element that omits key field "
                     f"{_encode(keys[0]).decode()} (and doesn't have default value)"
                 )
             elif name is not None and name in seen:
-                told.append(f"{path}: duplicate entries for key {element_path(name)}")
+                problems.append(f"{path}: duplicate entries for key {element_path(name)}")
             elif name is not None:
-                told += not_told_apart(item, typing.element(), f"{path}{element_path(name)}")
+                problems += not_told_apart(item, typing.element(), f"{path}{element_path(name)}")
                 seen.add(name)
-    return told
+    return problems
 
 
 # -- what a write changed ------------------------------------------------------------------------------
@@ -147,29 +147,29 @@ def _whole(value: Any, typing: Typing, *, there: bool = False, by_default: bool 
 
     `by_default` says that it was there because its type always has it, so that others below it may be too.
     """
-    found: FieldSet = {}
+    fields: FieldSet = {}
     if isinstance(value, dict) and not typing.atomic:
         field = typing.field
         for key, item in value.items():
             if item.__class__ not in _NESTED:
-                found[f"f:{key}"] = LEAF
+                fields[f"f:{key}"] = LEAF
             elif by_default and key in _ALWAYS_THERE:
-                _filled(key, item, field(key), found)
+                _filled(key, item, field(key), fields)
             else:
-                found[f"f:{key}"] = _whole(item, field(key))
+                fields[f"f:{key}"] = _whole(item, field(key))
     elif isinstance(value, list) and typing.associative:
         for item in value:
             name = element_key(typing, item)
             if name is not None:
-                found[name] = _whole(item, typing.element())
-    return found if there or not found else {SELF: LEAF, **found}
+                fields[name] = _whole(item, typing.element())
+    return fields if there or not fields else {SELF: LEAF, **fields}
 
 
-def _filled(key: str, value: Any, typing: Typing, found: FieldSet) -> None:
+def _filled(key: str, value: Any, typing: Typing, fields: FieldSet) -> None:
     """Add what is new at a place that was there by its type, and empty."""
     below = _whole(value, typing, there=True, by_default=True)
     if below or (value and _is_leaf(value, typing)):
-        found[f"f:{key}"] = below
+        fields[f"f:{key}"] = below
 
 
 def changed_fields(
@@ -328,7 +328,7 @@ def after_update(
     mine: Object | None = None
     for entry in entries:
         fields: FieldSet = entry.get("fieldsV1") or {}
-        left = difference(fields, removed) if removed else fields
+        remaining = difference(fields, removed) if removed else fields
         if (
             entry.get("operation") == "Update"
             and entry.get("manager") == manager
@@ -337,15 +337,15 @@ def after_update(
         ):
             mine = entry
             if changed:
-                entry = entry | {"fieldsV1": union(left, changed), "time": now}
-            elif left is not fields:
-                entry = entry | {"fieldsV1": left}
+                entry = entry | {"fieldsV1": union(remaining, changed), "time": now}
+            elif remaining is not fields:
+                entry = entry | {"fieldsV1": remaining}
             result.append(entry)
             continue
         if changed:
-            left = difference(left, changed)
-        if left:
-            result.append(entry if left == fields else entry | {"fieldsV1": left})
+            remaining = difference(remaining, changed)
+        if remaining:
+            result.append(entry if remaining == fields else entry | {"fieldsV1": remaining})
     if mine is None and changed:
         result.append(
             new_entry(manager, "Update", api_version, subresource=subresource, fields=changed, now=now)
@@ -398,10 +398,10 @@ def merge(live: Any, applied: Any, typing: Typing) -> Any:
         return result
     if isinstance(applied, list) and isinstance(live, list) and typing.associative:
         before = {element_key(typing, item): item for item in live}
-        wanted = {element_key(typing, item): item for item in applied}
+        applied_items = {element_key(typing, item): item for item in applied}
         merged = {
             key: merge(before[key], item, typing.element()) if key in before else item
-            for key, item in wanted.items()
+            for key, item in applied_items.items()
         }
         result_list = [merged.pop(key, before[key]) for key in before]
         return result_list + list(merged.values())

@@ -124,10 +124,10 @@ class FieldTyping:
 
     @classmethod
     def of(cls, name: str, kind: str) -> FieldTyping:
-        found = cls._made.get((name, kind))
-        if found is None:
-            found = cls._made[name, kind] = cls(name, kind)
-        return found
+        field_typing = cls._made.get((name, kind))
+        if field_typing is None:
+            field_typing = cls._made[name, kind] = cls(name, kind)
+        return field_typing
 
     def key_default(self, key: str) -> Any:
         return "TCP" if key == "protocol" else None
