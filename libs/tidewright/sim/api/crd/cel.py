@@ -129,56 +129,56 @@ def _with_times(text: str, times: Times) -> str:
     """
     if not times:
         return text
-    made = dict(times)
+    makers = dict(times)
     names = "|".join(
-        sorted({re.escape(name.removesuffix("[]")) for name in made if name}, key=len, reverse=True)
+        sorted({re.escape(name.removesuffix("[]")) for name in makers if name}, key=len, reverse=True)
     )
     parts = [_QUOTED, _HAS]
     if names:
         parts.append(rf"(?P<select>\.(?P<optional>\??)(?P<name>{names})\b)(?!\s*\()")
-    if "" in made:
+    if "" in makers:
         parts.append(r"(?P<own>(?<![.\w])(?:self|oldSelf)\b)")
 
     def replace(match: re.Match[str]) -> str:
-        found = match.groupdict()
-        if found.get("own"):
-            return f"{match[0]}.{made['']}()"
-        if not found.get("select"):
+        groups = match.groupdict()
+        if groups.get("own"):
+            return f"{match[0]}.{makers['']}()"
+        if not groups.get("select"):
             return match[0]
-        name = found["name"]
-        if f"{name}[]" in made:
-            return f"{match[0]}.map(t__, t__.{made[f'{name}[]']}())"
-        if found["optional"]:
-            return f"{match[0]}.optMap(t__, t__.{made[name]}())"
-        return f"{match[0]}.{made[name]}()"
+        name = groups["name"]
+        if f"{name}[]" in makers:
+            return f"{match[0]}.map(t__, t__.{makers[f'{name}[]']}())"
+        if groups["optional"]:
+            return f"{match[0]}.optMap(t__, t__.{makers[name]}())"
+        return f"{match[0]}.{makers[name]}()"
 
     return re.sub("|".join(parts), replace, text)
 
 
 def times_below(schema: Object) -> Times:
     """The times and durations of a schema, by their fields' names as expressions write them."""
-    found: dict[str, str] = {}
-    _collect_times("", schema, found)
-    return tuple(sorted(found.items()))
+    times: dict[str, str] = {}
+    _collect_times("", schema, times)
+    return tuple(sorted(times.items()))
 
 
 _MAKERS = {"date-time": "tidewright_time", "date": "tidewright_time", "duration": "tidewright_duration"}
 
 
-def _collect_times(name: str, schema: Any, found: dict[str, str]) -> None:
+def _collect_times(name: str, schema: Any, times: dict[str, str]) -> None:
     if not isinstance(schema, dict):
         return
     if schema.get("type") == "string" and schema.get("format") in _MAKERS:
-        found[name] = _MAKERS[schema["format"]]
+        times[name] = _MAKERS[schema["format"]]
     for key, below in (schema.get("properties") or {}).items():
-        _collect_times(escape(key), below, found)
+        _collect_times(escape(key), below, times)
     for key in ("items", "additionalProperties"):
-        _collect_times(f"{name}[]" if key == "items" and name else "[]", schema.get(key), found)
+        _collect_times(f"{name}[]" if key == "items" and name else "[]", schema.get(key), times)
 
 
 def _time(text: str) -> dt.datetime:
-    found = dt.datetime.fromisoformat(text)
-    return found if found.tzinfo else found.replace(tzinfo=dt.UTC)
+    moment = dt.datetime.fromisoformat(text)
+    return moment if moment.tzinfo else moment.replace(tzinfo=dt.UTC)
 
 
 def _duration_of(text: str) -> dt.timedelta:

@@ -38,8 +38,8 @@ def trouble(text: str, schema: Object, *, root: bool = False) -> str:
         for index, step in enumerate(steps):
             if here is None or (match["call"] and index == len(steps) - 1):
                 break
-            found, here = _below(here, step[1])
-            if not found:
+            exists, here = _below(here, step[1])
+            if not exists:
                 return _undefined(text, match.start("steps") + step.start(), step[1])
         if here is not None and match[0] == text.strip() and here.get("type") not in (None, "boolean"):
             return "cel expression must evaluate to a bool"

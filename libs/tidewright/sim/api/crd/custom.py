@@ -77,16 +77,16 @@ class CustomVersion:
     def problems(self, kind: Kind, obj: Object) -> Problems | None:
         """Unknown fields, which are removed, and metadata of the wrong type."""
         del kind
-        found = schemas.check(_METADATA_ONLY, {"metadata": obj.get("metadata")})
+        problems = schemas.check(_METADATA_ONLY, {"metadata": obj.get("metadata")})
         if not self._preserve:
             body = {key: value for key, value in obj.items() if key not in _HEAD}
             removed = structural.prune(self.schema, body, "")
             if removed:
                 for key in [key for key in obj if key not in _HEAD and key not in body]:
                     del obj[key]
-                found = found or Problems()
-                found.unknown = sorted(removed) + found.unknown
-        return found
+                problems = problems or Problems()
+                problems.unknown = sorted(removed) + problems.unknown
+        return problems
 
     def default(self, obj: Object) -> None:
         """Fill in the schema's defaults."""

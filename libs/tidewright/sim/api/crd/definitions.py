@@ -57,9 +57,9 @@ class Definitions:
             if kind.group != group or kind.name == obj["metadata"]["name"]:
                 continue
             taken = {kind.plural, kind.singular, *kind.short_names}
-            wanted = {names["plural"], names.get("singular", ""), *names.get("shortNames", ())}
-            if taken & wanted or kind.kind == names["kind"]:
-                return f'"{min(taken & wanted or {kind.kind})}" is already in use'
+            claimed = {names["plural"], names.get("singular", ""), *names.get("shortNames", ())}
+            if taken & claimed or kind.kind == names["kind"]:
+                return f'"{min(taken & claimed or {kind.kind})}" is already in use'
         return None
 
     def _write_status(self, record: Record, obj: Object, conflict: str | None) -> None:
@@ -120,7 +120,7 @@ def kind_of(obj: Object) -> Kind:
     )
     storage = next(version["name"] for version in spec["versions"] if version.get("storage"))
     subresources = [version.get("subresources") or {} for version in served]
-    scale = next((found["scale"] for found in subresources if found.get("scale")), None)
+    scale = next((subresource["scale"] for subresource in subresources if subresource.get("scale")), None)
     versions = {
         version["name"]: CustomVersion(
             (version.get("schema") or {}).get("openAPIV3Schema") or {},
@@ -144,7 +144,7 @@ def kind_of(obj: Object) -> Kind:
         namespaced=spec["scope"] == "Namespaced",
         short_names=tuple(names.get("shortNames") or ()),
         categories=tuple(names.get("categories") or ()),
-        status=any("status" in found for found in subresources),
+        status=any("status" in subresource for subresource in subresources),
         scale=ScalePaths(
             _path(scale["specReplicasPath"]),
             _path(scale["statusReplicasPath"]),

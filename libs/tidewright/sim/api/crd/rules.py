@@ -137,8 +137,8 @@ def _times(schema: Object) -> Times:
 def _message(expression: str, data: Object, optional: bool, times: Times) -> str:
     """What a message expression says; empty where the fixed message stands, as on the real server."""
     try:
-        found = compile_rule(expression, optional_old=optional, times=times).evaluate(data)
+        result = compile_rule(expression, optional_old=optional, times=times).evaluate(data)
     except CelError:
         return ""
-    usable = isinstance(found, str) and found.strip() and "\n" not in found and len(found) <= 5 * 1024
-    return str(found).strip() if usable else ""
+    usable = isinstance(result, str) and result.strip() and "\n" not in result and len(result) <= 5 * 1024
+    return str(result).strip() if usable else ""

@@ -53,10 +53,8 @@ def _check_root(schema: Object, path: str, *, status: bool) -> Iterator[FieldErr
     allowed = {name[0].lower() + name[1:] for name in _ROOT_FIELDS if name[0] != "X"}
     beyond = [key for key in schema if key not in allowed and not key.startswith("x-kubernetes-")]
     if status and beyond:
-        told = " ".join(_ROOT_FIELDS)
-        message = (
-            f"only [{told}] fields are allowed at the root of the schema if the status subresource is enabled"
-        )
+        field_names = " ".join(_ROOT_FIELDS)
+        message = f"only [{field_names}] fields are allowed at the root of the schema if the status subresource is enabled"
         yield invalid(path, schema, message)
     metadata = (schema.get("properties") or {}).get("metadata")
     if isinstance(metadata, dict):
@@ -134,9 +132,9 @@ def _check_merging(schema: Object, path: str) -> Iterator[FieldError]:  # noqa: 
     kind = schema.get("type")
     map_type, list_type = schema.get("x-kubernetes-map-type"), schema.get("x-kubernetes-list-type")
     keys = schema.get("x-kubernetes-list-map-keys") or []
-    for given, wanted, name in ((map_type, "object", "map"), (list_type, "array", "list")):
-        if given and kind != wanted:
-            message = f"must be {wanted} if x-kubernetes-{name}-type is specified"
+    for given, expected, name in ((map_type, "object", "map"), (list_type, "array", "list")):
+        if given and kind != expected:
+            message = f"must be {expected} if x-kubernetes-{name}-type is specified"
             yield invalid(f"{path}.type", kind, message) if kind else required(f"{path}.type", message)
     if map_type and map_type not in {"atomic", "granular"}:
         yield not_supported(f"{path}.x-kubernetes-map-type", map_type, ("atomic", "granular"))

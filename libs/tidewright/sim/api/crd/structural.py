@@ -197,14 +197,14 @@ def old_items(schema: Object, old: Any) -> Callable[[Any], Any]:
 def _check_type(schema: Object, value: Any, path: str) -> FieldError | None:
     if schema.get("x-kubernetes-int-or-string"):
         fits = isinstance(value, str) or _TYPES["integer"](value)
-        wanted = "integer,string"
+        expected = "integer,string"
     else:
-        wanted = schema.get("type", "")
-        fits = not wanted or _TYPES[wanted](value)
+        expected = schema.get("type", "")
+        fits = not expected or _TYPES[expected](value)
     if fits:
         return None
-    found = _type_of(value)
-    return _invalid(path, f'"{found}"', f'must be of type {wanted}: "{found}"')
+    actual = _type_of(value)
+    return _invalid(path, f'"{actual}"', f'must be of type {expected}: "{actual}"')
 
 
 def _check_object(schema: Object, value: Object, path: str, old: Any) -> Iterator[FieldError]:
@@ -289,21 +289,21 @@ def _check_text(schema: Object, value: str, path: str) -> Iterator[FieldError]:
 
 def _check_number(schema: Object, value: float, path: str) -> Iterator[FieldError]:
     maximum, minimum, multiple = schema.get("maximum"), schema.get("minimum"), schema.get("multipleOf")
-    found = plain(value)
+    text = plain(value)
     if multiple is not None and not _is_multiple(value, multiple):
-        yield _invalid(path, found, f"should be a multiple of {plain(multiple)}", "FieldValueInvalid")
+        yield _invalid(path, text, f"should be a multiple of {plain(multiple)}", "FieldValueInvalid")
     if maximum is not None:
         limit = plain(maximum)
         if schema.get("exclusiveMaximum") and value >= maximum:
-            yield _invalid(path, found, f"should be less than {limit}", "FieldValueInvalid")
+            yield _invalid(path, text, f"should be less than {limit}", "FieldValueInvalid")
         elif value > maximum:
-            yield _invalid(path, found, f"should be less than or equal to {limit}", "FieldValueInvalid")
+            yield _invalid(path, text, f"should be less than or equal to {limit}", "FieldValueInvalid")
     if minimum is not None:
         limit = plain(minimum)
         if schema.get("exclusiveMinimum") and value <= minimum:
-            yield _invalid(path, found, f"should be greater than {limit}", "FieldValueInvalid")
+            yield _invalid(path, text, f"should be greater than {limit}", "FieldValueInvalid")
         elif value < minimum:
-            yield _invalid(path, found, f"should be greater than or equal to {limit}", "FieldValueInvalid")
+            yield _invalid(path, text, f"should be greater than or equal to {limit}", "FieldValueInvalid")
     if schema.get("type") != "integer":
         return
     form = str(schema.get("format") or "int64")
@@ -327,24 +327,24 @@ def _is_multiple(value: float, of: float) -> bool:
 def _check_junctors(schema: Object, value: Any, path: str) -> Iterator[FieldError]:
     """Of several schemas that all fail, what the one says that looked at most of the value."""
     if "anyOf" in schema:
-        found = [validate(part, value, path) for part in schema["anyOf"]]
-        if all(found):
+        failures = [validate(part, value, path) for part in schema["anyOf"]]
+        if all(failures):
             yield _junctor(f'"{path}" must validate at least one schema (anyOf)')
-            yield from _best(schema["anyOf"], found, value)
+            yield from _best(schema["anyOf"], failures, value)
     if "oneOf" in schema:
-        found = [validate(part, value, path) for part in schema["oneOf"]]
-        matching = sum(1 for causes in found if not causes)
+        failures = [validate(part, value, path) for part in schema["oneOf"]]
+        matching = sum(1 for causes in failures if not causes)
         if matching != 1:
             said = "none valid" if matching == 0 else f"{matching} valid alternatives"
             yield _junctor(f'"{path}" must validate one and only one schema (oneOf). Found {said}')
         if matching == 0:
-            yield from _best(schema["oneOf"], found, value)
+            yield from _best(schema["oneOf"], failures, value)
     if "allOf" in schema:
-        found = [validate(part, value, path) for part in schema["allOf"]]
-        for causes in found:
+        failures = [validate(part, value, path) for part in schema["allOf"]]
+        for causes in failures:
             yield from causes
-        if any(found):
-            said = ". None validated" if all(found) else ""
+        if any(failures):
+            said = ". None validated" if all(failures) else ""
             yield _junctor(f'"{path}" must validate all the schemas (allOf){said}')
     if "not" in schema and not validate(schema["not"], value, path):
         yield _junctor(f'"{path}" must not validate the schema (not)')
@@ -354,9 +354,9 @@ def _junctor(message: str) -> FieldError:
     return FieldError("<nil>", f'Invalid value: "": {message}')
 
 
-def _best(parts: list[Object], found: list[list[FieldError]], value: Any) -> list[FieldError]:
+def _best(parts: list[Object], failures: list[list[FieldError]], value: Any) -> list[FieldError]:
     looked_at = [_looked_at(part, value) for part in parts]
-    return found[looked_at.index(max(looked_at))]
+    return failures[looked_at.index(max(looked_at))]
 
 
 def _looked_at(schema: Object, value: Any) -> int:
