@@ -64,8 +64,8 @@ def _printer(
 
 
 def _part(obj: Object, name: str) -> Object:
-    found = obj.get(name)
-    return found if isinstance(found, dict) else {}
+    part = obj.get(name)
+    return part if isinstance(part, dict) else {}
 
 
 def _age(obj: Object, now_s: float) -> str:
@@ -166,8 +166,8 @@ def pod_summary(obj: Object) -> tuple[int, int, str]:
 )
 def _nodes(obj: Object, now_s: float) -> list[Any]:
     spec, status = _part(obj, "spec"), _part(obj, "status")
-    found = next((c for c in status.get("conditions") or () if c.get("type") == "Ready"), None)
-    state = "Unknown" if found is None else "Ready" if found.get("status") == "True" else "NotReady"
+    condition = next((c for c in status.get("conditions") or () if c.get("type") == "Ready"), None)
+    state = "Unknown" if condition is None else "Ready" if condition.get("status") == "True" else "NotReady"
     if spec.get("unschedulable"):
         state += ",SchedulingDisabled"
     labels = obj["metadata"].get("labels") or {}
@@ -238,13 +238,13 @@ def _service_accounts(obj: Object, now_s: float) -> list[Any]:
 
 @_printer("/endpoints", "Endpoints Age")
 def _endpoints(obj: Object, now_s: float) -> list[Any]:
-    found = [
+    addresses = [
         f"{address.get('ip')}:{port.get('port')}"
         for subset in obj.get("subsets") or ()
         for address in subset.get("addresses") or ()
         for port in subset.get("ports") or [{"port": ""}]
     ]
-    text = ",".join(found[:3]) + (f" + {len(found) - 3} more..." if len(found) > 3 else "")
+    text = ",".join(addresses[:3]) + (f" + {len(addresses) - 3} more..." if len(addresses) > 3 else "")
     return [text or NONE, _age(obj, now_s)]
 
 
@@ -408,9 +408,9 @@ def _daemon_sets(obj: Object, now_s: float) -> list[Any]:
 @_printer("batch/jobs", "Status Completions Duration Age Containers+ Images+ Selector+")
 def _jobs(obj: Object, now_s: float) -> list[Any]:
     spec, status = _part(obj, "spec"), _part(obj, "status")
-    done, wanted = status.get("succeeded", 0), spec.get("completions")
-    if wanted is not None:
-        completions = f"{done}/{wanted}"
+    done, desired = status.get("succeeded", 0), spec.get("completions")
+    if desired is not None:
+        completions = f"{done}/{desired}"
     else:
         parallel = spec.get("parallelism") or 1
         completions = f"{done}/1 of {parallel}" if parallel > 1 else f"{done}/1"
@@ -470,11 +470,11 @@ def _autoscalers(obj: Object, now_s: float) -> list[Any]:
     for metric in spec.get("metrics") or ():
         source = _part(metric, metric.get("type", "")[:1].lower() + metric.get("type", "")[1:])
         aim = _part(source, "target")
-        wanted = aim.get("averageValue") or aim.get("value")
+        desired = aim.get("averageValue") or aim.get("value")
         if aim.get("averageUtilization") is not None:
-            wanted = f"{aim['averageUtilization']}%"
+            desired = f"{aim['averageUtilization']}%"
         label = f"{source.get('name')}: " if metric.get("type") == "Resource" else ""
-        shown.append(f"{label}<unknown>/{wanted}")
+        shown.append(f"{label}<unknown>/{desired}")
     return [
         f"{target.get('kind')}/{target.get('name')}",
         ", ".join(shown) or NONE,
@@ -547,9 +547,11 @@ def _bindings(obj: Object, now_s: float) -> list[Any]:
 
     def named(kind: str) -> str:
         return ", ".join(
-            f"{one.get('namespace')}/{one.get('name')}" if kind == "ServiceAccount" else str(one.get("name"))
-            for one in subjects
-            if one.get("kind") == kind
+            f"{subject.get('namespace')}/{subject.get('name')}"
+            if kind == "ServiceAccount"
+            else str(subject.get("name"))
+            for subject in subjects
+            if subject.get("kind") == kind
         )
 
     shown = [named(kind) for kind in ("User", "Group", "ServiceAccount")]

@@ -42,16 +42,16 @@ def core_versions(address: str) -> Object:
 
 
 def _ordered_groups(registry: Registry, mounted: list[MountedGroup]) -> dict[str, list[str]]:
-    found = registry.groups()
+    groups = registry.groups()
     for mount in mounted:
-        versions = found.setdefault(mount.group, [])
+        versions = groups.setdefault(mount.group, [])
         if mount.version not in versions:
             versions.append(mount.version)
             versions.sort(key=version_order)
-    found.pop("", None)
+    groups.pop("", None)
     return dict(
         sorted(
-            found.items(),
+            groups.items(),
             key=lambda item: (_FIRST.index(item[0]) if item[0] in _FIRST else len(_FIRST), item[0]),
         )
     )
@@ -107,11 +107,11 @@ def _resources(kind: Kind) -> list[Object]:
         main["shortNames"] = list(kind.short_names)
     if kind.categories:
         main["categories"] = list(kind.categories)
-    found = [main]
+    resources = [main]
     if kind.status:
-        found.append(_subresource(kind, "status", kind.kind, ("get", "patch", "update")))
+        resources.append(_subresource(kind, "status", kind.kind, ("get", "patch", "update")))
     if kind.scale is not None:
-        found.append(
+        resources.append(
             _subresource(kind, "scale", "Scale", ("get", "patch", "update"))
             | {"group": "autoscaling", "version": "v1"}
         )
@@ -119,8 +119,8 @@ def _resources(kind: Kind) -> list[Object]:
         entry = _subresource(kind, sub.name, sub.kind, sub.verbs)
         if sub.group is not None:
             entry |= {"group": sub.group, "version": sub.version}
-        found.append(entry)
-    return found
+        resources.append(entry)
+    return resources
 
 
 def _subresource(kind: Kind, name: str, of: str, verbs: tuple[str, ...]) -> Object:

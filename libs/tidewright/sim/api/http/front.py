@@ -122,11 +122,11 @@ class Front(asyncio.Protocol):
                 if len(buffer) > _MAX_HEAD_BYTES:
                     self._hand_over()
                 return
-            found = _head(buffer[:end])
-            if found is None:
+            head = _head(buffer[:end])
+            if head is None:
                 self._hand_over()
                 return
-            method, target, headers = found
+            method, target, headers = head
             length = _length(headers)
             if (
                 length is None

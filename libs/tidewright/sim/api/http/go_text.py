@@ -119,40 +119,40 @@ def repeated_in_yaml(body: bytes, decoded: Any) -> list[str]:
         root = yaml.compose(body, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except yaml.YAMLError:
         return []
-    told: list[str] = []
+    messages: list[str] = []
     if root is not None:
-        _walk_yaml(root, told)
-    return told
+        _walk_yaml(root, messages)
+    return messages
 
 
-def strict_error(told: list[str]) -> str:
+def strict_error(messages: list[str]) -> str:
     """What a strict decoder says, all in one."""
-    lines = [text for text in told if text.startswith("line ")]
-    texts = [text for text in told if text not in lines]
+    lines = [text for text in messages if text.startswith("line ")]
+    texts = [text for text in messages if text not in lines]
     if lines:
         texts.insert(0, "\n  ".join(["yaml: unmarshal errors:", *lines]))
     return f"strict decoding error: {', '.join(texts)}"
 
 
-def _walk_yaml(node: Any, told: list[str]) -> None:
+def _walk_yaml(node: Any, messages: list[str]) -> None:
     if node.__class__.__name__ == "MappingNode":
         seen: set[str] = set()
         for key, below in node.value:
             name = str(key.value)
             if name in seen:
-                told.append(f'line {key.start_mark.line + 1}: key "{name}" already set in map')
+                messages.append(f'line {key.start_mark.line + 1}: key "{name}" already set in map')
             seen.add(name)
-            _walk_yaml(below, told)
+            _walk_yaml(below, messages)
     elif node.__class__.__name__ == "SequenceNode":
         for item in node.value:
-            _walk_yaml(item, told)
+            _walk_yaml(item, messages)
 
 
 def duplicates(body: bytes) -> list[str]:
     """The paths of the fields that an object of a JSON body has twice."""
-    found = json.loads(body, object_pairs_hook=_Pairs)
+    document = json.loads(body, object_pairs_hook=_Pairs)
     paths: list[str] = []
-    _walk(found, "", paths)
+    _walk(document, "", paths)
     return paths
 
 

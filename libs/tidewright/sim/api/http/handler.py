@@ -434,7 +434,7 @@ class Frontend:
         parts = path.split("/")[1:]
         registry, mounted = self._api.registry, self.mounted_groups
         accept = http.headers.get("Accept", "")
-        found: Object | None = None
+        document: Object | None = None
         if path in {"/api", "/apis"}:
             if AGGREGATED in accept and "v=v2" in accept.replace("v=v2beta1", ""):
                 body = self._cached(
@@ -444,33 +444,33 @@ class Frontend:
                 kind = f"{JSON};g=apidiscovery.k8s.io;v=v2;as={AGGREGATED}"
                 return web.Response(body=body, headers={"Content-Type": kind, "Vary": "Accept"})
             if path == "/api":
-                found = discovery.core_versions(http.host)
+                document = discovery.core_versions(http.host)
             else:
-                found = discovery.group_list(registry, mounted)
+                document = discovery.group_list(registry, mounted)
         elif parts[0] == "api" and len(parts) == 2:
-            found = discovery.resource_list(registry, mounted, "", parts[1])
+            document = discovery.resource_list(registry, mounted, "", parts[1])
         elif parts[0] == "apis" and len(parts) == 2:
-            found = discovery.group(registry, mounted, parts[1])
+            document = discovery.group(registry, mounted, parts[1])
         elif parts[0] == "apis" and len(parts) == 3:
-            found = discovery.resource_list(registry, mounted, parts[1], parts[2])
-        if found is None:
+            document = discovery.resource_list(registry, mounted, parts[1], parts[2])
+        if document is None:
             known = parts[0] == "api" or (parts[0] == "apis" and registry.built_in(parts[1]))
             raise errors.path_not_found() if known else errors.page_not_found()
-        return web.Response(body=msgspec.json.encode(found), headers=_HEADERS)
+        return web.Response(body=msgspec.json.encode(document), headers=_HEADERS)
 
     def resource_list(self, prefix: str) -> web.Response:
         """Discovery of one mounted group and version, by its path."""
         group, version = prefix.split("/")[2:4]
-        found = discovery.resource_list(self._api.registry, self.mounted_groups, group, version)
-        return web.Response(body=msgspec.json.encode(found), headers=_HEADERS)
+        document = discovery.resource_list(self._api.registry, self.mounted_groups, group, version)
+        return web.Response(body=msgspec.json.encode(document), headers=_HEADERS)
 
     def _cached(self, what: str, make: Callable[[], Any]) -> bytes:
         key = (what, self._api.registry.generation + 1000 * len(self.mounted_groups))
-        found = self._cache.get(key)
-        if found is None:
+        encoded = self._cache.get(key)
+        if encoded is None:
             self._cache = {k: v for k, v in self._cache.items() if k[0] != what}
-            found = self._cache[key] = msgspec.json.encode(make())
-        return found
+            encoded = self._cache[key] = msgspec.json.encode(make())
+        return encoded
 
     def strike_watches(self, rule: Rule) -> int:
         """Stall or end the open watches that a fault matches; how many."""

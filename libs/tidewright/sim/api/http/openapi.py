@@ -184,7 +184,7 @@ def _describe(paths: Object, kind: Kind, version: str, reference: str, *, v3: bo
     prefix = f"/apis/{kind.group}/{version}" if kind.group else f"/api/{version}"
     scope = "/namespaces/{namespace}" if kind.namespaced else ""
     collection = f"{prefix}{scope}/{kind.plural}"
-    found: Object = {}
+    path_item: Object = {}
     ref = {"$ref": f"{reference}{_definition_name(kind, version)}"}
 
     def operation(action: str, parameters: tuple[str, ...] = (), types: tuple[str, ...] = ()) -> Object:
@@ -207,10 +207,10 @@ def _describe(paths: Object, kind: Kind, version: str, reference: str, *, v3: bo
         return described
 
     if "list" in kind.verbs:
-        found["get"] = operation("list")
+        path_item["get"] = operation("list")
     if "create" in kind.verbs:
-        found["post"] = operation("post", _WRITE_PARAMETERS, ("application/json",))
-    paths[collection] = found
+        path_item["post"] = operation("post", _WRITE_PARAMETERS, ("application/json",))
+    paths[collection] = path_item
     if "get" not in kind.verbs:
         return
     types = _PATCH_TYPES if kind.custom else (*_PATCH_TYPES, "application/strategic-merge-patch+json")

@@ -112,10 +112,10 @@ _OPTIONS = {"create": "CreateOptions", "update": "UpdateOptions", "patch": "Patc
 
 def parse_query(text: str) -> dict[str, str]:
     """The query's parameters; of a repeated one the first counts."""
-    found: dict[str, str] = {}
+    parameters: dict[str, str] = {}
     for key, value in parse_qsl(text, keep_blank_values=True):
-        found.setdefault(key, value)
-    return found
+        parameters.setdefault(key, value)
+    return parameters
 
 
 def is_true(value: str | None) -> bool:
@@ -212,13 +212,13 @@ _HEAD_STRUCT = (
 )
 
 
-def decode_body(body: bytes, content_type: str, wanted: str = "") -> dict[str, Any]:
+def decode_body(body: bytes, content_type: str, expected: str = "") -> dict[str, Any]:
     """The object in a request's body, JSON or YAML.
 
     Args:
         body: as it came.
         content_type: of the request.
-        wanted: the kind that was to come, for the message.
+        expected: the kind that was to come, for the message.
 
     Raises:
         ApiError: 415 for another content type, 400 for text that does not parse or is no object.
@@ -228,12 +228,12 @@ def decode_body(body: bytes, content_type: str, wanted: str = "") -> dict[str, A
         try:
             decoded = msgspec.json.decode(body)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-            raise _unrecognized(body, wanted, go_text.json_trouble(body, error)) from None
+            raise _unrecognized(body, expected, go_text.json_trouble(body, error)) from None
     elif media in {YAML, "application/x-yaml", "text/yaml"}:
         try:
             decoded = decode_yaml(body)
         except errors.ApiError as error:
-            raise _unrecognized(body, wanted, error.message, json=False) from None
+            raise _unrecognized(body, expected, error.message, json=False) from None
     elif media == protobuf.MEDIA_TYPE:
         try:
             return protobuf.decode(body)
@@ -247,14 +247,14 @@ def decode_body(body: bytes, content_type: str, wanted: str = "") -> dict[str, A
         return {}
     if not isinstance(decoded, dict):
         why = f"json: cannot unmarshal {json_type(decoded)} into Go value of type {_HEAD_STRUCT}"
-        raise _unrecognized(body, wanted, why)
+        raise _unrecognized(body, expected, why)
     return decoded
 
 
-def _unrecognized(body: bytes, wanted: str, why: str, *, json: bool = True) -> errors.ApiError:
+def _unrecognized(body: bytes, expected: str, why: str, *, json: bool = True) -> errors.ApiError:
     text = f"couldn't get version/kind; json parse error: {why}" if json else why
-    if wanted:
-        text = f"the object provided is unrecognized (must be of type {wanted}): {text} ({go_text.summary(body)})"
+    if expected:
+        text = f"the object provided is unrecognized (must be of type {expected}): {text} ({go_text.summary(body)})"
     return errors.bad_request(text)
 
 
@@ -285,7 +285,7 @@ def _values(item: Any, known: dict[int, int]) -> int:
     if id(item) not in known:
         known[id(item)] = _MAX_YAML_VALUES  # an item within itself never ends
         below = item.values() if isinstance(item, dict) else item
-        known[id(item)] = 1 + sum(_values(one, known) for one in below)
+        known[id(item)] = 1 + sum(_values(child, known) for child in below)
     return known[id(item)]
 
 

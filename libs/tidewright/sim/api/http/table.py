@@ -79,8 +79,8 @@ def cells(kind: Kind, version: str, obj: Object, now_s: float) -> list[Any]:
     printer = COLUMNS.get(kind.table_name)
     if printer is None:
         return [name, created]
-    found = printer.cells(obj, now_s)
-    return found if kind.table_name in _NAMED_LAST else [name, *found]
+    row = printer.cells(obj, now_s)
+    return row if kind.table_name in _NAMED_LAST else [name, *row]
 
 
 def table(
@@ -143,18 +143,18 @@ _PATH_PART = re.compile(
 
 def json_path(obj: Any, path: str) -> list[Any]:
     """The values at a JSON path of the simple kind that printer columns use."""
-    found = [obj]
+    values = [obj]
     text = path if path.startswith((".", "[")) else "." + path
     position = 0
     while position < len(text):
-        if found and text[position:] == ".":
-            return found  # the end of a path that ends in `..`
+        if values and text[position:] == ".":
+            return values  # the end of a path that ends in `..`
         match = _PATH_PART.match(text, position)
         if match is None:
             return []
         position = match.end()
-        found = [value for item in found for value in _step(item, match)]
-    return found
+        values = [value for item in values for value in _step(item, match)]
+    return values
 
 
 def _step(item: Any, match: re.Match[str]) -> list[Any]:
@@ -188,8 +188,8 @@ def _descendants(item: Any) -> Iterator[Any]:
 
 
 def _custom_cell(obj: Object, column: PrinterColumn, now_s: float) -> Any:
-    found = json_path(obj, column.json_path)
-    value = found[0] if found else None
+    values = json_path(obj, column.json_path)
+    value = values[0] if values else None
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     match column.type:
         case _ if value is None:
