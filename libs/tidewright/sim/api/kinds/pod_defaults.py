@@ -225,8 +225,8 @@ def _admit_priority(api: Api, obj: Object, spec: Object) -> None:
     if name:
         record = classes.get("", name)
         if record is not None:
-            found = record.decode()
-            value, policy = found.get("value", 0), found.get("preemptionPolicy", policy)
+            priority_class = record.decode()
+            value, policy = priority_class.get("value", 0), priority_class.get("preemptionPolicy", policy)
         elif name in _SYSTEM_PRIORITIES:
             value = _SYSTEM_PRIORITIES[name]
         else:
@@ -236,9 +236,9 @@ def _admit_priority(api: Api, obj: Object, spec: Object) -> None:
     else:
         value = 0
         for record in classes.scan():
-            found = record.decode()
-            if found.get("globalDefault"):
-                value, policy = found.get("value", 0), found.get("preemptionPolicy", policy)
+            priority_class = record.decode()
+            if priority_class.get("globalDefault"):
+                value, policy = priority_class.get("value", 0), priority_class.get("preemptionPolicy", policy)
                 spec["priorityClassName"] = record.name
     given = spec.get("priority")
     if given is not None and given != value:

@@ -146,10 +146,10 @@ class Registry:
 
     def groups(self) -> dict[str, list[str]]:
         """Served versions by group, best first."""
-        found: dict[str, set[str]] = {}
+        by_group: dict[str, set[str]] = {}
         for kind in self._kinds.values():
-            found.setdefault(kind.group, set()).update(kind.versions)
-        return {group: sorted(versions, key=version_order) for group, versions in found.items()}
+            by_group.setdefault(kind.group, set()).update(kind.versions)
+        return {group: sorted(versions, key=version_order) for group, versions in by_group.items()}
 
 
 def version_order(version: str) -> tuple[int, int, int, str]:

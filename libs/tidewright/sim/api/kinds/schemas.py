@@ -113,16 +113,16 @@ def _models() -> Any:
 @cache
 def model(name: str) -> Model | None:
     """A model by name; None for the primitive types."""
-    found = getattr(_models(), name, None)
-    if found is None or not hasattr(found, "openapi_types"):
+    model_class = getattr(_models(), name, None)
+    if model_class is None or not hasattr(model_class, "openapi_types"):
         return None
     fields = {}
-    for attribute, type_ in found.openapi_types.items():
-        json_name = found.attribute_map[attribute]
+    for attribute, type_ in model_class.openapi_types.items():
+        json_name = model_class.attribute_map[attribute]
         fields[json_name] = Field(
-            json_name, type_, _required(found, attribute), _description(found, attribute)
+            json_name, type_, _required(model_class, attribute), _description(model_class, attribute)
         )
-    text = inspect.getdoc(found) or ""
+    text = inspect.getdoc(model_class) or ""
     return Model(name, "" if text.startswith("NOTE: This class") else text, fields)
 
 
@@ -154,14 +154,14 @@ def _decoder(name: str) -> msgspec.json.Decoder[Any]:
 
 @cache
 def _struct(name: str, above: tuple[str, ...]) -> Any:
-    found = model(name)
-    if found is None:
+    type_model = model(name)
+    if type_model is None:
         return Any
     if name in above:
         return dict[str, Any]  # a type within itself: whatever it holds
     fields: list[tuple[str, Any, Any]] = []
     renames = {}
-    for index, field in enumerate(found.fields.values()):
+    for index, field in enumerate(type_model.fields.values()):
         attribute = f"f{index}"
         renames[attribute] = field.name
         fields.append((attribute, _type(field.type, field.name, (*above, name)) | None, None))
@@ -224,8 +224,8 @@ def _walk(type_: str, value: Any, path: str, problems: Problems, owner: str) -> 
             below = path if inner[1] in _GO_TYPES else f"{path}.{key}"  # messages leave the keys of maps out
             _walk(inner[1], item, below, problems, owner)
         return
-    found = model(type_)
-    if found is None:
+    type_model = model(type_)
+    if type_model is None:
         _walk_primitive(type_, value, path, problems, owner)
         return
     if not isinstance(value, dict):
@@ -233,15 +233,15 @@ def _walk(type_: str, value: Any, path: str, problems: Problems, owner: str) -> 
         return
     for key, item in value.items():
         below = f"{path}.{key}" if path else key
-        field = found.fields.get(key)
+        field = type_model.fields.get(key)
         if field is None:
             problems.unknown.append(below)
             problems.places.append((value, key))
         else:
-            wanted = field.type
+            field_type = field.type
             if type_ == _SCHEMA and key in _SCHEMA_IN_SCHEMA and isinstance(item, dict):
-                wanted = _SCHEMA  # the model says only that it is a schema or something else
-            _walk(wanted, item, below, problems, _go(type_).rpartition(".")[2])
+                field_type = _SCHEMA  # the model says only that it is a schema or something else
+            _walk(field_type, item, below, problems, _go(type_).rpartition(".")[2])
 
 
 def _walk_primitive(type_: str, value: Any, path: str, problems: Problems, owner: str) -> None:
@@ -265,13 +265,13 @@ def _go(type_: str) -> str:
     return f"v{match[1]}.{match[2]}" if match else type_
 
 
-def _mistyped(problems: Problems, value: Any, path: str, owner: str, wanted: str) -> None:
+def _mistyped(problems: Problems, value: Any, path: str, owner: str, expected: str) -> None:
     if not problems.mistyped:
         clean = re.sub(r"\[\d+\]", "", path)
         struct = _go(owner).rpartition(".")[2]
-        number = f"number {value}" if isinstance(value, float) and wanted == "int32" else json_type(value)
+        number = f"number {value}" if isinstance(value, float) and expected == "int32" else json_type(value)
         problems.mistyped = (
-            f"json: cannot unmarshal {number} into Go struct field {struct}.{clean} of type {wanted}"
+            f"json: cannot unmarshal {number} into Go struct field {struct}.{clean} of type {expected}"
         )
 
 
@@ -284,15 +284,15 @@ def settle_nulls(type_: str, value: Any) -> None:
     """Make of each null below a value what a typed object has of it: no field, or an empty element."""
     inner = _LIST.match(type_) or _MAP.match(type_)
     if isinstance(value, dict):
-        found = model(type_) if inner is None else None
+        type_model = model(type_) if inner is None else None
         for key in list(value):
             if inner is not None:
                 value[key] = _settled(inner[1], value[key], key)
             elif value[key] is None:
                 if key not in _KEPT_NULLS:
                     del value[key]
-            elif found is not None and key in found.fields:
-                settle_nulls(found.fields[key].type, value[key])
+            elif type_model is not None and key in type_model.fields:
+                settle_nulls(type_model.fields[key].type, value[key])
     elif isinstance(value, list) and inner is not None:
         value[:] = [_settled(inner[1], item, "") for item in value]
 
@@ -323,16 +323,16 @@ def dotted(name: str) -> str:
 
 def definition(name: str, reference: str) -> Object:
     """The OpenAPI schema of a model; `reference` is the prefix of references to other models."""
-    found = model(name)
-    if found is None:
+    type_model = model(name)
+    if type_model is None:
         return {}
     schema: Object = {"type": "object", "properties": {}}
-    if found.description:
-        schema["description"] = found.description
-    required = [field.name for field in found.fields.values() if field.required]
+    if type_model.description:
+        schema["description"] = type_model.description
+    required = [field.name for field in type_model.fields.values() if field.required]
     if required:
         schema["required"] = required
-    for field in found.fields.values():
+    for field in type_model.fields.values():
         shape = _schema_of(field.type, reference)
         if "$ref" in shape:
             shape = {"allOf": [shape], "default": {}}
@@ -391,10 +391,10 @@ _PRIMITIVE_SCHEMAS: dict[str, Object] = {
 
 def references(name: str) -> Iterator[str]:
     """The names of the models that a model's fields refer to."""
-    found = model(name)
-    if found is None:
+    type_model = model(name)
+    if type_model is None:
         return
-    for field in found.fields.values():
+    for field in type_model.fields.values():
         type_ = field.type
         while (inner := _LIST.match(type_) or _MAP.match(type_)) is not None:
             type_ = inner[1]

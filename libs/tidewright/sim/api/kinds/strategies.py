@@ -154,8 +154,8 @@ class Strategies:
         warnings: list[str] = []
         causes = validate.metadata(kind, new, old)
         if kind.custom:
-            found, warnings = kind.custom[version].validate(new, old)
-            causes += found
+            custom_causes, warnings = kind.custom[version].validate(new, old)
+            causes += custom_causes
         elif subresource != "status":
             check = validate.CREATE.get(kind.table_name)
             compare = validate.UPDATE.get(kind.table_name)

@@ -52,8 +52,10 @@ def _metadata(kind: Kind, obj: Object) -> list[FieldError]:
     prefix = meta.get("generateName")
     if prefix:  # the last dash is only there to be followed by something
         shape = prefix[:-1] + "a" if prefix.endswith("-") else prefix
-        found = [invalid("metadata.generateName", prefix, message) for message in _name_check(kind)(shape)]
-        causes = found + causes
+        prefix_causes = [
+            invalid("metadata.generateName", prefix, message) for message in _name_check(kind)(shape)
+        ]
+        causes = prefix_causes + causes
     labels = meta.get("labels")
     if labels:
         causes += label_errors(labels, "metadata.labels")

@@ -194,8 +194,10 @@ def _cron_job(obj: Object) -> Iterator[FieldError]:
     if not schedule:
         yield required("spec.schedule")
     elif not schedule.startswith("@") and len(schedule.split()) != 5:
-        found = len(schedule.split())
-        yield invalid("spec.schedule", schedule, f"expected exactly 5 fields, found {found}: [{schedule}]")
+        field_count = len(schedule.split())
+        yield invalid(
+            "spec.schedule", schedule, f"expected exactly 5 fields, found {field_count}: [{schedule}]"
+        )
     if spec.get("concurrencyPolicy") not in {"Allow", "Forbid", "Replace"}:
         yield not_supported(
             "spec.concurrencyPolicy", spec.get("concurrencyPolicy"), ("Allow", "Forbid", "Replace")
