@@ -114,8 +114,8 @@ class Collector:
             case "owner":
                 await self._settle_owner(table, key)
             case "quotas":
-                for found in list(self._api.store.table(quota.TABLE).scan(key)):
-                    quota.write_status(self._api, found)
+                for record in list(self._api.store.table(quota.TABLE).scan(key)):
+                    quota.write_status(self._api, record)
             case "namespace":
                 await self._empty_namespace(key)
             case _:
@@ -186,23 +186,25 @@ class Collector:
         elif FOREGROUND in finalizers:
             blocking = False
             for dependent_kind, dependent in self._dependents(record.uid):
-                found = dependent.decode()["metadata"]
+                dependent_meta = dependent.decode()["metadata"]
                 blocking = blocking or any(
-                    r.get("blockOwnerDeletion") for r in found["ownerReferences"] if r["uid"] == record.uid
+                    r.get("blockOwnerDeletion")
+                    for r in dependent_meta["ownerReferences"]
+                    if r["uid"] == record.uid
                 )
-                if "deletionTimestamp" not in found:
+                if "deletionTimestamp" not in dependent_meta:
                     await self._delete(dependent_kind, dependent, "Foreground")
             if not blocking or not self._api.store.dependents.get(record.uid):
                 self._drop_finalizer(kind, table_name, key, FOREGROUND)
 
     def _dependents(self, uid: str) -> list[tuple[Kind, Record]]:
-        found = []
+        dependents = []
         for table_name, key in sorted(self._api.store.dependents.get(uid, ())):
             kind = self._kind_of_table(table_name)
             record = self._api.store.table(table_name).objects.get(key)
             if kind is not None and record is not None:
-                found.append((kind, record))
-        return found
+                dependents.append((kind, record))
+        return dependents
 
     async def _empty_namespace(self, name: str) -> None:
         """Delete what is in a terminating namespace; let it go when nothing is left."""
@@ -215,13 +217,13 @@ class Collector:
         self._held_namespaces.add(name)
         kinds = [k for k in api.registry if k.namespaced and not k.table and "list" in k.verbs]
         kinds.sort(key=lambda kind: kind.table_name in _LAST_IN_NAMESPACE)
-        left = 0
+        remaining = 0
         for kind in kinds:
-            for found in list(api.store.table(kind.table_name).scan(name)):
-                if "deletionTimestamp" not in found.decode()["metadata"]:
-                    await self._delete(kind, found, "Background")
-            left += api.store.table(kind.table_name).count(name)
-        if left:
+            for item in list(api.store.table(kind.table_name).scan(name)):
+                if "deletionTimestamp" not in item.decode()["metadata"]:
+                    await self._delete(kind, item, "Background")
+            remaining += api.store.table(kind.table_name).count(name)
+        if remaining:
             return  # the last one to go calls again
         current = table.get("", name)
         kind_of_namespaces = api.registry.named("namespaces")
@@ -241,9 +243,9 @@ class Collector:
         kind = api.registry.named(name)
         if kind is not None and kind.custom:
             table = api.store.table(kind.table_name)
-            for found in list(table.scan()):
-                if "deletionTimestamp" not in found.decode()["metadata"]:
-                    await self._delete(kind, found, "Background")
+            for record in list(table.scan()):
+                if "deletionTimestamp" not in record.decode()["metadata"]:
+                    await self._delete(kind, record, "Background")
             if table.count():
                 return
         definitions = api.registry.named("customresourcedefinitions.apiextensions.k8s.io")
@@ -257,13 +259,13 @@ class Collector:
             return
         obj = record.decode()
         meta = obj["metadata"]
-        left = [name for name in meta.get("finalizers") or () if name != finalizer]
-        if left:
-            meta["finalizers"] = left
+        remaining = [name for name in meta.get("finalizers") or () if name != finalizer]
+        if remaining:
+            meta["finalizers"] = remaining
         else:
             meta.pop("finalizers", None)
         grace_s = meta.get("deletionGracePeriodSeconds") or 0
-        if left or grace_s or self._api.strategies.has_own_finalizers(kind, obj):
+        if remaining or grace_s or self._api.strategies.has_own_finalizers(kind, obj):
             self._put(kind, record, obj)
         else:
             self._api.deletion.remove(kind, table, record, obj)

@@ -186,10 +186,10 @@ class Store:
 
     def table(self, name: str) -> Table:
         """The table of a kind; made when it is first asked for."""
-        found = self.tables.get(name)
-        if found is None:
-            found = self.tables[name] = Table(name, self.rv, self._history_limit)
-        return found
+        table = self.tables.get(name)
+        if table is None:
+            table = self.tables[name] = Table(name, self.rv, self._history_limit)
+        return table
 
     def put(self, table: Table, obj: dict[str, Any]) -> Record:
         """Store an object (new or changed) under the next version, which is written into it."""
@@ -267,8 +267,8 @@ class Store:
 
     def _unlink(self, table: Table, record: Record) -> None:
         for uid in record.owners:
-            found = self.dependents.get(uid)
-            if found is not None:
-                found.discard((table.name, record.key))
-                if not found:
+            dependents = self.dependents.get(uid)
+            if dependents is not None:
+                dependents.discard((table.name, record.key))
+                if not dependents:
                     del self.dependents[uid]
