@@ -150,24 +150,27 @@ class Deletion:
 
     @staticmethod
     def _check(kind: Kind, obj: dict[str, Any], options: DeleteOptions) -> None:
-        wanted, meta = options.preconditions, obj["metadata"]
-        if wanted is None:
+        preconditions, meta = options.preconditions, obj["metadata"]
+        if preconditions is None:
             return
         name = meta["name"]
-        if wanted.uid is not None and wanted.uid != meta["uid"]:
+        if preconditions.uid is not None and preconditions.uid != meta["uid"]:
             raise errors.conflict(
                 kind.group,
                 kind.kind,
                 name,
-                f"the UID in the precondition ({wanted.uid}) does not match the UID in record ({meta['uid']}). "
+                f"the UID in the precondition ({preconditions.uid}) does not match the UID in record ({meta['uid']}). "
                 "The object might have been deleted and then recreated",
             )
-        if wanted.resource_version is not None and wanted.resource_version != meta["resourceVersion"]:
+        if (
+            preconditions.resource_version is not None
+            and preconditions.resource_version != meta["resourceVersion"]
+        ):
             raise errors.conflict(
                 kind.group,
                 kind.kind,
                 name,
-                f"the ResourceVersion in the precondition ({wanted.resource_version}) does not match the "
+                f"the ResourceVersion in the precondition ({preconditions.resource_version}) does not match the "
                 f"ResourceVersion in record ({meta['resourceVersion']}). The object might have been modified",
             )
 
@@ -188,14 +191,14 @@ class Deletion:
     def _add_finalizers(kind: Kind, meta: dict[str, Any], options: DeleteOptions) -> None:
         if "deletionTimestamp" in meta and options.propagation_policy is None:
             return
-        wanted = {"Foreground": FOREGROUND, "Orphan": ORPHAN}.get(options.propagation_policy or "")
+        finalizer = {"Foreground": FOREGROUND, "Orphan": ORPHAN}.get(options.propagation_policy or "")
         kept = [
             name
             for name in meta.get("finalizers") or []
             if name not in {FOREGROUND, ORPHAN} or not options.propagation_policy
         ]
-        if wanted:
-            kept.append(wanted)
+        if finalizer:
+            kept.append(finalizer)
         if kind.table_name == "apiextensions.k8s.io/customresourcedefinitions" and CRD_CLEANUP not in kept:
             kept.append(CRD_CLEANUP)
         if kept:

@@ -54,7 +54,9 @@ class Matcher:
         self._labels = labels
         self._fields = fields
         self.name = fields.exact("metadata.name")
-        self._paths = tuple(sorted({wanted.path for wanted in fields.requirements} - _METADATA_FIELDS))
+        self._paths = tuple(
+            sorted({requirement.path for requirement in fields.requirements} - _METADATA_FIELDS)
+        )
         self.everything = labels.everything and not fields.requirements
         self._decode = _decoder(("metadata.labels", *self._paths) if not labels.everything else self._paths)
 
@@ -70,11 +72,11 @@ class Matcher:
             return False
         if not self._fields.requirements:
             return True
-        found = {"metadata.name": record.name, "metadata.namespace": record.namespace}
+        values = {"metadata.name": record.name, "metadata.namespace": record.namespace}
         for path in self._paths:
             value = _get(head, path)
-            found[path] = _DEFAULTS.get(path, "") if value is None else _text(value)
-        return self._fields.matches(found)
+            values[path] = _DEFAULTS.get(path, "") if value is None else _text(value)
+        return self._fields.matches(values)
 
 
 def matcher(kind: Kind, query: dict[str, str]) -> Matcher:
@@ -89,9 +91,9 @@ def matcher(kind: Kind, query: dict[str, str]) -> Matcher:
     except SelectorError as error:
         raise errors.bad_request(str(error)) from None
     supported = _METADATA_FIELDS | FIELDS.get(kind.table_name, frozenset()) | kind.selectable_fields
-    for wanted in fields.requirements:
-        if wanted.path not in supported:
-            raise errors.bad_request(_unsupported(kind, wanted.path))
+    for requirement in fields.requirements:
+        if requirement.path not in supported:
+            raise errors.bad_request(_unsupported(kind, requirement.path))
     return Matcher(labels, fields)
 
 

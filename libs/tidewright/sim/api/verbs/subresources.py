@@ -37,12 +37,12 @@ async def serve(api: Api, request: Request) -> Outcome:
         return await _whole(api, request)
     if name == "scale" and kind.scale is not None and verb in {"get", "update", "patch"}:
         return await _scale(api, request, kind.scale)
-    found = next((sub for sub in kind.subresources if sub.name == name), None)
-    if found is None:
+    subresource = next((sub for sub in kind.subresources if sub.name == name), None)
+    if subresource is None:
         if name in {"status", "scale"} and (kind.status if name == "status" else kind.scale):
             raise errors.method_not_allowed(kind.group, kind.plural)
         raise errors.path_not_found()
-    if verb not in found.verbs:
+    if verb not in subresource.verbs:
         raise errors.method_not_allowed(kind.group, kind.plural)
     match name:
         case "binding":
@@ -114,10 +114,10 @@ async def _scale(api: Api, request: Request, paths: ScalePaths) -> Outcome:
             raise errors.not_found(kind.group, kind.plural, request.name)
         return Outcome(record, obj=scale_of(record.decode(), paths))
 
-    wanted = _scale_change(request)
+    change_scale = _scale_change(request)
 
     def change(old: Object) -> Object:
-        scale = wanted(scale_of(old, paths))
+        scale = change_scale(scale_of(old, paths))
         if not isinstance(scale, dict):
             raise errors.bad_request("the patch leaves something that is not a Scale")
         _check_scale(kind, request, scale)
@@ -295,20 +295,20 @@ def _exempt(pod: Object) -> bool:
 
 def _charge_budget(api: Api, request: Request, pod: Object, *, dry_run: bool) -> None:
     table = api.store.table(_BUDGETS)
-    found = []
+    budgets = []
     for record in table.scan(request.namespace):
         budget = record.decode()
         selector = LabelSelector.of((budget.get("spec") or {}).get("selector"))
         if selector.matches(pod["metadata"].get("labels")):
-            found.append((record, budget))
-    if not found:
+            budgets.append((record, budget))
+    if not budgets:
         return
-    if len(found) > 1:
+    if len(budgets) > 1:
         raise errors.ApiError(
             500,
             "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
         )
-    record, budget = found[0]
+    record, budget = budgets[0]
     status = budget.setdefault("status", {})
     if budget["metadata"].get("generation", 0) > status.get("observedGeneration", 0):
         raise _denied(

@@ -397,11 +397,11 @@ async def delete_collection(api: Api, request: Request) -> list[Record]:
     options = DeleteOptions.read(request)
     selected = matcher(request.kind, request.query)
     table = api.store.table(request.kind.table_name)
-    found = [record for record in table.scan(request.namespace) if selected.matches(record)]
-    for record in found:
+    records = [record for record in table.scan(request.namespace) if selected.matches(record)]
+    for record in records:
         try:
             await api.deletion.delete(request, record.namespace, record.name, options)
         except errors.ApiError as error:
             if error.code != 404:
                 raise
-    return found
+    return records
