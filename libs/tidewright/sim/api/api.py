@@ -74,8 +74,8 @@ class Api:
             typed: it is a configuration that is applied: nothing in it may be unknown.
         """
         kind = request.kind
-        found = obj.get("apiVersion"), obj.get("kind")
-        if found != (request.api_version, kind.kind):
+        type_meta = obj.get("apiVersion"), obj.get("kind")
+        if type_meta != (request.api_version, kind.kind):
             self._settle_type(request, obj)
         meta = obj.get("metadata")
         if meta is None:
@@ -103,41 +103,41 @@ class Api:
             raise untyped(
                 request, obj, [f".{path}: field not declared in schema" for path in problems.unknown]
             )
-        told = list(request.repeated)
+        strict_errors = list(request.repeated)
         if problems is not None:
-            told += [f'unknown field "{path}"' for path in problems.unknown]
+            strict_errors += [f'unknown field "{path}"' for path in problems.unknown]
         if strictness == "Strict":
-            raise _undecodable(request, go_text.strict_error(told), obj)
+            raise _undecodable(request, go_text.strict_error(strict_errors), obj)
         if problems is not None:
             problems.prune()
         if touched is not None:
             for key in touched - part.keys():
                 obj.pop(key, None)
-        return told if strictness == "Warn" else []
+        return strict_errors if strictness == "Warn" else []
 
     def _settle_type(self, request: Request, obj: Object) -> None:
         kind = request.kind
-        for field, wanted in (("apiVersion", request.api_version), ("kind", kind.kind)):
-            found = obj.get(field)
-            if not found:
+        for field, expected in (("apiVersion", request.api_version), ("kind", kind.kind)):
+            given = obj.get(field)
+            if not given:
                 if kind.custom:
                     missing = "apiVersion" if field == "apiVersion" else "Kind"
                     raise errors.bad_request(
                         f"the object provided is unrecognized (must be of type {kind.kind}): "
                         f"Object '{missing}' is missing"
                     )
-                obj[field] = wanted
-            elif found != wanted:
-                raise self._of_another_type(request, obj, field, found)
+                obj[field] = expected
+            elif given != expected:
+                raise self._of_another_type(request, obj, field, given)
 
-    def _of_another_type(self, request: Request, obj: Object, field: str, found: Any) -> errors.ApiError:
+    def _of_another_type(self, request: Request, obj: Object, field: str, given: Any) -> errors.ApiError:
         kind, version = request.kind, obj.get("apiVersion") or request.api_version
         name = obj.get("kind") or kind.kind
         if kind.custom or (request.verb != "patch" and field == "apiVersion" and _served(self, version)):
-            wanted = request.api_version if field == "apiVersion" else kind.kind
+            expected = request.api_version if field == "apiVersion" else kind.kind
             what = "API version" if field == "apiVersion" else "kind"
             return errors.bad_request(
-                f"the {what} in the data ({found}) does not match the expected {what} ({wanted})"
+                f"the {what} in the data ({given}) does not match the expected {what} ({expected})"
             )
         known = field == "kind" and any(other.kind == name and not other.custom for other in self.registry)
         if known:
@@ -154,9 +154,9 @@ class Api:
 
     def to_version(self, kind: Kind, version: str, obj: Object) -> Object:
         """A stored object as the version that a client asked for."""
-        wanted = kind.api_version(version)
-        if obj.get("apiVersion") != wanted or obj.get("kind") != kind.kind:
-            return convert(kind, wanted, obj)
+        api_version = kind.api_version(version)
+        if obj.get("apiVersion") != api_version or obj.get("kind") != kind.kind:
+            return convert(kind, api_version, obj)
         return obj
 
     def canonical(self, kind: Kind, obj: Object) -> Object:
@@ -177,13 +177,13 @@ class Api:
             return self.encode(convert(kind, kind.api_version(version), record.decode()))
         if not kind.custom:
             return record.raw
-        wanted = kind.api_version(version)
+        api_version = kind.api_version(version)
         stored = b'{"apiVersion":"%s"' % kind.stored_api_version.encode()
         if record.raw.startswith(stored):
-            if wanted == kind.stored_api_version:
+            if api_version == kind.stored_api_version:
                 return record.raw
-            return b'{"apiVersion":"%s"' % wanted.encode() + record.raw[len(stored) :]
-        return self.encode(record.decode() | {"apiVersion": wanted})
+            return b'{"apiVersion":"%s"' % api_version.encode() + record.raw[len(stored) :]
+        return self.encode(record.decode() | {"apiVersion": api_version})
 
     @staticmethod
     def encode(obj: Object) -> bytes:
@@ -288,7 +288,7 @@ class Api:
 
 def _served(api: Api, version: str) -> bool:
     """Whether any kind is served in a version such as `apps/v1`."""
-    return any(kind.api_version(one) == version for kind in api.registry for one in kind.versions)
+    return any(kind.api_version(served) == version for kind in api.registry for served in kind.versions)
 
 
 def _undecodable(request: Request, why: str, obj: Object) -> errors.ApiError:
@@ -314,11 +314,11 @@ def _unconvertible(why: str) -> str:
     match = _MISTYPED.match(why)
     if match is None:
         return why
-    found, wanted = _GO_NAMES.get(match[1], match[1]), match[2]
-    if wanted.startswith("[]"):
-        return f"cannot restore slice from {found}"
-    if wanted.startswith("map["):
-        return f"cannot restore map from {found}"
-    if "." in wanted:
-        return f"cannot restore struct from: {found}"
-    return f"unrecognized type: {wanted}"
+    given, expected = _GO_NAMES.get(match[1], match[1]), match[2]
+    if expected.startswith("[]"):
+        return f"cannot restore slice from {given}"
+    if expected.startswith("map["):
+        return f"cannot restore map from {given}"
+    if "." in expected:
+        return f"cannot restore struct from: {given}"
+    return f"unrecognized type: {expected}"

@@ -153,9 +153,9 @@ def forbidden(
     group: str, plural: str, name: str, why: str, causes: Iterable[dict[str, Any]] = ()
 ) -> ApiError:
     details = _details(group, plural, name)
-    found = list(causes)
-    if found:
-        details["causes"] = found
+    listed = list(causes)
+    if listed:
+        details["causes"] = listed
     subject = f'{qualified(group, plural)} "{name}"' if name else qualified(group, plural)
     return ApiError(403, f"{subject} is forbidden: {why}", details=details)
 
@@ -163,8 +163,8 @@ def forbidden(
 def invalid(group: str, kind: str, name: str, causes: Iterable[FieldError]) -> ApiError:
     """422 with every wrong field; one is told plainly, several in brackets."""
     unique = list(dict.fromkeys(causes))
-    told = [str(cause) for cause in unique]
-    text = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    messages = [str(cause) for cause in unique]
+    text = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
     details = _details(group, kind, name)
     details["causes"] = [
         {"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in unique
@@ -207,9 +207,9 @@ def not_acceptable(accepted: Iterable[str]) -> ApiError:
 
 def too_many_requests(message: str, retry_after_s: int, causes: Iterable[dict[str, Any]] = ()) -> ApiError:
     details: dict[str, Any] = {}
-    found = list(causes)
-    if found:
-        details["causes"] = found
+    listed = list(causes)
+    if listed:
+        details["causes"] = listed
     if retry_after_s:
         details["retryAfterSeconds"] = retry_after_s
     return ApiError(429, message, details=details)
