@@ -212,7 +212,7 @@ def test_counts_are_a_recount_when_quiet(limits: list[int | None], story: list[t
     assert not world.ledger.placed
     assert not world.ledger.leaving
     spread = world.state.spreads[KEY]
-    active = Counter({s: n for s, n in spread.active.get(HASH, {}).items() if s})
+    active = Counter({s: n for s, n in spread.active.get("replicaset", {}).get(HASH, {}).items() if s})
     assert active == pods
     status = spread.status or {}
     entries = {e["name"]: e for e in status.get("subsetStatuses", ())}

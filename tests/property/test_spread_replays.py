@@ -1,7 +1,8 @@
 """Spread's state is a function of the log alone: no setting of its policy, and no decision that was not recorded, is in it.
 
-Logs of any events are recorded with what was decided; they are folded again with nobody deciding, and by code whose
-policy is another one and whose decisions are dropped. After every event the states are the same byte for byte.
+Logs of any events are recorded with what was decided; they are folded again with nobody deciding, by code whose
+policy is another one and whose decisions are dropped, and under other settings than were recorded. After every event
+the states are the same byte for byte, but for the settings themselves.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 from unittest import mock
 
 import msgspec
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -21,7 +23,7 @@ from tidewright.events import registry
 from tidewright.events.base import Decision, Event, ObjectRef
 from tidewright.events.config import ConfigSet, ModesSet
 from tidewright.events.decisions import ScaleWorkload, SetTimer
-from tidewright.events.facts import NodeGone, NodeObserved, Owner, PodGone, PodObserved
+from tidewright.events.facts import NodeGone, NodeObserved, Owner, PodGone, PodObserved, WorkloadObserved
 from tidewright.events.outcomes import Applied, Failed, Rejected
 from tidewright.events.spread import (
     ForeseeScaleIn,
@@ -32,14 +34,29 @@ from tidewright.events.spread import (
 )
 from tidewright.events.timers import TimerFired
 from tidewright.spread import decide
-from tidewright.spread.control import conclude, costs, rescheduling
+from tidewright.spread.control import conclude, costs, rescheduling, versions
 from tidewright.spread.decide import DECIDER
-from tidewright.spread.state import State
+from tidewright.spread.ledger import ledger
+from tidewright.spread.state import Settings, State
 
 START = 1_800_000_000.0
 ZONES = ("a", "b", "c")
 _Event = TypeVar("_Event", bound=Event)
 TARGET = ObjectRef(api_version="apps/v1", kind="Deployment", namespace=NAMESPACE, name="web")
+
+
+OTHER_SETTINGS = ConfigSet(
+    at=0,
+    name="spread",
+    data={
+        "unseenBoundSeconds": 60.0,
+        "leavingBoundSeconds": 0.5,
+        "statusEverySeconds": 9.0,
+        "versionedKinds": ["Room", "Job"],
+        "cleanUpDeleted": True,
+        "bringBackSeconds": 1.0,
+    },
+)
 
 
 class Recorded(msgspec.Struct):
@@ -82,7 +99,7 @@ class Log:
                 self.timers[decision.key] = decision.due
             else:
                 self.open.append(decision.id)
-        self.steps.append(Recorded(event, decisions, msgspec.json.encode(self.state)))
+        self.steps.append(Recorded(event, decisions, folded(self.state)))
 
     def wait(self, seconds: float) -> None:
         end = self.now + seconds
@@ -93,22 +110,31 @@ class Log:
         self.now = end
 
 
-def replayed(steps: Sequence[Recorded], *, deciding: bool) -> Iterator[bytes]:
+def folded(state: State) -> bytes:
+    """The state as it is stored, without the settings, which are on the log as they are."""
+    return msgspec.json.encode(msgspec.structs.replace(state, settings=Settings()))
+
+
+def replayed(steps: Sequence[Recorded], *, deciding: bool, other_settings: bool = False) -> Iterator[bytes]:
     """The states of a replay; with `deciding`, what is decided now is dropped for what was recorded."""
     state = State()
+    if other_settings:
+        DECIDER.evolve(state, OTHER_SETTINGS)
     for step in steps:
         event = stored(step.event)
+        if other_settings and isinstance(event, ConfigSet):
+            event = msgspec.structs.replace(OTHER_SETTINGS, at=event.at)
         touched = DECIDER.evolve(state, event)
         if deciding:
             DECIDER.decide(state, event, touched)
         for decision in step.decisions:
             DECIDER.evolve(state, stored(decision))
-        yield msgspec.json.encode(state)
+        yield folded(state)
 
 
 @contextlib.contextmanager
 def another_policy() -> Iterator[None]:
-    """Other costs, other times, other ideas of where a pod fits, of what is held and of who is overdue."""
+    """Other costs, other times, other ideas of where a pod fits, of what is held, of who is overdue and what a version is."""
     with contextlib.ExitStack() as stack:
         for module, name, value in (
             (costs, "UNIT", 7),
@@ -119,6 +145,11 @@ def another_policy() -> Iterator[None]:
             (conclude, "status", lambda _: {"other": 1}),
             (conclude, "overdue", lambda _: None),
             (conclude, "adoptable", lambda *_: False),
+            (conclude, "REQUEST_LIFETIME_S", 0.5),
+            (conclude, "EVICTED_WITHIN_S", 30.0),
+            (ledger, "REQUEST_LIFETIME_S", 0.5),
+            (ledger, "EVICTED_WITHIN_S", 30.0),
+            (versions, "_with", lambda _: frozenset({"cloneset"})),
         ):
             stack.enter_context(mock.patch.object(module, name, value))
         yield
@@ -141,6 +172,33 @@ def pod(n: int, subset: str, **more: Any) -> PodObserved:
         ),
         created_at=START,
         **more,
+    )
+
+
+def clone(n: int, revision: str, subset: str) -> PodObserved:
+    """A pod of a kind that has versions where settings say so."""
+    owner = Owner(
+        kind="CloneSet", name="db", uid="cs", api_version="apps.kruise.io/v1alpha1", controller=True
+    )
+    fact = pod(n, subset, uid=f"db-{n}", phase="Running")
+    annotations = {key: text.replace(f'"{SPREAD}"', '"db"') for key, text in fact.annotations.items()}
+    labels = {"controller-revision-hash": f"db-{revision}"}
+    return msgspec.structs.replace(
+        fact, name=f"db-{n}", owners=(owner,), labels=labels, annotations=annotations
+    )
+
+
+def clone_set(revision: str) -> WorkloadObserved:
+    return WorkloadObserved(
+        at=0, namespace=NAMESPACE, kind="CloneSet", name="db", uid="cs", api_version="apps.kruise.io/v1alpha1",
+        replicas=3, revision=f"db-{revision}",
+    )  # fmt: skip
+
+
+def spread_of_clones() -> Event:
+    target = {"apiVersion": "apps.kruise.io/v1alpha1", "kind": "CloneSet", "name": "db"}
+    return msgspec.structs.replace(
+        spread_fact({**spec(1, None), "targetRef": target}), name="db", uid="ws-db"
     )
 
 
@@ -196,6 +254,8 @@ events = st.one_of(
     placed,
     leaving,
     spreads,
+    st.builds(clone, st.integers(0, 2), st.sampled_from(("r1", "r2")), st.sampled_from(("", "a", "b"))),
+    st.builds(clone_set, st.sampled_from(("r1", "r2"))),
     st.builds(
         lambda n, uid: PodGone(at=0, namespace=NAMESPACE, name=f"web-{n}", uid=uid),
         numbers,
@@ -221,6 +281,7 @@ events = st.one_of(
         (
             ConfigSet(at=0, name="spread", data={"bringBackSeconds": 5.0, "cleanUpDeleted": True}),
             ConfigSet(at=0, name="spread", data={"unseenBoundSeconds": 1.0, "versionedKinds": ["CloneSet"]}),
+            ConfigSet(at=0, name="spread", data={"versionedKinds": []}),
             ModesSet(at=0, mode="shadow"),
             ModesSet(at=0, mode="enforce"),
         )
@@ -234,7 +295,12 @@ steps = st.lists(st.one_of(events, events, events, answers, st.floats(0.5, 40.0)
 
 def recorded(told: Sequence[Any]) -> Log:
     log = Log()
-    for event in (spread_fact(spec(1, 2, None, **adaptive)), *deployment(4)):
+    for event in (
+        spread_fact(spec(1, 2, None, **adaptive)),
+        *deployment(4),
+        spread_of_clones(),
+        clone_set("r1"),
+    ):
         log.append(event)
     for step in told:
         if isinstance(step, float):
@@ -255,8 +321,43 @@ def test_a_recorded_log_folds_to_the_same_state_under_any_policy(told: list[Any]
     states = [step.state for step in log.steps]
     assert list(replayed(log.steps, deciding=False)) == states
     assert list(replayed(log.steps, deciding=True)) == states
+    assert list(replayed(log.steps, deciding=True, other_settings=True)) == states
     with another_policy():
         assert list(replayed(log.steps, deciding=True)) == states
+        assert list(replayed(log.steps, deciding=True, other_settings=True)) == states
+
+
+STORY: list[Any] = [
+    # A placement whose pod is seen, an eviction that does not come about, and something about the ledger every second.
+    PodPlaced(
+        at=0, namespace=NAMESPACE, name=SPREAD, key="web-0", request="r0", version=HASH, spread="ws", subset="a", pod="web-0",
+    ),
+    pod(0, "a", uid="u"),
+    PodLeaving(
+        at=0, namespace=NAMESPACE, name=SPREAD, key="web-0", request="d0", version=HASH, spread="ws", subset="a", pod="web-0",
+        uid="u", evicted=True,
+    ),
+    *(step for n in range(1, 5) for step in (1.0, pod(n, "b", uid="u"))),
+    # Pods of a kind that has versions, and then has none.
+    ConfigSet(at=0, name="spread", data={"versionedKinds": ["CloneSet"]}),
+    *(clone(n, revision, "a") for n, revision in enumerate(("r1", "r2"))),
+    clone_set("r2"),
+    ConfigSet(at=0, name="spread", data={}),
+    clone(0, "r1", "b"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("deciding", [False, True])
+@pytest.mark.parametrize("other_settings", [False, True])
+def test_what_is_forgotten_and_what_a_version_is_leaves_no_trace_in_the_state(
+    deciding: bool, other_settings: bool
+) -> None:
+    log = recorded(STORY)
+    last = log.state.spreads[f"{NAMESPACE}/{SPREAD}"].ledger
+    assert (list(last.seen), list(last.evicting)) == (["web-0"], [])  # the one is kept, the other forgotten
+    with another_policy():
+        again = list(replayed(log.steps, deciding=deciding, other_settings=other_settings))
+    assert again == [step.state for step in log.steps]
 
 
 def test_the_other_policy_decides_otherwise() -> None:

@@ -130,16 +130,20 @@ def check(fold: Fold) -> None:
         seen.update(list(one.pods))
         assert not one.pods or one in having
         active = Counter(
-            (row.version, row.subset if row.placed_by == one.name else "")
+            (row.revision, row.subset if row.placed_by == one.name else "")
             for row in one.pods.values()
             if row.active
         )
         assert active == Counter(
-            {(version, subset): n for version, counts in one.active.items() for subset, n in counts.items()}
+            {
+                (revision, subset): n
+                for revision, counts in one.active.get("replicaset", {}).items()
+                for subset, n in counts.items()
+            }
         )
         for row in one.pods.values():
             assert takes(selector_of(one), row.labels.get("role", ""))
-        held = Counter((row.version, row.subset) for row in one.pods.values() if row.held)
+        held = Counter((row.revision, row.subset) for row in one.pods.values() if row.held)
         assert held == Counter(
             {
                 (version, subset): n

@@ -295,7 +295,7 @@ class Story:
         rows = [
             r
             for r in (self.state.find(NAMESPACE, n)[1] for n in self.pods)
-            if r is not None and (version is None or r.version == version)
+            if r is not None and (version is None or r.revision == version)
         ]
         (first,) = picked(rows, self.target.kind, 1, self.state.now).rows
         return first.name
@@ -412,7 +412,7 @@ class Story:
                     costs.setdefault(group, set()).add(value)
         entries = {e["name"]: e for e in status.get("subsetStatuses") or ()}
         by_version = {
-            which: dict(Counter(mine[r.name] for r in rows if r.version == f"hash{revision}"))
+            which: dict(Counter(mine[r.name] for r in rows if r.revision == f"hash{revision}"))
             for which, revision in (("old", self.revision - 1), ("new", self.revision))
         }
         return {

@@ -189,6 +189,10 @@ class ChangeLedger(Decision, frozen=True, kw_only=True, tag="decision.change-led
         rules: when given, the rules from here on.
         counts: when given, places held per version and subset: a recount, as of `through`.
         through: request of the last entry of admission that was folded before this was decided.
+        request_lifetime_s: how long an attempt of an admission request may be on its way: older placements whose pod
+            was seen are forgotten. None: 30 s.
+        evicted_within_s: an admitted eviction that is not seen as a leaving pod after so long was refused, and is
+            forgotten. None: 2 s.
     """
 
     target: ObjectRef
@@ -196,6 +200,8 @@ class ChangeLedger(Decision, frozen=True, kw_only=True, tag="decision.change-led
     changes: tuple[LedgerChange, ...] = ()
     counts: dict[str, dict[str, int]] | None = None
     through: str = ""
+    request_lifetime_s: float | None = None
+    evicted_within_s: float | None = None
 
 
 class Foreseen(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -24,6 +24,7 @@ from tidewright.host.fold.decider import Decider
 from tidewright.spread import holding
 from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, GROUP, KIND, MATCHED_ANNOTATION
 from tidewright.spread.control.conclude import Conclusion
+from tidewright.spread.control.versions import versioned_kinds
 from tidewright.spread.control.victims import leaving
 from tidewright.spread.fold.evolve import evolve
 from tidewright.spread.fold.owners import filtered, pods_of_target
@@ -80,12 +81,19 @@ def decide(state: State, event: Event, touched: Touched) -> list[Decision]:
     if touched.home and touched.home not in touched.spreads and (spread := state.spreads.get(touched.home)):
         unfenced = isinstance(event, PodPlaced) and event.unfenced
         take(spread, _one(state, spread, touched, unfenced=unfenced))
+    before = touched.settings
+    recounting = before is not None and versioned_kinds(before) != versioned_kinds(state.settings)
     for key in touched.spreads:
         if (spread := state.spreads.get(key)) is not None:
-            take(spread, Conclusion(state, spread).whole(touched.pod.partition("/")[2], touched.key))
+            take(spread, _whole(state, spread, touched, recounting=recounting))
     for shrinks in touched.shrinks:
         decisions.extend(_foresee(state, shrinks))
     return decisions
+
+
+def _whole(state: State, spread: SpreadState, touched: Touched, *, recounting: bool) -> list[Decision]:
+    pod = touched.pod.partition("/")[2]
+    return Conclusion(state, spread).whole(pod, touched.key, recounting=recounting)
 
 
 def _one(state: State, spread: SpreadState, touched: Touched, *, unfenced: bool) -> list[Decision]:
@@ -172,7 +180,7 @@ def _foreseen(state: State, spread: SpreadState, shrinks: Shrinks) -> bool:
 
 DECIDER = Decider(
     service=SERVICE,
-    state_version=4,
+    state_version=5,
     state_type=State,
     kinds=KINDS,
     evolve=evolve,

@@ -26,8 +26,7 @@ from tidewright.kube.customworkloads import GroupKind, Whitelist
 from tidewright.kube.podapi.nodeterms import Node
 from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, Spread
 from tidewright.spread.ledger.ledger import Ledger
-from tidewright.spread.match.pods import VERSION_IGNORED, VERSIONED_KINDS, Placement, pod_version
-from tidewright.spread.match.pods import Owner as Controller
+from tidewright.spread.match.pods import VERSION_IGNORED, Placement, revision_of
 
 TIMER = "spread/"
 """Begins the keys of timers."""
@@ -50,6 +49,8 @@ class Row(msgspec.Struct, gc=False, omit_defaults=True):
     Attributes:
         uid: packed, see `pack_uid`.
         owner: uid of its controller; without one, of its first owner.
+        kind: of its controller, in lower case; "" without one.
+        revision: of its template, as its labels say. Whether that is a version of its own, `versions` judges.
         placed_by: the spread whose annotation it carries, "" without one.
         subset: the subset that it names; one that the spec does not have is no subset.
         phase: index into the API's phases.
@@ -63,7 +64,8 @@ class Row(msgspec.Struct, gc=False, omit_defaults=True):
     labels: dict[str, str] = {}
     shape: str = ""
     owner: str = ""
-    version: str = ""
+    kind: str = ""
+    revision: str = ""
     placed_by: str = ""
     subset: str = ""
     node: str = ""
@@ -130,20 +132,10 @@ def owner_of(fact: PodObserved) -> OwnerReference | None:
     return next((o for o in fact.owners if o.controller), fact.owners[0] if fact.owners else None)
 
 
-def row_of(
-    fact: PodObserved,
-    versioned_kinds: frozenset[str],
-    labels: dict[str, str],
-    placement: Placement | None,
-) -> Row:
+def row_of(fact: PodObserved, labels: dict[str, str], placement: Placement | None) -> Row:
     """A row of a pod's fact, and the placement in its annotation. `labels` is the shared copy of its labels."""
     intern = sys.intern
     above = owner_of(fact)
-    owner = (
-        Controller(above.api_version, above.kind, above.name)
-        if above is not None and above.controller
-        else None
-    )
     flags = DELETING if fact.deleting_at is not None else 0
     if fact.ready:
         flags |= READY
@@ -155,7 +147,8 @@ def row_of(
         labels=labels,
         shape=intern(fact.shape),
         owner=intern(above.uid) if above is not None else "",
-        version=intern(pod_version(owner, fact.labels, versioned_kinds)),
+        kind=intern(above.kind.lower()) if above is not None and above.controller else "",
+        revision=intern(revision_of(labels)),
         placed_by=intern(placement.name) if placement is not None else "",
         subset=intern(placement.subset) if placement is not None else "",
         node=intern(fact.node),
@@ -207,7 +200,7 @@ class SpreadState(msgspec.Struct):
         spec: as stored; the rules on the ledger carry it to admission.
         spread: the same, typed; None when it cannot be read (`invalid` says why).
         pods: the target's pods that the filter selects, by name.
-        active: active pods per version and subset; "" is no subset.
+        active: active pods per kind of controller, revision and subset; "" is no subset.
         conditions: subset to its Schedulable condition, while rescheduling is on; shared by all
             versions [Q-14].
         waiting: pods that the scheduler refuses, with the time they were created.
@@ -216,7 +209,7 @@ class SpreadState(msgspec.Struct):
         status: as last decided, and when.
         due: due time of its timer, None when none is set.
         target_uid: the target, "" while there is none.
-        latest: version of the target's current template.
+        latest: revision of the target's current template.
         path_replicas: the target's replicas as paths give them; None when they do not override. While
             they cannot be read, the last ones hold.
         path_fault: why they cannot be read now.
@@ -245,7 +238,7 @@ class SpreadState(msgspec.Struct):
     fail_open: bool = False
     ledger: Ledger = msgspec.field(default_factory=Ledger)
     pods: dict[str, Row] = {}
-    active: dict[str, dict[str, int]] = {}
+    active: dict[str, dict[str, dict[str, int]]] = {}
     conditions: dict[str, Condition] = {}
     waiting: dict[str, float] = {}
     awaited: dict[str, str] = {}
@@ -273,17 +266,23 @@ class SpreadState(msgspec.Struct):
     def count(self, row: Row, by: int) -> None:
         """Count an active pod in or out; another spread's annotation puts it in no subset."""
         subset = row.subset if row.placed_by == self.name else ""
-        counts = self.active.setdefault(row.version, {})
-        left = counts.get(subset, 0) + by
-        if left:
-            counts[subset] = left
-        else:
-            counts.pop(subset, None)
-            if not counts:
-                del self.active[row.version]
+        revisions = self.active.setdefault(row.kind, {})
+        counts = revisions.setdefault(row.revision, {})
+        number = counts.get(subset, 0) + by
+        if number:
+            counts[subset] = number
+            return
+        counts.pop(subset, None)
+        if not counts:
+            del revisions[row.revision]
+            if not revisions:
+                del self.active[row.kind]
 
-    def active_in(self, version: str, subset: str) -> int:
-        return self.active.get(version, {}).get(subset, 0)
+    def active_in(self, subset: str) -> int:
+        """Active pods in a subset, of all versions."""
+        return sum(
+            counts.get(subset, 0) for revisions in self.active.values() for counts in revisions.values()
+        )
 
 
 class Settings(msgspec.Struct, frozen=True, rename="camel"):
@@ -349,6 +348,7 @@ class Touched(msgspec.Struct):
         renew: a spread whose ledger is to be said again, so that the log's retention does not forget it.
         uncounted: pods whose delete was admitted though they held no place.
         unadopted: a spread, a pod that was not annotated for it, and whether that was refused.
+        settings: what held before, where a configuration was set.
         failed: a spread, a pod of it about which a decision did not come about, and whether that was
             its deletion.
     """
@@ -366,6 +366,7 @@ class Touched(msgspec.Struct):
     unadopted: tuple[str, str, bool] | None = None
     renew: str = ""
     uncounted: list[Uncounted] = []
+    settings: Settings | None = None
     failed: tuple[str, str, bool] | None = None
 
     def __bool__(self) -> bool:
@@ -408,7 +409,6 @@ class State(msgspec.Struct):
     whitelist: Whitelist = Whitelist()
     whitelist_fault: str = ""
     refusals: dict[str, str] = {}
-    versioned_kinds: tuple[str, ...] = tuple(sorted(VERSIONED_KINDS))
     spreads: dict[str, SpreadState] = {}
     targets: dict[str, list[str]] = {}
     selecting: dict[str, list[str]] = {}

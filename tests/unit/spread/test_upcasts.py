@@ -6,11 +6,15 @@ from pathlib import Path
 
 import msgspec
 
+from tests.unit.spread.cluster import HASH
 from tidewright.events.base import Decision, Event
+from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import PatchObject, RecordObjectEvent
+from tidewright.events.facts import PodGone
 from tidewright.events.outcomes import Failed
 from tidewright.events.spread import WorkloadSpreadGone, WorkloadSpreadObserved
 from tidewright.events.timers import TimerFired
+from tidewright.spread.control.versions import Versions
 from tidewright.spread.decide import DECIDER
 from tidewright.spread.state import State
 from tidewright.spread.upcasts import UPCASTS
@@ -65,6 +69,36 @@ def test_who_waited_for_a_target_and_may_share_it_has_it_with_the_next_word_on_e
     }
     feed(state, WorkloadSpreadGone(at=state.now + 2, namespace="shop", name="web", uid="ws"))
     assert list(state.spreads["shop/later"].pods) == ["web-0", "web-1"]
+
+
+def test_a_state_of_version_4_has_what_its_versions_were_made_of() -> None:
+    state = restored(4)
+    active = {spread.name: spread.active for spread in state.spreads.values() if spread.pods}
+    assert active == {
+        "chiefs": {"replicaset": {HASH: {"a": 1}}},
+        "workers": {"replicaset": {HASH: {"a": 1}}},
+        # One of these pods is not controlled by its owner, so its revision is no version.
+        "db": {"cloneset": {"r1": {"a": 1}, "r2": {"a": 1}}, "": {"r2": {"b": 1}}},
+        "kv": {"statefulset": {"r1": {"a": 1}}},
+    }
+    assert {name: state.spreads[f"shop/{name}"].latest for name in ("chiefs", "db", "kv")} == {
+        "chiefs": HASH, "db": "r2", "kv": "r2",
+    }  # fmt: skip
+    versions, before = Versions(state.settings), msgspec.json.decode(stored(4))
+    for key, spread in state.spreads.items():
+        judged = {name: versions.of(row) for name, row in spread.pods.items()}
+        assert judged == {name: row["version"] for name, row in before["spreads"][key]["pods"].items()}
+        assert versions.latest(state, spread) == before["spreads"][key]["latest"]
+
+
+def test_versions_that_settings_change_hold_at_once_and_places_are_counted_anew() -> None:
+    state = restored(4)
+    db = state.spreads["shop/db"]
+    assert db.ledger.counts == {"r1": {"a": 1}, "r2": {"a": 1}, "versionIgnored": {"b": 1}}
+    feed(state, ConfigSet(at=state.now + 1, name="spread", data={"whitelist": "no list at all"}))
+    assert db.ledger.counts == {"versionIgnored": {"a": 2, "b": 1}}
+    feed(state, PodGone(at=state.now + 2, namespace="shop", name="db-0", uid="uid-db-0"))
+    assert db.ledger.counts == {"versionIgnored": {"a": 1, "b": 1}}
 
 
 def test_the_decider_goes_on_from_it() -> None:

@@ -17,6 +17,7 @@ from tidewright.log.clock import Clock
 from tidewright.log.connection import Log
 from tidewright.log.subjects import Subjects
 from tidewright.spread.api.spec import TargetRef
+from tidewright.spread.control.versions import versioned_kinds
 from tidewright.spread.fold.evolve import evolve
 from tidewright.spread.match.matching import Forbidden, NotFound
 from tidewright.spread.state import State
@@ -89,7 +90,7 @@ class Observed:
 
     @property
     def versioned_kinds(self) -> frozenset[str]:
-        return frozenset(self._settings.versioned_kinds)
+        return versioned_kinds(self._settings.settings)
 
     def reader(self, namespace: str) -> Callable[[str, str, str], JsonObject]:
         """Owners of a namespace, as `matching` reads them."""

@@ -27,7 +27,7 @@ def adopt(g: Gathering, spread: Spread, row: Row) -> Subset | None:
     for subset in spread.subsets:
         limit = g.limit(subset, replicas)
         # Places of pods that were not seen yet are taken, too.
-        seen, held = g.s.active_in(row.version, subset.name), g.held(row.version, subset.name)
+        seen, held = g.active_in(g.version(row), subset.name), g.held(g.version(row), subset.name)
         taken = max(seen, held)
         room[subset.name] = limits.UNLIMITED if limit is None else limit - taken
     best = best_subset(spread, obj, g.state.nodes[row.node], room)
@@ -37,5 +37,5 @@ def adopt(g: Gathering, spread: Spread, row: Row) -> Subset | None:
     because = Because(rule="Adopted", values={"pod": row.name, "node": row.node, "subset": best.name})
     g.patch_pod(row, patch, because)
     if g.mode.acts:
-        g.change("Held", row.name, row.version, subset=best.name, pod=row.name, reason="Adopted")
+        g.change("Held", row.name, g.version(row), subset=best.name, pod=row.name, reason="Adopted")
     return best

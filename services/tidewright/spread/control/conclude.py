@@ -24,6 +24,12 @@ from tidewright.spread.control.rescheduling import CLOSED_FOR_S, bring_back, clo
 from tidewright.spread.control.wanted_status import status
 from tidewright.spread.fold.ledger import NOT_ADOPTED
 from tidewright.spread.fold.spreads import refused_kinds
+from tidewright.spread.ledger.ledger import (
+    EVICTED_WITHIN_S,
+    REQUEST_LIFETIME_S,
+    UNSAID_EVICTED_WITHIN_S,
+    UNSAID_REQUEST_LIFETIME_S,
+)
 from tidewright.spread.state import CALLED, HELD, TIMER, Row, Uncounted, spread_key
 
 RETRY_S = 30.0
@@ -34,8 +40,11 @@ CHANGES_AT_ONCE = 2000
 class Conclusion(Gathering):
     """Decisions about one spread, gathered while looking at it."""
 
-    def whole(self, pod: str = "", key: str = "") -> list[Decision]:
-        """Look at the spread, all its pods, and the time. `key` is that of the pod which has just changed, if any."""
+    def whole(self, pod: str = "", key: str = "", *, recounting: bool = False) -> list[Decision]:
+        """Look at the spread, all its pods, and the time. `key` is that of the pod which has just changed, if any;
+        `recounting`: pods count in other versions than before.
+        """
+        self.recounting = recounting
         spread = self.s.spread
         if spread is None or spread.target is None or spread.deleting or self.s.invalid:
             set_rules(self, LedgerRules(spec=self.s.spec, generation=self.s.generation, gone=True))
@@ -115,7 +124,9 @@ class Conclusion(Gathering):
     def not_adopted(self, pod: str, *, refused: bool) -> list[Decision]:
         """A pod was not annotated: it is in no subset; where that was `refused` it is looked at again later."""
         row = self.s.pods[pod]
-        self.change("Released", row.name, row.version, subset=row.subset, pod=row.name, reason=NOT_ADOPTED)
+        self.change(
+            "Released", row.name, self.version(row), subset=row.subset, pod=row.name, reason=NOT_ADOPTED
+        )
         if not refused:
             return self._finish()
         self.tell(
@@ -142,7 +153,7 @@ class Conclusion(Gathering):
 
     def _finish(self, row: Row | None = None) -> list[Decision]:
         decisions: list[Decision] = []
-        counts = recount(self) if self.s.recount or self.renewing else None
+        counts = recount(self) if self.s.recount or self.renewing or self.recounting else None
         if self.changes or self.rules is not None or counts is not None:
             # Each is one message, which the log's server limits in size.
             starts = range(0, len(self.changes), CHANGES_AT_ONCE) or range(1)
@@ -156,6 +167,8 @@ class Conclusion(Gathering):
                         changes=tuple(self.changes[start : start + CHANGES_AT_ONCE]),
                         counts=counts if last else None,
                         through=self.s.ledger.last if last else "",
+                        request_lifetime_s=_said(REQUEST_LIFETIME_S, UNSAID_REQUEST_LIFETIME_S),
+                        evicted_within_s=_said(EVICTED_WITHIN_S, UNSAID_EVICTED_WITHIN_S),
                         because=tuple(self.reasons) if start == 0 else (),
                     )
                 )
@@ -223,3 +236,8 @@ class Conclusion(Gathering):
         if due is not None and (self.s.due is None or due < self.s.due):
             key = TIMER + spread_key(self.s.namespace, self.s.name)
             yield SetTimer(at=self.now, key=key, due=max(due, self.now))
+
+
+def _said(seconds: float, unsaid: float) -> float | None:
+    """What a ledger is told to count by; nothing where it does so untold."""
+    return None if seconds == unsaid else seconds

@@ -32,15 +32,17 @@ def all_costs(g: Gathering, spread: Spread, adopted: dict[str, Subset]) -> None:
         return
     groups: dict[str, dict[str, list[Row]]] = {}
     mine, known = g.s.name, {subset.name for subset in spread.subsets}
+    version_of = g.version
     for row in g.s.pods.values():
         if not row.active:
             continue
         subset = row.subset if row.placed_by == mine and row.subset in known else ""
         if adopted and row.name in adopted:
             subset = adopted[row.name].name
-        of_version = groups.get(row.version)
+        version = version_of(row)
+        of_version = groups.get(version)
         if of_version is None:
-            of_version = groups[row.version] = {}
+            of_version = groups[version] = {}
         rows = of_version.get(subset)
         if rows is None:
             of_version[subset] = [row]
@@ -58,7 +60,7 @@ def _group_costs(g: Gathering, spread: Spread, version: str, subset: str, rows: 
         for row in rows:
             _ask(g, row, unmatched_cost(count), "Unmatched", subset)
         return
-    index = position if version == g.s.latest else count - 1 - position
+    index = position if version == g.latest else count - 1 - position
     limit = g.limit(spread.subsets[position], g.replicas)
     surplus = 0 if limit is None else max(0, len(rows) - limit)
     leaving: set[str] = set()
@@ -101,8 +103,9 @@ def costs_after(
                 _ask(g, row, unmatched_cost(count), "Unmatched", subset)
             continue
         limit = g.limit(spread.subsets[position], g.replicas)
-        active = g.s.active_in(row.version, subset) + (1 if best is not None else 0)
-        index = position if row.version == g.s.latest else count - 1 - position
+        version = g.version(row)
+        active = g.active_in(version, subset) + (1 if best is not None else 0)
+        index = position if version == g.latest else count - 1 - position
         was = active + _was_more(g, before, after, row)
         if limit is None or max(active, was) <= limit:
             if row is after and row.active:
@@ -111,9 +114,9 @@ def costs_after(
             rows = [
                 r
                 for r in g.s.pods.values()
-                if r.active and r.version == row.version and (r is row or g.subset_of(spread, r) == subset)
+                if r.active and g.version(r) == version and (r is row or g.subset_of(spread, r) == subset)
             ]
-            _group_costs(g, spread, row.version, subset, rows)
+            _group_costs(g, spread, version, subset, rows)
 
 
 def _unmoved(g: Gathering, spread: Spread, before: Row, after: Row) -> bool:
@@ -127,16 +130,17 @@ def _unmoved(g: Gathering, spread: Spread, before: Row, after: Row) -> bool:
     if subset is None:
         return False
     limit = g.limit(subset, g.replicas) if subset.limit is not None else None
-    if limit is not None and g.s.active_in(after.version, after.subset) > limit:
+    version = g.version(after)
+    if limit is not None and g.active_in(version, after.subset) > limit:
         return False
     count, position = len(spread.subsets), spread.subsets.index(subset)
-    index = position if after.version == g.s.latest else count - 1 - position
+    index = position if version == g.latest else count - 1 - position
     return known == str(regular_cost(index, count))
 
 
 def _same_group(g: Gathering, before: Row | None, after: Row) -> bool:
-    return before is not None and (before.version, before.subset, before.placed_by) == (
-        after.version,
+    return before is not None and (g.version(before), before.subset, before.placed_by) == (
+        g.version(after),
         after.subset,
         after.placed_by,
     )

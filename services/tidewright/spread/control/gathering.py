@@ -14,6 +14,7 @@ from tidewright.events.spread import LedgerChange, LedgerRules, PassedOver
 from tidewright.spread import holding
 from tidewright.spread.api import limits
 from tidewright.spread.api.spec import COMPONENT, GROUP, KIND, Spread, Subset
+from tidewright.spread.control.versions import Versions
 from tidewright.spread.ledger.ledger import leaving_key
 from tidewright.spread.match.matching import group_kind
 from tidewright.spread.state import Row, SpreadState, State, unpack_uid
@@ -25,10 +26,12 @@ class Gathering:
     Attributes:
         now: log time, seconds.
         mode: what the modes in force say about it.
+        versions, version: by the settings in force; of a pod.
         changes: of the ledger, in order.
         reasons: for them.
         rules: the rules to put in force; None leaves them.
         renewing: rules and counts are said once more, though they have not changed.
+        recounting: counts are said anew, because versions are others than before.
         urgent: the status is written at once.
         held_delta: version and subset to how many places the changes add.
         placed_gone, leaving_gone: keys in the ledger's `placed` and `leaving` that are in flight no more.
@@ -40,6 +43,8 @@ class Gathering:
         self.s = spread
         self.now = state.now
         self.mode = holding.held(state, spread)
+        self.versions = Versions(state.settings)
+        self.version = self.versions.of
         self.ref = ObjectRef(
             api_version=f"{GROUP}/v1alpha1",
             kind=KIND,
@@ -54,6 +59,7 @@ class Gathering:
         self.object_events: list[Decision] = []
         self.urgent = False
         self.renewing = False
+        self.recounting = False
         self.held_delta: dict[tuple[str, str], int] = {}
         self.placed_gone: set[str] = set()
         self.leaving_gone: set[str] = set()
@@ -78,6 +84,15 @@ class Gathering:
             return True
         entry = self.state.whitelist.entry(group_kind(spread.target))
         return entry is not None and bool(entry.replicas_path)
+
+    @property
+    def latest(self) -> str:
+        """Version of the target's current template."""
+        return self.versions.latest(self.state, self.s)
+
+    def active_in(self, version: str, subset: str) -> int:
+        """Active pods of a version in a subset."""
+        return self.versions.active(self.s, version, subset)
 
     def limit(self, subset: Subset, replicas: int) -> int | None:
         """The subset's limit in pods; 0 for one that is no number, None for unlimited."""

@@ -62,7 +62,7 @@ def place_of(g: Gathering, before: Row | None, after: Row | None, key: str) -> N
         same
         and before is not None
         and before.held
-        and (before.version, before.subset) != (after.version, after.subset)
+        and (g.version(before), before.subset) != (g.version(after), after.subset)
     ):
         _of(g, "Released", before, "Moved")
         if after.active and g.belongs(after):
@@ -87,11 +87,11 @@ def hold(g: Gathering, row: Row, key: str = "") -> None:
             _of(g, "Held", row, "Found")
             return
         told = placed.passed if key != row.name else ()
-        place = (row.version, row.subset)
+        place = (g.version(row), row.subset)
         g.change(
             "Seen",
             key,
-            row.version,
+            g.version(row),
             subset=row.subset,
             pod=row.name,
             reason="Seen",
@@ -114,7 +114,13 @@ def hold(g: Gathering, row: Row, key: str = "") -> None:
 def _of(g: Gathering, kind: ChangeKind, row: Row, reason: str) -> None:
     """What became of the place of a pod that was seen."""
     g.change(
-        kind, row.name, row.version, subset=row.subset, pod=row.name, reason=reason, uid=unpack_uid(row.uid)
+        kind,
+        row.name,
+        g.version(row),
+        subset=row.subset,
+        pod=row.name,
+        reason=reason,
+        uid=unpack_uid(row.uid),
     )
 
 
@@ -163,7 +169,7 @@ def overdue(g: Gathering) -> None:
 def recount(g: Gathering) -> dict[str, dict[str, int]]:
     """Places held after these changes: by pods that hold one, and by placements not seen yet."""
     places = dict(g.held_delta)
-    held = [(row.version, row.subset) for row in g.s.pods.values() if row.held]
+    held = [(g.version(row), row.subset) for row in g.s.pods.values() if row.held]
     for place in (*held, *((h.version, h.subset) for h in g.s.ledger.placed.values())):
         places[place] = places.get(place, 0) + 1
     counts: dict[str, dict[str, int]] = {}

@@ -93,7 +93,7 @@ def bring_back(g: Gathering, spread: Spread) -> None:
     for rule in rules.subsets:
         if rule.closed:
             continue
-        if g.s.ledger.missing(rule, g.s.latest) in (0, -1):
+        if g.s.ledger.missing(rule, g.latest) in (0, -1):
             if rule.limit is None:
                 return
             continue
@@ -104,7 +104,7 @@ def bring_back(g: Gathering, spread: Spread) -> None:
             for row in g.s.pods.values()
             if row.active
             and not row.flags & CALLED
-            and row.version == g.s.latest
+            and g.version(row) == g.latest
             and g.subset_of(spread, row) in later
         ]
         if candidates:

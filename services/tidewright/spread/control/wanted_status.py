@@ -29,7 +29,7 @@ def status(g: Gathering) -> JsonObject:
     rules = g.rules or g.s.ledger.rules or LedgerRules()
     limit_of = {rule.name: rule.limit for rule in rules.subsets}
     versions = sorted(
-        {*g.s.active, *g.s.ledger.counts, *(v for v, _ in g.held_delta)}
+        {*g.versions.with_pods(g.s), *g.s.ledger.counts, *(v for v, _ in g.held_delta)}
         | {h.version for h in g.s.ledger.leaving.values()}
     )
     written: JsonObject = {}
@@ -39,7 +39,7 @@ def status(g: Gathering) -> JsonObject:
         _entry(
             g,
             s,
-            sum(g.s.active_in(v, s.name) for v in g.s.active),
+            g.s.active_in(s.name),
             g.held(None, s.name),
             limit_of.get(s.name),
         )
@@ -52,7 +52,7 @@ def status(g: Gathering) -> JsonObject:
             entry = _entry(
                 g,
                 subset,
-                g.s.active_in(version, subset.name),
+                g.active_in(version, subset.name),
                 g.held(version, subset.name),
                 limit_of.get(subset.name),
             )

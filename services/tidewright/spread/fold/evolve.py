@@ -71,7 +71,6 @@ from tidewright.spread.fold.pods import pod_gone, pod_observed
 from tidewright.spread.fold.spreads import kind_refused, spread_gone, spread_observed, target_replicas
 from tidewright.spread.fold.workloads import workload_gone, workload_observed
 from tidewright.spread.holding import acting_set
-from tidewright.spread.match.pods import VERSIONED_KINDS
 from tidewright.spread.state import NOTHING, TIMER, Settings, State, Touched
 
 _UNSCHEDULABLE_TAINT = {"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}
@@ -110,7 +109,7 @@ def _node_gone(state: State, fact: NodeGone, touched: Touched) -> None:
 def _waken_unplaced(state: State, node: str, touched: Touched) -> None:
     """A node that was not known when its pods were seen, or is another one now: those without a place may be adopted."""
     for key, spread in state.spreads.items():
-        if not any("" in counts for counts in spread.active.values()):
+        if not spread.active_in(""):
             continue  # all of its pods have a place: nearly always
         if any(r.node == node and not r.subset and r.active for r in spread.pods.values() if not r.held):
             touched.spreads.append(key)
@@ -130,13 +129,11 @@ def _config(state: State, event: ConfigSet, touched: Touched) -> None:
     whitelist = state.settings.whitelist
     if event.name == "spread":
         try:
+            touched.settings = state.settings
             state.settings = msgspec.convert(event.data, Settings)
         except msgspec.ValidationError:
             return
         whitelist = state.settings.whitelist or whitelist
-        state.versioned_kinds = tuple(
-            sorted(VERSIONED_KINDS | {k.lower() for k in state.settings.versioned_kinds})
-        )
     elif event.name == WHITELIST_CONFIG_MAP:
         whitelist = _text_of(event.data)
     else:
@@ -145,8 +142,9 @@ def _config(state: State, event: ConfigSet, touched: Touched) -> None:
         state.whitelist = whitelist_of(whitelist) if whitelist else Whitelist()
         state.whitelist_fault = ""
     except BadWhitelist as error:
-        state.whitelist_fault = str(error)
-        return  # the last one that could be read holds
+        state.whitelist_fault = str(error)  # the last one that could be read holds
+        if touched.settings is None:
+            return
     touched.spreads.extend(state.spreads)
 
 

@@ -8,7 +8,7 @@ take, enter, leave      a row out of where it is, into the counts and out of the
 imply, unimply          controllers that are known from their pods alone
 collect, scatter        strays that belong to a spread now; pods that do so no more
 selecting, reselect     which spreads find pods by a selector, and which pods those are now
-latest_version          version of a target's current template (specification, 3.7)
+latest_revision         revision of a target's current template (specification, 3.7)
 """
 
 from __future__ import annotations
@@ -234,10 +234,10 @@ def scatter(state: State, spread: SpreadState, *, all_of_them: bool) -> None:
     spread.recount = spread.recount or bool(leaving)
 
 
-def latest_version(state: State, spread: SpreadState) -> str:
-    """Version of the target's current template (3.7), as far as recorded facts tell."""
+def latest_revision(state: State, spread: SpreadState) -> str:
+    """Revision of the target's current template (3.7), as far as recorded facts tell."""
     target = state.workloads.get(spread.target_uid)
-    if target is None or target.kind.kind.lower() not in state.versioned_kinds:
+    if target is None:
         return VERSION_IGNORED
     match target.kind.kind:
         case "Deployment":

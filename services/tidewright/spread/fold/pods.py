@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from tidewright.events.facts import PodGone, PodObserved
 from tidewright.spread.api.spec import MATCHED_ANNOTATION
 from tidewright.spread.fold.owners import enter, imply, key_of, pod_id, spread_of, take, unimply
@@ -15,7 +13,7 @@ def pod_observed(state: State, fact: PodObserved, touched: Touched) -> None:
     """A pod as it is now: its row goes where it belongs."""
     namespace, name = fact.namespace, fact.name
     placement = placement_of(fact.annotations.get(MATCHED_ANNOTATION))
-    new = row_of(fact, _kinds(state.versioned_kinds), state.shared_labels(fact.labels), placement)
+    new = row_of(fact, state.shared_labels(fact.labels), placement)
     home, old = take(state, namespace, name, new.owner)
     reselected: list[str] = []
     if old is None or old.owner != new.owner:
@@ -74,11 +72,6 @@ def _touch(
     touched.home = "" if owner is None else key_of(owner)
     touched.before = old if home is not None else None
     touched.after = new
-
-
-@lru_cache(maxsize=8)
-def _kinds(names: tuple[str, ...]) -> frozenset[str]:
-    return frozenset(names)
 
 
 def pod_gone(state: State, fact: PodGone, touched: Touched) -> None:

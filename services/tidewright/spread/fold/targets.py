@@ -5,7 +5,7 @@ retarget    a spread asks for a target, another one than before, or none any mor
 
 from __future__ import annotations
 
-from tidewright.spread.fold.owners import collect, key_of, latest_version, named, scatter, selecting
+from tidewright.spread.fold.owners import collect, key_of, latest_revision, named, scatter, selecting
 from tidewright.spread.match.sharing import apart, identity, taken
 from tidewright.spread.state import SpreadState, State, Touched
 
@@ -39,7 +39,7 @@ def retarget(state: State, spread: SpreadState, before: str, touched: Touched) -
         scatter(state, one, all_of_them=False)
     for one in (spread, *others):
         collect(state, one)
-        one.latest = latest_version(state, one)
+        one.latest = latest_revision(state, one)
     touched.spreads.extend(key for other in others if (key := key_of(other)) not in touched.spreads)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from tidewright.events.facts import WorkloadGone, WorkloadObserved
 from tidewright.kube.customworkloads import BUILT_IN, BadApiVersion, GroupKind, group_version
-from tidewright.spread.fold.owners import by_owner, collect, key_of, latest_version, scatter, selecting
+from tidewright.spread.fold.owners import by_owner, collect, key_of, latest_revision, scatter, selecting
 from tidewright.spread.match.pods import POD_TEMPLATE_HASH
 from tidewright.spread.state import Shrinks, SpreadState, State, Touched, Workload, target_key
 
@@ -48,7 +48,7 @@ def workload_observed(state: State, fact: WorkloadObserved, touched: Touched) ->
     for above in by_owner(state, fact.namespace, fact.uid):
         if old is None or not old.seen or old.owner != new.owner:
             collect(state, above)
-        above.latest = latest_version(state, above)
+        above.latest = latest_revision(state, above)
         key = key_of(above)
         if (old is None or _matters(old) != _matters(new)) and key not in touched.spreads:
             touched.spreads.append(key)
@@ -75,7 +75,7 @@ def _released(state: State, namespace: str, old: Workload | None, new: Workload,
         return
     for above in by_owner(state, namespace, old.owner):
         scatter(state, above, all_of_them=False)
-        above.latest = latest_version(state, above)
+        above.latest = latest_revision(state, above)
         touched.spreads.append(key_of(above))
 
 
@@ -114,5 +114,5 @@ def workload_gone(state: State, fact: WorkloadGone, touched: Touched) -> None:
             if gone is not None and gone.selector:
                 scatter(state, above, all_of_them=False)
             # Pods of its own go after it, one by one, each with its place; those that shall stay lose their owner.
-        above.latest = latest_version(state, above)
+        above.latest = latest_revision(state, above)
         touched.spreads.append(key_of(above))

@@ -30,11 +30,11 @@ from tidewright.events.spread import (
 from tidewright.spread.ledger.choose import Slot, by_slots
 
 UNLIMITED = -1
-REQUEST_LIFETIME_S = 30.0
+UNSAID_REQUEST_LIFETIME_S, UNSAID_EVICTED_WITHIN_S = 30.0, 2.0
+"""What holds for an entry that says neither: old logs are folded by it, so it never changes."""
+REQUEST_LIFETIME_S = UNSAID_REQUEST_LIFETIME_S
 """The longest time that an API server waits for a webhook: an attempt of a request is no older."""
-
-
-EVICTED_WITHIN_S = 2.0
+EVICTED_WITHIN_S = UNSAID_EVICTED_WITHIN_S
 """An admitted eviction that is not seen as a leaving pod after this was refused."""
 
 
@@ -130,7 +130,7 @@ def fold(ledger: Ledger, event: Event) -> Ledger:
                     for held in (ledger.placed, ledger.seen, ledger.leaving, ledger.evicting):
                         held.clear()
                     ledger.left.clear()
-            _forget(ledger, event.at)
+            _forget(ledger, event)
             for change in event.changes:
                 _change(ledger, change)
             if event.counts is not None:
@@ -138,16 +138,22 @@ def fold(ledger: Ledger, event: Event) -> Ledger:
     return ledger
 
 
-def _forget(ledger: Ledger, now: float) -> None:
-    """Let go of seen placements whose request cannot come again, and of evictions that did not come about."""
+def _forget(ledger: Ledger, decided: ChangeLedger) -> None:
+    """Let go of seen placements whose request cannot come again, and of evictions that did not come about.
+
+    How long these count was recorded: what a ledger holds follows from its entries alone.
+    """
+    now, evicted_within_s, lifetime_s = decided.at, decided.evicted_within_s, decided.request_lifetime_s
+    evicted_within_s = UNSAID_EVICTED_WITHIN_S if evicted_within_s is None else evicted_within_s
+    lifetime_s = UNSAID_REQUEST_LIFETIME_S if lifetime_s is None else lifetime_s
     while ledger.evicting:
         pod = next(iter(ledger.evicting))
-        if ledger.evicting[pod].at + EVICTED_WITHIN_S > now:
+        if ledger.evicting[pod].at + evicted_within_s > now:
             break
         del ledger.evicting[pod]
     while ledger.seen:
         key = next(iter(ledger.seen))
-        if ledger.seen[key].at + REQUEST_LIFETIME_S > now:
+        if ledger.seen[key].at + lifetime_s > now:
             return
         del ledger.seen[key]
 

@@ -3,7 +3,9 @@
 Pod             the compact facts; built from an API object or (in `decide`) from a recorded fact
 Placement       the annotation, read: which spread, which subset, which ledger key
 annotation      the annotation, written: byte-compatible with the reference
-pod_version     the revision of the template, where ledgers are kept per revision (2.6)
+revision_of     the revision of the template, as labels say it
+version_of      the revision whose ledger counts, where ledgers are kept per revision (2.6)
+pod_version     the same of an owner and labels
 """
 
 from __future__ import annotations
@@ -135,8 +137,18 @@ def pod_version(
     owner: Owner | None, labels: Mapping[str, str], versioned_kinds: frozenset[str] = VERSIONED_KINDS
 ) -> str:
     """The revision whose ledger the pod counts in; `versionIgnored` for kinds with one ledger (2.6)."""
-    if owner is None or owner.kind.lower() not in versioned_kinds:
+    if owner is None:
         return VERSION_IGNORED
+    return version_of(owner.kind.lower(), revision_of(labels), versioned_kinds)
+
+
+def version_of(kind: str, revision: str, versioned_kinds: frozenset[str]) -> str:
+    """The revision of a kind (in lower case) whose ledger counts; `versionIgnored` for kinds with one ledger (2.6)."""
+    return revision if kind in versioned_kinds else VERSION_IGNORED
+
+
+def revision_of(labels: Mapping[str, str]) -> str:
+    """The revision of the template that a pod was made of; `versionIgnored` where its labels tell of none."""
     if POD_TEMPLATE_HASH in labels:
         return labels[POD_TEMPLATE_HASH]
     return (

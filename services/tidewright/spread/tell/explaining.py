@@ -268,7 +268,7 @@ def _standing(state: State, found: SpreadState, now: float) -> Iterator[str]:
         return
     for rule in rules.subsets:
         held = found.ledger.held_in_all(rule.name)
-        active = sum(found.active_in(version, rule.name) for version in found.active)
+        active = found.active_in(rule.name)
         limit = "without a limit" if rule.limit is None else f"of {many(rule.limit, 'place')}"
         text = f"{rule.name}: {many(active, 'pod')}, {many(held, 'place')} held {limit}"
         if rule.closed:
@@ -277,7 +277,7 @@ def _standing(state: State, found: SpreadState, now: float) -> Iterator[str]:
                 f"; closed until {rfc3339(since + CLOSED_FOR_S)} because pods could not be scheduled there"
             )
         yield text + "."
-    outside = sum(counts.get("", 0) for counts in found.active.values())
+    outside = found.active_in("")
     if outside:
         are = "is in no subset: it" if outside == 1 else "are in no subset: they"
         yield (

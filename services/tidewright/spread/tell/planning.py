@@ -14,6 +14,7 @@ from tidewright.events.facts import WorkloadObserved
 from tidewright.events.spread import LedgerRules, PodPlaced, SubsetRule, WorkloadSpreadObserved
 from tidewright.spread.api import limits
 from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, Spread
+from tidewright.spread.control.versions import Versions
 from tidewright.spread.control.victims import leaving as leaving_first
 from tidewright.spread.decide import DECIDER
 from tidewright.spread.fold.owners import pods_of_target
@@ -106,7 +107,8 @@ def change(state: State, spread: Spread, spec: JsonObject, replicas: int) -> Pla
         subset = _subset(found, row.subset if row.placed_by == found.name else "")
         then[subset] -= 1
     if (more := replicas - active) > 0:
-        for subset, count in _placed(spread, found.ledger, found.latest, more, active).items():
+        latest = Versions(state.settings).latest(state, found)
+        for subset, count in _placed(spread, found.ledger, latest, more, active).items():
             then[subset] = then.get(subset, 0) + count
     over = {
         name: then.get(name, 0) - limit
