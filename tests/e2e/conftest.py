@@ -160,10 +160,10 @@ def installed(cluster: Cluster) -> Iterator[list[str]]:
     outcomes = asyncio.run(_install(cluster.kubeconfig))
     assert not any(outcome.unmet for outcome in outcomes), [outcome.line() for outcome in outcomes]
     yield [outcome.name for outcome in outcomes]
-    made = [outcome.name for outcome in outcomes if outcome.action == "created"]
-    if made and not cluster.embedded:
+    created = [outcome.name for outcome in outcomes if outcome.action == "created"]
+    if created and not cluster.embedded:
         kubectl = [str(Path(sys.executable).parent / "kubectl"), "--kubeconfig", str(cluster.kubeconfig)]
-        removal = [*kubectl, "delete", "crd", "--timeout=50s", *made]
+        removal = [*kubectl, "delete", "crd", "--timeout=50s", *created]
         answer = subprocess.run(removal, capture_output=True, text=True, timeout=60, check=False)
         assert answer.returncode == 0, answer.stderr
 
@@ -259,9 +259,9 @@ class Services:
 
     def beside(self) -> Services:
         """More services on the same log, to be started and ended apart from these."""
-        made = Services(self.cluster, self.nats_url)
-        made.name, made.installed = self.name, self.installed
-        return made
+        stack = Services(self.cluster, self.nats_url)
+        stack.name, stack.installed = self.name, self.installed
+        return stack
 
     async def until_said(self, service: str, words: str) -> None:
         """Return when a service has logged some words."""
@@ -297,15 +297,15 @@ class Services:
 async def services(cluster: Cluster, installed: list[str], nats: EmbeddedServer) -> AsyncIterator[Services]:
     """Starts services as processes, and ends them."""
     del installed  # wanted for being there
-    async with services_on(cluster, nats.url) as made:
-        yield made
+    async with services_on(cluster, nats.url) as stack:
+        yield stack
 
 
 @contextlib.asynccontextmanager
 async def services_on(cluster: Cluster, nats_url: str) -> AsyncIterator[Services]:
     """Services on a log server, ended at the end of the block."""
-    made = Services(cluster, nats_url)
-    yield made
-    await made.supervisor.stop()
-    for name, line in made.lines:  # shown of a test that fails
+    stack = Services(cluster, nats_url)
+    yield stack
+    await stack.supervisor.stop()
+    for name, line in stack.lines:  # shown of a test that fails
         print(f"{name}: {line}")

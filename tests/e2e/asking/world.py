@@ -45,9 +45,9 @@ def records_in(path: Path) -> list[Record]:
     return list(ExportFile(path).records())
 
 
-def place(records: Sequence[Record], wanted: Callable[[Record], bool], n: int = 0) -> int:
+def place(records: Sequence[Record], holds: Callable[[Record], bool], n: int = 0) -> int:
     """Index of the n-th record of some kind."""
-    return [i for i, record in enumerate(records) if wanted(record)][n]
+    return [i for i, record in enumerate(records) if holds(record)][n]
 
 
 def with_body(record: Record, body: bytes) -> Record:
@@ -58,7 +58,7 @@ def rechained(records: list[Record], slot: Slot, version: str) -> list[Record]:
     """The chain of a slot made whole again after an alteration, as another version would have written it."""
     subjects = Subjects("bench")
     inputs = Inputs("autoscaler", frozenset(), subjects, 32)
-    chain, found = "", list[Record]()
+    chain, altered = "", list[Record]()
     for record in records:
         cls = subjects.class_token(record.subject)
         if cls in ("decision", "checkpoint") and inputs.slot(record.subject) == slot:
@@ -72,8 +72,8 @@ def rechained(records: list[Record], slot: Slot, version: str) -> list[Record]:
             else:
                 kept = msgspec.structs.replace(checkpoints.decode(record.body), chain=chain)
                 record = with_body(record, checkpoints.encode(kept))
-        found.append(record)
-    return found
+        altered.append(record)
+    return altered
 
 
 @contextmanager

@@ -63,12 +63,12 @@ async def definition(kube: Kube, path: str) -> None:
     """Wait until a definition is established and served, which on a real API server is a moment later."""
     collection, _, name = path.rpartition("/")
 
-    def established(found: dict[str, Object]) -> bool:
-        conditions = found.get(name, {}).get("status", {}).get("conditions") or []  # null at first
+    def established(definitions: dict[str, Object]) -> bool:
+        conditions = definitions.get(name, {}).get("status", {}).get("conditions") or []  # null at first
         return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
-    found = (await until(kube, collection, established))[name]["spec"]
-    served = f"/apis/{found['group']}/{found['versions'][0]['name']}/{found['names']['plural']}"
+    spec = (await until(kube, collection, established))[name]["spec"]
+    served = f"/apis/{spec['group']}/{spec['versions'][0]['name']}/{spec['names']['plural']}"
     async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
@@ -87,24 +87,24 @@ def template(labels: dict[str, str] = LABELS) -> Object:
     }
 
 
-def condition(found: Object, kind: str) -> Object:
+def condition(scaler: Object, kind: str) -> Object:
     """A condition of an autoscaler; empty when it has none."""
-    conditions = found.get("status", {}).get("conditions", [])
+    conditions = scaler.get("status", {}).get("conditions", [])
     return next((c for c in conditions if c["type"] == kind), {})
 
 
 def says(kind: str, status: str, reason: str = "") -> Holds:
     """The condition has this status, and this reason."""
 
-    def holds(found: Object) -> bool:
-        it = condition(found, kind)
+    def holds(scaler: Object) -> bool:
+        it = condition(scaler, kind)
         return it.get("status") == status and it.get("reason", "").startswith(reason)
 
     return holds
 
 
 def wants(replicas: int) -> Holds:
-    return lambda found: found["spec"]["replicas"] == replicas
+    return lambda workload: workload["spec"]["replicas"] == replicas
 
 
 class World:
@@ -128,19 +128,19 @@ class World:
 
     async def make(self, path: str, manifest: Object) -> Object:
         answer = await self.kube.request("POST", path, body=msgspec.json.encode(manifest))
-        found: Object = msgspec.json.decode(answer.body)
-        return found
+        created: Object = msgspec.json.decode(answer.body)
+        return created
 
     async def get(self, path: str) -> Object:
-        found: Object = msgspec.json.decode((await self.kube.request("GET", path)).body)
-        return found
+        obj: Object = msgspec.json.decode((await self.kube.request("GET", path)).body)
+        return obj
 
     async def patch(self, path: str, content: Object) -> Object:
         answer = await self.kube.request(
             "PATCH", path, body=msgspec.json.encode(content), content_type="application/merge-patch+json"
         )
-        found: Object = msgspec.json.decode(answer.body)
-        return found
+        patched: Object = msgspec.json.decode(answer.body)
+        return patched
 
     async def delete(self, path: str) -> None:
         await self.kube.request("DELETE", path)
@@ -148,10 +148,10 @@ class World:
     async def until(self, path: str, holds: Holds) -> Object:
         """Watch an object until it is as wanted."""
         collection, _, name = path.rpartition("/")
-        found = await until(
+        by_name = await until(
             self.kube, collection, lambda objects: name in objects and holds(objects[name]), PATIENCE_S
         )
-        return found[name]
+        return by_name[name]
 
     async def gone(self, path: str) -> None:
         """Watch until an object is no longer there."""
@@ -175,7 +175,9 @@ class World:
             },
         )
         path = f"{self.deployments}/{name}"
-        await self.until(path, lambda found: found.get("status", {}).get("readyReplicas") == replicas)
+        await self.until(
+            path, lambda deployment: deployment.get("status", {}).get("readyReplicas") == replicas
+        )
         return path
 
     async def autoscaler(
@@ -216,20 +218,20 @@ class World:
 
     async def told(self, reason: str, text: str = "") -> Object:
         """Wait for an object event about an autoscaler."""
-        found: list[Object] = []
+        matching: list[Object] = []
 
         def there(events: dict[str, Object]) -> bool:
-            found[:] = [
+            matching[:] = [
                 event
                 for event in events.values()
                 if event["involvedObject"]["kind"] == "WatermarkPodAutoscaler"
                 and event["reason"] == reason
                 and text in event["message"]
             ]
-            return bool(found)
+            return bool(matching)
 
         await until(self.kube, self.events, there, PATIENCE_S)
-        return found[0]
+        return matching[0]
 
     async def reasons(self) -> set[str]:
         """Reasons of the object events about autoscalers so far."""

@@ -56,9 +56,9 @@ class World:
             aiohttp.ClientSession() as session,
             session.request(method, url, data=content) as answer,
         ):
-            found = await answer.read()
-            assert answer.status < 300, f"{method} {path}: {answer.status} {found.decode()}"
-            return msgspec.json.decode(found)
+            reply = await answer.read()
+            assert answer.status < 300, f"{method} {path}: {answer.status} {reply.decode()}"
+            return msgspec.json.decode(reply)
 
     async def group(self, name: str, *, cpu: str = "8", **config: Any) -> str:
         """Define a group; its full id is returned."""
@@ -81,8 +81,8 @@ class World:
         return group_id
 
     async def target(self, group_id: str) -> int:
-        found = await self.cloud("GET", f"/groups/{group_id}")
-        return int(found["target"])
+        group = await self.cloud("GET", f"/groups/{group_id}")
+        return int(group["target"])
 
     async def no_cloud(self) -> None:
         """Remove the groups, and wait until their nodes are gone."""
@@ -95,17 +95,17 @@ class World:
     async def nodes(self, count: int) -> list[str]:
         """Wait until so many nodes of the test's groups are ready."""
 
-        def mine(found: dict[str, dict[str, Any]]) -> list[str]:
+        def mine(nodes: dict[str, dict[str, Any]]) -> list[str]:
             return [
                 name
-                for name, node in found.items()
+                for name, node in nodes.items()
                 if node["metadata"].get("labels", {}).get(GROUP_LABEL) == self.mark
             ]
 
-        def settled(found: dict[str, dict[str, Any]]) -> bool:
-            names = mine(found)
+        def settled(nodes: dict[str, dict[str, Any]]) -> bool:
+            names = mine(nodes)
             return len(names) == count and all(
-                condition(found[name], "Ready").get("status") == "True" for name in names
+                condition(nodes[name], "Ready").get("status") == "True" for name in names
             )
 
         return mine(await until(self.kube, NODES, settled, timeout_s=120))
@@ -140,11 +140,11 @@ class World:
             "podSets": [{"count": count, "podTemplateRef": {"name": template}} for template, count in sets],
             **more,
         }
-        found: dict[str, Any] = await send(
+        created: dict[str, Any] = await send(
             self.kube, "POST", self.requests,
             {"apiVersion": "autoscaling.x-k8s.io/v1", "kind": "ProvisioningRequest", "metadata": metadata, "spec": spec},
         )  # fmt: skip
-        return found
+        return created
 
     async def approve(self, name: str, condition: dict[str, Any]) -> None:
         """Another controller adds a condition of its own to a request's status."""
@@ -156,10 +156,13 @@ class World:
 
     async def request(self, name: str, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Wait until a request is as wanted."""
-        found = await until(
-            self.kube, self.requests, lambda found: name in found and holds(found[name]), timeout_s=120
+        by_name = await until(
+            self.kube,
+            self.requests,
+            lambda requests: name in requests and holds(requests[name]),
+            timeout_s=120,
         )
-        return found[name]
+        return by_name[name]
 
     async def preset(self, name: str, parameters: dict[str, str]) -> None:
         """A ProvisioningClass, for as long as the test runs."""
@@ -174,23 +177,28 @@ class World:
     async def status(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
         """Wait until the status ConfigMap is as wanted; what it says."""
 
-        def told(found: dict[str, dict[str, Any]]) -> dict[str, Any]:
-            read: dict[str, Any] = yaml.safe_load(found[STATUS]["data"]["status"])
+        def told(config_maps: dict[str, dict[str, Any]]) -> dict[str, Any]:
+            read: dict[str, Any] = yaml.safe_load(config_maps[STATUS]["data"]["status"])
             return read
 
         maps = f"/api/v1/namespaces/{self.namespace}/configmaps"
         return told(
-            await until(self.kube, maps, lambda found: STATUS in found and holds(told(found)), timeout_s=30)
+            await until(
+                self.kube,
+                maps,
+                lambda config_maps: STATUS in config_maps and holds(told(config_maps)),
+                timeout_s=30,
+            )
         )
 
     async def said(self, *reasons: str) -> dict[str, str]:
         """Wait for object events of these reasons in the namespace; reason to message."""
 
-        def by_reason(found: dict[str, dict[str, Any]]) -> dict[str, str]:
-            return {event["reason"]: event["message"] for event in found.values()}
+        def by_reason(events: dict[str, dict[str, Any]]) -> dict[str, str]:
+            return {event["reason"]: event["message"] for event in events.values()}
 
         return by_reason(
-            await until(self.kube, self.events, lambda found: set(reasons) <= set(by_reason(found)))
+            await until(self.kube, self.events, lambda events: set(reasons) <= set(by_reason(events)))
         )
 
     async def configure(self, **settings: Any) -> None:
@@ -222,27 +230,27 @@ class World:
     async def decided(self, *kinds: type[Event]) -> list[Any]:
         """Every decision of these types that is on the log."""
         log: Log = await self.services.log()
-        found: list[Any] = []
+        decisions: list[Any] = []
         async with log, log.reader([f"{log.subjects.root}.decision.>"], after=0) as reader:
             while records := await reader.fetch(500, timeout_s=0.5):
                 for record in records:
                     event = registry.decode(record.body)
                     if isinstance(event, kinds):
-                        found.append(event)
-        return found
+                        decisions.append(event)
+        return decisions
 
 
-def condition(found: dict[str, Any], kind: str) -> dict[str, Any]:
-    conditions: list[dict[str, Any]] = found.get("status", {}).get("conditions", [])
-    return next((one for one in conditions if one["type"] == kind), {})
+def condition(obj: dict[str, Any], kind: str) -> dict[str, Any]:
+    conditions: list[dict[str, Any]] = obj.get("status", {}).get("conditions", [])
+    return next((entry for entry in conditions if entry["type"] == kind), {})
 
 
 def true(kind: str, reason: str = "") -> Callable[[dict[str, Any]], bool]:
     """Whether a request has this condition as True (for that reason)."""
 
-    def holds(found: dict[str, Any]) -> bool:
-        one = condition(found, kind)
-        return one.get("status") == "True" and (not reason or one["reason"] == reason)
+    def holds(request: dict[str, Any]) -> bool:
+        current = condition(request, kind)
+        return current.get("status") == "True" and (not reason or current["reason"] == reason)
 
     return holds
 
@@ -250,9 +258,9 @@ def true(kind: str, reason: str = "") -> Callable[[dict[str, Any]], bool]:
 def false(kind: str, reason: str = "") -> Callable[[dict[str, Any]], bool]:
     """Whether a request has this condition as False (for that reason)."""
 
-    def holds(found: dict[str, Any]) -> bool:
-        one = condition(found, kind)
-        return one.get("status") == "False" and (not reason or one["reason"] == reason)
+    def holds(request: dict[str, Any]) -> bool:
+        current = condition(request, kind)
+        return current.get("status") == "False" and (not reason or current["reason"] == reason)
 
     return holds
 

@@ -53,9 +53,9 @@ async def make_orders(kube: Kube, namespace: str, count: int) -> None:
         await send(kube, "POST", maps_path(namespace), {"apiVersion": "v1", "kind": "ConfigMap", **order})
 
 
-def owners(found: dict[str, Any]) -> dict[str, int]:
+def owners(current_set: dict[str, Any]) -> dict[str, int]:
     """Slots by member name, of those that are owned and at rest; nothing while one is not."""
-    assignment = found.get("status", {}).get("assignment")
+    assignment = current_set.get("status", {}).get("assignment")
     if not assignment:
         return {}
     document = document_of(assignment)
@@ -95,9 +95,9 @@ class Seen:
 
     async def follow(self, kube: Kube, namespace: str) -> None:
         async for item in list_watch(kube, maps_path(namespace), query={"labelSelector": "example=order"}):
-            for one in objects_of(item):
-                if one.get("data"):
-                    self.writes.setdefault(one["metadata"]["name"], []).append(one["data"])
+            for config_map in objects_of(item):
+                if config_map.get("data"):
+                    self.writes.setdefault(config_map["metadata"]["name"], []).append(config_map["data"])
             async with self.news:
                 self.news.notify_all()
 

@@ -45,15 +45,15 @@ async def until(
                 match item:
                     case ListStarted():
                         objects.clear()
-                    case Page(objects=found):
-                        for raw in found:
-                            one = json.loads(raw)
-                            objects[one["metadata"]["name"]] = one
+                    case Page(objects=raws):
+                        for raw in raws:
+                            obj = json.loads(raw)
+                            objects[obj["metadata"]["name"]] = obj
                     case ListDone():
                         listed = True
                     case Added() | Modified():
-                        one = json.loads(bytes(item.raw))
-                        objects[one["metadata"]["name"]] = one
+                        obj = json.loads(bytes(item.raw))
+                        objects[obj["metadata"]["name"]] = obj
                     case Deleted():
                         objects.pop(json.loads(bytes(item.raw))["metadata"]["name"], None)
                 if listed and holds(objects):
@@ -72,8 +72,8 @@ def ready_pods(objects: dict[str, dict[str, Any]]) -> list[str]:
         for name, pod in objects.items()
         if "deletionTimestamp" not in pod["metadata"]
         and any(
-            one["type"] == "Ready" and one["status"] == "True"
-            for one in pod.get("status", {}).get("conditions", ())
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in pod.get("status", {}).get("conditions", ())
         )
     )
 

@@ -40,8 +40,8 @@ class World:
 
     async def make(self, path: str, manifest: Object) -> Object:
         answer = await self.kube.request("POST", path, body=msgspec.json.encode(manifest))
-        made: Object = msgspec.json.decode(answer.body)
-        return made
+        created: Object = msgspec.json.decode(answer.body)
+        return created
 
     async def patch(self, path: str, patch: Object) -> None:
         await self.kube.request("PATCH", path, body=msgspec.json.encode(patch), content_type=MERGE)
@@ -50,8 +50,8 @@ class World:
         await self.kube.request("DELETE", path)
 
     async def get(self, path: str) -> Object:
-        found: Object = msgspec.json.decode((await self.kube.request("GET", path)).body)
-        return found
+        obj: Object = msgspec.json.decode((await self.kube.request("GET", path)).body)
+        return obj
 
     async def allow(self, text: str) -> None:
         """Write the whitelist of custom kinds; it goes with the test."""
@@ -70,45 +70,45 @@ class World:
     async def until(self, path: str, holds: Callable[[Object], bool]) -> Object:
         """Watch an object until it is as wanted."""
         collection, _, name = path.rpartition("/")
-        found = await until(self.kube, collection, lambda objects: name in objects and holds(objects[name]))
-        return found[name]
+        by_name = await until(self.kube, collection, lambda objects: name in objects and holds(objects[name]))
+        return by_name[name]
 
     async def until_spread(
-        self, wanted: dict[str, int], where: Callable[[Object], bool] = lambda _: True
+        self, expected: dict[str, int], where: Callable[[Object], bool] = lambda _: True
     ) -> dict[str, Object]:
         """Watch pods until the active ones are placed like this; "" are those without a place."""
         seen: list[dict[str, int]] = [{}]
 
         def holds(pods: dict[str, Object]) -> bool:
             seen[0] = places(p for p in pods.values() if where(p))
-            return seen[0] == wanted
+            return seen[0] == expected
 
         try:
             return await until(self.kube, self.pods, holds)
         except AssertionError as error:
-            raise AssertionError(f"pods are placed {seen[0]}, not {wanted}") from error
+            raise AssertionError(f"pods are placed {seen[0]}, not {expected}") from error
 
     async def until_pods(self, holds: Callable[[dict[str, Object]], bool]) -> dict[str, Object]:
         """Watch pods until they are as wanted."""
         return await until(self.kube, self.pods, holds)
 
-    async def until_costs(self, wanted: dict[tuple[str, str], int]) -> None:
+    async def until_costs(self, expected: dict[tuple[str, str], int]) -> None:
         """Watch pods until their costs are these, by subset and cost."""
         seen: list[Counter[tuple[str, str]]] = [Counter()]
 
         def holds(pods: dict[str, Object]) -> bool:
             seen[0] = Counter((subset_of(p), cost_of(p)) for p in pods.values() if active(p))
-            return seen[0] == wanted
+            return seen[0] == expected
 
         try:
             await until(self.kube, self.pods, holds)
         except AssertionError as error:
-            raise AssertionError(f"costs are {dict(seen[0])}, not {wanted}") from error
+            raise AssertionError(f"costs are {dict(seen[0])}, not {expected}") from error
 
     async def until_event(self, reason: str, text: str = "") -> None:
         await until(
             self.kube, self.events,
-            lambda found: any(e["reason"] == reason and text in e["message"] for e in found.values()),
+            lambda events: any(e["reason"] == reason and text in e["message"] for e in events.values()),
         )  # fmt: skip
 
 
@@ -145,10 +145,10 @@ def spread(name: str, target: tuple[str, str, str], *subsets: Object, **more: An
 
 def subset(name: str, limit: int | str | None = None, **more: Any) -> Object:
     """A subset that marks its pods with the label `subset`."""
-    found = {"name": name, "patch": {"metadata": {"labels": {"subset": name}}}, **more}
+    entry = {"name": name, "patch": {"metadata": {"labels": {"subset": name}}}, **more}
     if limit is not None:
-        found["maxReplicas"] = limit
-    return found
+        entry["maxReplicas"] = limit
+    return entry
 
 
 def template(labels: dict[str, str], **more: Any) -> Object:
@@ -182,5 +182,5 @@ async def clean(kube: Kube) -> None:
         with contextlib.suppress(KubeError):
             await kube.request("DELETE", f"/apis/admissionregistration.k8s.io/v1/{kind}/{NAME}")
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{DEFINITION}"
-    found = msgspec.json.decode((await kube.request("GET", path)).body)
-    await kube.request("PUT", path, body=msgspec.json.encode(served(found, {}, "")))
+    definition = msgspec.json.decode((await kube.request("GET", path)).body)
+    await kube.request("PUT", path, body=msgspec.json.encode(served(definition, {}, "")))
