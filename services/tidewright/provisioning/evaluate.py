@@ -33,6 +33,7 @@ from tidewright.provisioning.pending.pods import EVENTS_PER_PLAN, pending
 from tidewright.provisioning.requests import bookings, expiry, growth, placeholders, promises, reserved, turns
 from tidewright.provisioning.requests.intake import prepare
 from tidewright.provisioning.requests.work import STALENESS_S, RequestWork
+from tidewright.provisioning.scaleup.coming import upcoming
 from tidewright.provisioning.scaleup.orders import (
     MAX_MESSAGE,
     Orders,
@@ -195,7 +196,7 @@ class Evaluation:
                 continue
             for starting in view.starting:  # each is among those on their way
                 grid.remove_node(starting)
-            names = [f"upcoming/{name}/{i}" for i in range(view.upcoming)]
+            names = upcoming(name, view.upcoming)
             rows = grid.add_copies(template.view, names)
             for row in rows:
                 for item in template.residents:

@@ -29,6 +29,7 @@ from tidewright.provisioning.requests.reasons import (
     with_eta,
 )
 from tidewright.provisioning.requests.work import QUEUE_POSITION, RequestWork, without_queue
+from tidewright.provisioning.scaleup.coming import Coming, coming
 from tidewright.provisioning.scaleup.orders import Orders, ordered_plan, verdicts_of
 from tidewright.provisioning.scaleup.plans import NO_OPTIONS, NOT_NEEDED, SUCCESSFUL, World
 from tidewright.provisioning.scaleup.rounds import enact
@@ -79,10 +80,14 @@ def try_request(
             passes=head.key,
         )
     leans = _leans_on(before, world.grid, made)
-    if work.binding and made.plan is None and any(work.unanswered & {group} or new for group, new in leans):
+    if (
+        work.binding
+        and made.plan is None
+        and any(node.planned or node.group in work.unanswered for node in leans)
+    ):
         work.dues.append(work.now + 10.0)  # the answers to those orders wake it sooner
         return []
-    awaits = tuple(sorted({group for group, _ in leans}))
+    awaits = tuple(sorted({node.group for node in leans}))
     attempts = request.attempts + 1
     succeeded = made.result in (SUCCESSFUL, NOT_NEEDED)
     queued = {} if succeeded else {QUEUE_POSITION: str(position)}
@@ -185,20 +190,18 @@ def _places(work: RequestWork, before: Grid, after: Grid, made: Attempt) -> dict
     return found if sum(map(len, found.values())) <= MOST_PLACES else {}
 
 
-def _leans_on(before: Grid, after: Grid, made: Attempt) -> set[tuple[str, bool]]:
+def _leans_on(before: Grid, after: Grid, made: Attempt) -> set[Coming]:
     """Groups with nodes on their way on which room was found, and whether this evaluation orders them."""
-    found: set[tuple[str, bool]] = set()
+    found: set[Coming] = set()
     for shape in made.shapes:
         was, there = before.where.get(shape.digest, {}), after.where.get(shape.digest, {})
         for row, pods in there.items():
             view = after.views[row]
             if view is None or pods <= was.get(row, 0):
                 continue
-            kind, _, rest = view.name.partition("/")
-            if kind == "upcoming":
-                found.add((rest.rpartition("/")[0], False))
-            elif kind == "planned":
-                found.add((rest.partition("/")[2].rsplit("/", 3)[0], True))
+            node = coming(view.name)
+            if node is not None:
+                found.add(node)
     return found
 
 

@@ -59,7 +59,7 @@ def plan(  # noqa: C901  # the steps of one choice, in their order
         return Plan(result=NOT_NEEDED)
     settings, nothing = world.settings, (0,) * len(items)
     reasons: dict[str, str] = {}
-    item_reasons: dict[str, str] = {}
+    item_reasons: dict[tuple[int, str], str] = {}
     fits: dict[str, list[int]] = {}
     valid: list[Group] = []
     for group in sorted(world.groups, key=lambda g: g.id):
@@ -72,7 +72,7 @@ def plan(  # noqa: C901  # the steps of one choice, in their order
         for index, item in enumerate(items):
             why = fits_reason(item.shape, group.template) or world.grid.tied(item.shape)
             if why:
-                item_reasons[f"{index}/{group.id}"] = why
+                item_reasons[index, group.id] = why
             else:
                 good.append(index)
         if not reason:

@@ -62,7 +62,7 @@ class Plan(msgspec.Struct, kw_only=True):
         placed: pods per item that the plan places.
         able: group to the items that it could host, were it chosen.
         reasons: group to why it was skipped, or rejected.
-        item_reasons: (item, group) as `index/group` to the predicate's reason.
+        item_reasons: item and group to the predicate's reason.
         placements: what the new nodes will hold.
         event: something to report besides (`MaxNodesTotalReached`).
         notes: what there is to say about the priorities of groups.
@@ -77,7 +77,7 @@ class Plan(msgspec.Struct, kw_only=True):
     placed: tuple[int, ...] = ()
     able: dict[str, frozenset[int]] = {}
     reasons: dict[str, str] = {}
-    item_reasons: dict[str, str] = {}
+    item_reasons: dict[tuple[int, str], str] = {}
     placements: tuple[Placement, ...] = ()
     event: str = ""
     notes: tuple[exp.PriorityNote, ...] = ()
@@ -90,8 +90,7 @@ class Plan(msgspec.Struct, kw_only=True):
         """Group to why it is no option at all, whatever the item."""
         options = {option.group for option in self.options}
         found: dict[str, str] = {}
-        for key, reason in self.item_reasons.items():
-            group = key.split("/", 1)[1]
+        for (_, group), reason in self.item_reasons.items():
             if group not in options:
                 found.setdefault(group, reason)
         for group, reason in self.reasons.items():
@@ -101,11 +100,7 @@ class Plan(msgspec.Struct, kw_only=True):
 
     def why_not(self, item: int) -> dict[str, str]:
         """Group to the reason why it does not help this item."""
-        found = {
-            key.split("/", 1)[1]: reason
-            for key, reason in self.item_reasons.items()
-            if key.split("/", 1)[0] == str(item)
-        }
+        found = {group: reason for (number, group), reason in self.item_reasons.items() if number == item}
         return {**found, **self.reasons}
 
 

@@ -13,6 +13,7 @@ import msgspec
 from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.cluster.groups import sibling
 from tidewright.provisioning.pack.classes import Item
+from tidewright.provisioning.scaleup.coming import planned
 from tidewright.provisioning.scaleup.options import plan
 from tidewright.provisioning.scaleup.plans import (
     ALL_OR_NOTHING,
@@ -132,7 +133,7 @@ def enact(trial: World, step: Plan, shapes: Mapping[str, PodShape], number: int 
             continue
         for part, layout in enumerate(placement.layouts):
             before = len(trial.grid.views)
-            names = [f"planned/{number}/{placement.group}/{before}/{part}/{i}" for i in range(layout.nodes)]
+            names = planned(placement.group, layout.nodes, in_round=number, nodes=before, layout=part)
             rows = trial.grid.add_copies(template.view, names)
             for row in rows:
                 for item in template.residents:
