@@ -16,7 +16,7 @@ from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.estimate import estimate
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pack.templates import Template
-from tidewright.provisioning.requests.attempt import place_sets
+from tidewright.provisioning.requests.search import place_sets
 
 
 def claim(devices: int, name: str = "") -> Claimed:

@@ -18,8 +18,8 @@ from tests.vectors.reference import provisioning as reference
 from tests.vectors.suite import Case, differences
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests import lifecycle, spec
-from tidewright.provisioning.requests.attempt import attempt
 from tidewright.provisioning.requests.booking import booking
+from tidewright.provisioning.requests.search import search
 from tidewright.provisioning.requests.spec import Mode
 from tidewright.provisioning.scaleup.plans import NOT_TRIED
 
@@ -40,7 +40,7 @@ def provision(case: Case) -> Found:
         actual: dict[str, Any] = {"result": NOT_TRIED, "scale_up": {}}
         stored: tuple[cond.Condition, ...] = () if mine is None else mine.conditions
     else:
-        made = attempt(mine.mode, w.asked_of(process), world)
+        made = search(mine.mode, w.asked_of(process), world)
         stored = mine.conditions
         for condition in (cond.ACCEPT, *made.conditions):
             stored = cond.with_condition(stored, condition, NOW)
@@ -96,7 +96,7 @@ def batch(case: Case) -> Found:
                 world.grid.place(item.shape, item.count)
     for candidate in turn:
         assert candidate.mode is not None
-        made = attempt(candidate.mode, w.asked_of(requests[candidate.name]), world)
+        made = search(candidate.mode, w.asked_of(requests[candidate.name]), world)
         results.append((made.result, made.error))
         for condition in made.conditions:
             if condition.type == cond.PROVISIONED:

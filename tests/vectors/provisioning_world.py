@@ -20,9 +20,9 @@ from tidewright.provisioning.cluster.groups import (
 from tidewright.provisioning.cluster.limits import Limits, NodeAmounts, quotas_of
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.grid import Grid
-from tidewright.provisioning.requests.attempt import Asked
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.requests.lifecycle import Candidate
+from tidewright.provisioning.requests.search import Asked
 from tidewright.provisioning.requests.spec import is_check_alias, mode_of, parameters_of
 from tidewright.provisioning.scaleup.plans import World
 from tidewright.provisioning.settings import MachineType, Quota, Settings

@@ -21,7 +21,7 @@ from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
 from tidewright.provisioning.requests import backfill, shortfall, turns
 from tidewright.provisioning.requests import conditions as cond
-from tidewright.provisioning.requests.attempt import Asked
+from tidewright.provisioning.requests.search import Asked
 from tidewright.provisioning.requests.spec import Mode
 from tidewright.provisioning.scaleup.plans import World
 

@@ -13,8 +13,8 @@ Steps, in their order
     turns        which requests are tried, and in what order; lifecycle: who may be, retries, batches
     backfill     the head of the queue is not delayed by those that pass it; shortfall: how far it is from its room
     intake       a new request taken up
-    trying       one request tried: ordered, answered or put off
-    attempt      the try itself: check-capacity and best-effort-atomic-scale-up
+    attempt      one request tried: ordered, answered or put off
+    search       the search for its room: check-capacity and best-effort-atomic-scale-up
     quota        quotas of namespaces, with what will count against them
 What is said and held
     conditions   the conditions, in the exact words that clients see

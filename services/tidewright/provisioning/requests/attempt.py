@@ -1,275 +1,260 @@
-"""One attempt at a request: is there room (check), or one order for all that lacks room (atomic).
+"""One attempt at a request: what the search found, ordered, answered or put off. Spec 2.7, 2.11.
 
-Spec 2.7 and 2.11. An attempt works on the evaluation's own fork of the cluster: what it places stays
-there for the requests after it.
-
-`CLASSES` is the registry: a class is a function from (request, world) to (result, plan, conditions,
-details). Further classes register by their mode.
+`try_request` is the whole of it. A dry run is answered, and nothing ordered; room on nodes whose order
+the cloud has not taken yet waits for its answer; a plan is ordered, and conditions follow later.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
-
 import msgspec
 
-from tidewright.kube.podshape import PodShape
-from tidewright.kube.selectors import Requirement
-from tidewright.provisioning.index.resolving import domain_of, pinned_digest
-from tidewright.provisioning.pack.classes import Item
+from tidewright.events import acting
+from tidewright.events.base import Because, Decision
+from tidewright.events.provisioning import AttemptRequest
+from tidewright.kube.keys import RequestKey, parts
+from tidewright.provisioning import holding
 from tidewright.provisioning.pack.classes import items as merged
 from tidewright.provisioning.pack.grid import Grid
-from tidewright.provisioning.pack.together import kindred
 from tidewright.provisioning.requests import conditions as cond
+from tidewright.provisioning.requests import lifecycle, spec
+from tidewright.provisioning.requests.backfill import Head, asked_of
 from tidewright.provisioning.requests.conditions import Condition
-from tidewright.provisioning.requests.spec import Mode, Parameters
-from tidewright.provisioning.scaleup.options import plan
-from tidewright.provisioning.scaleup.plans import ERROR, NO_OPTIONS, NOT_NEEDED, SUCCESSFUL, Plan, World
-from tidewright.provisioning.scaleup.rounds import plan_all
+from tidewright.provisioning.requests.quota import claim, over_quota
+from tidewright.provisioning.requests.reasons import (
+    coming_at,
+    expected_at,
+    no_room,
+    reasons_of,
+    with_eta,
+)
+from tidewright.provisioning.requests.search import Asked, Attempt, search
+from tidewright.provisioning.requests.work import QUEUE_POSITION, RequestWork, without_queue
+from tidewright.provisioning.scaleup.coming import Coming, coming
+from tidewright.provisioning.scaleup.orders import Orders, ordered_plan, verdicts_of
+from tidewright.provisioning.scaleup.plans import NO_OPTIONS, NOT_NEEDED, SUCCESSFUL, World
+from tidewright.provisioning.scaleup.rounds import enact
+from tidewright.provisioning.tell.sentences import because
+
+MOST_PLACES = 5000
+"""Places that are recorded of one request: a message has a largest size. Larger ones are placed anew each time."""
 
 
-class Attempt(msgspec.Struct, kw_only=True):
-    """What came of an attempt.
-
-    Attributes:
-        result: `Successful`, `NotNeeded`, `NoOptionsAvailable`, `Error`.
-        conditions: to be set, in order.
-        plan: what is ordered; None for nothing.
-        placed: pods per pod set that have a place now or on ordered nodes.
-        details: for `provisioningClassDetails`.
-        shapes: the pod sets' shapes as they were placed (with a topology's domain fixed).
-        passes: a request before it in the queue that it would have delayed, and therefore got nothing.
-    """
-
-    result: str
-    conditions: tuple[Condition, ...]
-    plan: Plan | None = None
-    placed: tuple[int, ...] = ()
-    details: dict[str, str] = {}
-    shapes: tuple[PodShape, ...] = ()
-    error: str = ""
-    passes: str = ""
-
-    @property
-    def domains(self) -> tuple[str, ...]:
-        """Per pod set the value of its topology; empty without one."""
-        found = tuple(domain_of(shape.digest) for shape in self.shapes)
-        return found if any(found) else ()
-
-
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
-    """What a request asks for: pod sets as shapes with counts, and its parameters."""
-
-    sets: tuple[Item, ...]
-    parameters: Parameters = Parameters()
-    alias: bool = False
-
-
-Class: TypeAlias = Callable[[Asked, World], Attempt]
-
-
-def attempt(mode: Mode, asked: Asked, world: World) -> Attempt:
-    """Try a request of ours; `world.grid` then holds what was placed."""
-    made = CLASSES[mode](asked, world)
-    if asked.alias:
-        extra = tuple(cond.available(c) for c in made.conditions if c.type == cond.PROVISIONED)
-        made.conditions += extra
-    return made
-
-
-def _failure(asked: Asked) -> tuple[Condition, ...]:
-    return (cond.GIVEN_UP,) if asked.parameters.no_retry else (cond.NOT_FOUND,)
-
-
-def _keep(world: World, trial: Grid) -> None:
-    world.grid = trial
-
-
-def check(asked: Asked, world: World) -> Attempt:
-    """Everything fits where there is room, or nothing is placed. Never adds nodes."""
-
-    def fits(sets: Sequence[Item]) -> bool:
-        return _enough(place_sets(world.grid.fork(), sets), sets, asked.parameters)
-
-    for sets in variants_of(asked, world, fits):
-        trial = world.grid.fork()
-        placed = place_sets(trial, sets)
-        if _enough(placed, sets, asked.parameters):
-            _keep(world, trial)
-            return Attempt(
-                result=SUCCESSFUL,
-                conditions=(cond.FOUND, *_fully(asked, placed)),
-                placed=placed,
-                shapes=tuple(item.shape for item in sets),
-            )
-    return Attempt(result=NO_OPTIONS, conditions=_failure(asked), placed=(0,) * len(asked.sets))
-
-
-def atomic(asked: Asked, world: World) -> Attempt:
-    """Place what fits; for the rest one plan that holds all of it, or nothing."""
-
-    def fits(sets: Sequence[Item]) -> bool:
-        made = _ordered(asked, world, sets)[2]
-        return made is None or made.result == SUCCESSFUL
-
-    last: Plan | None = None
-    for wanted in goals_of(asked):
-        for sets in variants_of(asked, world, fits, wanted):
-            trial, here, made = _ordered(asked, world, sets)
-            shapes = tuple(item.shape for item in sets)
-            if made is None:
-                _keep(world, trial)
-                return Attempt(
-                    result=NOT_NEEDED,
-                    conditions=(cond.FOUND, *_fully(asked, here)),
-                    placed=here,
-                    shapes=shapes,
-                )
-            if made.result == SUCCESSFUL:
-                _keep(world, trial)
-                full = tuple(item.count for item in sets)
-                return Attempt(
-                    result=SUCCESSFUL,
-                    conditions=(cond.ORDERED, *_fully(asked, full)),
-                    plan=made,
-                    placed=full,
-                    shapes=shapes,
-                )
-            last = last or made
-    return Attempt(
-        result=ERROR if last is not None and last.result == ERROR else NO_OPTIONS,
-        conditions=_failure(asked),
-        plan=last,
-        placed=(0,) * len(asked.sets),
-        error=last.event if last is not None else "",
-    )
-
-
-def _ordered(asked: Asked, world: World, sets: Sequence[Item]) -> tuple[Grid, tuple[int, ...], Plan | None]:
-    """What fits placed on a trial, and the plan for the rest; None when there is no rest."""
-    trial = world.grid.fork()
-    here = place_sets(trial, sets, growing=True)
-    rest = merged((item.shape, item.count - n) for item, n in zip(sets, here, strict=True) if n < item.count)
-    if not rest:
-        return trial, here, None
-    on_trial = with_grid(world, trial)
-    made = plan(rest, on_trial, all_or_nothing=True, redistribute=True)
-    if made.result != SUCCESSFUL and asked.parameters.across_groups:
-        made = plan_all(rest, on_trial, all_or_nothing=True, redistribute=True)
-    return trial, here, made
-
-
-def grow(rest: Sequence[Item], world: World) -> Plan:
-    """[B8]: as many of these pods as can be had, for a request that is provisioned already."""
-    return plan_all(rest, world, redistribute=True)
-
-
-CLASSES: dict[Mode, Class] = {Mode.CHECK: check, Mode.ATOMIC: atomic}
-
-
-def with_grid(world: World, grid: Grid) -> World:
-    return World(
-        groups=world.groups,
-        grid=grid,
-        limits=world.limits,
-        settings=world.settings,
-        current_nodes=world.current_nodes,
-        seed=world.seed,
-    )
-
-
-def place_sets(grid: Grid, sets: Sequence[Item], *, growing: bool = False) -> tuple[int, ...]:
-    """Place each pod set best effort, the highest priority first; pods placed per set.
-
-    `growing`: nodes may come for the rest, so pods that a claim ties to one node are all placed, or left to those.
-    """
-    placed = [0] * len(sets)
-    apart: set[str] = set()
-    order = sorted(range(len(sets)), key=lambda i: (-sets[i].shape.priority, i))
-    for position, index in enumerate(order):
-        after = [sets[other] for other in order[position + 1 :]]
-        if sets[index].shape.digest in apart:
-            continue
-        if growing and grid.devices.waits(sets[index].shape):
-            kin = [sets[index], *kindred(sets[index].shape, after)]
-            trial = grid.fork()
-            left = sum(i.count - trial.place(i.shape, i.count, kin[n + 1 :]) for n, i in enumerate(kin))
-            if left and any(trial.tied(item.shape) for item in kin):
-                apart |= {item.shape.digest for item in kin}
-                continue
-        placed[index] = grid.place(sets[index].shape, sets[index].count, after)
-    return tuple(placed)
-
-
-def _enough(placed: Sequence[int], sets: Sequence[Item], parameters: Parameters) -> bool:
-    return all(
-        n >= min(item.count, parameters.min_counts.get(index, item.count))
-        for index, (n, item) in enumerate(zip(placed, sets, strict=True))
-    )
-
-
-def _fully(asked: Asked, placed: Sequence[int]) -> tuple[Condition, ...]:
-    """[B8]: for elastic gangs, whether all pods have a place, not only the minimum."""
-    if not asked.parameters.min_counts:
-        return ()
-    return (cond.fully(sum(item.count - n for item, n in zip(asked.sets, placed, strict=True))),)
-
-
-def goals_of(asked: Asked) -> list[tuple[int, ...]]:
-    """Counts to try: all pods, then the minimum where the user allows it."""
-    full = tuple(item.count for item in asked.sets)
-    least = tuple(min(n, asked.parameters.min_counts.get(i, n)) for i, n in enumerate(full))
-    return [full] if least == full else [full, least]
-
-
-def variants_of(
-    asked: Asked,
+def try_request(
+    work: RequestWork,
+    key: RequestKey,
+    candidate: lifecycle.Candidate,
+    *,
+    verdict: lifecycle.Eligibility,
     world: World,
-    fits: Callable[[Sequence[Item]], bool],
-    counts: Sequence[int] | None = None,
-) -> list[tuple[Item, ...]]:
-    """The pod sets to place; with a topology one variant per domain, those with most room first.
+    orders: Orders,
+    position: int,
+    head: Head | None = None,
+) -> list[Decision]:
+    """Try one request now, at its place in this evaluation's queue; `head` is one that it may not delay."""
+    request, parameters = work.state.requests[key], work.understood[key]
+    asked = asked_of(work, key)
+    sets = asked.sets
+    over = over_quota(work, key, sets)
+    held = holding.of_request(work.state, key)
+    dry = request.annotations.get(spec.DRY_RUN) == "true" or (held.mode == "dry-run" and held.reports)
+    before = world.grid
+    if over:
+        failure = (cond.GIVEN_UP,) if parameters.no_retry else (cond.NOT_FOUND,)
+        made = Attempt(result=NO_OPTIONS, conditions=failure, placed=(0,) * len(sets), error=over)
+    else:
+        made = search(work.modes[key], asked, world)
+    if dry:
+        world.grid = before
+        return _answer(work, key, asked, made)
+    found_room = made.result in (SUCCESSFUL, NOT_NEEDED)
+    was = msgspec.structs.replace(world, grid=before)
+    if head is not None and found_room:
+        passing = head.passing(key, asked, made, was, world)
+        if passing is None:
+            world.grid, over = before, f"it would take what {head.key} waits for"
+        made = passing or Attempt(
+            result=NO_OPTIONS,
+            conditions=(cond.NOT_FOUND,),
+            placed=(0,) * len(sets),
+            error=over,
+            passes=head.key,
+        )
+    leans = _leans_on(before, world.grid, made)
+    if (
+        work.binding
+        and made.plan is None
+        and any(node.planned or node.group in work.unanswered for node in leans)
+    ):
+        work.dues.append(work.now + 10.0)  # the answers to those orders wake it sooner
+        return []
+    awaits = tuple(sorted({node.group for node in leans}))
+    attempts = request.attempts + 1
+    succeeded = made.result in (SUCCESSFUL, NOT_NEEDED)
+    queued = {} if succeeded else {QUEUE_POSITION: str(position)}
+    placed = spec.topology_details(parameters, made.domains) if succeeded else {}
+    work.details[key] = {**without_queue(request.details), **made.details, **placed, **queued}
+    final = succeeded or any(c.type == cond.FAILED for c in made.conditions)
+    ordered = made.result == SUCCESSFUL and made.plan is not None and bool(made.plan.targets)
+    # An order may fail: then the waits go on where they were.
+    again = ordered or not final
+    retry = work.now + (verdict.next_wait_s or work.settings.initial_backoff_s) if again else 0.0
+    why = reasons_of(work, sets, made, over=over, attempts=attempts, retry=retry)
+    if succeeded:
+        claim(work, key, sets)
+    found: list[Decision] = [
+        AttemptRequest(
+            at=work.now,
+            namespace=candidate.namespace,
+            name=candidate.name,
+            uid=request.uid,
+            result=made.result,
+            attempt=attempts,
+            retry_at=retry,
+            verdicts=verdicts_of(made.plan.out(), made.plan) if made.plan is not None else (),
+            awaits=awaits if succeeded else (),
+            domains=made.domains if succeeded else (),
+            places=_places(work, before, world.grid, made) if succeeded else {},
+            because=tuple(why),
+        )
+    ]
+    if ordered:
+        return found + _order(work, key, asked, made=made, world=world, orders=orders, why=why)
+    if succeeded and awaits and work.settings.hold:
+        # [B11]: what is found is there when those nodes are ready.
+        work.put(key, cond.nodes_ordered(coming_at(work, awaits)), *why)
+        return found
+    for condition in made.conditions:
+        work.put(key, with_eta(work, condition, expected_at(work, made, world, retry)), *why)
+    if succeeded and not awaits:
+        work.put(key, cond.ROOM_READY)
+    if succeeded:
+        found += work.booked(key)
+        if work.settings.hold and not work.settings.dry_run:
+            work.dues.append(work.now + 0.001)  # what is kept is held, and its nodes say so
+        found.append(work.event(key, "CapacityFound", cond.FOUND.message))
+    else:
+        if retry:
+            work.dues.append(retry + 0.001)
+        told = work.event(
+            key, "Failed" if final else "CapacityNotFound", over or no_room(asked, made, world), "Warning"
+        )
+        if final or told.message != request.told:  # once per reason, not once per attempt
+            found.append(told)
+    return found
 
-    Where each pod set may have a domain of its own there is one variant: each set in turn takes the
-    first domain in which it fits beside those before it.
-    """
-    wanted = counts or [item.count for item in asked.sets]
-    sets = tuple(Item(item.shape, n) for item, n in zip(asked.sets, wanted, strict=True))
-    key = asked.parameters.topology
-    if not key:
-        return [sets]
-    values = _domains(world, key)
-    if not asked.parameters.topology_per_set:
-        return [tuple(Item(pinned(item.shape, key, v), item.count) for item in sets) for v in values]
-    found: tuple[Item, ...] = ()
-    for item in sets:
-        tries = ((*found, Item(pinned(item.shape, key, v), item.count)) for v in values)
-        longer = next((variant for variant in tries if fits(variant)), None)
-        if longer is None:
-            return []
-        found = longer
-    return [found]
+
+def think(work: RequestWork, key: RequestKey, world: World, orders: Orders) -> list[Decision]:
+    """What would become of a request that is held back alone; nobody else is to see anything of it."""
+    request, asked, before = work.state.requests[key], asked_of(work, key), world.grid
+    over = over_quota(work, key, asked.sets)
+    if over:
+        made = Attempt(result=NO_OPTIONS, conditions=(), placed=(0,) * len(asked.sets), error=over)
+    else:
+        made = search(work.modes[key], asked, world)
+    world.grid = before
+    namespace, name = parts(key)
+    why = reasons_of(work, asked.sets, made, over=over, attempts=request.attempts + 1, retry=0.0)
+    found: list[Decision] = [
+        AttemptRequest(
+            at=work.now, namespace=namespace, name=name, uid=request.uid, result=made.result, attempt=request.attempts + 1,
+            verdicts=verdicts_of(made.plan.out(), made.plan) if made.plan is not None else (), because=tuple(why),
+        )
+    ]  # fmt: skip
+    if made.result == SUCCESSFUL and made.plan is not None and made.plan.targets:
+        orders.thought += 1
+        found += ordered_plan(
+            orders,
+            made.plan,
+            world,
+            pods=(),
+            why=why,
+            request=key,
+            request_uid=request.uid,
+            all_or_nothing=True,
+        )
+    held = holding.of_request(work.state, key)
+    return [one for decision in found if (one := acting.recorded(decision, held)) is not None]
 
 
-def _domains(world: World, key: str) -> list[str]:
-    """Values of a label among nodes and templates; the ones with most free cpu first, then by name."""
-    free: dict[str, int] = {}
-    ids, values = world.grid.column(key)
-    cpu = world.grid.free.get("cpu")
-    for index, value in enumerate(values):
-        free[value] = int(cpu[ids == index].sum()) if cpu is not None else 0
-    for group in world.groups:
-        value = group.labels.get(key, "")
-        if value:
-            free[value] = free.get(value, 0) + group.room * group.node_capacity.get("cpu", 0)
-    return sorted(free, key=lambda value: (-free[value], value))
+def _places(work: RequestWork, before: Grid, after: Grid, made: Attempt) -> dict[str, dict[str, int]]:
+    """Where on nodes that are there the pods have found room, by shape."""
+    found: dict[str, dict[str, int]] = {}
+    for digest in dict.fromkeys(shape.digest for shape in made.shapes):
+        was, there = before.where.get(digest, {}), after.where.get(digest, {})
+        if was is there:
+            continue
+        for row in sorted(there):
+            view, pods = after.views[row], there[row] - was.get(row, 0)
+            if pods > 0 and view is not None and view.name in work.state.nodes:
+                found.setdefault(digest, {})[view.name] = pods
+    return found if sum(map(len, found.values())) <= MOST_PLACES else {}
 
 
-def pinned(shape: PodShape, key: str, value: str) -> PodShape:
-    """The shape with one more condition on the node: its domain."""
-    return msgspec.structs.replace(
-        shape,
-        digest=pinned_digest(shape.digest, key, value),
-        selector=(*shape.selector, Requirement(key, "In", frozenset({value}))),
+def _leans_on(before: Grid, after: Grid, made: Attempt) -> set[Coming]:
+    """Groups with nodes on their way on which room was found, and whether this evaluation orders them."""
+    found: set[Coming] = set()
+    for shape in made.shapes:
+        was, there = before.where.get(shape.digest, {}), after.where.get(shape.digest, {})
+        for row, pods in there.items():
+            view = after.views[row]
+            if view is None or pods <= was.get(row, 0):
+                continue
+            node = coming(view.name)
+            if node is not None:
+                found.add(node)
+    return found
+
+
+def _order(
+    work: RequestWork,
+    key: RequestKey,
+    asked: Asked,
+    *,
+    made: Attempt,
+    world: World,
+    orders: Orders,
+    why: list[Because],
+) -> list[Decision]:
+    """Order the plan; conditions follow when the cloud has accepted it."""
+    if made.plan is None:
+        return []
+    items = merged((shape, n) for shape, n in zip(made.shapes, made.placed, strict=True))
+    digests = {item.shape.digest: item.shape for item in items}
+    request = work.state.requests[key]
+    groups = ", ".join(f"{t.group} {t.from_size}->{t.size}" for t in made.plan.targets)
+    found = ordered_plan(
+        orders,
+        made.plan,
+        world,
+        pods=(),
+        why=why,
+        request=key,
+        request_uid=request.uid,
+        all_or_nothing=True,
     )
+    enact(world, made.plan, digests)
+    found.append(work.event(key, "ScaleUpRequested", f"scale-up requested: {groups}"))
+    return found
+
+
+def _answer(work: RequestWork, key: RequestKey, asked: Asked, made: Attempt) -> list[Decision]:
+    """[B14]: what would be done, without doing it."""
+    targets = made.plan.targets if made.plan is not None and made.result == SUCCESSFUL else ()
+    would = ",".join(f"{t.group}:+{t.added}" for t in targets) or made.result
+    cost = 0.0
+    if made.plan is not None:
+        prices = {o.group: o.node_price or 0.0 for o in made.plan.options}
+        cost = sum(prices.get(t.group, 0.0) * t.added for t in targets)
+    work.details[key] = {
+        **work.state.requests[key].details,
+        "would-scale-up": would,
+        "would-cost": f"{cost:.4f}",
+    }
+    condition = Condition(
+        type=cond.FAILED,
+        status="True",
+        reason="DryRun",
+        message=f"dry run: {would}",
+    )
+    work.put(key, condition, because("DryRun"))
+    return [work.event(key, "DryRun", condition.message)]

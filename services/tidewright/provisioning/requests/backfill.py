@@ -14,8 +14,8 @@ from tidewright.kube.keys import RequestKey, namespace_of
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.requests import spec
-from tidewright.provisioning.requests.attempt import Asked, Attempt, attempt
 from tidewright.provisioning.requests.quota import exceeded, wants_of
+from tidewright.provisioning.requests.search import Asked, Attempt, search
 from tidewright.provisioning.requests.shortfall import kept, nearest, shortfall
 from tidewright.provisioning.requests.work import RequestWork
 from tidewright.provisioning.scaleup.plans import NOT_NEEDED, SUCCESSFUL, Plan, World
@@ -103,7 +103,7 @@ class Head:
             self._left = before.grid, kept(place, before)
         left = self._left[1]
         world = msgspec.structs.replace(left)
-        made = attempt(self._work.modes[key], asked, world)
+        made = search(self._work.modes[key], asked, world)
         if made.result not in (SUCCESSFUL, NOT_NEEDED):
             return None
         grid = _repeated(made, left.grid, world.grid, before.grid)

@@ -10,9 +10,9 @@ from tidewright.kube.keys import RequestKey, parts
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.classes import items as merged
 from tidewright.provisioning.requests import conditions as cond
-from tidewright.provisioning.requests.attempt import grow
 from tidewright.provisioning.requests.booking import bookable
 from tidewright.provisioning.requests.lifecycle import tried_at
+from tidewright.provisioning.requests.search import grow
 from tidewright.provisioning.requests.spec import Mode
 from tidewright.provisioning.requests.work import RequestWork
 from tidewright.provisioning.scaleup.orders import Orders, ordered_plan, verdicts_of

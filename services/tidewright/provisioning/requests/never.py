@@ -11,7 +11,7 @@ from tidewright.kube.devices.stock import Stock, among
 from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pack.templates import Template, fits_reason
-from tidewright.provisioning.requests.attempt import Asked
+from tidewright.provisioning.requests.search import Asked
 from tidewright.provisioning.scaleup.plans import World
 
 

@@ -15,9 +15,9 @@ from tidewright.kube.times import rfc3339
 from tidewright.provisioning.cluster.groups import IN_BACKOFF
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.requests import conditions as cond
-from tidewright.provisioning.requests.attempt import Asked, Attempt
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.requests.never import never_held
+from tidewright.provisioning.requests.search import Asked, Attempt
 from tidewright.provisioning.requests.work import RequestWork
 from tidewright.provisioning.scaleup.plans import NOT_NEEDED, SUCCESSFUL, World
 from tidewright.provisioning.tell.sentences import because

@@ -15,7 +15,7 @@ import msgspec
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.classes import items as merged
 from tidewright.provisioning.pack.grid import Grid
-from tidewright.provisioning.requests.attempt import Asked, goals_of, place_sets, variants_of, with_grid
+from tidewright.provisioning.requests.search import Asked, goals_of, place_sets, variants_of, with_grid
 from tidewright.provisioning.requests.spec import Mode
 from tidewright.provisioning.scaleup import expander as exp
 from tidewright.provisioning.scaleup.options import plan

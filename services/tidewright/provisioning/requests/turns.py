@@ -13,10 +13,10 @@ from tidewright.events.provisioning import AcceptRequest
 from tidewright.kube.keys import RequestKey, namespace_of
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests import lifecycle
+from tidewright.provisioning.requests.attempt import think, try_request
 from tidewright.provisioning.requests.backfill import MOST_LOOKED_AT, Head
 from tidewright.provisioning.requests.intake import take_up
 from tidewright.provisioning.requests.spec import Mode
-from tidewright.provisioning.requests.trying import think, try_request
 from tidewright.provisioning.requests.work import RequestWork
 from tidewright.provisioning.scaleup.orders import Orders
 from tidewright.provisioning.scaleup.plans import World
