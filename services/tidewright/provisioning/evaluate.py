@@ -30,7 +30,7 @@ from tidewright.provisioning.index.settling import nominated, settle
 from tidewright.provisioning.pack.classes import Demand, Item
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pending.pods import EVENTS_PER_PLAN, pending
-from tidewright.provisioning.requests import bookings, expiry, growth, placeholders, promises, reserved, turns
+from tidewright.provisioning.requests import booking, expiry, growth, placeholders, promises, reserved, turns
 from tidewright.provisioning.requests.intake import prepare
 from tidewright.provisioning.requests.work import STALENESS_S, RequestWork
 from tidewright.provisioning.scaleup.coming import upcoming
@@ -93,10 +93,10 @@ class Evaluation:
         world = self._world()
         with self.part(parts.FILTER):
             pool, booked = self._fill(work, world.grid, waiting)
-        held = bookings.hold_room(work, self.index.grid, world.grid, self.starting)
+        held = booking.hold_room(work, self.index.grid, world.grid, self.starting)
         self.decisions += held
         bare = reserved.unheld(work, self.index.grid, world.grid)
-        short = bookings.lacking(work, booked)
+        short = booking.lacking(work, booked)
         self.decisions += promises.awaited(work, closings, short)
         self.decisions += promises.hold_to_account(work, short)
         if self.view.healthy:
@@ -128,13 +128,13 @@ class Evaluation:
     ) -> tuple[dict[str, Demand], dict[str, Demand]]:
         """Place what has room already; pods that wait, and room that is kept, for which there is none."""
         pool = _counted(self.state, self.index, waiting)
-        booked = bookings.room_kept(work)
+        booked = booking.room_kept(work)
         placeholders.arrange(self.state, self.index, grid, work.standing)
         self._cover(grid, pool, booked, work.standing)
         # In compat the scheduler places pending pods first, whatever is booked.
         if not self.index.settings.hold:
             _place(grid, pool)
-        _place_booked(grid, booked, bookings.places(work))
+        _place_booked(grid, booked, booking.places(work))
         if self.index.settings.hold:
             _place(grid, pool)
         return pool, booked

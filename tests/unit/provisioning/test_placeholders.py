@@ -17,7 +17,7 @@ from tidewright.events.decisions import CreateObject, DeleteObject
 from tidewright.kube.keys import PodKey, name_of
 from tidewright.kube.podspecs import of_template
 from tidewright.provisioning.index.indexing import index_of
-from tidewright.provisioning.requests.bookings import room_kept
+from tidewright.provisioning.requests.booking import room_kept
 from tidewright.provisioning.requests.spec import CONSUME
 from tidewright.provisioning.requests.work import RequestWork
 from tidewright.provisioning.state import RESERVED

@@ -8,7 +8,7 @@ work           what an evaluation has decided so far, and the status that is wri
 Steps, in their order
     promises     whether promised nodes come, and stay
     expiry       requests and bookings whose time is over
-    bookings     room that is kept, and its placeholders; booking: how much for whom
+    booking      room that is kept: how much for whom, and its placeholders
     growth       elastic gangs that go on growing
     turns        which requests are tried, and in what order; lifecycle: who may be, retries, batches
     backfill     the head of the queue is not delayed by those that pass it; shortfall: how far it is from its room

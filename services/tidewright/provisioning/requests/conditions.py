@@ -5,6 +5,7 @@ In the profile `compat` reasons and messages are verbatim: they surface in Kueue
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -154,6 +155,17 @@ def invalid(message: str) -> Condition:
 def available(provisioned: Condition) -> Condition:
     """`CapacityAvailable` for clients of the original proposal: as `Provisioned`."""
     return msgspec.structs.replace(provisioned, type=CAPACITY_AVAILABLE)
+
+
+def bookable(conditions: Iterable[Condition]) -> bool:
+    """Whether room is kept for a request of ours in this state."""
+    known = tuple(conditions)
+    return (
+        is_true(known, PROVISIONED)
+        and not is_true(known, FAILED)
+        and not is_true(known, BOOKING_EXPIRED)
+        and not is_true(known, CAPACITY_REVOKED)
+    )
 
 
 def is_ours(condition: Condition) -> bool:

@@ -10,7 +10,6 @@ from tidewright.kube.keys import RequestKey, parts
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.classes import items as merged
 from tidewright.provisioning.requests import conditions as cond
-from tidewright.provisioning.requests.booking import bookable
 from tidewright.provisioning.requests.lifecycle import tried_at
 from tidewright.provisioning.requests.search import grow
 from tidewright.provisioning.requests.spec import Mode
@@ -29,7 +28,7 @@ def grow_on(
     for key in sorted(work.kept):
         request, now = work.state.requests[key], work.conditions_of(key)
         full = cond.is_true(now, cond.FULLY_PROVISIONED)
-        if not work.understood[key].min_counts or full or not bookable(now) or work.busy(key):
+        if not work.understood[key].min_counts or full or not cond.bookable(now) or work.busy(key):
             continue
         rest = short.get(key, ())
         told = cond.fully(sum(item.count for item in rest))

@@ -14,7 +14,6 @@ from tidewright.kube.durations import format_duration
 from tidewright.kube.keys import RequestKey
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.requests import conditions as cond
-from tidewright.provisioning.requests.booking import bookable
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.requests.work import RequestWork
 from tidewright.provisioning.scaleup.saga import Execution
@@ -125,7 +124,7 @@ def hold_to_account(work: RequestWork, short: Mapping[RequestKey, tuple[Item, ..
     limit_s = work.settings.max_node_provision_s
     for key in sorted(work.kept) if work.settings.hold else ():
         request, now = work.state.requests[key], work.conditions_of(key)
-        if not bookable(now) or work.busy(key) or work.ordered(key):
+        if not cond.bookable(now) or work.busy(key) or work.ordered(key):
             continue
         elastic = cond.find(now, cond.FULLY_PROVISIONED)
         pods = sum(item.count for item in short.get(key, ()))

@@ -23,7 +23,6 @@ from tidewright.provisioning.index.resolving import pinned_digest, shape_of
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests import lifecycle, placeholders, spec
-from tidewright.provisioning.requests.booking import bookable
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.requests.spec import Mode, Parameters
 from tidewright.provisioning.scaleup import saga
@@ -223,7 +222,7 @@ class RequestWork:
         """When the booking of a request ends; None while none is in force."""
         conditions, own = self.conditions_of(key), self.understood[key].booking_s
         provisioned = cond.find(conditions, cond.PROVISIONED)
-        if provisioned is None or not bookable(conditions):
+        if provisioned is None or not cond.bookable(conditions):
             return None
         return provisioned.changed_at + (self.settings.booking_s if own is None else own)
 
