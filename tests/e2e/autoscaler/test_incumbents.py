@@ -22,6 +22,7 @@ from tidewright.events.base import Event
 from tidewright.events.decisions import Effect, ScaleWorkload
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.host.loop.lookout import NOBODY
+from tidewright.kube.errors import KubeError
 from tidewright.kube.times import rfc3339_micro
 from tidewright.log.reader import Reader
 from tidewright.log.subjects import ALL
@@ -110,7 +111,16 @@ class Rival:
     async def leaves(self) -> None:
         """Nothing is left of it: a namespace on its way out still shows what is in it, to the next test too."""
         for path in (self.deployment, f"{self.leases}/{LOCK}"):
-            await self.world.delete(path)
+            with contextlib.suppress(KubeError):  # it never came
+                await self.world.delete(path)
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def rival(world: World) -> AsyncIterator[Rival]:
+    """Another controller in the test's namespace, once it comes; it leaves with the test."""
+    rival = Rival(world)
+    yield rival
+    await rival.leaves()
 
 
 def met(*, present: bool) -> Callable[[object], bool]:
@@ -124,11 +134,10 @@ def scales_to(replicas: int) -> Callable[[Event], bool]:
 
 
 async def test_beside_an_incumbent_nothing_is_written_and_when_it_is_gone_it_goes_on(
-    world: World, cluster: Cluster, installed: list[str], nats_of_the_test: EmbeddedServer
+    world: World, rival: Rival, cluster: Cluster, installed: list[str], nats_of_the_test: EmbeddedServer
 ) -> None:
     del installed  # wanted for being there
     services = Services(cluster, nats_of_the_test.url)
-    rival = Rival(world)
     try:
         await services.start(
             "watcher", "autoscaler", "actuator",
@@ -177,10 +186,10 @@ async def test_beside_an_incumbent_nothing_is_written_and_when_it_is_gone_it_goe
 
 
 async def test_regardless_of_an_incumbent_when_the_operator_says_so(
-    world: World, cluster: Cluster, installed: list[str], nats_of_the_test: EmbeddedServer
+    world: World, rival: Rival, cluster: Cluster, installed: list[str], nats_of_the_test: EmbeddedServer
 ) -> None:
     del installed  # wanted for being there
-    services, rival = Services(cluster, nats_of_the_test.url), Rival(world)
+    services = Services(cluster, nats_of_the_test.url)
     try:
         await rival.comes()
         await services.start(
@@ -195,7 +204,6 @@ async def test_regardless_of_an_incumbent_when_the_operator_says_so(
             record = await log.last(log.subjects.fact(ALL, INCUMBENT, "", "autoscaler"))
             assert record is not None
             assert met(present=True)(registry.decode(record.body))  # it is seen, and said, all the same
-        await rival.leaves()
     finally:
         await services.supervisor.stop()
         for name, line in services.lines:  # shown of a test that fails
@@ -203,11 +211,10 @@ async def test_regardless_of_an_incumbent_when_the_operator_says_so(
 
 
 async def test_one_that_came_while_nobody_looked_is_not_acted_beside(
-    world: World, cluster: Cluster, installed: list[str], nats_of_the_test: EmbeddedServer
+    world: World, rival: Rival, cluster: Cluster, installed: list[str], nats_of_the_test: EmbeddedServer
 ) -> None:
     del installed  # wanted for being there
     services = Services(cluster, nats_of_the_test.url)
-    rival = Rival(world)
     apart: list[Services] = []
 
     def beside() -> Services:
