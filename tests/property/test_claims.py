@@ -157,7 +157,7 @@ def gone(cluster: Cluster, kind: str, name: str, namespace: str = "") -> None:
 
 
 def happens(chance: Random, cluster: Twins) -> None:
-    what = chance.randrange(12)
+    what = chance.randrange(14)
     number = chance.randrange(10)
     match what:
         case 0 | 1:
@@ -179,6 +179,21 @@ def happens(chance: Random, cluster: Twins) -> None:
             gone(cluster, "ResourceSlice", f"s{chance.randrange(5)}")
         case 10:
             allocated(chance, cluster)
+        case 11:
+            taint = {"key": "broken", "effect": "NoSchedule"}
+            selector = (
+                {"device": f"d{chance.randrange(3)}"}
+                if chance.random() < 0.7
+                else {"pool": chance.choice(NODES)}
+            )
+            told(
+                cluster,
+                "DeviceTaintRule",
+                f"r{chance.randrange(2)}",
+                spec={"deviceSelector": selector, "taint": taint},
+            )
+        case 12:
+            gone(cluster, "DeviceTaintRule", f"r{chance.randrange(2)}")
         case _ if chance.random() < 0.5:
             cluster.template(f"w{number}", "10m", resourceClaims=by_template(f"t{number}"))
             cluster.request(f"r{number}", CHECK, [(f"w{number}", 2)], {"BookingSeconds": "20"})

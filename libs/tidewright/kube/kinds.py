@@ -145,6 +145,7 @@ KINDS: tuple[WatchedKind, ...] = (
     _placing("resource.k8s.io", "v1", "resourceclaimtemplates", "ResourceClaimTemplate", _BETAS),
     _placing("resource.k8s.io", "v1", "resourceslices", "ResourceSlice", _BETAS),
     _placing("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", _BETAS),
+    _placing("resource.k8s.io", "v1beta2", "devicetaintrules", "DeviceTaintRule"),  # from Kubernetes 1.36 on
     WatchedKind(
         group="datadoghq.com", version="v1alpha1", plural="datadogmonitors", kind="DatadogMonitor",
         project=resources.datadog_monitor, gone=facts.DatadogMonitorGone,

@@ -74,7 +74,7 @@ SERVICES: tuple[Service, ...] = (
         reads=_words(
             "provisioningrequest provisioningclass podtemplate nodegroup node pod shape daemonset resourcequota namespace "
             "persistentvolumeclaim persistentvolume storageclass csinode csidriver csistoragecapacity "
-            "resourceclaim resourceclaimtemplate resourceslice deviceclass incumbent"
+            "resourceclaim resourceclaimtemplate resourceslice deviceclass devicetaintrule incumbent"
         ),
         writes=_words(
             "accept-request attempt-request book-capacity release-capacity plan-scale-up decline-scale-up close-scale-up "

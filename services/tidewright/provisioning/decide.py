@@ -33,6 +33,7 @@ from tidewright.host.fold.decider import Decider
 from tidewright.host.fold.parts import Parts
 from tidewright.host.fold.series import Exposition
 from tidewright.kube.keys import request_key
+from tidewright.log.input_set import InputSet
 from tidewright.provisioning import holding
 from tidewright.provisioning.cluster import status_map
 from tidewright.provisioning.cluster.follow_up import answered, cancelled, not_taken_back, respecified
@@ -49,8 +50,7 @@ from tidewright.provisioning.upcasts import UPCASTS
 
 SERVICE = "provisioning"
 STATE_VERSION = 5
-
-
+TAINT_RULE = "devicetaintrule"
 KINDS = frozenset(
     (
         "pod",
@@ -73,9 +73,12 @@ KINDS = frozenset(
         "resourceclaimtemplate",
         "resourceslice",
         "deviceclass",
+        TAINT_RULE,
         INCUMBENT,
     )
 )
+BEFORE_TAINT_RULES = InputSet(tuple(sorted(KINDS - {TAINT_RULE})))
+"""What was read before DeviceTaintRules were."""
 PARTS = Parts(
     durations="cluster_autoscaler_function_duration_seconds",
     activity="cluster_autoscaler_last_activity",
@@ -138,5 +141,6 @@ DECIDER = Decider(
     upcasts=UPCASTS,
     exposition=Exposition(series=exposition.series, help=exposition.HELP),
     parts=PARTS,
+    formerly=(BEFORE_TAINT_RULES,),
 )
 """What the host runs."""

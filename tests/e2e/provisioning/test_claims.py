@@ -9,6 +9,7 @@ from tests.e2e.sim.world import send
 from tidewright.events.provisioning import IncreaseNodeGroup
 
 DEVICES = "/apis/resource.k8s.io/v1"
+RULES = "/apis/resource.k8s.io/v1beta2/devicetaintrules"
 ZONE = "topology.kubernetes.io/zone"
 
 
@@ -76,6 +77,18 @@ async def test_a_request_for_devices_grows_the_group_that_has_them_and_counts_th
     for node in await world.nodes(2):  # ready, and still without devices
         await offers(world, driver, node, 4)
     await world.request("train", true("CapacityReady"))
+    tainted = f"broken-{world.mark}"
+    taint = {"key": "broken", "effect": "NoSchedule"}
+    await send(
+        world.kube, "POST", RULES,
+        {
+            "apiVersion": "resource.k8s.io/v1beta2", "kind": "DeviceTaintRule", "metadata": {"name": tainted},
+            "spec": {"deviceSelector": {"driver": driver, "device": "d0"}, "taint": taint},
+        },
+    )  # fmt: skip
+    await world.ask("none", ("worker", 1), cls=CHECK)  # six of eight are kept, and two are tainted
+    await world.request("none", false("Provisioned", "CapacityIsNotFound"))
+    await send(world.kube, "DELETE", f"{RULES}/{tainted}")
     await world.ask("two", ("worker", 1), ("sharer", 3), cls=CHECK)  # a device each: the claim takes one
     await world.request("two", true("Provisioned", "CapacityIsFound"))
     await world.ask("more", ("worker", 1), cls=CHECK)

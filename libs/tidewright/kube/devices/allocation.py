@@ -33,7 +33,7 @@ class Entry(NamedTuple):
     Attributes:
         takes: bit per choice, in the order of `choices_of`, whose selectors take it.
         bears: of these the ones that tolerate its taints.
-        values: per bond what it has of the attribute, as a number; -1 where it lacks it.
+        values: per bond what it has of the attribute, as numbers; none where it lacks it.
         consumes: (index of the counter, amount); None where it names a counter that its pool does not have.
         free: nobody has it alone.
         part: several may share it.
@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 
     takes: int
     bears: int
-    values: tuple[int, ...]
+    values: tuple[frozenset[int], ...]
     consumes: tuple[tuple[int, int], ...] | None
     free: bool
     part: bool = False
@@ -146,7 +146,7 @@ class _Search:
             for number in self.number.values()
         ]
         self.picks: list[Pick] = []
-        self.bound: list[list[int]] = []
+        self.bound: list[list[frozenset[int]]] = []
         self.tries = 0
         self.claims: Sequence[int] = ()
         self.opening = list(self.room)
@@ -211,8 +211,8 @@ class _Search:
     def _too_alike(self, choice: _Choice, able: Sequence[int], count: int) -> bool:
         """Whether a bond keeps any so many of these devices from being picked."""
         for bond in self._bonds(choice):
-            values = Counter(self.problem.entries[i].values[bond] for i in able)
-            if (len(values) if self.distinct[bond] else max(values.values())) < count:
+            values = Counter(one for i in able for one in self.problem.entries[i].values[bond])
+            if (len(values) if self.distinct[bond] else max(values.values(), default=0)) < count:
                 return True
         return False
 
@@ -280,7 +280,12 @@ class _Search:
             return False
         for bond in self._bonds(choice):
             mine, others = entry.values[bond], self.bound[bond]
-            if mine < 0 or (mine in others if self.distinct[bond] else others and others[0] != mine):
+            if not mine:
+                return False
+            if self.distinct[bond]:
+                if any(mine & other for other in others):
+                    return False
+            elif not mine.intersection(*others):
                 return False
         return True
 

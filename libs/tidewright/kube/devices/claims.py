@@ -57,7 +57,7 @@ class Wish(msgspec.Struct, frozen=True):
 
 
 class Bond(msgspec.Struct, frozen=True):
-    """What holds between devices: all have one value of an attribute; or, `distinct`, each has another one.
+    """What holds between devices: all have one value of an attribute; or, `distinct`, each has others than the rest.
 
     Attributes:
         requests: names of requests, or `request/alternative`; empty for all of the claim.

@@ -2,7 +2,7 @@
 
     device(...)       a device of a slice
     takes(...)        whether the selectors of a request take it; `bears`: whether its taints let them
-    value(...)        an attribute, for bonds between devices
+    values(...)       an attribute, for bonds between devices
     consumed(...)     what a request takes of a device that several may share
 
 What claims ask for is read by `claims`; `stock` knows what a node has of devices and what is
@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from tidewright.kube import quantities
-from tidewright.kube.devices.selectors import SelectorFailed
+from tidewright.kube.devices.selectors import LISTS, SelectorFailed
 from tidewright.kube.devices.selectors import takes as selects
 from tidewright.kube.taints import HARD_EFFECTS, Taint, Toleration
 
@@ -48,6 +48,7 @@ class Device(msgspec.Struct, frozen=True):
         consumes: (counter set, counter, thousandths) that it takes of its pool's shared counters.
         shared: several claims may have parts of its capacity.
         binds: who has it is bound to the node where it was handed out.
+        ruled: taints that DeviceTaintRules put on it, besides its own.
     """
 
     driver: str
@@ -57,6 +58,7 @@ class Device(msgspec.Struct, frozen=True):
     consumes: tuple[tuple[str, str, int], ...] = ()
     shared: bool = False
     binds: bool = False
+    ruled: tuple[Taint, ...] = ()
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -107,6 +109,8 @@ def takes(matcher: Matcher, one: Device) -> bool:
 
 def bears(matcher: Matcher, one: Device) -> bool:
     """Whether the taints of a device are tolerated."""
+    if any(not _tolerated(matcher.tolerations, taint) for taint in one.ruled):
+        return False
     return b'"taints"' not in one.body or _bears(matcher.tolerations, one.body)
 
 
@@ -120,9 +124,13 @@ def _takes(selectors: tuple[str, ...], driver: str, body: bytes) -> bool:
 def _bears(tolerations: tuple[Toleration, ...], body: bytes) -> bool:
     for taint in msgspec.json.decode(body).get("taints") or ():
         hard = Taint(taint.get("key", ""), taint.get("value") or "", taint.get("effect") or "NoSchedule")
-        if hard.effect in HARD_EFFECTS and not any(t.tolerates(hard) for t in tolerations):
+        if not _tolerated(tolerations, hard):
             return False
     return True
+
+
+def _tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
+    return taint.effect not in HARD_EFFECTS or any(t.tolerates(taint) for t in tolerations)
 
 
 def _seen_by(expression: str, found: Mapping[str, Any]) -> bytes:
@@ -156,14 +164,21 @@ def _holds(expression: str, driver: str, body: bytes) -> bool:
 
 
 @lru_cache(maxsize=16_384)
-def value(one: Device, attribute: str) -> str | None:
-    """An attribute of a device as text, with its type; names without a domain are the driver's."""
+def values(one: Device, attribute: str) -> frozenset[str]:
+    """The values of an attribute of a device as text, each with its type; empty where it lacks the attribute.
+
+    One value counts as a list of it. Names without a domain are the driver's.
+    """
     attributes = msgspec.json.decode(one.body).get("attributes") or {}
     domain, _, short = attribute.rpartition("/")
     found = attributes.get(attribute)
     if found is None and domain in ("", one.driver):
         found = attributes.get(short, attributes.get(f"{one.driver}/{short}"))
-    return None if found is None else msgspec.json.encode(found, order="deterministic").decode()
+    return frozenset(
+        msgspec.json.encode((LISTS.get(kind, kind), entry)).decode()
+        for kind, told in (found or {}).items()
+        for entry in (told if isinstance(told, list) else [told])
+    )
 
 
 @lru_cache(maxsize=16_384)

@@ -17,6 +17,8 @@ from tidewright.kube.celfunctions import declaring
 
 _DOMAIN = re.compile(r"""\[\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)')\s*\]""")
 _VERSION = re.compile(r"v?(\d+)\.(\d+)\.(\d+)(-[0-9A-Za-z.-]+)?(?:\+.*)?")
+LISTS = {"ints": "int", "bools": "bool", "strings": "string", "versions": "version"}
+"""Attributes that are lists, and what each of their values is."""
 _PART = 100_000
 """Versions as numbers: parts of up to five digits, and a last digit that puts pre-releases before their release."""
 
@@ -62,9 +64,16 @@ def takes(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
 
 
 def _attribute(found: Mapping[str, Any]) -> Any:
-    if "version" in found:
-        return version_number(found["version"])
-    return next((found[kind] for kind in ("int", "bool", "string") if kind in found), None)
+    for several, single in LISTS.items():
+        if several in found:
+            return [_value(single, entry) for entry in found[several]]
+        if single in found:
+            return _value(single, found[single])
+    return None
+
+
+def _value(kind: str, told: Any) -> Any:
+    return version_number(told) if kind == "version" else told
 
 
 def _capacity(found: Mapping[str, Any]) -> int:
@@ -97,7 +106,7 @@ def _environment() -> Any:
     from cel_expr_python import cel
     from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
 
-    integer, boolean, text = cel.Type.INT, cel.Type.BOOL, cel.Type.STRING
+    integer, boolean, text, anything = cel.Type.INT, cel.Type.BOOL, cel.Type.STRING, cel.Type.DYN
 
     declare = declaring(cel, "device")
     functions = [
@@ -105,6 +114,7 @@ def _environment() -> Any:
         declare("isQuantity", boolean, [text], _is(quantities.milli), member=False),
         declare("semver", integer, [text], version_number, member=False),
         declare("isSemver", boolean, [text], _is(version_number), member=False),
+        declare("includes", boolean, [anything, anything], _includes),
         declare("compareTo", integer, [integer, integer], lambda a, b: (a > b) - (a < b)),
         declare("isGreaterThan", boolean, [integer, integer], lambda a, b: a > b),
         declare("isLessThan", boolean, [integer, integer], lambda a, b: a < b),
@@ -122,6 +132,14 @@ def _environment() -> Any:
             ext_bindings.ExtBindings(),
             cel.CelExtension("kubernetes.devices", functions),
         ],
+    )
+
+
+def _includes(target: Any, wanted: Any) -> bool:
+    """Whether a list has a value; one value counts as a list of it. True and 1 are not the same."""
+    return any(
+        type(entry) is type(wanted) and entry == wanted
+        for entry in (target if isinstance(target, list | tuple) else [target])
     )
 
 

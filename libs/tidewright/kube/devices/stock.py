@@ -24,7 +24,7 @@ from tidewright.kube.devices.allocation import (
     handed_out,
 )
 from tidewright.kube.devices.claims import Claimed
-from tidewright.kube.devices.devices import Device, bears, capacities, consumed, takes, value
+from tidewright.kube.devices.devices import Device, bears, capacities, consumed, takes, values
 
 Counter = tuple[str, str, str, str]
 """Driver, pool, counter set, counter."""
@@ -140,7 +140,7 @@ def among(
     """
     choices = [ask for *_, ask in choices_of(claims)]
     bonds = [claims[c].bonds[b] for c, b in bonds_of(claims)]
-    values: list[dict[str, int]] = [{} for _ in bonds]
+    known: list[dict[str, int]] = [{} for _ in bonds]
     counters: dict[Counter, int] = {}
     left: list[int] = []
     entries: list[Entry] = []
@@ -174,14 +174,15 @@ def among(
             needs = tuple(
                 consumed(one, ask.capacity) if one.shared or ask.capacity else () for ask in choices
             )
-        texts = [value(one, bond.attribute) for bond in bonds]
         entries.append(
             Entry(
                 takes=taking,
                 bears=sum(1 << i for i, ask in enumerate(choices) if bears(ask.matcher, one)),
                 values=tuple(
-                    -1 if text is None else known.setdefault(text, len(known))
-                    for text, known in zip(texts, values, strict=True)
+                    frozenset(
+                        numbers.setdefault(text, len(numbers)) for text in sorted(values(one, bond.attribute))
+                    )
+                    for bond, numbers in zip(bonds, known, strict=True)
                 ),
                 consumes=tuple(consumes) if len(consumes) == len(one.consumes) else None,
                 free=not stock.taken >> number & 1,

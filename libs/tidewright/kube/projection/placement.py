@@ -171,6 +171,16 @@ def _device_class(device_class: Mapping[str, Any], meta: Meta) -> JsonObject:
     return {"selectors": (device_class.get("spec") or {}).get("selectors")}
 
 
+def _taint_rule(rule: Mapping[str, Any], meta: Meta) -> JsonObject:
+    spec = rule.get("spec") or {}
+    selector, taint = spec.get("deviceSelector"), spec.get("taint") or {}
+    return {
+        "selects": selector is not None,  # an empty selector takes every device, none takes none
+        **{name: (selector or {}).get(name) for name in ("driver", "pool", "device")},
+        **{name: taint.get(name) for name in ("key", "value", "effect")},
+    }
+
+
 def _namespace(namespace: Mapping[str, Any], meta: Meta) -> JsonObject:
     return {"labels": meta.labels}
 
@@ -186,5 +196,6 @@ KEPT: dict[str, Keep] = {
     "ResourceClaimTemplate": _claim_template,
     "ResourceSlice": _slice,
     "DeviceClass": _device_class,
+    "DeviceTaintRule": _taint_rule,
     "Namespace": _namespace,
 }

@@ -226,6 +226,8 @@ class Claims:
                 self.offers.claim_changed(old, new)
             case "ResourceSlice":
                 self.offers.slice_changed(key, old, new)
+            case "DeviceTaintRule":
+                self.offers.rule_changed(old, new)
 
 
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"

@@ -3,6 +3,8 @@
 A device belongs to a node when its slice, or it itself, names one; else several nodes reach it, and it counts
 once for all of them. A pool whose shared counters are about devices of several places is one such matter as
 a whole. Facts only mark what they touch (`stale_nodes`, `stale_common`).
+
+DeviceTaintRules are read with the devices that they taint.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from tidewright.kube.devices.stock import Counter as CounterName
 from tidewright.kube.devices.stock import Stock
 from tidewright.kube.podshape import NodeView
 from tidewright.kube.podspecs import node_term
+from tidewright.kube.taints import Taint
 from tidewright.provisioning.pack.holdings import Common, Reach
 
 Pool: TypeAlias = tuple[str, str]
@@ -98,6 +101,7 @@ class Offers:
                 continue
             with suppress(ValueError):  # what cannot be read is not there
                 found.append(device(*pool, one))
+        found = [self._ruled(one, anew=True) for one in found]
         return Stock(sorted(found, key=lambda one: one.key[:2]), counters) if found else None
 
     def around(self, labels: Mapping[str, str]) -> Stock | None:
@@ -231,6 +235,26 @@ class Offers:
             pool.generations[new.get("generation", 0)] += 1
             self._gather(_pool(new), pool, name, last)
 
+    def rule_changed(self, old: JsonObject | None, new: JsonObject | None) -> None:
+        """A DeviceTaintRule was told of, or is gone; call it after it was stored."""
+        for key in sorted(self._pools):
+            if any(rule is not None and _rules(rule, *key) for rule in (old, new)):
+                pool = self._pools[key]
+                for name in sorted(pool.slices & self._read.keys()):
+                    self._put(
+                        key, pool, name, tuple((reach, self._ruled(one)) for reach, one in self._read[name])
+                    )
+
+    def _ruled(self, one: Device, *, anew: bool = False) -> Device:
+        """A device with the taints that rules put on it; `anew`: on one like it of another pool."""
+        rules = self._objects.get("DeviceTaintRule", {})
+        found = tuple(
+            Taint(rule.get("key", ""), rule.get("value", ""), rule.get("effect", ""))
+            for rule in (rules[name] for name in sorted(rules))
+            if _rules(rule, one.driver, "" if anew else one.pool) and rule.get("device", one.name) == one.name
+        )
+        return one if found == one.ruled else msgspec.structs.replace(one, ruled=found)
+
     def _leave(self, name: str, old: JsonObject) -> None:
         key = _pool(old)
         pool = self._pools[key]
@@ -255,7 +279,8 @@ class Offers:
         for name in sorted(names):
             found = self._slices[name]
             valid = found.get("generation", 0) == pool.last
-            self._put(key, pool, name, tuple(_devices(key, found)) if valid else ())
+            offered = ((reach, self._ruled(one)) for reach, one in _devices(key, found) if valid)
+            self._put(key, pool, name, tuple(offered))
         if pool.counting:  # a counter of one slice is about the devices of others
             self._stale_pool(key, pool)
 
@@ -305,6 +330,12 @@ def _devices(pool: Pool, found: JsonObject) -> Iterator[tuple[Reach, Device]]:
         except ValueError:
             continue
         yield (_reach(one, "nodeSelector") if found.get("perDevice") else whole), read
+
+
+def _rules(rule: JsonObject, driver: str, pool: str) -> bool:
+    """Whether a DeviceTaintRule is about devices of a pool."""
+    about = rule.get("driver", driver) == driver and rule.get("pool", pool) == pool
+    return bool(rule.get("selects")) and about
 
 
 def _reach(found: JsonObject, selector: str) -> Reach:

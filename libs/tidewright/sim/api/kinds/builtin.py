@@ -107,6 +107,15 @@ _DEVICES = (
     _kind("resource.k8s.io", "v1", "ResourceClaimTemplate", "resourceclaimtemplates"),
     _kind("resource.k8s.io", "v1", "ResourceSlice", "resourceslices", cluster=True),
     _kind("resource.k8s.io", "v1", "DeviceClass", "deviceclasses", cluster=True, generation=True),
+    _kind(
+        "resource.k8s.io",
+        "v1beta2",
+        "DeviceTaintRule",
+        "devicetaintrules",
+        cluster=True,
+        status=True,
+        generation=True,
+    ),
 )
 _RBAC = tuple(
     _kind(
