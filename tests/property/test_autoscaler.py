@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from tests.unit.autoscaler.world import NS, World, external, of, pod, sample, spec, workload, wpa
 from tidewright.autoscaler import state as state_module
-from tidewright.autoscaler.api.spec import Rules, compiled
+from tidewright.autoscaler.api import spec as spec_module
+from tidewright.autoscaler.api.spec import Rules, compiled, verdict
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.passes import passes
 from tidewright.autoscaler.passes.conditions import PROCESSING
@@ -119,14 +120,26 @@ def test_an_upscale_is_monotone_in_the_metric(
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> list[tuple[str, float, int]]:
-    """What happens to an object: samples, manual scales inside the bounds, pods that come and go."""
+def stories(draw: st.DrawFn, *, edits: bool = False) -> list[tuple[str, float, int]]:
+    """What happens to an object: samples, manual scales inside the bounds, pods that come and go; with `edits`
+    its spec is spoilt in one way or another, and put right.
+    """
+    kinds = ["sample", "sample", "sample", "scale", "ready", "unready", *(["spoil", "mend"] if edits else [])]
     at, story = 101.0, []
     for _ in range(draw(st.integers(5, 40))):
         at += draw(st.sampled_from([0.25, 1.0, 7.5, 15.0, 15.0, 40.0, 130.0]))
-        what = draw(st.sampled_from(["sample", "sample", "sample", "scale", "ready", "unready"]))
+        what = draw(st.sampled_from(kinds))
         story.append((what, at, draw(st.integers(0, 40_000))))
     return story
+
+
+SPOILT: tuple[dict[str, Any], ...] = (
+    {"maxReplicas": 0},
+    {"tolerance": "7"},
+    {"scaleDownLimitFactor": "100"},
+    {"metrics": "many"},
+    {"scaleTargetRef": {"kind": "Deployment"}},
+)
 
 
 def tell(
@@ -154,6 +167,10 @@ def tell(
             case "sample":
                 query = rules_of(members).metrics[0].query
                 feed(MetricSampled(at=at, namespace=NS, name=query, series_milli=(number,)))
+            case "spoil":
+                feed(wpa(at, spec={**members, **SPOILT[number % len(SPOILT)]}, generation=int(at * 4)))
+            case "mend":
+                feed(wpa(at, spec=members, generation=int(at * 4)))
             case "scale":
                 feed(workload(at, low + number % (high - low + 1)))
             case _:
@@ -258,12 +275,17 @@ def other_policy() -> Iterator[None]:
         other = evaluate(rules, Policy(strict=True, stale_after_s=1.0), scene)
         return msgspec.structs.replace(other, rescale=not other.rescale, desired=other.desired + 1)
 
+    def the_contrary(spec: Any, *, namespace: str, name: str) -> str:
+        return "" if verdict(spec, namespace=namespace, name=name) else "another"
+
     def closed(*_: object, **__: object) -> Gate:
         return Gate(blocked=True, setting=PROCESSING, event="another")
 
     with (
         patch.object(passes, "evaluate", otherwise),
         patch.object(passes, "gate", closed),
+        patch.object(passes, "verdict", the_contrary),
+        patch.object(spec_module, "problem", lambda *_, **__: "another"),
         patch.object(state_module, "DEFAULT", Policy(strict=True, walk_owner_chain=True)),
     ):
         yield
@@ -272,7 +294,7 @@ def other_policy() -> Iterator[None]:
 @FEWER
 @given(
     specs(metrics=2),
-    stories(),
+    stories(edits=True),
     st.booleans(),
     st.booleans(),
     st.sampled_from(["enforce", "shadow", "dry-run"]),

@@ -43,7 +43,7 @@ from tidewright.host.fold.series import Exposition
 
 SERVICE = "autoscaler"
 API_VERSION = "datadoghq.com/v1alpha1"
-STATE_VERSION = 4
+STATE_VERSION = 5
 FINALIZER = "finalizer.watermarkpodautoscaler.datadoghq.com"
 
 KINDS = frozenset(
@@ -139,7 +139,7 @@ def _decisions(state: State, plan: Plan, at: float, held: Held) -> Iterable[Deci
     if plan.scale and rules is not None:
         concluded = standing.concluded() if plan.quiet or not held.reports else None
         yield _scale(state, plan, rules, at, concluded)
-    elif plan.hold and (plan.hold != scaler.hold or (not held.reports and flips(plan))):
+    elif plan.hold and (plan.hold != scaler.hold or plan.refuses or (not held.reports and flips(plan))):
         yield HoldReplicas(
             at=at,
             target=_target(plan),

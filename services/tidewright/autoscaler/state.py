@@ -18,6 +18,7 @@ from tidewright.autoscaler.passes.lifecycle import Monitor
 from tidewright.autoscaler.passes.policy import DEFAULT, Policy
 from tidewright.autoscaler.passes.readiness import Pod
 from tidewright.events.acting import Acting
+from tidewright.events.base import JsonObject
 from tidewright.events.facts import MetricSampled, RecommendationReceived
 
 
@@ -42,7 +43,8 @@ class Autoscaler(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One WatermarkPodAutoscaler.
 
     Attributes:
-        rules: its spec compiled; None when the spec cannot be used, and `problem` says why.
+        rules: its spec compiled; None when it cannot be read, or was refused, and `problem` says why.
+        asked: its spec, until something is recorded that follows from it, and while it is refused.
         lifecycle: text of the annotation that switches lifecycle control on; None without it.
         finalizers: those of the object while it is being deleted.
         kept: what its status remembers, as it was recorded last: written, or said along with another decision.
@@ -67,6 +69,7 @@ class Autoscaler(msgspec.Struct, kw_only=True, omit_defaults=True):
     generation: int = 0
     rules: Rules | None = None
     problem: str = ""
+    asked: JsonObject | None = None
     lifecycle: str | None = None
     skip_owner_check: bool = False
     deleting: bool = False

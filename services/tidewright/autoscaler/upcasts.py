@@ -1,6 +1,7 @@
 """States as earlier versions stored them, made into those of now. Pure, and of no code that changes with the state.
 
 3 -> 4    what an object keeps is what was recorded last, and nothing is noted of passes
+4 -> 5    a spec is judged by who acts upon it; none that was judged is judged anew
 """
 
 from __future__ import annotations
@@ -31,5 +32,10 @@ def _scaler(scaler: dict[str, Any]) -> None:
         scaler.pop(field, None)
 
 
-UPCASTS: dict[int, Upcast] = {3: kept_as_recorded}
+def specs_as_judged(state: StoredState) -> StoredState:
+    """From version 4: specs were judged while folding, so that nothing is asked that is not judged."""
+    return state
+
+
+UPCASTS: dict[int, Upcast] = {3: kept_as_recorded, 4: specs_as_judged}
 """By the version that each starts from."""

@@ -488,3 +488,52 @@ def test_the_state_of_a_busy_slot_survives_its_encoding() -> None:
     other.fold.state, other.fold.timers = again, dict(world.fold.timers)
     other.seq = world.seq - len(events)
     assert [type(d) for d in other.feed(*events)] == [type(d) for d in expected]
+
+
+def test_a_spec_that_is_refused_asks_for_nothing_and_is_not_judged_anew_by_being_said_again() -> None:
+    world = World()
+    world.start(replicas=2)
+    refused = spec(maxReplicas=0)
+    [hold] = of(world.feed(wpa(110, spec=refused, generation=2)), HoldReplicas)
+    assert hold.reason == "InvalidSpec"
+    assert "minimum number of replicas" in str(hold.because[0].values["problem"])
+    assert world.object().rules is None
+    again = msgspec.structs.replace(wpa(120, spec=refused, generation=2), refresh=True)
+    assert world.feed(again, sample(121, 90_000)) == []
+    assert world.object().rules is None
+
+
+def test_another_spec_that_is_refused_is_said_with_its_own_reason() -> None:
+    world = World()
+    world.start(replicas=2)
+    problems = []
+    for generation, refused in enumerate((spec(maxReplicas=0), spec(tolerance="7")), 2):
+        [hold] = of(world.feed(wpa(110, spec=refused, generation=generation)), HoldReplicas)
+        problems.append(str(hold.because[0].values["problem"]))
+    assert ["minimum number" in problems[0], "tolerance should be" in problems[1]] == [True, True]
+
+
+def test_a_spec_that_is_put_right_is_in_force_at_once() -> None:
+    world = World()
+    world.start(replicas=2)
+    world.feed(wpa(110, spec=spec(maxReplicas=0), generation=2))
+    world.feed(wpa(120, spec=spec(), generation=3))
+    assert of(world.feed(sample(300, 90_000)), ScaleWorkload)
+    assert world.object().asked is None
+
+
+def test_who_asks_for_a_target_with_a_spec_that_is_refused_keeps_nobody_from_it() -> None:
+    world = World()
+    world.start(replicas=2)
+    older = wpa(110, "older", spec=spec(maxReplicas=0), created_at=0.5)
+    assert [h.reason for h in of(world.feed(older), HoldReplicas) if h.target.name == "wpa"] == []
+    assert of(world.feed(sample(300, 90_000)), ScaleWorkload)
+
+
+def test_a_spec_that_is_known_only_by_being_said_again_is_judged_before_it_is_acted_upon() -> None:
+    world = World()
+    refused = wpa(100, spec=spec(maxReplicas=0))
+    world.feed(msgspec.structs.replace(refused, refresh=True), workload(100, 2))
+    decided = world.feed(*(pod(100, f"web-77-{i}") for i in range(2)), sample(101, 90_000))
+    assert of(decided, ScaleWorkload) == []
+    assert world.object().rules is None

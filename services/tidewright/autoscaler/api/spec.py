@@ -5,7 +5,9 @@ with_defaults   the same spec with what was left out filled in
 with_marks      the same spec with a missing watermark copied from the present one
 problem         why a defaulted spec cannot be used, in the reference's words; empty when it can
 Rules           the spec compiled: integers, queries and names, all that a pass needs
-compiled        all of the above, from JSON to `Rules`
+parsed          from JSON to `Rules`, whatever they say: the fold keeps that
+verdict         why a spec cannot be used, from JSON
+compiled        both: from JSON to `Rules` that can be used
 """
 
 from __future__ import annotations
@@ -258,7 +260,7 @@ def _metrics_problem(spec: WatermarkSpec, *, namespace: str, name: str) -> str:
     if spec.recommender is not None and spec.metrics:
         return "recommender and metrics can't be set at the same time, please choose one"
     if len(spec.metrics) > MAX_METRICS:
-        return f"metrics has {len(spec.metrics)} entries; at most {MAX_METRICS} are asked for"
+        return _too_many(spec)
     for index, entry in enumerate(spec.metrics):
         body: ExternalMetric | ResourceMetric | None
         match entry.type:
@@ -288,6 +290,10 @@ def _metrics_problem(spec: WatermarkSpec, *, namespace: str, name: str) -> str:
                 "has to be strictly inferior to the High Watermark"
             )
     return ""
+
+
+def _too_many(spec: WatermarkSpec) -> str:
+    return f"metrics has {len(spec.metrics)} entries; at most {MAX_METRICS} are asked for"
 
 
 class Marks(msgspec.Struct, frozen=True):
@@ -447,6 +453,27 @@ def _recommender(spec: RecommenderSpec) -> Recommender:
         low=mark("lowWatermark", spec.low_watermark),
         high=mark("highWatermark", spec.high_watermark),
     )
+
+
+def parsed(spec: Mapping[str, Any]) -> Rules:
+    """From the stored JSON to rules, whatever they say: decode, default, fill in marks, compile.
+
+    Raises:
+        InvalidSpec: it cannot be read, or has more metrics than are ever looked at.
+    """
+    defaulted = with_defaults(decode(spec))
+    if len(defaulted.metrics) > MAX_METRICS:
+        raise InvalidSpec(_too_many(defaulted))
+    return rules(with_marks(defaulted))
+
+
+def verdict(spec: Mapping[str, Any], *, namespace: str, name: str) -> str:
+    """Why a stored spec cannot be used, as the user reads it; empty when it can."""
+    try:
+        compiled(spec, namespace=namespace, name=name)
+    except InvalidSpec as error:
+        return str(error)
+    return ""
 
 
 def compiled(spec: Mapping[str, Any], *, namespace: str, name: str) -> Rules:

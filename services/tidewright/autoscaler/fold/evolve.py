@@ -18,13 +18,13 @@ import msgspec
 
 from tidewright.autoscaler import holding
 from tidewright.autoscaler.api.conditions import Change
-from tidewright.autoscaler.api.spec import InvalidSpec, Rules, compiled, target_key
+from tidewright.autoscaler.api.spec import InvalidSpec, Rules, parsed, target_key
 from tidewright.autoscaler.api.status import read, take_over
 from tidewright.autoscaler.fold import modes
 from tidewright.autoscaler.fold.index import NamespaceIndex, in_order
 from tidewright.autoscaler.fold.ownership import ancestors, of_owners, references
 from tidewright.autoscaler.fold.touched import NOTHING, Ended, Touched, looking
-from tidewright.autoscaler.holds import AWAITING_PODS, FAILURES, READY_GUARD, UNCOMPUTED
+from tidewright.autoscaler.holds import AWAITING_PODS, FAILURES, INVALID_SPEC, READY_GUARD, UNCOMPUTED
 from tidewright.autoscaler.passes import lifecycle
 from tidewright.autoscaler.passes.lifecycle import Monitor
 from tidewright.autoscaler.passes.policy import of_config
@@ -337,9 +337,12 @@ def _object(state: State, event: WatermarkPodAutoscalerObserved) -> Touched:
     scaler.skip_owner_check = skips_owner_check(event.annotations)
     scaler.labels = event.labels
     changed = not event.generation or event.generation != scaler.generation
-    if changed or scaler.rules is None or mode != scaler.mode:
+    refused = scaler.rules is None and scaler.asked == event.spec
+    if (changed or scaler.rules is None or mode != scaler.mode) and not refused:
         _read_spec(scaler, event)
-        scaler.generation = event.generation
+        if changed or scaler.rules is None or former is None:
+            scaler.asked = event.spec
+    scaler.generation = event.generation
     if before == _asked(scaler):
         held_anew = modes.changed(state, event.namespace, scaler, was_held)
         return looking(event.namespace, scaler) if held_anew else NOTHING
@@ -362,7 +365,7 @@ def _asked(scaler: Autoscaler) -> tuple[Rules | None, str, str | None, bool, boo
 
 def _read_spec(scaler: Autoscaler, event: WatermarkPodAutoscalerObserved) -> None:
     try:
-        rules = compiled(event.spec, namespace=event.namespace, name=event.name)
+        rules = parsed(event.spec)
     except InvalidSpec as error:
         scaler.rules, scaler.problem = None, str(error)
         return
@@ -433,6 +436,7 @@ def _ordered(state: State, event: ScaleWorkload) -> Touched:
     if scaler.hold in FAILURES and not any(step.rule == "MetricFailed" for step in event.because):
         scaler.said.clear()
     scaler.hold = ""
+    _settle(scaler)
     scaler.awaits_pods = any(step.rule == READY_GUARD for step in event.because)  # a bound overrules it
     if event.dry_run and (not event.shadow or scaler.rules is None or scaler.rules.dry_run):
         scaler.kept.last_scale_at = state.now
@@ -459,6 +463,8 @@ def _status_ordered(state: State, event: SetStatus) -> Touched:
     if scaler is None:
         return NOTHING
     _conclude(state, owner, scaler, Concluded(status=event.status, since=event.since))
+    if scaler.hold != INVALID_SPEC:
+        _settle(scaler)
     scaler.dirty = Change.NONE
     scaler.written_at = event.at
     state.awaited.pop(scaler.status_decision, None)
@@ -477,9 +483,29 @@ def _held(state: State, event: HoldReplicas) -> Touched:
         scaler.said.clear()  # a failure that comes back is said again
     scaler.hold = event.reason
     scaler.awaits_pods = event.reason in AWAITING_PODS
+    if event.reason != INVALID_SPEC:
+        _settle(scaler)
+    elif scaler.asked is not None:
+        _refuse(state, event, scaler)
     if event.concluded is not None:
         _conclude(state, owner, scaler, event.concluded)
     return NOTHING
+
+
+def _settle(scaler: Autoscaler) -> None:
+    """Something is recorded that follows from the spec: it was found to be usable."""
+    if scaler.rules is not None:
+        scaler.asked = None
+
+
+def _refuse(state: State, event: HoldReplicas, scaler: Autoscaler) -> None:
+    """The spec was found not to be usable: nothing is asked for by it."""
+    scaler.rules = None
+    scaler.problem = (
+        str(next((step.values.get("problem", "") for step in event.because), "")) or scaler.problem
+    )
+    namespace, index = state.namespace(event.target.namespace)
+    bind(namespace, index, scaler)
 
 
 def _told(state: State, event: RecordObjectEvent) -> Touched:

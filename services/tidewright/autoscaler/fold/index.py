@@ -13,6 +13,7 @@ from typing import TypeAlias
 from tidewright.autoscaler.api.conditions import Change
 from tidewright.autoscaler.passes.conditions import Setting
 from tidewright.autoscaler.passes.readiness import Pod, ReadyCount
+from tidewright.events.base import JsonObject
 from tidewright.kube.selectors import LabelSelector, SelectorError
 
 Names: TypeAlias = tuple[str, ...] | set[str]
@@ -27,15 +28,17 @@ class View:
     Attributes:
         pods: its target's, and `count` of them.
         settings: conditions of the last pass, as long as `change` is what they would change of what is kept.
+        verdict: why its spec cannot be used, of the spec that it was asked about.
     """
 
-    __slots__ = ("change", "count", "pods", "settings")
+    __slots__ = ("change", "count", "pods", "settings", "verdict")
 
     def __init__(self) -> None:
         self.pods: list[Pod] | None = None
         self.count: ReadyCount | None = None
         self.settings: list[Setting] | None = None
         self.change = Change.NONE
+        self.verdict: tuple[JsonObject, str] | None = None
 
     def forget(self) -> None:
         """The pods have changed."""

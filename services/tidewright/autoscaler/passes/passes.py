@@ -6,8 +6,10 @@ folded from them.
 
 from __future__ import annotations
 
+import msgspec
+
 from tidewright.autoscaler.api.conditions import true_since
-from tidewright.autoscaler.api.spec import Rules
+from tidewright.autoscaler.api.spec import Rules, verdict
 from tidewright.autoscaler.fold.index import NamespaceIndex
 from tidewright.autoscaler.fold.ownership import walked
 from tidewright.autoscaler.fold.touched import Ended
@@ -33,11 +35,14 @@ from tidewright.kube.conditions import find
 def look(state: State, namespace_name: str, scaler: Autoscaler) -> Plan | None:
     """What an object asks for; None while it is not looked at: not all is known yet, or a scale is on its way."""
     namespace, index = state.namespace(namespace_name)
-    rules, policy = scaler.rules, state.in_force
+    policy = state.in_force
     if scaler.deleting:
         return None
-    if rules is None:
-        return _refused(namespace_name, scaler)
+    problem = problem_of(namespace_name, index, scaler)
+    rules = scaler.rules
+    if problem or rules is None:
+        unused = msgspec.structs.replace(scaler, rules=None, problem=problem or scaler.problem)
+        return _refused(namespace_name, unused, refuses=rules is not None)
     opened = _gate(namespace, namespace_name, scaler)
     unblocked = _is_unblocked(opened, policy)
     settings = sequence.before(rules, opened)
@@ -45,7 +50,7 @@ def look(state: State, namespace_name: str, scaler: Autoscaler) -> Plan | None:
         return _blocked(namespace_name, scaler, settings, opened)
     if is_on_its_way(state, scaler):
         return None
-    older = older_than(namespace, index, scaler, rules)
+    older = older_than(namespace_name, namespace, index, scaler, rules=rules)
     if older is not None:
         return _yielding(namespace_name, scaler, rules, older, settings, unblocked=unblocked)
     if not is_sampled(namespace, scaler, rules):
@@ -164,11 +169,27 @@ def is_on_its_way(state: State, scaler: Autoscaler) -> bool:
     return ordered is not None and state.now - ordered.at < state.in_force.outcome_timeout_s
 
 
-def older_than(namespace: Namespace, index: NamespaceIndex, scaler: Autoscaler, rules: Rules) -> str | None:
+def problem_of(namespace_name: str, index: NamespaceIndex, scaler: Autoscaler) -> str:
+    """Why an object's spec cannot be used, while nothing is recorded that says so or that it can; empty when it can."""
+    asked = scaler.asked
+    if asked is None:
+        return ""
+    view = index.views.get(scaler.name)
+    if view is None:
+        return verdict(asked, namespace=namespace_name, name=scaler.name)
+    if view.verdict is None or view.verdict[0] is not asked:
+        view.verdict = asked, verdict(asked, namespace=namespace_name, name=scaler.name)
+    return view.verdict[1]
+
+
+def older_than(
+    namespace_name: str, namespace: Namespace, index: NamespaceIndex, scaler: Autoscaler, *, rules: Rules
+) -> str | None:
     """Name of the object that acts on the same target instead of this one: the oldest, then by name."""
-    others = index.by_target.get(rules.target_key, ())
-    if len(others) < 2:
+    sharing = index.by_target.get(rules.target_key, ())
+    if len(sharing) < 2:
         return None
+    others = [name for name in sharing if not problem_of(namespace_name, index, namespace.objects[name])]
     first = min(others, key=lambda name: (namespace.objects[name].created_at, name))
     return None if first == scaler.name else first
 
@@ -182,13 +203,14 @@ def _is_unblocked(opened: Gate, policy: Policy) -> bool:
     return opened.setting is None and not policy.strict
 
 
-def _refused(namespace_name: str, scaler: Autoscaler) -> Plan:
+def _refused(namespace_name: str, scaler: Autoscaler, *, refuses: bool) -> Plan:
     return Plan(
         namespace=namespace_name,
         scaler=scaler,
         settings=[c.PROCESSING, c.invalid_spec(scaler.problem)],
         why=(Because(rule=INVALID_SPEC, values={"problem": scaler.problem}),),
         hold=INVALID_SPEC,
+        refuses=refuses,
         messages=(messages.failed_spec_check(scaler.problem),),
     )
 

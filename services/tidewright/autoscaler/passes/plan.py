@@ -25,6 +25,7 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
         due: when the object wants to be woken; None for never.
         keep_timer: leave the timer as it is.
         quiet: write no status now: the outcome of the scale will.
+        refuses: the spec of the object has rules, and they are refused: nothing says so yet.
         unblocked: lifecycle control is off, and a condition of it says nothing any more (D11).
     """
 
@@ -40,3 +41,4 @@ class Plan(msgspec.Struct, kw_only=True, frozen=True):
     keep_timer: bool = False
     quiet: bool = False
     unblocked: bool = False
+    refuses: bool = False

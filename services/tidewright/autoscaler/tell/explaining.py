@@ -242,7 +242,7 @@ def _stopped(state: State, space: str, found: Autoscaler, rules: Rules) -> list[
     if opened.blocked:
         message = opened.setting.message if opened.setting is not None else opened.event
         return sentences((Because(rule="ScalingBlocked", values={"monitor": message}),))
-    older = older_than(namespace, index, found, rules)
+    older = older_than(space, namespace, index, found, rules=rules)
     target = f"{rules.target_kind} {space}/{rules.target_name}"
     if older is not None:
         return sentences(
