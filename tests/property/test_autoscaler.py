@@ -22,8 +22,7 @@ from tidewright.autoscaler.passes import passes
 from tidewright.autoscaler.passes.conditions import PROCESSING
 from tidewright.autoscaler.passes.evaluate import Pass, Scene, evaluate
 from tidewright.autoscaler.passes.lifecycle import Gate
-from tidewright.autoscaler.passes.policy import Policy
-from tidewright.autoscaler.passes.readiness import Pod
+from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.state import State
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event
@@ -32,6 +31,7 @@ from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.facts import MetricSampled
 from tidewright.events.outcomes import Applied
 from tidewright.events.timers import TimerFired
+from tidewright.kube.readiness import Pod
 
 SETTINGS = settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 

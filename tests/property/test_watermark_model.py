@@ -12,10 +12,10 @@ from tests.unit.autoscaler.world import NS
 from tests.unit.autoscaler.world import spec as spec_of
 from tidewright.autoscaler.api.spec import compiled
 from tidewright.autoscaler.passes.evaluate import Scene, evaluate
-from tidewright.autoscaler.passes.policy import Policy
-from tidewright.autoscaler.passes.readiness import Pod, effective_owner
+from tidewright.autoscaler.policy import Policy
 from tidewright.events.facts import MetricSampled
 from tidewright.kube.quantities import milli
+from tidewright.kube.readiness import Pod, effective_owner
 
 NOW = 100_000.75
 STRICT = Policy(strict=True, stale_after_s=0)

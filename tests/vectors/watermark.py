@@ -19,7 +19,7 @@ from tests.vectors import watermark_pass, watermark_stages
 from tests.vectors.suite import Case, Result, Suite, Verdict, differences
 from tests.vectors.watermark_cases import Found, canonical, pods, rules_of
 from tidewright.autoscaler.api import spec
-from tidewright.autoscaler.passes.policy import Policy
+from tidewright.autoscaler.policy import Policy
 
 STAGES = watermark_stages.STAGES | watermark_pass.STAGES
 

@@ -13,10 +13,10 @@ from tidewright.autoscaler.api.conditions import Condition, true_since
 from tidewright.autoscaler.passes import conditions as c
 from tidewright.autoscaler.passes.combine import Calculation
 from tidewright.autoscaler.passes.evaluate import Scene
-from tidewright.autoscaler.passes.readiness import Pod, effective_owner, skips_owner_check
 from tidewright.events.facts import MetricSampled, RecommendationReceived
 from tidewright.kube import recommendation as protocol
 from tidewright.kube.quantities import parse
+from tidewright.kube.readiness import Pod, effective_owner, skips_owner_check
 
 Found = dict[str, Any]
 

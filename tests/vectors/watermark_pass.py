@@ -19,7 +19,8 @@ from tests.vectors.watermark_cases import (
     wire,
 )
 from tidewright.autoscaler.api import spec, status
-from tidewright.autoscaler.api.conditions import Condition
+from tidewright.autoscaler.api.conditions import Condition, Setting
+from tidewright.autoscaler.api.spec import LIFECYCLE
 from tidewright.autoscaler.passes import conditions as c
 from tidewright.autoscaler.passes import sequence
 from tidewright.autoscaler.passes.evaluate import (
@@ -30,9 +31,10 @@ from tidewright.autoscaler.passes.evaluate import (
     measure,
     settle,
 )
-from tidewright.autoscaler.passes.lifecycle import ANNOTATION, Monitor, gate
-from tidewright.autoscaler.passes.policy import Policy
+from tidewright.autoscaler.passes.lifecycle import gate
 from tidewright.autoscaler.passes.standing import remember
+from tidewright.autoscaler.policy import Policy
+from tidewright.autoscaler.state import Monitor
 from tidewright.autoscaler.tell import gauges, messages
 
 
@@ -52,7 +54,7 @@ class _Work:
             current=inputs.get("previous_current_replicas", 0),
             desired=inputs.get("previous_desired_replicas", 0),
         )
-        self.settings: list[c.Setting] = []
+        self.settings: list[Setting] = []
         self.events: list[messages.Message] = []
         self.values: gauges.Values = {}
         self.scaled = False
@@ -174,7 +176,7 @@ def _work_item(case: Case, policy: Policy) -> Found:
         work.events = [messages.failed_spec_check(str(error))]
     else:
         opened = gate(
-            (inputs.get("annotations") or {}).get(ANNOTATION),
+            (inputs.get("annotations") or {}).get(LIFECYCLE),
             _monitor(inputs),
             namespace=work.namespace,
             name=work.name,
@@ -228,7 +230,7 @@ def _pass(case: Case, policy: Policy) -> Found:
         made["requeue_after_seconds"] = 0
         return made | _stored(work, None, expected)
     annotations = inputs.get("annotations") or {}
-    opened = gate(annotations.get(ANNOTATION), _monitor(inputs), namespace=work.namespace, name=work.name)
+    opened = gate(annotations.get(LIFECYCLE), _monitor(inputs), namespace=work.namespace, name=work.name)
     work.settings = sequence.before(rules, opened)
     scene = scene_of(case, rules, work.namespace)
     scene.samples = [

@@ -21,23 +21,18 @@ from tests.vectors.watermark_cases import (
     wire,
 )
 from tidewright.autoscaler.api import spec
-from tidewright.autoscaler.api.conditions import true_since
+from tidewright.autoscaler.api.conditions import Setting, true_since
 from tidewright.autoscaler.passes import conditions as c
 from tidewright.autoscaler.passes.combine import combine
 from tidewright.autoscaler.passes.evaluate import Scene, calculate, calculate_recommender, settle
 from tidewright.autoscaler.passes.limits import down_limit, normalize, up_limit
-from tidewright.autoscaler.passes.policy import Policy
-from tidewright.autoscaler.passes.readiness import (
-    effective_owner,
-    group_pods,
-    owner_matches,
-    ready_pods,
-    skips_owner_check,
-)
+from tidewright.autoscaler.passes.readiness import group_pods
 from tidewright.autoscaler.passes.windows import verdict
+from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.tell import messages
 from tidewright.kube import recommendation
 from tidewright.kube.conditions import find
+from tidewright.kube.readiness import effective_owner, owner_matches, ready_pods, skips_owner_check
 
 
 def _calculate(case: Case, policy: Policy) -> Found:
@@ -175,7 +170,7 @@ def _set_condition(case: Case, _: Policy) -> Found:
     inputs = case["inputs"]
     known = conditions(inputs)
     wanted = inputs["set"]
-    c.set_condition(known, c.Setting(wanted["type"], wanted["status"] == "True", "", ""), inputs["now"])
+    c.set_condition(known, Setting(wanted["type"], wanted["status"] == "True", "", ""), inputs["now"])
     changed = find(known, wanted["type"])
     return {
         "order": [entry.type for entry in known],

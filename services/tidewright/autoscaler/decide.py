@@ -18,7 +18,7 @@ from tidewright.autoscaler.fold.touched import NOTHING, Touched
 from tidewright.autoscaler.holds import FAILURES
 from tidewright.autoscaler.passes import passes
 from tidewright.autoscaler.passes.plan import Plan
-from tidewright.autoscaler.passes.standing import Standing, flips
+from tidewright.autoscaler.passes.standing import Standing, flips, repeats
 from tidewright.autoscaler.state import Autoscaler, State
 from tidewright.autoscaler.tell import exposition
 from tidewright.autoscaler.tell.messages import COMPONENT, Message
@@ -125,7 +125,7 @@ def _recorded(state: State, plan: Plan, at: float) -> Iterable[Decision]:
     held = holding.held(state, plan.namespace, plan.scaler)
     if not held.acts and plan.scale:
         last_scale_at = passes.last_scale_of(state, plan.scaler)
-        if holding.repeats(plan.scaler, plan.made, last_scale_at):
+        if repeats(plan.scaler, plan.made, last_scale_at):
             return
     for decision in _decisions(state, plan, at, held):
         recorded = acting.recorded(decision, held)

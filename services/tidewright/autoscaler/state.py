@@ -14,12 +14,11 @@ from tidewright.autoscaler.api.conditions import Change
 from tidewright.autoscaler.api.spec import Rules
 from tidewright.autoscaler.api.status import Kept
 from tidewright.autoscaler.fold.index import NamespaceIndex
-from tidewright.autoscaler.passes.lifecycle import Monitor
-from tidewright.autoscaler.passes.policy import DEFAULT, Policy
-from tidewright.autoscaler.passes.readiness import Pod
+from tidewright.autoscaler.policy import DEFAULT, Policy
 from tidewright.events.acting import Acting
 from tidewright.events.base import JsonObject
 from tidewright.events.facts import MetricSampled, RecommendationReceived
+from tidewright.kube.readiness import Pod
 
 
 class Ordered(msgspec.Struct, omit_defaults=True):
@@ -106,6 +105,18 @@ class Workload(msgspec.Struct, omit_defaults=True):
     observed: int = 0
     selector: str = ""
     owners: tuple[str, ...] = ()
+
+
+class Monitor(msgspec.Struct, frozen=True):
+    """What is known of the monitor.
+
+    Attributes:
+        state: its `status.monitorState`; None when that is absent or no text.
+        error: why it cannot be read; empty when it was.
+    """
+
+    state: str | None = None
+    error: str = ""
 
 
 class PodGroup(msgspec.Struct):

@@ -13,13 +13,13 @@ from tests.unit.autoscaler.world import external, spec
 from tests.vectors import watermark
 from tidewright.autoscaler.api.spec import InvalidSpec, compiled
 from tidewright.autoscaler.passes.evaluate import Override, Pass, Scene, evaluate
-from tidewright.autoscaler.passes.policy import Policy, of_config
-from tidewright.autoscaler.passes.readiness import Pod
 from tidewright.autoscaler.passes.windows import Hold
+from tidewright.autoscaler.policy import Policy, of_config
 from tidewright.autoscaler.tell.gauges import Series, of_pass
 from tidewright.autoscaler.tell.reasons import because
 from tidewright.autoscaler.tell.sentences import TELLERS, sentences
 from tidewright.events.facts import MetricSampled, RecommendationReceived
+from tidewright.kube.readiness import Pod
 
 STRICT, DEFAULT = Policy(strict=True), Policy()
 VECTORS = Path(__file__).parents[3] / ".." / "shared" / "spec" / "vectors"

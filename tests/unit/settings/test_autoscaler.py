@@ -10,7 +10,7 @@ import pytest
 
 from tests.unit.autoscaler.world import World, external, pod, sample, wpa
 from tests.unit.settings.trying import ABSENT, Setting, matters, unknown
-from tidewright.autoscaler.passes.policy import Policy
+from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.tell.exposition import Sample, samples
 from tidewright.events.base import Event, JsonObject
 from tidewright.events.decisions import RecordObjectEvent, ScaleWorkload, SetStatus

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import IntEnum
+from typing import NamedTuple
 
 import msgspec
 
@@ -18,6 +19,15 @@ class Condition(msgspec.Struct, omit_defaults=True):
     since: float
     reason: str = ""
     message: str = ""
+
+
+class Setting(NamedTuple):
+    """A condition as a pass wants it."""
+
+    type: str
+    status: bool
+    reason: str
+    message: str
 
 
 class Change(IntEnum):

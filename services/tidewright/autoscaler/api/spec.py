@@ -25,6 +25,9 @@ from tidewright.kube.selectors import SelectorError
 
 Int32 = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 
+LIFECYCLE = "wpa.datadoghq.com/lifecycle-control.enabled"
+"""Annotation: a DatadogMonitor of the object's own name is a gate (section 2.2)."""
+
 DEFAULT_ALGORITHM = "absolute"
 DEFAULT_TOLERANCE = "100m"
 DEFAULT_UP_FACTOR = "50"

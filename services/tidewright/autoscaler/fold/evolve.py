@@ -18,19 +18,17 @@ import msgspec
 
 from tidewright.autoscaler import holding
 from tidewright.autoscaler.api.conditions import Change
-from tidewright.autoscaler.api.spec import InvalidSpec, Rules, parsed, target_key
+from tidewright.autoscaler.api.spec import LIFECYCLE, InvalidSpec, Rules, parsed, target_key
 from tidewright.autoscaler.api.status import read, take_over
 from tidewright.autoscaler.fold import modes
 from tidewright.autoscaler.fold.index import NamespaceIndex, in_order
 from tidewright.autoscaler.fold.ownership import ancestors, of_owners, references
 from tidewright.autoscaler.fold.touched import NOTHING, Ended, Touched, looking
 from tidewright.autoscaler.holds import AWAITING_PODS, FAILURES, INVALID_SPEC, READY_GUARD, UNCOMPUTED
-from tidewright.autoscaler.passes import lifecycle
-from tidewright.autoscaler.passes.lifecycle import Monitor
-from tidewright.autoscaler.passes.policy import of_config
-from tidewright.autoscaler.passes.readiness import Pod, skips_owner_check
+from tidewright.autoscaler.policy import of_config
 from tidewright.autoscaler.state import (
     Autoscaler,
+    Monitor,
     Namespace,
     Ordered,
     PodGroup,
@@ -66,6 +64,7 @@ from tidewright.events.facts import (
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.outcomes import Applied, Failed, Rejected, Superseded
 from tidewright.events.timers import TimerFired
+from tidewright.kube.readiness import Pod, skips_owner_check
 
 CONFIG = "autoscaler"
 KIND = "WatermarkPodAutoscaler"
@@ -333,7 +332,7 @@ def _object(state: State, event: WatermarkPodAutoscalerObserved) -> Touched:
     scaler.created_at = event.created_at or 0.0
     scaler.finalizers = event.finalizers if event.deleting_at is not None else ()
     scaler.deleting = event.deleting_at is not None
-    scaler.lifecycle = event.annotations.get(lifecycle.ANNOTATION)
+    scaler.lifecycle = event.annotations.get(LIFECYCLE)
     scaler.skip_owner_check = skips_owner_check(event.annotations)
     scaler.labels = event.labels
     changed = not event.generation or event.generation != scaler.generation

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
-from tidewright.autoscaler.api.conditions import Change
-from tidewright.autoscaler.passes.conditions import Setting
-from tidewright.autoscaler.passes.readiness import Pod, ReadyCount
+from tidewright.autoscaler.api.conditions import Change, Setting
 from tidewright.events.base import JsonObject
+from tidewright.kube.readiness import Pod, ReadyCount
 from tidewright.kube.selectors import LabelSelector, SelectorError
 
 Names: TypeAlias = tuple[str, ...] | set[str]

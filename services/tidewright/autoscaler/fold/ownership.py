@@ -13,8 +13,8 @@ from functools import lru_cache
 from typing import Protocol
 
 from tidewright.autoscaler.api.spec import target_key
-from tidewright.autoscaler.passes.readiness import Pod, effective_owner
 from tidewright.events.facts import Owner
+from tidewright.kube.readiness import Pod, effective_owner
 
 _UID = "#"  # no name of an object contains it
 

@@ -1,7 +1,6 @@
 """One pass over one object, in the order in which it goes through these.
 
 passes       a look at an object of the fold; plan: what it asks for; standing: what would be kept after it
-policy       what the installation sets for all objects
 lifecycle    the gate of a DatadogMonitor [2.2]
 readiness    which pods count, and the gate on their share [2.4, 2.6]
 formula      one metric's proposal, and convergence inside the band [2.5-2.8]

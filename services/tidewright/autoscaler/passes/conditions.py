@@ -11,9 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
-from tidewright.autoscaler.api.conditions import Change, Condition
+from tidewright.autoscaler.api.conditions import Change, Condition, Setting
 from tidewright.autoscaler.passes.formula import Converge
 from tidewright.autoscaler.passes.windows import Verdict
 
@@ -27,15 +26,6 @@ CONVERGE = "ConvergeToWatermark"
 SCALING_BLOCKED = "ScalingBlocked"
 METRICS_FRESH = "MetricsFresh"
 """Ours: set once a metric was too old to scale down on."""
-
-
-class Setting(NamedTuple):
-    """A condition as a pass wants it."""
-
-    type: str
-    status: bool
-    reason: str
-    message: str
 
 
 PROCESSING = Setting(SCALING_ACTIVE, False, "FailedProcessWPA", "Error happened while processing the WPA")

@@ -16,18 +16,11 @@ from tidewright.autoscaler.api.spec import Metric, Rules
 from tidewright.autoscaler.passes.combine import Calculation, Combined, combine
 from tidewright.autoscaler.passes.formula import Converge, Proposal, int64, propose, quotient, recommended
 from tidewright.autoscaler.passes.limits import Limited, aligned, normalize
-from tidewright.autoscaler.passes.policy import Policy
-from tidewright.autoscaler.passes.readiness import (
-    NO_PODS,
-    Pod,
-    ReadyCount,
-    gate_error,
-    group_pods,
-    ready_percent,
-    ready_pods,
-)
+from tidewright.autoscaler.passes.readiness import gate_error, group_pods, ready_percent
 from tidewright.autoscaler.passes.windows import Hold, Verdict, verdict
+from tidewright.autoscaler.policy import Policy
 from tidewright.events.facts import MetricSampled, RecommendationReceived
+from tidewright.kube.readiness import NO_PODS, Pod, ReadyCount, ready_pods
 
 UNTOLERATED_ZERO = "UntoleratedZero"
 _INT64 = 2**63

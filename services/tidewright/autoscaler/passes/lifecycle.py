@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import msgspec
 
-from tidewright.autoscaler.passes.conditions import SCALING_BLOCKED, Setting
-
-ANNOTATION = "wpa.datadoghq.com/lifecycle-control.enabled"
+from tidewright.autoscaler.api.conditions import Setting
+from tidewright.autoscaler.passes.conditions import SCALING_BLOCKED
+from tidewright.autoscaler.state import Monitor
 
 RETRY_MISSING_S = 120
 RETRY_NOT_OK_S = 60
 
 _TRUE = frozenset(("1", "t", "T", "TRUE", "true", "True"))
 _FALSE = frozenset(("0", "f", "F", "FALSE", "false", "False"))
-
-
-class Monitor(msgspec.Struct, frozen=True):
-    """What is known of the monitor.
-
-    Attributes:
-        state: its `status.monitorState`; None when that is absent or no text.
-        error: why it cannot be read; empty when it was.
-    """
-
-    state: str | None = None
-    error: str = ""
 
 
 class Gate(msgspec.Struct, frozen=True):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tidewright.autoscaler.api.conditions import true_since
+from tidewright.autoscaler.api.conditions import Setting, true_since
 from tidewright.autoscaler.api.spec import Rules, verdict
 from tidewright.autoscaler.fold.index import NamespaceIndex
 from tidewright.autoscaler.fold.ownership import walked
@@ -16,12 +16,10 @@ from tidewright.autoscaler.fold.touched import Ended
 from tidewright.autoscaler.holds import INVALID_SPEC, SCALING_BLOCKED, TARGET_NOT_FOUND, TARGET_TAKEN
 from tidewright.autoscaler.passes import conditions as c
 from tidewright.autoscaler.passes import sequence
-from tidewright.autoscaler.passes.conditions import Setting
 from tidewright.autoscaler.passes.evaluate import Pass, Scene, evaluate
 from tidewright.autoscaler.passes.lifecycle import Gate, gate
 from tidewright.autoscaler.passes.plan import Plan
-from tidewright.autoscaler.passes.policy import Policy
-from tidewright.autoscaler.passes.readiness import Pod, ReadyCount, ready_pods
+from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.state import Autoscaler, Namespace, State, Workload, is_sampled
 from tidewright.autoscaler.tell import messages
 from tidewright.autoscaler.tell.messages import Message
@@ -30,6 +28,7 @@ from tidewright.events.acting import NOT_DONE
 from tidewright.events.base import Because, Scalar
 from tidewright.events.outcomes import Applied
 from tidewright.kube.conditions import find
+from tidewright.kube.readiness import Pod, ReadyCount, ready_pods
 
 
 def look(state: State, namespace_name: str, scaler: Autoscaler) -> Plan | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tidewright.autoscaler.passes.conditions import Setting
+from tidewright.autoscaler.api.conditions import Setting
 from tidewright.autoscaler.passes.evaluate import Pass
 from tidewright.autoscaler.state import Autoscaler
 from tidewright.autoscaler.tell.messages import Message

@@ -11,32 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from tidewright.kube.readiness import (
-    NO_PODS,
-    SKIP_OWNER_CHECK,
-    Pod,
-    ReadyCount,
-    earlier,
-    effective_owner,
-    owner_matches,
-    ready_pods,
-    skips_owner_check,
-)
-
-__all__ = [
-    "NO_PODS",
-    "SKIP_OWNER_CHECK",
-    "Pod",
-    "PodGroups",
-    "ReadyCount",
-    "effective_owner",
-    "gate_error",
-    "group_pods",
-    "owner_matches",
-    "ready_percent",
-    "ready_pods",
-    "skips_owner_check",
-]
+from tidewright.kube.readiness import Pod, earlier
 
 
 class PodGroups(msgspec.Struct, frozen=True):

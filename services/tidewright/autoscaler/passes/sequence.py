@@ -7,12 +7,12 @@ concluded  after the scale was written, refused by the outside, or not wanted
 
 from __future__ import annotations
 
+from tidewright.autoscaler.api.conditions import Setting
 from tidewright.autoscaler.api.spec import Rules
 from tidewright.autoscaler.passes import conditions as c
-from tidewright.autoscaler.passes.conditions import Setting
 from tidewright.autoscaler.passes.evaluate import Override, Pass
 from tidewright.autoscaler.passes.lifecycle import Gate
-from tidewright.autoscaler.passes.policy import Policy
+from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.tell import messages
 
 _DISABLED = Override.DISABLED  # asked for in every pass

@@ -14,7 +14,7 @@ from tidewright.autoscaler.api.status import Kept, exact_times, render
 from tidewright.autoscaler.passes import conditions as c
 from tidewright.autoscaler.passes.evaluate import Pass
 from tidewright.autoscaler.passes.plan import Plan
-from tidewright.autoscaler.state import State
+from tidewright.autoscaler.state import Autoscaler, State
 from tidewright.events.decisions import Concluded
 
 _NONE, _TEXT, _REASON, _STATUS = Change  # asked for in every pass, and a name is found faster than a member
@@ -130,3 +130,18 @@ def remember(kept: Kept, found: Pass, *, written: bool) -> bool:
         kept.scaling_events += 1
         changed = True
     return changed
+
+
+def repeats(scaler: Autoscaler, made: Pass | None, last_scale_at: float | None) -> bool:
+    """Whether a scale that is held back says once more what was thought within the window in which it was.
+
+    Bounds (`minReplicas`) act regardless of windows, for what they ask for is so at the next look. What is
+    held back is asked for by every sample, as long as nobody else does it.
+
+    `last_scale_at` is the time that windows count from.
+    """
+    rules = scaler.rules
+    if made is None or rules is None or rules.dry_run or last_scale_at is None:
+        return False
+    window_s = rules.up_window_s if made.desired > made.current else rules.down_window_s
+    return scaler.kept.desired == made.desired and made.now - last_scale_at < window_s

@@ -11,11 +11,12 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from tidewright.autoscaler.api.conditions import Setting
 from tidewright.autoscaler.api.spec import Rules
 from tidewright.autoscaler.passes import conditions as c
 from tidewright.autoscaler.passes.evaluate import evaluate
 from tidewright.autoscaler.passes.passes import last_scale_of, scene_of
-from tidewright.autoscaler.passes.policy import Policy
+from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.state import Autoscaler, State, is_sampled
 from tidewright.autoscaler.tell import gauges
 from tidewright.autoscaler.tell.gauges import Series
@@ -95,7 +96,7 @@ def _of_object(state: State, namespace_name: str, found: Autoscaler) -> Iterator
     kind = "" if rules is None else rules.target_kind
     base = {**own, **places, "resource_name": target, "resource_kind": kind, "target_name": target}
     values = gauges.of_settings(
-        [c.Setting(k.type, k.status, k.reason, k.message) for k in found.kept.conditions]
+        [Setting(k.type, k.status, k.reason, k.message) for k in found.kept.conditions]
     )
     values.pop(Series("lifecycle_control_status"), None)
     if rules is not None:

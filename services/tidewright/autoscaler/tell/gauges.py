@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from tidewright.autoscaler.api.conditions import Setting
 from tidewright.autoscaler.api.spec import Rules
 from tidewright.autoscaler.passes.combine import Calculation
 from tidewright.autoscaler.passes.conditions import (
@@ -16,11 +17,10 @@ from tidewright.autoscaler.passes.conditions import (
     SCALING_ACTIVE,
     SCALING_BLOCKED,
     SCALING_LIMITED,
-    Setting,
 )
 from tidewright.autoscaler.passes.evaluate import Pass
 from tidewright.autoscaler.passes.formula import Converge
-from tidewright.autoscaler.passes.policy import Policy
+from tidewright.autoscaler.policy import Policy
 
 _CONDITIONS = {
     ABLE_TO_SCALE: "able_to_scale",

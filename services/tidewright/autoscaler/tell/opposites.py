@@ -14,7 +14,7 @@ import msgspec
 
 from tidewright.autoscaler.api.spec import Rules
 from tidewright.autoscaler.passes.evaluate import Pass, Scene, evaluate
-from tidewright.autoscaler.passes.policy import Policy
+from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.tell.sentences import clock, number, plural
 from tidewright.events.facts import MetricSampled
 

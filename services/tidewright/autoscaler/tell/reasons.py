@@ -22,8 +22,8 @@ from tidewright.autoscaler.passes.combine import Calculation
 from tidewright.autoscaler.passes.evaluate import UNTOLERATED_ZERO, Override, Pass
 from tidewright.autoscaler.passes.formula import Converge
 from tidewright.autoscaler.passes.limits import SCALE_DOWN_LIMIT, SCALE_UP_LIMIT, TOO_FEW, TOO_MANY
-from tidewright.autoscaler.passes.policy import Policy
 from tidewright.autoscaler.passes.windows import Hold, Verdict
+from tidewright.autoscaler.policy import Policy
 from tidewright.events.base import Because, Scalar
 
 _DISABLED, _NO_CHANGE = Override.DISABLED, Hold.NO_CHANGE  # asked for in every pass
