@@ -82,10 +82,10 @@ class Evaluation:
         closings = [d for d in late.decisions if isinstance(d, CloseScaleUp)]
         self._leave_alone(d for d in late.decisions if isinstance(d, BackOffGroup))
         self._warn()
-        found = pending(self.state, self.index, self.now)
-        self.decisions += found.told
-        self.dues += found.dues
-        waiting = found.pods
+        pending_pods = pending(self.state, self.index, self.now)
+        self.decisions += pending_pods.told
+        self.dues += pending_pods.dues
+        waiting = pending_pods.pods
         work = RequestWork(self.state, self.index, self.now, settings, binding=self.binding)
         self.decisions += promises.nodes_settled(work, closings)
         self.decisions += expiry.refresh(work)
@@ -117,8 +117,8 @@ class Evaluation:
         )
         self.decisions += idle.decisions
         self.dues += idle.dues + work.dues
-        told, later = status_map.report(self.state, self.view, settings, self.now)
-        self.decisions += [told] if told is not None else []
+        report, later = status_map.report(self.state, self.view, settings, self.now)
+        self.decisions += [report] if report is not None else []
         self.dues += [later] if later is not None else []
         self._next(any(demand.count for demand in pool.values()))
         return self.decisions
@@ -223,65 +223,65 @@ class Evaluation:
         items = [Item(d.shape, d.count) for d in _in_order(pool.values()) if d.count]
         if not items:
             return
-        made = plan_all(items, world, redistribute=self.index.settings.hold)
-        for reason in dict.fromkeys(note.reason for note in made.notes):
-            message = "; ".join(note.sentence for note in made.notes if note.reason == reason)
+        plan = plan_all(items, world, redistribute=self.index.settings.hold)
+        for reason in dict.fromkeys(note.reason for note in plan.notes):
+            message = "; ".join(note.sentence for note in plan.notes if note.reason == reason)
             self._standing(reason, message)
         most = self.index.settings.max_nodes_total
-        full = 0 < most <= world.current_nodes and not made.targets
-        if full or made.event:
+        full = 0 < most <= world.current_nodes and not plan.targets
+        if full or plan.event:
             self._standing("MaxNodesTotalReached", f"{MAX_NODES_TOTAL}: {world.current_nodes} of {most}")
-        names = _names(waiting, items, made)
-        if made.targets:
+        names = _names(waiting, items, plan)
+        if plan.targets:
             why: list[Because] = [
                 because("PodsPending", pods=sum(item.count for item in items), shapes=len(items))
             ]
             self.decisions += ordered_plan(
                 self.orders,
-                made,
+                plan,
                 world,
                 pods=[key for keys in names for key in keys],
                 why=why,
             )
-            self._tell_triggered(made, names)
-            enact(world, made, {item.shape.digest: item.shape for item in items})
-        self._decline(made, items, waiting, MAX_NODES_TOTAL if full else "")
+            self._tell_triggered(plan, names)
+            enact(world, plan, {item.shape.digest: item.shape for item in items})
+        self._decline(plan, items, waiting, MAX_NODES_TOTAL if full else "")
 
-    def _tell_triggered(self, made: Plan, names: Sequence[Sequence[PodKey]]) -> None:
-        message = triggered_message(made.targets)
-        told = 0
+    def _tell_triggered(self, plan: Plan, names: Sequence[Sequence[PodKey]]) -> None:
+        message = triggered_message(plan.targets)
+        count = 0
         for keys in names:
             for key in keys:
-                if told == EVENTS_PER_PLAN:
+                if count == EVENTS_PER_PLAN:
                     return
-                told += 1
+                count += 1
                 pod = self.state.pods[key]
                 self.decisions.append(
                     pod_event(self.now, key, pod.uid, reason="TriggeredScaleUp", message=message)
                 )
 
     def _decline(
-        self, made: Plan, items: Sequence[Item], waiting: Sequence[tuple[PodKey, Pod]], limit: str
+        self, plan: Plan, items: Sequence[Item], waiting: Sequence[tuple[PodKey, Pod]], limit: str
     ) -> None:
         """Pods for which nothing is ordered: recorded when the reasons change, and told to the pod."""
-        told = 0
+        events = 0
         existing = [g.group.id for _, g in sorted(self.view.groups.items()) if g.group.exists]
         first: dict[str, tuple[PodKey, Pod]] = {}
         for key, pod in waiting:
             first.setdefault(pod.shape, (key, pod))
         for index, item in enumerate(items):
-            left = item.count - made.placed[index]
-            if left <= 0:
+            lacking = item.count - plan.placed[index]
+            if lacking <= 0:
                 continue
-            why = dict.fromkeys(existing, limit) if limit else made.why_not(index)
-            verdicts = verdicts_of(why, made)
+            why = dict.fromkeys(existing, limit) if limit else plan.why_not(index)
+            verdicts = verdicts_of(why, plan)
             if self.state.declined.get(item.shape.digest) == signature(verdicts):
                 continue
             self.decisions.append(
                 DeclineScaleUp(
                     at=self.now,
                     shape=item.shape.digest,
-                    count=left,
+                    count=lacking,
                     verdicts=verdicts,
                     because=(
                         because("NoGroup"),
@@ -290,8 +290,8 @@ class Evaluation:
                 )
             )
             key, pod = first[item.shape.digest]
-            if told < EVENTS_PER_PLAN and item.shape.digest in first:
-                told += 1
+            if events < EVENTS_PER_PLAN and item.shape.digest in first:
+                events += 1
                 counted = {g: r for g, r in why.items() if g in existing} or why
                 message = not_triggered_message(counted, limit)
                 self.decisions.append(
@@ -302,13 +302,13 @@ class Evaluation:
         below = [g for g in world.groups if g.exists and g.target < g.min]
         targets = to_minimum(below, world.limits)
         if targets:
-            made = Plan(result=SUCCESSFUL, targets=targets)
+            plan = Plan(result=SUCCESSFUL, targets=targets)
             why = [
                 because("BelowMinimum", group=g.id, target=g.target, minimum=g.min)
                 for g in below
                 if any(t.group == g.id for t in targets)
             ]
-            self.decisions += ordered_plan(self.orders, made, world, pods=(), why=why)
+            self.decisions += ordered_plan(self.orders, plan, world, pods=(), why=why)
 
     # --- When to look again ---
 
@@ -332,13 +332,13 @@ def _claiming(state: State, index: Index) -> list[str]:
 
 def _counted(state: State, index: Index, waiting: Iterable[tuple[PodKey, Pod]]) -> dict[str, Demand]:
     """Pods by shape, in the order of first appearance."""
-    found: dict[str, Demand] = {}
+    demands: dict[str, Demand] = {}
     for _, pod in waiting:
-        demand = found.get(pod.shape)
+        demand = demands.get(pod.shape)
         if demand is None:
-            demand = found[pod.shape] = Demand(shape_of(state, index, pod.shape), 0)
+            demand = demands[pod.shape] = Demand(shape_of(state, index, pod.shape), 0)
         demand.count += 1
-    return found
+    return demands
 
 
 def _in_order(demands: Iterable[Demand]) -> list[Demand]:
@@ -397,23 +397,23 @@ def _move(grid: Grid, demands: Mapping[str, Demand], digest: str, row: int, most
 
 def _last(loads: Sequence[Load], nodes: int) -> list[Load]:
     """The loads of the last `nodes` nodes: those that came were the first ones ordered."""
-    found: list[Load] = []
+    latest: list[Load] = []
     for load in reversed(loads):
         if nodes <= 0:
             break
-        found.append(Load(min(nodes, load.nodes), load.pods))
+        latest.append(Load(min(nodes, load.nodes), load.pods))
         nodes -= load.nodes
-    return found[::-1]
+    return latest[::-1]
 
 
-def _names(waiting: Sequence[tuple[PodKey, Pod]], items: Sequence[Item], made: Plan) -> list[list[PodKey]]:
+def _names(waiting: Sequence[tuple[PodKey, Pod]], items: Sequence[Item], plan: Plan) -> list[list[PodKey]]:
     """Per item the pods that the plan places: of those without a place, the first ones."""
     by_shape: dict[str, list[PodKey]] = {}
     for key, pod in waiting:
         by_shape.setdefault(pod.shape, []).append(key)
-    found: list[list[PodKey]] = []
-    for item, placed in zip(items, made.placed, strict=True):
+    names: list[list[PodKey]] = []
+    for item, placed in zip(items, plan.placed, strict=True):
         keys = by_shape.get(item.shape.digest, [])
         lacking = keys[len(keys) - item.count :]
-        found.append(lacking[:placed])
-    return found
+        names.append(lacking[:placed])
+    return names

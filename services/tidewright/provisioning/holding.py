@@ -58,25 +58,25 @@ def of_request(state: State, key: RequestKey) -> Held:
     return acting.careful(of_service(state), held)
 
 
-def recorded(state: State, found: Iterable[Decision], *, evaluated: bool = False) -> list[Decision]:
+def recorded(state: State, decisions: Iterable[Decision], *, evaluated: bool = False) -> list[Decision]:
     """Decisions as they are recorded; `evaluated`: they are those of an evaluation, with its next one."""
     service = of_service(state)
     kept: list[Decision] = []
-    for decision in found:
+    for decision in decisions:
         if isinstance(decision, SetTimer) and evaluated and not service.acts and decision.key == EVALUATE:
             kept.append(msgspec.structs.replace(decision, due=max(decision.due, state.now + LOOK_AGAIN_S)))
         elif decision.shadow or (isinstance(decision, ReleaseCapacity) and decision.reason == "Deleted"):
             kept.append(decision)
-        elif (one := acting.recorded(decision, _held(state, service, decision), ALWAYS)) is not None:
-            kept.append(one)
+        elif (as_recorded := acting.recorded(decision, _held(state, service, decision), ALWAYS)) is not None:
+            kept.append(as_recorded)
     return kept
 
 
 def _held(state: State, service: Held, decision: Decision) -> Held:
     if not service.acts:
         return service
-    told = isinstance(decision, RecordObjectEvent) and decision.reason in _OF_ORDERS
-    if index_of(state).settings.dry_run and (told or isinstance(decision, _ORDERS)):
+    tells_of_orders = isinstance(decision, RecordObjectEvent) and decision.reason in _OF_ORDERS
+    if index_of(state).settings.dry_run and (tells_of_orders or isinstance(decision, _ORDERS)):
         return _NOT_ORDERED
     if isinstance(decision, _OF_A_REQUEST):
         return of_request(state, request_key(decision.namespace, decision.name))

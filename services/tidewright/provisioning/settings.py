@@ -262,26 +262,26 @@ def read(data: Mapping[str, Any]) -> tuple[Settings, tuple[str, ...]]:
     warnings: list[str] = []
     kinds: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
     for key in sorted(data):
-        found = data[key]
+        value = data[key]
         try:
             if key in _NAMES:
-                values[_NAMES[key]] = _scalar(_NAMES[key], kinds[_NAMES[key]], found)
+                values[_NAMES[key]] = _scalar(_NAMES[key], kinds[_NAMES[key]], value)
             elif key in _LISTS:
-                values[_LISTS[key]] = _listed(found)
+                values[_LISTS[key]] = _listed(value)
             elif key in _OBJECTS:
                 name, kind = _OBJECTS[key]
-                values[name] = msgspec.convert(found, kind)
+                values[name] = msgspec.convert(value, kind)
             elif key == "cores-total":
-                values["min_cores"], values["max_cores"] = _range(found)
+                values["min_cores"], values["max_cores"] = _range(value)
             elif key == "memory-total":
-                low, high = _range(found)
+                low, high = _range(value)
                 values["min_memory_bytes"], values["max_memory_bytes"] = low * GIB, high * GIB
             elif key == "gpu-total":
-                values["gpu_floors"], values["gpu_limits"] = _devices(found)
+                values["gpu_floors"], values["gpu_limits"] = _devices(value)
             elif key not in _IDLE_FLAGS:
                 warnings.append(f"{key}: not a setting of provisioning")
         except (ValueError, TypeError, IndexError, KeyError) as error:
-            warnings.append(f"{key}={found!r}: {error}; the default stays")
+            warnings.append(f"{key}={value!r}: {error}; the default stays")
     if "expander" in values and (wrong := _wrong_expanders(values["expander"])):
         del values["expander"]
         warnings.append(f"expander={data['expander']!r}: {wrong}; the default stays")
@@ -311,46 +311,46 @@ def _wrong_expanders(names: tuple[str, ...]) -> str:
     return ""
 
 
-def _scalar(name: str, kind: Any, found: Any) -> Any:
+def _scalar(name: str, kind: Any, value: Any) -> Any:
     if name.endswith("_s"):
-        if isinstance(found, int | float) and not isinstance(found, bool):
-            return float(found)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            return float(value)
         try:
-            return parse_duration(str(found))
+            return parse_duration(str(value))
         except ValueError:
-            return float(str(found))
+            return float(str(value))
     if kind is bool:
-        if isinstance(found, bool):
-            return found
-        if str(found) not in ("true", "false"):
+        if isinstance(value, bool):
+            return value
+        if str(value) not in ("true", "false"):
             raise ValueError("expected true or false")
-        return str(found) == "true"
+        return str(value) == "true"
     if kind is int:
-        return int(found)
+        return int(value)
     if kind is float:
-        return float(found)
-    return str(found)
+        return float(value)
+    return str(value)
 
 
-def _listed(found: Any) -> tuple[str, ...]:
+def _listed(value: Any) -> tuple[str, ...]:
     """Names, as a list or as text with commas; nothing is none."""
-    parts = found.split(",") if isinstance(found, str) else [] if found is None else found
+    parts = value.split(",") if isinstance(value, str) else [] if value is None else value
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
         raise ValueError("expected names, as a list or with commas")
     return tuple(part.strip() for part in parts if part.strip())
 
 
-def _range(found: Any) -> tuple[int, int]:
-    low, high = str(found).split(":")
+def _range(value: Any) -> tuple[int, int]:
+    low, high = str(value).split(":")
     if not 0 <= int(low) <= int(high):
         raise ValueError("expected MIN:MAX with 0 <= MIN <= MAX")
     return int(low), int(high)
 
 
-def _devices(found: Any) -> tuple[dict[str, int], dict[str, int]]:
+def _devices(value: Any) -> tuple[dict[str, int], dict[str, int]]:
     """Lower and upper bounds by resource, of entries TYPE:MIN:MAX."""
     floors, limits = {}, {}
-    for text in found if isinstance(found, list) else str(found).split(","):
+    for text in value if isinstance(value, list) else str(value).split(","):
         name, _, bounds = str(text).strip().partition(":")
         wrong = ValueError(f"{text!r}: expected TYPE:MIN:MAX with 0 <= MIN <= MAX")
         if not name:

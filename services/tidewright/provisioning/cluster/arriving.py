@@ -23,20 +23,20 @@ def arrived(state: State) -> dict[str, str]:
     if not waiting:
         return {}
     there = Counter(node.group for node in state.nodes.values())
-    left = {name: state.groups[name].target - there[name] for name, _ in waiting}
+    lacking = {name: state.groups[name].target - there[name] for name, _ in waiting}
     since = min(opened.requested_at for _, opened in waiting)
-    found: dict[str, str] = {}
+    group_of: dict[str, str] = {}
     for node_name, node in state.nodes.items():
         if node.group or not node.provider_id or node.seen_at < since:
             continue
         for name, opened in waiting:
             group = state.groups[name]
             late = node.seen_at >= opened.requested_at and node.seen_at > group.observed_at
-            if late and left[name] > 0 and _alike(node, group):
-                found[node_name] = name
-                left[name] -= 1
+            if late and lacking[name] > 0 and _alike(node, group):
+                group_of[node_name] = name
+                lacking[name] -= 1
                 break
-    return found
+    return group_of
 
 
 def _alike(node: Node, group: GroupState) -> bool:
@@ -44,7 +44,7 @@ def _alike(node: Node, group: GroupState) -> bool:
     template = group.template
     if template is None:
         return False
-    wanted = (template.allocatable or template.capacity).get("cpu", 0)
-    return abs(node.allocatable.get("cpu", 0) - wanted) <= wanted * NEAR and all(
+    cpu = (template.allocatable or template.capacity).get("cpu", 0)
+    return abs(node.allocatable.get("cpu", 0) - cpu) <= cpu * NEAR and all(
         node.labels.get(key) == value for key, value in template.labels.items() if key not in _OF_THE_NODE
     )

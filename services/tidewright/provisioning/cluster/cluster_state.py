@@ -118,9 +118,9 @@ def group_healthy(counts: Counts, health: Health) -> bool:
 
 def cluster_healthy(groups: Iterable[Counts], health: Health, unmanaged_ready: int = 0) -> bool:
     """Whether not too many of all nodes are unready."""
-    found = list(groups)
-    unready = sum(counts.unready for counts in found)
-    total = sum(counts.registered for counts in found) + unmanaged_ready
+    all_counts = list(groups)
+    unready = sum(counts.unready for counts in all_counts)
+    total = sum(counts.registered for counts in all_counts) + unmanaged_ready
     return unready <= health.ok_unready or unready <= total * health.unready_percent / 100
 
 
@@ -195,12 +195,12 @@ class InstanceView(msgspec.Struct, frozen=True, kw_only=True):
 
 def failures(instances: Iterable[InstanceView]) -> dict[tuple[int, str], int]:
     """Instances that reported a creation error, by class and code."""
-    found: dict[tuple[int, str], int] = {}
+    counted: dict[tuple[int, str], int] = {}
     for instance in instances:
         if instance.failed:
             key = (instance.error_class, instance.error_code)
-            found[key] = found.get(key, 0) + 1
-    return dict(sorted(found.items()))
+            counted[key] = counted.get(key, 0) + 1
+    return dict(sorted(counted.items()))
 
 
 def to_delete(instances: Sequence[InstanceView], *, zero_or_max: bool, allow_non_atomic: bool) -> list[str]:

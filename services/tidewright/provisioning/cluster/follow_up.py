@@ -41,7 +41,7 @@ __all__ = ["answered", "cancelled", "not_taken_back", "pod_event", "respecified"
 
 def answered(state: State, index: Index, plans: Sequence[str], decision: str) -> list[Decision]:
     """Follow up plans; `decision` is the order that was answered, empty when a group is gone."""
-    found: list[Decision] = []
+    decisions: list[Decision] = []
     view: View | None = None
     for plan in plans:
         execution = state.executions.get(plan)
@@ -49,14 +49,14 @@ def answered(state: State, index: Index, plans: Sequence[str], decision: str) ->
             continue
         for step in execution.steps:
             if step.status == saga.FAILED and (step.decision == decision or not decision):
-                found += _refused(state, index, step)
+                decisions += _refused(state, index, step)
         if saga.due(execution):
             view = view or look(state, index, state.now)
             groups = {name: group.group for name, group in view.groups.items()}
-            found += increases(execution, state.now, groups, index.settings.dry_run)
+            decisions += increases(execution, state.now, groups, index.settings.dry_run)
         if execution.over:
-            found += _over(state, index, execution)
-    return found
+            decisions += _over(state, index, execution)
+    return decisions
 
 
 def not_taken_back(state: State, group: str, error: str) -> Decision:
@@ -92,36 +92,36 @@ def _refused(state: State, index: Index, step: saga.Step) -> list[Decision]:
 
 def _over(state: State, index: Index, execution: saga.Execution) -> list[Decision]:
     """A plan is carried out, or has failed: tell its request, take back what an all-or-nothing one left."""
-    found: list[Decision] = []
+    decisions: list[Decision] = []
     for step in saga.reverts(execution):
         group = state.groups.get(step.group)
         if group is None:
             continue
         arrived = sum(node.group == step.group for node in state.nodes.values())
         size = saga.unfulfilled(step.size, step.from_size, arrived, group.target)
-        found += taken_back(state.now, step.group, size=size, from_size=group.target, plan=execution.plan)
+        decisions += taken_back(state.now, step.group, size=size, from_size=group.target, plan=execution.plan)
     request = state.requests.get(execution.request)
     if request is None or request.uid != execution.request_uid or request.deleting:
-        return found
-    back = [f"{d.target.name} {d.from_size}->{d.size}" for d in found if isinstance(d, DecreaseNodeGroup)]
+        return decisions
+    back = [f"{d.target.name} {d.from_size}->{d.size}" for d in decisions if isinstance(d, DecreaseNodeGroup)]
     if back:
         message = f"what was ordered beside what failed is taken back: {', '.join(back)}"
-        found.append(_event(state, execution.request, request, "ScaleUpReverted", message))
+        decisions.append(_event(state, execution.request, request, "ScaleUpReverted", message))
     if not execution.all_or_nothing:
-        return found  # a gang that has its minimum grows: what it is stays as it is
+        return decisions  # a gang that has its minimum grows: what it is stays as it is
     if execution.seen_late and request.conflicts <= saga.MOST_CONFLICTS:
-        return found  # tried again at once, on the sizes as they are
+        return decisions  # tried again at once, on the sizes as they are
     if execution.failed:
         error = because("OrderFailed", group=execution.failed[0].group, error=execution.error)
         parameters = parameters_of(request.parameters, len(request.sets))
         condition = cond.GIVEN_UP if parameters.no_retry else cond.NOT_FOUND
         reason = "Failed" if parameters.no_retry else "CapacityNotFound"
         message = f"the order for group {execution.failed[0].group} failed: {execution.error}"
-        found.append(_event(state, execution.request, request, reason, message))
-        found.append(
+        decisions.append(_event(state, execution.request, request, reason, message))
+        decisions.append(
             _told(state, execution.request, request, condition=condition, why=error, details=request.details)
         )
-        return found
+        return decisions
     if index.settings.hold:
         # `Provisioned=True` follows when the nodes are ready.
         groups = [state.groups.get(step.group) for step in execution.steps]
@@ -132,8 +132,10 @@ def _over(state: State, index: Index, execution: saga.Execution) -> list[Decisio
             because("Ordered", nodes=sum(s.size - s.from_size for s in execution.steps)),
         )
         details = without_queue(request.details)
-        found.append(_told(state, execution.request, request, condition=condition, why=why, details=details))
-        return found
+        decisions.append(
+            _told(state, execution.request, request, condition=condition, why=why, details=details)
+        )
+        return decisions
     settings = index.settings
     own = parameters_of(request.parameters, len(request.sets)).booking_s
     until = state.now + (settings.booking_s if own is None else own)
@@ -143,10 +145,10 @@ def _over(state: State, index: Index, execution: saga.Execution) -> list[Decisio
         **without_queue(request.details),
         "reservation": rfc3339(until),
     }
-    found.append(
+    decisions.append(
         _told(state, execution.request, request, condition=cond.ORDERED, why=ordered, details=details)
     )
-    found.append(
+    decisions.append(
         BookCapacity(
             at=state.now,
             namespace=namespace,
@@ -156,7 +158,7 @@ def _over(state: State, index: Index, execution: saga.Execution) -> list[Decisio
             pods=sum(n for _, n in request.sets),
         )
     )
-    return found
+    return decisions
 
 
 def _told(
@@ -168,16 +170,16 @@ def _told(
     why: Because,
     details: dict[str, str],
 ) -> Decision:
-    wanted = [condition]
+    additions = [condition]
     if is_check_alias(request.class_name):
-        wanted.append(cond.available(condition))
+        additions.append(cond.available(condition))
     if request.domains and condition.type == cond.PROVISIONED:
-        found = parameters_of(request.parameters, len(request.sets))
-        details = details | topology_details(found, request.domains)
+        parameters = parameters_of(request.parameters, len(request.sets))
+        details = details | topology_details(parameters, request.domains)
     conditions, refresh = request.conditions, not index_of(state).settings.hold
-    for one in wanted:
+    for addition in additions:
         conditions = cond.with_condition(
-            conditions, one, state.now, refresh=refresh, generation=request.generation
+            conditions, addition, state.now, refresh=refresh, generation=request.generation
         )
     return status_of(state.now, key, request, conditions=conditions, details=details, why=(why,))
 
@@ -209,7 +211,7 @@ def cancelled(state: State, index: Index, key: RequestKey) -> list[Decision]:
     if request is None:
         return []
     namespace, name = parts(key)
-    found: list[Decision] = []
+    decisions: list[Decision] = []
     view = look(state, index, state.now)
     for plan in sorted(state.executions):
         execution = state.executions[plan]
@@ -225,8 +227,8 @@ def cancelled(state: State, index: Index, key: RequestKey) -> list[Decision]:
             coming = max(0, group.upcoming - group.counts.not_started)
             missing = min(opened.plans[plan], max(0, coming - others))
             target = state.groups[step.group].target
-            found += taken_back(state.now, step.group, size=target - missing, from_size=target, plan=plan)
-    found.append(
+            decisions += taken_back(state.now, step.group, size=target - missing, from_size=target, plan=plan)
+    decisions.append(
         ReleaseCapacity(
             at=state.now,
             namespace=namespace,
@@ -236,4 +238,4 @@ def cancelled(state: State, index: Index, key: RequestKey) -> list[Decision]:
             because=(because("Gone"),),
         )
     )
-    return found
+    return decisions

@@ -233,30 +233,30 @@ def cannot_grow(group: Group, limits: Limits, current_nodes: int, max_nodes_tota
         return f"its minimum {group.min} is above its maximum {group.max}"
     if group.target >= group.max:
         return MAX_SIZE
-    wanted = group.room if group.zero_or_max else 1
-    if group.zero_or_max and 0 < max_nodes_total < current_nodes + wanted:
+    nodes = group.room if group.zero_or_max else 1
+    if group.zero_or_max and 0 < max_nodes_total < current_nodes + nodes:
         return OVER_NODE_COUNT
-    return limits.exceeded(group.id, group.labels, group.node_capacity, wanted)
+    return limits.exceeded(group.id, group.labels, group.node_capacity, nodes)
 
 
-def alike(one: Group, other: Group, settings: Settings) -> bool:
+def alike(group: Group, other: Group, settings: Settings) -> bool:
     """Whether nodes of two groups are the same for balancing."""
-    if one.template is None or other.template is None:
+    if group.template is None or other.template is None:
         return False
     if settings.balancing_labels:
-        return all(one.labels.get(key) == other.labels.get(key) for key in settings.balancing_labels)
-    if not _close(one.node_capacity, other.node_capacity, {"memory": settings.memory_ratio}, 0.0):
+        return all(group.labels.get(key) == other.labels.get(key) for key in settings.balancing_labels)
+    if not _close(group.node_capacity, other.node_capacity, {"memory": settings.memory_ratio}, 0.0):
         return False
     if not _close(
-        one.template.view.allocatable, other.template.view.allocatable, {}, settings.allocatable_ratio
+        group.template.view.allocatable, other.template.view.allocatable, {}, settings.allocatable_ratio
     ):
         return False
-    if not _close(one.template.free(), other.template.free(), {}, settings.free_ratio):
+    if not _close(group.template.free(), other.template.free(), {}, settings.free_ratio):
         return False
-    if _devices(one) != _devices(other):
+    if _devices(group) != _devices(other):
         return False
     ignored = IGNORED_LABELS | set(settings.ignored_labels)
-    return {k: v for k, v in one.labels.items() if k not in ignored} == {
+    return {k: v for k, v in group.labels.items() if k not in ignored} == {
         k: v for k, v in other.labels.items() if k not in ignored
     }
 
@@ -264,16 +264,16 @@ def alike(one: Group, other: Group, settings: Settings) -> bool:
 def _devices(group: Group) -> Counter[str]:
     """How many devices of which driver its next node has."""
     stock = group.template.view.stock if group.template is not None else None
-    return Counter(one.driver for one in stock.devices) if stock is not None else Counter()
+    return Counter(device.driver for device in stock.devices) if stock is not None else Counter()
 
 
 def _close(
-    one: Mapping[str, int], other: Mapping[str, int], ratios: Mapping[str, float], ratio: float
+    amounts: Mapping[str, int], other: Mapping[str, int], ratios: Mapping[str, float], ratio: float
 ) -> bool:
-    for name in {*one, *other}:
-        if name not in one or name not in other:
+    for name in {*amounts, *other}:
+        if name not in amounts or name not in other:
             return False
-        a, b = one[name], other[name]
+        a, b = amounts[name], other[name]
         if abs(a - b) > max(abs(a), abs(b)) * ratios.get(name, ratio):
             return False
     return True
@@ -310,17 +310,17 @@ def balance(groups: Iterable[tuple[str, int, int]], add: int) -> list[tuple[str,
     added = {name: 0 for _, name, _ in able}
     heap = list(able)
     heapq.heapify(heap)
-    left = min(add, sum(maximum - target for target, _, maximum in able))
-    while left > 0:
+    remaining = min(add, sum(maximum - target for target, _, maximum in able))
+    while remaining > 0:
         size, name, maximum = heapq.heappop(heap)
         # As long as it stays the smallest it goes on receiving: up to the next one's size.
         ahead = heap[0] if heap else None
         most = maximum - size
         if ahead is not None:
             most = min(most, max(1, ahead[0] - size))
-        given = min(left, most)
+        given = min(remaining, most)
         added[name] += given
-        left -= given
+        remaining -= given
         if size + given < maximum:
             heapq.heappush(heap, (size + given, name, maximum))
     return [(name, added[name]) for _, name, _ in able if added[name]]
@@ -331,7 +331,7 @@ def candidates(
 ) -> list[Group]:
     """Groups that auto-provisioning could make: one per machine type, with one more per further zone."""
     there = set(existing)
-    found: list[Group] = []
+    possible: list[Group] = []
     for machine in machine_types:
         name = f"autoprovisioned-{machine.name}"
         zones = machine.zones or ("",)
@@ -358,7 +358,7 @@ def candidates(
             also=tuple(f"{name}-{i}" for i in range(1, len(zones))),
             zones=machine.zones,
         )
-        found += [first, *(sibling(first, other) for other in first.also)]
+        possible += [first, *(sibling(first, other) for other in first.also)]
     return [
         msgspec.structs.replace(
             group,
@@ -369,7 +369,7 @@ def candidates(
                 if n not in there and zone
             ),
         )
-        for group in found
+        for group in possible
         if group.id not in there
     ]
 

@@ -49,14 +49,14 @@ class NodeAmounts(msgspec.Struct, frozen=True, kw_only=True):
 
 def quota_amounts(capacity: Mapping[str, int], labels: Mapping[str, str]) -> dict[str, int]:
     """One node in the units of quotas: whole cores, bytes, counts, one node. GPUs count by resource and by type."""
-    found = {name: amount for name, amount in capacity.items() if name not in ("pods", "cpu")}
-    found["cpu"] = -(-capacity.get("cpu", 0) // 1000)
-    found[NODES] = 1
+    amounts = {name: amount for name, amount in capacity.items() if name not in ("pods", "cpu")}
+    amounts["cpu"] = -(-capacity.get("cpu", 0) // 1000)
+    amounts[NODES] = 1
     gpu_type = next((labels[key] for key in GPU_LABELS if labels.get(key)), "")
     gpus = next((capacity[name] for name in GPU_RESOURCES if capacity.get(name)), 0)
     if gpu_type and gpus:
-        found.setdefault(gpu_type, gpus)
-    return found
+        amounts.setdefault(gpu_type, gpus)
+    return amounts
 
 
 class Limits:
@@ -128,17 +128,17 @@ class Learnt(msgspec.Struct, frozen=True):
     at: float
 
 
-def believed(group: str, found: Learnt, maximum: int, now: float, half_life_s: float) -> Quota | None:
+def believed(group: str, learnt: Learnt, maximum: int, now: float, half_life_s: float) -> Quota | None:
     """The limit that is believed in now; None once it limits nothing. [B10]
 
     What lies between the size at which the cloud refused and the group's maximum is thought to be
     out of reach at first, and half of it less after every half-life.
     """
-    lacking = max(0, maximum - found.nodes)
-    left = lacking * 0.5 ** ((now - found.at) / half_life_s) if half_life_s > 0 else 0.0
-    if left <= 0.5:
+    lacking = max(0, maximum - learnt.nodes)
+    withheld = lacking * 0.5 ** ((now - learnt.at) / half_life_s) if half_life_s > 0 else 0.0
+    if withheld <= 0.5:
         return None
-    limit = maximum - min(lacking, math.ceil(left - 1e-9))
+    limit = maximum - min(lacking, math.ceil(withheld - 1e-9))
     return Quota(id=f"cloud-{group}", limits={NODES: limit}, groups=(group,))
 
 

@@ -41,19 +41,19 @@ def report(
     """What is written now, or when it will be looked at again; both None when nothing has changed."""
     if not settings.write_status or not state.groups:
         return None, None
-    found = contents(state, view)
-    statuses = dict(_statuses(found))
-    body = blake2b(msgspec.json.encode(found), digest_size=12).hexdigest()
+    document = contents(state, view)
+    statuses = dict(_statuses(document))
+    body = blake2b(msgspec.json.encode(document), digest_size=12).hexdigest()
     if body == state.reported.digest:
         return None, None
     due = state.reported.at + EVERY_S
     if state.reported.at and due > now:
         return None, due
     since = {key: transition(state.reported.since.get(key), status, now) for key, status in statuses.items()}
-    _stamp(found, since, now)
+    _stamp(document, since, now)
     return (
         ReportClusterStatus(
-            at=now, target=target(settings), text=yaml(found), digest=body, statuses=statuses
+            at=now, target=target(settings), text=yaml(document), digest=body, statuses=statuses
         ),
         None,
     )
@@ -94,11 +94,11 @@ def contents(state: State, view: View) -> dict[str, Any]:
 
 def _total(counts: Sequence[Counts]) -> Counts:
     names = ("ready", "unready", "not_started", "suspended", "unregistered", "long_unregistered", "deleting")
-    return Counts(**{name: sum(getattr(one, name) for one in counts) for name in names})
+    return Counts(**{name: sum(getattr(group_counts, name) for group_counts in counts) for name in names})
 
 
-def _healthy(found: bool) -> str:
-    return "Healthy" if found else "Unhealthy"
+def _healthy(healthy: bool) -> str:
+    return "Healthy" if healthy else "Unhealthy"
 
 
 def _counts(counts: Counts) -> dict[str, Any]:
@@ -134,29 +134,29 @@ def _scale_down(candidates: int) -> dict[str, Any]:
     return {"status": "CandidatesPresent", "candidates": candidates}
 
 
-def _parts(found: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _parts(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every part that has a status, with its key."""
-    for name, where in (("", found["clusterWide"]), *((g["name"], g) for g in found["nodeGroups"])):
+    for name, where in (("", document["clusterWide"]), *((g["name"], g) for g in document["nodeGroups"])):
         for kind in ("health", "scaleUp", "scaleDown"):
             yield f"{kind}/{name}", where[kind]
 
 
-def _statuses(found: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    for key, part in _parts(found):
+def _statuses(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    for key, part in _parts(document):
         yield key, part["status"]
 
 
-def _stamp(found: dict[str, Any], since: Mapping[str, float], now: float) -> None:
-    for key, part in _parts(found):
+def _stamp(document: dict[str, Any], since: Mapping[str, float], now: float) -> None:
+    for key, part in _parts(document):
         part[PROBED] = rfc3339(now)
         part[CHANGED] = rfc3339(since[key])
-    found["time"] = rfc3339(now)
+    document["time"] = rfc3339(now)
 
 
-def yaml(found: Mapping[str, Any], indent: str = "") -> str:
+def yaml(content: Mapping[str, Any], indent: str = "") -> str:
     """Objects, lists of objects and scalars as YAML. Strings are quoted unless they are plain words."""
     lines: list[str] = []
-    for key, value in found.items():
+    for key, value in content.items():
         if isinstance(value, Mapping):
             lines.append(f"{indent}{key}:\n{yaml(value, indent + '  ')}")
         elif isinstance(value, list):

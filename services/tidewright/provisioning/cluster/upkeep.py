@@ -27,7 +27,7 @@ from tidewright.provisioning.tell import parts
 from tidewright.provisioning.tell.sentences import because
 
 
-class Found(msgspec.Struct):
+class Conclusions(msgspec.Struct):
     """Decisions, and log times at which there may be more."""
 
     decisions: list[Decision] = []
@@ -72,35 +72,37 @@ def back_off(
     )
 
 
-def upkeep(state: State, index: Index, view: View, now: float) -> Found:
+def upkeep(state: State, index: Index, view: View, now: float) -> Conclusions:
     """Go through the groups: close what is finished, take back what is late, delete what failed."""
-    found = Found()
+    conclusions = Conclusions()
     for name in sorted(view.groups):
         group = view.groups[name]
         if name not in state.groups:
             if group.group.backed_off:
-                found.dues.append(group.group.backoff_until + 0.001)
+                conclusions.dues.append(group.group.backoff_until + 0.001)
             continue
         if _being_reduced(state.groups[name]):
             continue  # its instances are those of before: the answer says what is left
         if group.failed:
-            _creation_failed(state, index.settings, name, view=group, now=now, found=found)
-        elif group.long and _never_registered(state, index.settings, name, view=group, now=now, found=found):
+            _creation_failed(state, index.settings, name, view=group, now=now, conclusions=conclusions)
+        elif group.long and _never_registered(
+            state, index.settings, name, view=group, now=now, conclusions=conclusions
+        ):
             pass
         elif name in state.open:
-            _open(state, index.settings, name, view=group, now=now, found=found)
+            _open(state, index.settings, name, view=group, now=now, conclusions=conclusions)
         if group.counts.backed_off:
-            found.dues.append(group.group.backoff_until + 0.001)
+            conclusions.dues.append(group.group.backoff_until + 0.001)
         if name not in state.open:
-            _wrong_size(state, name, group, now, found)
+            _wrong_size(state, name, group, now, conclusions)
         since = [at for instance, at in state.groups[name].since.items() if instance not in group.long]
         if since:
-            found.dues.append(min(since) + group.provision_s + 0.001)
+            conclusions.dues.append(min(since) + group.provision_s + 0.001)
     for name in sorted(set(state.open) - set(state.groups)):
-        found.decisions.append(
+        conclusions.decisions.append(
             CloseScaleUp(at=now, group=name, result="Failed", because=(because("GroupGone", group=name),))
         )
-    return found
+    return conclusions
 
 
 def _being_reduced(group: GroupState) -> bool:
@@ -108,7 +110,7 @@ def _being_reduced(group: GroupState) -> bool:
     return group.wanted is not None and group.wanted < group.target_size
 
 
-def _wrong_size(state: State, name: str, view: GroupView, now: float, found: Found) -> None:
+def _wrong_size(state: State, name: str, view: GroupView, now: float, conclusions: Conclusions) -> None:
     """A cloud that says it ordered more than ever comes is taken at what came. Spec 3.9, "Wrong size"."""
     group = state.groups[name]
     if group.wrong is None or group.wanted is not None or group.target != group.wrong[1]:
@@ -117,12 +119,14 @@ def _wrong_size(state: State, name: str, view: GroupView, now: float, found: Fou
     if registered > target:
         return  # nothing is to be taken back of what is there
     if since + view.provision_s >= now:
-        found.dues.append(since + view.provision_s + 0.001)
+        conclusions.dues.append(since + view.provision_s + 0.001)
         return
-    found.decisions += taken_back(now, name, size=max(registered, group.min_size), from_size=target)
+    conclusions.decisions += taken_back(now, name, size=max(registered, group.min_size), from_size=target)
 
 
-def _open(state: State, settings: Settings, name: str, *, view: GroupView, now: float, found: Found) -> None:
+def _open(
+    state: State, settings: Settings, name: str, *, view: GroupView, now: float, conclusions: Conclusions
+) -> None:
     opened = state.open[name]
     outstanding = any(
         step.group == name and step.status in (saga.WAITING, saga.ORDERED)
@@ -133,12 +137,12 @@ def _open(state: State, settings: Settings, name: str, *, view: GroupView, now: 
         return
     plain = msgspec.structs.replace(view.counts, backed_off=False)
     if not opened.increase:
-        found.decisions.append(
+        conclusions.decisions.append(
             CloseScaleUp(at=now, group=name, result="Failed", because=(because("NoneCame", group=name),))
         )
         return
     if cluster_state.upcoming(plain) == 0:
-        found.decisions.append(
+        conclusions.decisions.append(
             CloseScaleUp(
                 at=now,
                 group=name,
@@ -150,11 +154,11 @@ def _open(state: State, settings: Settings, name: str, *, view: GroupView, now: 
         return
     late = cluster_state.timed_out(name, view.counts, opened.requested_at, now, view.provision_s)
     if late is None:
-        found.dues.append(opened.requested_at + view.provision_s + 0.001)
+        conclusions.dues.append(opened.requested_at + view.provision_s + 0.001)
         return
     group = state.groups[name]
-    found.decisions.append(status_event(now, "ScaleUpTimedOut", late.event_message, "Warning"))
-    found.decisions.append(
+    conclusions.decisions.append(status_event(now, "ScaleUpTimedOut", late.event_message, "Warning"))
+    conclusions.decisions.append(
         back_off(
             state,
             settings,
@@ -166,8 +170,10 @@ def _open(state: State, settings: Settings, name: str, *, view: GroupView, now: 
             failed=late.missing,
         )
     )
-    found.decisions += taken_back(now, name, size=max(0, group.target - late.missing), from_size=group.target)
-    found.decisions.append(
+    conclusions.decisions += taken_back(
+        now, name, size=max(0, group.target - late.missing), from_size=group.target
+    )
+    conclusions.decisions.append(
         CloseScaleUp(
             at=now,
             group=name,
@@ -186,17 +192,17 @@ def _open(state: State, settings: Settings, name: str, *, view: GroupView, now: 
 
 
 def _creation_failed(
-    state: State, settings: Settings, name: str, *, view: GroupView, now: float, found: Found
+    state: State, settings: Settings, name: str, *, view: GroupView, now: float, conclusions: Conclusions
 ) -> None:
     """Instances that cannot come up: the group backs off, and they are deleted in the same breath."""
     for (error_class, code), count in cluster_state.failures(view.failed).items():
         message = next((i.error_message for i in view.failed if i.error_code == code), "")
-        found.decisions.append(
+        conclusions.decisions.append(
             status_event(
                 now, "ScaleUpFailed", f"group {name}: {count} instances failed: {code} {message}", "Warning"
             )
         )
-        found.decisions.append(
+        conclusions.decisions.append(
             back_off(
                 state,
                 settings,
@@ -219,11 +225,11 @@ def _creation_failed(
     )
     if doomed:
         force = settings.force_failed
-        found.decisions.append(_deletion(state, name, doomed, now, "CreationFailed", force=force))
+        conclusions.decisions.append(_deletion(state, name, doomed, now, "CreationFailed", force=force))
 
 
 def _never_registered(
-    state: State, settings: Settings, name: str, *, view: GroupView, now: float, found: Found
+    state: State, settings: Settings, name: str, *, view: GroupView, now: float, conclusions: Conclusions
 ) -> bool:
     """Instances without a node for too long are deleted, never below the group's minimum; whether any is."""
     group = state.groups[name]
@@ -234,8 +240,8 @@ def _never_registered(
     if group.zero_or_max:
         doomed = [i.id for i in group.instances if i.id not in group.deleting]  # as a whole, or not at all
     force = settings.force_unregistered
-    found.decisions.append(_deletion(state, name, doomed, now, "TimedOut", force=force))
-    found.decisions.append(
+    conclusions.decisions.append(_deletion(state, name, doomed, now, "TimedOut", force=force))
+    conclusions.decisions.append(
         status_event(
             now, "DeleteUnregistered", f"group {name}: {len(doomed)} instances never registered", "Warning"
         )
@@ -263,32 +269,34 @@ def _deletion(
     )
 
 
-def idle_decisions(state: State, index: Index, view: View, *, now: float, grid: Grid, part: Measure) -> Found:
+def idle_decisions(
+    state: State, index: Index, view: View, *, now: float, grid: Grid, part: Measure
+) -> Conclusions:
     """Which nodes became empty, and which have been for long enough to go. Also empty groups of ours."""
-    found = Found()
+    conclusions = Conclusions()
     settings = index.settings
     if not settings.scale_down:
-        return found
+        return conclusions
     with part(parts.FIND_UNNEEDED):
         nodes = _nodes_of_groups(state, index, view, grid)
         began, ended = idle.changes(nodes, state.idle)
     if began or ended:
-        found.decisions.append(TrackIdleNodes(at=now, idle=tuple(began), busy=tuple(ended)))
+        conclusions.decisions.append(TrackIdleNodes(at=now, idle=tuple(began), busy=tuple(ended)))
     if not view.healthy:
-        return found  # what is unready may be what its pods are waiting for
+        return conclusions  # what is unready may be what its pods are waiting for
     still = {name: at for name, at in state.idle.items() if name not in ended}
     with part(parts.SCALE_DOWN):
-        _remove(state, settings, nodes, since=still, now=now, found=found)
+        _remove(state, settings, nodes, since=still, now=now, conclusions=conclusions)
     ready_at = [max(at + settings.unneeded_s, _cool(state, settings)) + 0.001 for at in still.values()]
-    found.dues += [due for due in ready_at if due > now][:1] if ready_at else []
+    conclusions.dues += [due for due in ready_at if due > now][:1] if ready_at else []
     if began:
-        found.dues.append(now + settings.unneeded_s + 0.001)
+        conclusions.dues.append(now + settings.unneeded_s + 0.001)
     for name in sorted(state.groups):
         group = state.groups[name]
         empty = group.autoprovisioned and group.exists and not group.target and not group.instances
         if empty and name not in state.open and group.observed_at:
-            found.decisions.append(DeleteNodeGroup(at=now, target=group_ref(name)))
-    return found
+            conclusions.decisions.append(DeleteNodeGroup(at=now, target=group_ref(name)))
+    return conclusions
 
 
 def _nodes_of_groups(state: State, index: Index, view: View, grid: Grid) -> list[idle.Node]:
@@ -316,7 +324,7 @@ def _remove(
     *,
     since: dict[str, float],
     now: float,
-    found: Found,
+    conclusions: Conclusions,
 ) -> None:
     """Nodes that have been empty for long enough go."""
     sizes = {
@@ -337,7 +345,7 @@ def _remove(
         members = _within(state, members, spare, whole=sizes[name].zero_or_max)
         if not members:
             continue
-        found.decisions.append(
+        conclusions.decisions.append(
             DeleteInstances(
                 at=now,
                 target=group_ref(name),
@@ -378,12 +386,12 @@ def _within(state: State, members: list[str], spare: dict[str, int], *, whole: b
 
 def _promised(trial: Grid, real: Grid) -> set[int | None]:
     """Rows on which this evaluation placed something that does not run there: booked, or to come."""
-    found: set[int | None] = set()
+    rows: set[int | None] = set()
     for digest, inner in trial.where.items():
         before = real.where.get(digest, {})
         if inner is not before:
-            found.update(row for row, pods in inner.items() if pods > before.get(row, 0))
-    return found
+            rows.update(row for row, pods in inner.items() if pods > before.get(row, 0))
+    return rows
 
 
 def _cool(state: State, settings: Settings) -> float:

@@ -104,9 +104,9 @@ def look(state: State, index: Index, now: float) -> View:
     for name in sorted(state.nodes):
         members.setdefault(early.get(name) or state.nodes[name].group, []).append(name)
     daemons = daemon_shapes(state)
-    found: dict[str, GroupView] = {}
+    views: dict[str, GroupView] = {}
     for name in sorted(state.groups):
-        found[name] = _group_view(
+        views[name] = _group_view(
             state, index, name, members=members.get(name, []), daemons=daemons, health=health, now=now
         )
     loose = _loose(state, members.get("", []), settings, now)
@@ -119,7 +119,7 @@ def look(state: State, index: Index, now: float) -> View:
             capacity = _capacity(state, group_name, kind.allocatable)
             limits.consume(group_name, kind.labels, capacity, count)
     current = len(state.nodes)
-    for view in found.values():
+    for view in views.values():
         # Limits count whatever the cloud may still bring, also what no open increase waits for.
         coming = max(0, view.upcoming - view.counts.not_started, view.group.target - len(view.members))
         current += coming
@@ -130,7 +130,7 @@ def look(state: State, index: Index, now: float) -> View:
             candidate = msgspec.structs.replace(group, backed_off=True, backoff_until=entry.until)
         else:
             candidate = group
-        found[group.id] = GroupView(
+        views[group.id] = GroupView(
             group=candidate,
             counts=Counts(),
             members=(),
@@ -140,10 +140,10 @@ def look(state: State, index: Index, now: float) -> View:
             provision_s=settings.max_node_provision_s,
         )
     return View(
-        groups=found,
+        groups=views,
         limits=limits,
         current_nodes=current,
-        healthy=cluster_healthy([loose, *(view.counts for view in found.values())], health),
+        healthy=cluster_healthy([loose, *(view.counts for view in views.values())], health),
         loose=loose,
     )
 
@@ -172,21 +172,21 @@ def _existing(state: State) -> list[str]:
 
 def _learnt(state: State, settings: Settings, now: float) -> list[Quota]:
     """What clouds have said about their quotas, as far as it is still believed."""
-    found = (
+    quotas = (
         believed(name, learnt, state.groups[name].max_size, now, settings.learnt_half_life_s)
         for name, learnt in sorted(state.learnt.items())
         if name in state.groups
     )
-    return [quota for quota in found if quota is not None]
+    return [quota for quota in quotas if quota is not None]
 
 
 def _capacity(state: State, group: str, allocatable: dict[str, int]) -> dict[str, int]:
     """A node's capacity for limits; devices that are not visible yet count as its group's template says."""
-    found = state.groups.get(group)
-    if found is None or found.template is None:
+    known = state.groups.get(group)
+    if known is None or known.template is None:
         return allocatable
-    told = found.template.capacity or found.template.allocatable
-    missing = {name: n for name, n in told.items() if name.endswith("/gpu") and name not in allocatable}
+    promised = known.template.capacity or known.template.allocatable
+    missing = {name: n for name, n in promised.items() if name.endswith("/gpu") and name not in allocatable}
     return {**allocatable, **missing} if missing else allocatable
 
 
@@ -205,7 +205,7 @@ def _group_view(
     there = {instance.id for instance in group.instances}
     sets = dict.fromkeys(Readiness, 0)
     plainly_ready = 0
-    wanted = awaited(group)
+    devices = awaited(group)
     kept: list[str] = []
     starting: list[str] = []
     for member in members:
@@ -215,7 +215,7 @@ def _group_view(
         if node.doomed:
             continue  # going: what is ordered from now on does not count on it
         kept.append(member)
-        ready = node.ready and not unripe(index, member, node, wanted)
+        ready = node.ready and not unripe(index, member, node, devices)
         if ready and not node.taints:
             plainly_ready += 1
             continue
@@ -263,7 +263,7 @@ def _group_view(
         backed_off=backed_off(entry, now),
     )
     template = choose_template(
-        _patterns(state, index, kept, now, wanted),
+        _patterns(state, index, kept, now, devices),
         remembered=None,
         provided=_provided(group, index.claims),
         daemons=daemons,
@@ -301,8 +301,8 @@ def _group_view(
 
 def _static(group: GroupState) -> list[PodShape]:
     """Pods that a group's nodes run by themselves; on real ones they are mirrored, and seen."""
-    found = group.template.pods if group.template is not None else ()
-    return [of_template(pod, (pod.get("metadata") or {}).get("namespace", "")) for pod in found]
+    pods = group.template.pods if group.template is not None else ()
+    return [of_template(pod, (pod.get("metadata") or {}).get("namespace", "")) for pod in pods]
 
 
 def _provided(group: GroupState, claims: Claims) -> NodeView | None:
@@ -313,21 +313,21 @@ def _provided(group: GroupState, claims: Claims) -> NodeView | None:
 
 
 def _patterns(
-    state: State, index: Index, members: Sequence[str], now: float, wanted: Awaited | None
+    state: State, index: Index, members: Sequence[str], now: float, devices: Awaited | None
 ) -> list[RealNode]:
     """Real nodes to take the template from: the first that will do is enough."""
-    found: list[RealNode] = []
+    nodes: list[RealNode] = []
     for name in members:
         node = state.nodes[name]
         leaving = node.leaving or node.unschedulable
-        ripe = node.ready and not unripe(index, name, node, wanted)
+        ripe = node.ready and not unripe(index, name, node, devices)
         ready_for = now - node.ready_changed_at if ripe else None
         shapes = (
             (shape_of(state, index, state.pods[key].shape), 1)
             for key in index.on_node.get(name, {})
             if state.pods[key].daemon
         )
-        found.append(
+        nodes.append(
             RealNode(
                 view=NodeView(
                     name=name,
@@ -343,5 +343,5 @@ def _patterns(
             )
         )
         if not leaving and ready_for is not None and ready_for >= 60:
-            return found[-1:]
-    return found
+            return nodes[-1:]
+    return nodes

@@ -124,17 +124,17 @@ def _delete_object(state: State, event: DeleteObject, _touched: Touched) -> None
 
 
 def _create_object(state: State, event: CreateObject, _touched: Touched) -> None:
-    found = placeholders.read(event)
-    if found is not None:
-        name, held = found
+    placeholder = placeholders.read(event)
+    if placeholder is not None:
+        name, held = placeholder
         state.held[name] = held
         state.orders[event.id] = HoldOrder(name)
 
 
 def _patch_object(state: State, event: PatchObject, _touched: Touched) -> None:
-    found = reserved.read(event)
-    if found is not None:
-        node, value = found
+    annotation = reserved.read(event)
+    if annotation is not None:
+        node, value = annotation
         state.marks[node] = Mark(value, event.id)
         state.orders[event.id] = MarkOrder(node)
 
@@ -175,12 +175,12 @@ def _plan(state: State, event: p.PlanScaleUp, _touched: Touched) -> None:
     )
     state.last_scale_up = event.at
     for increase in event.increases:
-        found = state.open.setdefault(increase.group, Open(increase=0, requested_at=event.at))
+        opened = state.open.setdefault(increase.group, Open(increase=0, requested_at=event.at))
         added = increase.size - increase.from_size
-        found.increase += added
-        found.requested_at = event.at
-        found.plans[event.plan] = found.plans.get(event.plan, 0) + added
-        found.loads += [
+        opened.increase += added
+        opened.requested_at = event.at
+        opened.plans[event.plan] = opened.plans.get(event.plan, 0) + added
+        opened.loads += [
             Load(load.nodes, _as_stored(load.pods, dict[str, int]))
             for load in event.loads
             if load.group == increase.group

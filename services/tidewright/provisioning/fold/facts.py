@@ -160,8 +160,8 @@ def _node(state: State, event: f.NodeObserved, touched: Touched) -> None:
 
 def _doomed(state: State, group: str, instance: str) -> bool:
     """Whether the instance of a node is being deleted."""
-    found = state.groups.get(group)
-    return found is not None and (instance in found.deleting or instance in found.going)
+    known = state.groups.get(group)
+    return known is not None and (instance in known.deleting or instance in known.going)
 
 
 def _remember(state: State, name: str, node: Node, now: float) -> None:
@@ -207,7 +207,7 @@ def _group(state: State, event: p.NodeGroupObserved, touched: Touched) -> None:
     group.template, group.error = event.template, event.error
     if not event.error:  # what could not be read says nothing new about sizes
         machines_there = event.machines
-        left = {i.id for i in group.instances} - {i.id for i in machines_there}
+        gone = {i.id for i in group.instances} - {i.id for i in machines_there}
         group.target_size, group.instances = event.target_size, machines_there
         group.observed_at = event.at
         answered = group.answered_at is not None and group.answered_at < event.at
@@ -216,7 +216,7 @@ def _group(state: State, event: p.NodeGroupObserved, touched: Touched) -> None:
         there = {instance.id for instance in machines_there}
         index = index_of(state)
         machines = index.machines
-        for name in left:
+        for name in gone:
             if index.owner.get(name) == event.name:
                 del index.owner[name]
         for instance in machines_there:
@@ -255,7 +255,7 @@ def _group_gone(state: State, event: p.NodeGroupGone, touched: Touched) -> None:
 
 def _request(state: State, event: p.ProvisioningRequestObserved, touched: Touched) -> None:
     key = request_key(event.namespace, event.name)
-    found = cond.parse(event.status.get("conditions"))
+    conditions = cond.parse(event.status.get("conditions"))
     request = state.requests.get(key)
     if request is None or request.uid != event.uid:
         request = Request(
@@ -264,10 +264,10 @@ def _request(state: State, event: p.ProvisioningRequestObserved, touched: Touche
             seen_at=event.at,
             class_name=str(event.spec.get("provisioningClassName", "")),
             spec=event.spec,
-            conditions=found,
+            conditions=conditions,
             details=dict(event.status.get("provisioningClassDetails") or {}),
         )
-        request.booked = cond.is_true(found, cond.PROVISIONED)
+        request.booked = cond.is_true(conditions, cond.PROVISIONED)
         before = state.requests.get(key)
         if before is not None:
             set_sets(state, before, ())
@@ -277,7 +277,7 @@ def _request(state: State, event: p.ProvisioningRequestObserved, touched: Touche
         if event.spec != request.spec and not request.respecified:
             request.respecified = True
             touched.respecified = key
-        _conditions_of_others(state, request, found, touched)
+        _conditions_of_others(state, request, conditions, touched)
     request.generation = event.generation
     if request.annotations.get(MODE) != event.annotations.get(MODE):
         wake(state, touched)
@@ -287,15 +287,15 @@ def _request(state: State, event: p.ProvisioningRequestObserved, touched: Touche
 
 
 def _conditions_of_others(
-    state: State, request: Request, found: tuple[cond.Condition, ...], touched: Touched
+    state: State, request: Request, observed: tuple[cond.Condition, ...], touched: Touched
 ) -> None:
     """Take in what others wrote: their conditions as they are, ours only where we have none."""
     mine = tuple(c for c in request.conditions if cond.is_ours(c))
-    provisioned = cond.find(found, cond.PROVISIONED)
+    provisioned = cond.find(observed, cond.PROVISIONED)
     if provisioned is not None and provisioned.status == "Unknown":
         mine = tuple(c for c in mine if c.type != cond.PROVISIONED)
     types = {c.type for c in mine}
-    conditions = (*mine, *(c for c in found if c.type not in types))
+    conditions = (*mine, *(c for c in observed if c.type not in types))
     if {c.type for c in conditions} - {c.type for c in request.conditions}:
         wake(state, touched)
     request.conditions = conditions
@@ -349,9 +349,9 @@ def _config(state: State, event: ConfigSet, touched: Touched) -> None:
     if event.name == "provisioning":
         state.config = event.data
     elif event.name == "cluster-autoscaler-priority-expander":
-        found = event.data.get("priorities")
+        priorities = event.data.get("priorities")
         # Nothing there, or nothing that can be read: the expander says so, and keeps all groups.
-        state.priorities = found if isinstance(found, dict) else None
+        state.priorities = priorities if isinstance(priorities, dict) else None
     else:
         return
     forget_index(state)

@@ -34,9 +34,9 @@ def forget_shape(state: State, digest: str) -> None:
         return
     state.shapes.pop(digest, None)
     state.declined.pop(digest, None)
-    for one in (digest, *index.pinned.pop(digest, ())):
-        index.shapes.pop(one, None)
-        index.grid.drop_shape(one)
+    for variant in (digest, *index.pinned.pop(digest, ())):
+        index.shapes.pop(variant, None)
+        index.grid.drop_shape(variant)
     index.seats.pop(digest, None)
     index.claims.forget(digest, wholly=True)
 

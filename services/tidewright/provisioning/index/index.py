@@ -102,8 +102,8 @@ class Index:
 
     def use(self, digest: str, by: int) -> None:
         """So many more pods, or pod sets, have a shape."""
-        left = self.uses.get(digest, 0) + by
-        if left > 0:
-            self.uses[digest] = left
+        remaining = self.uses.get(digest, 0) + by
+        if remaining > 0:
+            self.uses[digest] = remaining
         else:
             self.uses.pop(digest, None)

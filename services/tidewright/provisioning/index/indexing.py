@@ -91,13 +91,13 @@ def awaited(group: GroupState | None) -> Awaited | None:
     return devices if any(devices) else None
 
 
-def unripe(index: Index, name: str, node: Node, wanted: Awaited | None) -> bool:
+def unripe(index: Index, name: str, node: Node, devices: Awaited | None) -> bool:
     """Whether a node lacks devices that the nodes of its group have: it counts as not ready. Spec 3.2, 1."""
-    if wanted is None:
+    if devices is None:
         return False
-    if any(not node.allocatable.get(resource) for resource in wanted.resources):
+    if any(not node.allocatable.get(resource) for resource in devices.resources):
         return True
-    return bool(wanted.drivers) and not index.claims.offers.drivers_of(name) >= wanted.drivers
+    return bool(devices.drivers) and not index.claims.offers.drivers_of(name) >= devices.drivers
 
 
 def add_node(state: State, index: Index, name: str, node: Node) -> None:
@@ -167,9 +167,9 @@ def remove_pod(state: State, index: Index, key: PodKey, pod: Pod) -> None:
         return
     _drop(index.on_node, pod.node, key)
     if not pod.daemon:
-        left = index.busy.get(pod.node, 0) - 1
-        if left > 0:
-            index.busy[pod.node] = left
+        remaining = index.busy.get(pod.node, 0) - 1
+        if remaining > 0:
+            index.busy[pod.node] = remaining
         else:
             index.busy.pop(pod.node, None)
     if pod.consumes:
@@ -179,13 +179,13 @@ def remove_pod(state: State, index: Index, key: PodKey, pod: Pod) -> None:
         index.grid.put(seat_of(state, index, pod.shape), row, -1)
 
 
-def _drop(found: dict[_Group, dict[PodKey, None]], group: _Group, key: PodKey) -> None:
+def _drop(groups: dict[_Group, dict[PodKey, None]], group: _Group, key: PodKey) -> None:
     """Take a key out of its group; a group without keys is none."""
-    keys = found.get(group)
+    keys = groups.get(group)
     if keys is not None:
         keys.pop(key, None)
         if not keys:
-            del found[group]
+            del groups[group]
 
 
 def doom(state: State, index: Index, group: GroupState) -> None:

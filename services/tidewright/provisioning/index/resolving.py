@@ -30,14 +30,14 @@ def domain_of(digest: str) -> str:
 
 def shape_of(state: State, index: Index, digest: str) -> PodShape:
     """A shape by its digest; one that no fact has told of holds nothing and goes nowhere."""
-    found = index.shapes.get(digest)
-    if found is None:
+    shape = index.shapes.get(digest)
+    if shape is None:
         plain, pinned, domain = digest.partition("@")
         if pinned:
             key, _, value = domain.partition("=")
             base = shape_of(state, index, plain)
             index.pinned.setdefault(plain, set()).add(digest)
-            found = msgspec.structs.replace(
+            shape = msgspec.structs.replace(
                 base,
                 digest=digest,
                 selector=(*base.selector, Requirement(key, "In", frozenset({value}))),
@@ -46,9 +46,9 @@ def shape_of(state: State, index: Index, digest: str) -> PodShape:
             fields = state.shapes.get(digest)
             if fields is None:
                 return PodShape(digest=digest, error="its shape has not been told")
-            found = resolved(index, _told(fields, digest), fields.scheduling)
-        index.shapes[digest] = found
-    return found
+            shape = resolved(index, _told(fields, digest), fields.scheduling)
+        index.shapes[digest] = shape
+    return shape
 
 
 def _told(fields: ShapeFields, digest: str) -> PodShape:
@@ -87,8 +87,8 @@ def seat_of(state: State, index: Index, digest: str) -> PodShape:
     fields = state.shapes.get(digest)
     if fields is None or not has_claims(fields.scheduling):
         return shape_of(state, index, digest)
-    found = index.seats.get(digest)
-    if found is None:
+    seat = index.seats.get(digest)
+    if seat is None:
         base = _spaced(index, _told(fields, digest), fields.scheduling)
-        found = index.seats[digest] = index.claims.seated(base, fields.scheduling)
-    return found
+        seat = index.seats[digest] = index.claims.seated(base, fields.scheduling)
+    return seat

@@ -93,9 +93,9 @@ def nominated(state: State, index: Index) -> dict[PodKey, Pod]:
 
     Their victims are on it still, so it may look overcommitted. One whose node is gone waits like any other.
     """
-    found = {key: state.pods[key] for key in index.nominated}
+    pods = {key: state.pods[key] for key in index.nominated}
     return {
         key: pod
-        for key, pod in found.items()
+        for key, pod in pods.items()
         if pod.nominated in state.nodes and holds_room(state, index, pod.shape)
     }

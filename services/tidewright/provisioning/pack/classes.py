@@ -28,8 +28,8 @@ class Demand(msgspec.Struct):
 
 def items(shapes: Iterable[tuple[PodShape, int]]) -> list[Item]:
     """Counts per shape, in the order of first appearance."""
-    found: dict[str, tuple[PodShape, int]] = {}
+    counted: dict[str, tuple[PodShape, int]] = {}
     for shape, count in shapes:
-        known = found.get(shape.digest)
-        found[shape.digest] = (shape, count if known is None else known[1] + count)
-    return [Item(shape, count) for shape, count in found.values() if count > 0]
+        known = counted.get(shape.digest)
+        counted[shape.digest] = (shape, count if known is None else known[1] + count)
+    return [Item(shape, count) for shape, count in counted.values() if count > 0]

@@ -51,12 +51,12 @@ def reference_order(items: Sequence[Item], template: Template) -> Order:
     cpu, memory = (template.view.allocatable.get(name, 0) for name in ("cpu", "memory"))
 
     def score(item: Item) -> float:
-        found = 0.0
+        share = 0.0
         if cpu > 0:
-            found += item.shape.requests.get("cpu", 0) / cpu
+            share += item.shape.requests.get("cpu", 0) / cpu
         if memory > 0:
-            found += item.shape.requests.get("memory", 0) / memory
-        return found
+            share += item.shape.requests.get("memory", 0) / memory
+        return share
 
     return sorted(range(len(items)), key=lambda i: (-score(items[i]), -items[i].count, items[i].shape.digest))
 
@@ -193,21 +193,21 @@ class _Counting:
                 rest -= done
             if not rest or not grow:
                 continue
-            left = self.limit - runs.total if self.limit > 0 else rest
+            allowed = self.limit - runs.total if self.limit > 0 else rest
             if not per_node:
                 if runs.last_is_empty():
                     continue
                 # The reference keeps the fresh node that did not help, and it counts against the limit.
-                if left <= 0:
+                if allowed <= 0:
                     grow = False
                 elif fill is Runs.round_robin:
                     runs.add(needs, 1, 0)
                 continue
-            wanted = -(-rest // per_node)
-            if wanted > left:
+            nodes = -(-rest // per_node)
+            if nodes > allowed:
                 grow = False
-                runs.add(needs, left, per_node)
-                placed[i] += left * per_node
+                runs.add(needs, allowed, per_node)
+                placed[i] += allowed * per_node
                 continue
             full, odd = divmod(rest, per_node)
             runs.add(needs, full, per_node)

@@ -151,23 +151,23 @@ class Grid(Nodes):
     def capacity(self, shape: PodShape) -> Ints:
         """How many pods of this shape each row still takes, its own affinity and spread left aside."""
         mask = self.open(shape)
-        found = np.full(len(self.views), np.iinfo(np.int32).max, dtype=np.int64)
+        room = np.full(len(self.views), np.iinfo(np.int32).max, dtype=np.int64)
         for name, amount in shape.requests.items():
             if amount > 0:
                 column = self.free.get(name)
                 if column is None:
                     return np.zeros(len(self.views), dtype=np.int64)
-                np.minimum(found, column // amount, out=found)
+                np.minimum(room, column // amount, out=room)
         if conflict(shape, shape):
-            np.minimum(found, 1, out=found)
+            np.minimum(room, 1, out=room)
             inner = self.where.get(shape.digest)
             if inner:
-                found[list(inner)] = 0
-        found[~mask] = 0
-        np.maximum(found, 0, out=found)
+                room[list(inner)] = 0
+        room[~mask] = 0
+        np.maximum(room, 0, out=room)
         if shape.claims:
-            self.devices.limit(shape, found, self.reached())
-        return found
+            self.devices.limit(shape, room, self.reached())
+        return room
 
     def spread_out(self, capacity: Ints, count: int) -> list[tuple[int, int]]:
         """Round robin of `count` pods over rows with this capacity: (row, pods), and move the pointer."""
@@ -239,14 +239,14 @@ class Grid(Nodes):
         """Place up to `count` pods on these nodes, at most so many on each; the number placed."""
         if not counted_alone(shape):
             return 0  # where one may go depends on where the others are
-        left = self.most(shape, count)
+        most = self.most(shape, count)
         room = self.capacity(shape)
         placed = 0
         for name in sorted(nodes):
             if placed and self.devices.ties(shape):
                 room = self.capacity(shape)
             row = self.rows.get(name)
-            pods = 0 if row is None else min(left - placed, nodes[name], int(room[row]))
+            pods = 0 if row is None else min(most - placed, nodes[name], int(room[row]))
             if row is not None and pods > 0:
                 self.put(shape, row, pods)
                 placed += pods
@@ -256,15 +256,15 @@ class Grid(Nodes):
         """As `place`, the nodes that take the fewest first, each filled: room that holds larger pods stays whole."""
         if not counted_alone(shape) or self.devices.entangled(shape):
             return self.place(shape, count, along)
-        left = self.most(shape, count)
+        most = self.most(shape, count)
         placed = 0
         room = self.capacity(shape)[self.order()]
         for rank in np.argsort(room, kind="stable").tolist():
-            pods = min(left - placed, int(room[rank]))
+            pods = min(most - placed, int(room[rank]))
             if pods > 0:
                 self.put(shape, int(self.order()[rank]), pods)
                 placed += pods
-            if placed == left:
+            if placed == most:
                 break
         return placed
 

@@ -162,8 +162,8 @@ class Nodes:
 
     def column(self, key: str) -> tuple[Ints, list[str]]:
         """A label as numbers: per row the index into the values, -1 where the label is absent."""
-        found = self._columns.get(key)
-        if found is None:
+        column = self._columns.get(key)
+        if column is None:
             values: dict[str, int] = {}
             ids = np.full(len(self.views), -1, dtype=np.int64)
             for row in self.rows.values():
@@ -173,9 +173,9 @@ class Nodes:
                     value = view.name
                 if value is not None:
                     ids[row] = values.setdefault(value, len(values))
-            found = (ids, list(values))
-            self._columns[key] = found
-        return found
+            column = (ids, list(values))
+            self._columns[key] = column
+        return column
 
     def _holding(self, key: str, requirement: Requirement) -> Mask:
         ids, values = self.column(key)
@@ -185,10 +185,10 @@ class Nodes:
         return per_value[ids]
 
     def _named(self, requirement: Requirement) -> Mask:
-        found = np.zeros(len(self.views), dtype=np.bool_)
+        mask = np.zeros(len(self.views), dtype=np.bool_)
         for name, row in self.rows.items():
-            found[row] = requirement.matches({requirement.key: name})
-        return found
+            mask[row] = requirement.matches({requirement.key: name})
+        return mask
 
     def _terms(self, terms: Iterable[NodeTerm]) -> Mask:
         some = np.zeros(len(self.views), dtype=np.bool_)
@@ -232,22 +232,22 @@ class Nodes:
 
     def mask(self, shape: PodShape) -> Mask:
         """Rows where the shape may run, whatever else runs there. Remembered until nodes change."""
-        found = self._masks.get(shape.digest)
-        if found is None:
+        mask = self._masks.get(shape.digest)
+        if mask is None:
             if shape.error or shape.blocked:
-                found = np.zeros(len(self.views), dtype=np.bool_)
+                mask = np.zeros(len(self.views), dtype=np.bool_)
             else:
-                found = self.affine(shape) & self.tolerated(shape)
+                mask = self.affine(shape) & self.tolerated(shape)
                 if shape.node_name:
                     only = np.zeros(len(self.views), dtype=np.bool_)
                     if shape.node_name in self.rows:
                         only[self.rows[shape.node_name]] = True
-                    found &= only
+                    mask &= only
                 for volume in shape.volumes:
                     if volume.terms:
-                        found &= self._terms(volume.terms)
-            self._masks[shape.digest] = found
-        return found
+                        mask &= self._terms(volume.terms)
+            self._masks[shape.digest] = mask
+        return mask
 
     def share(self, common: Common | None) -> None:
         """From now on these are the devices that nodes have together."""

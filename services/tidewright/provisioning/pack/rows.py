@@ -211,5 +211,5 @@ def _taking(room: Ints) -> Ints:
     """Per round how many nodes take a pod in it."""
     most = int(room.max(initial=0))
     counts = np.bincount(np.minimum(room, most), minlength=most + 1)
-    found: Ints = np.cumsum(counts[::-1])[::-1][1:].astype(np.int64)
-    return found
+    taking: Ints = np.cumsum(counts[::-1])[::-1][1:].astype(np.int64)
+    return taking

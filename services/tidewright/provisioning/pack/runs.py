@@ -134,25 +134,25 @@ class Runs:
 
     def first_fit(self, needs: Needs, count: int) -> int:
         """Fill the nodes one after the other; the number placed."""
-        left = count
+        remaining = count
         index = 0
-        while index < len(self.runs) and left > 0:
+        while index < len(self.runs) and remaining > 0:
             run = self.runs[index]
             room = needs.room(run.free, run.held, run.stock)
             if room:
-                full = min(run.nodes, left // room)
+                full = min(run.nodes, remaining // room)
                 if 0 < full < run.nodes:
                     self._split(index, full)
                     run = self.runs[index]
                 if full:
                     _put(run, needs, room)
-                    left -= room * full
+                    remaining -= room * full
                 else:
                     self._split(index, 1)
-                    _put(self.runs[index], needs, left)
-                    left = 0
+                    _put(self.runs[index], needs, remaining)
+                    remaining = 0
             index += 1
-        return count - left
+        return count - remaining
 
     def round_robin(self, needs: Needs, count: int) -> int:
         """One pod per node and round, beginning at the pointer; the number placed."""
@@ -182,15 +182,15 @@ class Runs:
             ends = [i for i in cycle if rooms[i] >= rounds]
             last = position[ends[-1]] + self.runs[ends[-1]].nodes
         self.pointer = last % self.total
-        made: list[Run] = []
+        runs: list[Run] = []
         for index, run in enumerate(self.runs):
             for nodes, pods in pieces.get(index, [(run.nodes, 0)]):
                 if nodes:
                     part = run.part(nodes)
                     if pods:
                         _put(part, needs, pods)
-                    made.append(part)
-        self.runs = made
+                    runs.append(part)
+        self.runs = runs
         return count
 
     def _split(self, index: int, nodes: int) -> None:
@@ -219,11 +219,11 @@ class Runs:
 
 
 def _starts(runs: Sequence[Run]) -> list[int]:
-    found, seen = [], 0
+    starts, seen = [], 0
     for run in runs:
-        found.append(seen)
+        starts.append(seen)
         seen += run.nodes
-    return found
+    return starts
 
 
 def _put(run: Run, needs: Needs, pods: int) -> None:

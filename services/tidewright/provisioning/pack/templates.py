@@ -51,20 +51,20 @@ class Template(msgspec.Struct, frozen=True, kw_only=True):
 
     def free(self) -> dict[str, int]:
         """Allocatable less what the residents take."""
-        left = dict(self.view.allocatable)
+        free = dict(self.view.allocatable)
         for item in self.residents:
             for name, amount in item.shape.requests.items():
-                left[name] = left.get(name, 0) - amount * item.count
-        return left
+                free[name] = free.get(name, 0) - amount * item.count
+        return free
 
     def stock(self) -> Stock | None:
         """Its devices less what the residents take; None where it has none."""
-        left = self.view.stock
+        stock = self.view.stock
         for item in self.residents:
-            if left is not None and item.shape.claims:
-                served = left.serve(item.shape.claims, (True,) * len(item.shape.claims))
-                left = left.less((number, pick) for _, number, pick in served.picks(item.count))
-        return left
+            if stock is not None and item.shape.claims:
+                served = stock.serve(item.shape.claims, (True,) * len(item.shape.claims))
+                stock = stock.less((number, pick) for _, number, pick in served.picks(item.count))
+        return stock
 
 
 def fits_reason(shape: PodShape, template: Template) -> str:

@@ -37,13 +37,15 @@ def place_together(grid: Grid, shape: PodShape, count: int, along: Sequence[Item
 def kindred(shape: PodShape, others: Sequence[Item]) -> list[Item]:
     """Of other pods those that share a claim with this shape, or with one that does."""
     names = _shared(shape)
-    left = [item for item in others if item.count and item.shape.digest != shape.digest]
-    found: dict[str, Item] = {}
-    while more := [i for i in left if i.shape.digest not in found and not names.isdisjoint(_shared(i.shape))]:
+    candidates = [item for item in others if item.count and item.shape.digest != shape.digest]
+    kin: dict[str, Item] = {}
+    while more := [
+        i for i in candidates if i.shape.digest not in kin and not names.isdisjoint(_shared(i.shape))
+    ]:
         for item in more:
-            found[item.shape.digest] = item
+            kin[item.shape.digest] = item
             names |= _shared(item.shape)
-    return list(found.values())
+    return list(kin.values())
 
 
 def _shared(shape: PodShape) -> set[str]:
@@ -97,7 +99,7 @@ def _held(grid: Grid, row: int, free: dict[str, int], kin: Sequence[Item], allow
     devices = grid.devices.alone(row)
     here: list[PodShape] = []
     held = 0
-    one = np.zeros(len(grid.views), dtype=np.int64)
+    on_row = np.zeros(len(grid.views), dtype=np.int64)
     for item, may in zip(kin, allowed, strict=True):
         if not may or any(conflict(item.shape, other) for other in here):
             continue
@@ -108,10 +110,10 @@ def _held(grid: Grid, row: int, free: dict[str, int], kin: Sequence[Item], allow
             if amount > 0:
                 room = min(room, free[name] // amount)
         if room > 0 and item.shape.claims:
-            one[:] = 0
-            one[row] = room
-            devices.limit(item.shape, one, grid.reached())
-            room = int(one[row])
+            on_row[:] = 0
+            on_row[row] = room
+            devices.limit(item.shape, on_row, grid.reached())
+            room = int(on_row[row])
         if room > 0:
             devices.take(item.shape, row, room, grid.reached())
             here.append(item.shape)

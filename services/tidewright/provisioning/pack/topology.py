@@ -99,8 +99,8 @@ class _SpreadCount:
         if len(self.domains) < self.constraint.min_domains:
             lowest = 0
         fine = self.counts + self.own - lowest <= self.constraint.max_skew
-        found: Mask = (self.ids >= 0) & fine[self.ids]
-        return found
+        mask: Mask = (self.ids >= 0) & fine[self.ids]
+        return mask
 
     def take(self, row: int) -> None:
         if self.own and self.counting[row]:

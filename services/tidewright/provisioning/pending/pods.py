@@ -39,7 +39,7 @@ def pending(state: State, index: Index, now: float, *, event_limit: int = EVENTS
     """Pods that may cause an increase at `now`, and what is told to those that may not."""
     settings = index.settings
     placed = nominated(state, index)
-    found = PendingPods([], [], [])
+    pending_pods = PendingPods([], [], [])
     for key in index.waiting:
         pod = state.pods[key]
         if key in placed:
@@ -52,27 +52,27 @@ def pending(state: State, index: Index, now: float, *, event_limit: int = EVENTS
             ordinary_at = _ordinary_at(settings, pod, trouble)
             if ordinary_at > now:
                 reason = MISSING if trouble and settings.hold else IGNORED
-                if state.said.get(key) != reason and len(found.told) < event_limit:
-                    found.told.append(_consumer_event(now, key, pod, reason, trouble))
+                if state.said.get(key) != reason and len(pending_pods.told) < event_limit:
+                    pending_pods.told.append(_consumer_event(now, key, pod, reason, trouble))
                 if trouble and ordinary_at < math.inf:
-                    found.dues.append(ordinary_at)
+                    pending_pods.dues.append(ordinary_at)
                 continue
         wait = helped.delay_s(pod.annotations or {}, settings.new_pod_delay_s)
         if wait and not helped.old_enough(pod.created_at, wait, now):
-            found.dues.append(pod.created_at + wait + 0.001)
+            pending_pods.dues.append(pod.created_at + wait + 0.001)
             continue
-        found.pods.append((key, pod))
-    return found
+        pending_pods.pods.append((key, pod))
+    return pending_pods
 
 
 def _trouble(state: State, request: RequestKey) -> str:
     """[B4]: what is wrong with the request of a consumer; empty when it may still come to something."""
-    found = state.requests.get(request)
-    if found is None:
+    consumed = state.requests.get(request)
+    if consumed is None:
         return "does not exist"
-    if cond.is_true(found.conditions, cond.FAILED):
+    if cond.is_true(consumed.conditions, cond.FAILED):
         return "has failed"
-    if cond.is_true(found.conditions, cond.BOOKING_EXPIRED):
+    if cond.is_true(consumed.conditions, cond.BOOKING_EXPIRED):
         return "keeps no room any more"
     return ""
 

@@ -60,87 +60,87 @@ def try_request(
     before = world.grid
     if over:
         failure = (cond.GIVEN_UP,) if parameters.no_retry else (cond.NOT_FOUND,)
-        made = Attempt(result=NO_OPTIONS, conditions=failure, placed=(0,) * len(sets), error=over)
+        attempt = Attempt(result=NO_OPTIONS, conditions=failure, placed=(0,) * len(sets), error=over)
     else:
-        made = search(work.modes[key], asked, world)
+        attempt = search(work.modes[key], asked, world)
     if dry:
         world.grid = before
-        return _answer(work, key, asked, made)
-    found_room = made.result in (SUCCESSFUL, NOT_NEEDED)
+        return _answer(work, key, asked, attempt)
+    found_room = attempt.result in (SUCCESSFUL, NOT_NEEDED)
     was = msgspec.structs.replace(world, grid=before)
     if head is not None and found_room:
-        passing = head.passing(key, asked, made, was, world)
+        passing = head.passing(key, asked, attempt, was, world)
         if passing is None:
             world.grid, over = before, f"it would take what {head.key} waits for"
-        made = passing or Attempt(
+        attempt = passing or Attempt(
             result=NO_OPTIONS,
             conditions=(cond.NOT_FOUND,),
             placed=(0,) * len(sets),
             error=over,
             passes=head.key,
         )
-    leans = _leans_on(before, world.grid, made)
+    leans = _leans_on(before, world.grid, attempt)
     if (
         work.binding
-        and made.plan is None
+        and attempt.plan is None
         and any(node.planned or node.group in work.unanswered for node in leans)
     ):
         work.dues.append(work.now + 10.0)  # the answers to those orders wake it sooner
         return []
     awaits = tuple(sorted({node.group for node in leans}))
     attempts = request.attempts + 1
-    succeeded = made.result in (SUCCESSFUL, NOT_NEEDED)
+    succeeded = attempt.result in (SUCCESSFUL, NOT_NEEDED)
     queued = {} if succeeded else {QUEUE_POSITION: str(position)}
-    placed = spec.topology_details(parameters, made.domains) if succeeded else {}
-    work.details[key] = {**without_queue(request.details), **made.details, **placed, **queued}
-    final = succeeded or any(c.type == cond.FAILED for c in made.conditions)
-    ordered = made.result == SUCCESSFUL and made.plan is not None and bool(made.plan.targets)
+    placed = spec.topology_details(parameters, attempt.domains) if succeeded else {}
+    work.details[key] = {**without_queue(request.details), **attempt.details, **placed, **queued}
+    final = succeeded or any(c.type == cond.FAILED for c in attempt.conditions)
+    ordered = attempt.result == SUCCESSFUL and attempt.plan is not None and bool(attempt.plan.targets)
     # An order may fail: then the waits go on where they were.
     again = ordered or not final
     retry = work.now + (verdict.next_wait_s or work.settings.initial_backoff_s) if again else 0.0
-    why = reasons_of(work, sets, made, over=over, attempts=attempts, retry=retry)
+    why = reasons_of(work, sets, attempt, over=over, attempts=attempts, retry=retry)
     if succeeded:
         claim(work, key, sets)
-    found: list[Decision] = [
+    decisions: list[Decision] = [
         AttemptRequest(
             at=work.now,
             namespace=candidate.namespace,
             name=candidate.name,
             uid=request.uid,
-            result=made.result,
+            result=attempt.result,
             attempt=attempts,
             retry_at=retry,
-            verdicts=verdicts_of(made.plan.out(), made.plan) if made.plan is not None else (),
+            verdicts=verdicts_of(attempt.plan.out(), attempt.plan) if attempt.plan is not None else (),
             awaits=awaits if succeeded else (),
-            domains=made.domains if succeeded else (),
-            places=_places(work, before, world.grid, made) if succeeded else {},
+            domains=attempt.domains if succeeded else (),
+            places=_places(work, before, world.grid, attempt) if succeeded else {},
             because=tuple(why),
         )
     ]
     if ordered:
-        return found + _order(work, key, asked, made=made, world=world, orders=orders, why=why)
+        return decisions + _order(work, key, asked, attempt=attempt, world=world, orders=orders, why=why)
     if succeeded and awaits and work.settings.hold:
         # [B11]: what is found is there when those nodes are ready.
         work.put(key, cond.nodes_ordered(coming_at(work, awaits)), *why)
-        return found
-    for condition in made.conditions:
-        work.put(key, with_eta(work, condition, expected_at(work, made, world, retry)), *why)
+        return decisions
+    for condition in attempt.conditions:
+        work.put(key, with_eta(work, condition, expected_at(work, attempt, world, retry)), *why)
     if succeeded and not awaits:
         work.put(key, cond.ROOM_READY)
     if succeeded:
-        found += work.booked(key)
+        decisions += work.booked(key)
         if work.settings.hold and not work.settings.dry_run:
             work.dues.append(work.now + 0.001)  # what is kept is held, and its nodes say so
-        found.append(work.event(key, "CapacityFound", cond.FOUND.message))
+        decisions.append(work.event(key, "CapacityFound", cond.FOUND.message))
     else:
         if retry:
             work.dues.append(retry + 0.001)
-        told = work.event(
-            key, "Failed" if final else "CapacityNotFound", over or no_room(asked, made, world), "Warning"
+        event = work.event(
+            key, "Failed" if final else "CapacityNotFound", over or no_room(asked, attempt, world), "Warning"
         )
-        if final or told.message != request.told:  # once per reason, not once per attempt
-            found.append(told)
-    return found
+        if final or event.message != request.told:  # once per reason, not once per attempt
+            decisions.append(event)
+    return decisions
 
 
 def think(work: RequestWork, key: RequestKey, world: World, orders: Orders) -> list[Decision]:
@@ -148,23 +148,23 @@ def think(work: RequestWork, key: RequestKey, world: World, orders: Orders) -> l
     request, asked, before = work.state.requests[key], asked_of(work, key), world.grid
     over = over_quota(work, key, asked.sets)
     if over:
-        made = Attempt(result=NO_OPTIONS, conditions=(), placed=(0,) * len(asked.sets), error=over)
+        attempt = Attempt(result=NO_OPTIONS, conditions=(), placed=(0,) * len(asked.sets), error=over)
     else:
-        made = search(work.modes[key], asked, world)
+        attempt = search(work.modes[key], asked, world)
     world.grid = before
     namespace, name = parts(key)
-    why = reasons_of(work, asked.sets, made, over=over, attempts=request.attempts + 1, retry=0.0)
-    found: list[Decision] = [
+    why = reasons_of(work, asked.sets, attempt, over=over, attempts=request.attempts + 1, retry=0.0)
+    decisions: list[Decision] = [
         AttemptRequest(
-            at=work.now, namespace=namespace, name=name, uid=request.uid, result=made.result, attempt=request.attempts + 1,
-            verdicts=verdicts_of(made.plan.out(), made.plan) if made.plan is not None else (), because=tuple(why),
+            at=work.now, namespace=namespace, name=name, uid=request.uid, result=attempt.result, attempt=request.attempts + 1,
+            verdicts=verdicts_of(attempt.plan.out(), attempt.plan) if attempt.plan is not None else (), because=tuple(why),
         )
     ]  # fmt: skip
-    if made.result == SUCCESSFUL and made.plan is not None and made.plan.targets:
+    if attempt.result == SUCCESSFUL and attempt.plan is not None and attempt.plan.targets:
         orders.thought += 1
-        found += ordered_plan(
+        decisions += ordered_plan(
             orders,
-            made.plan,
+            attempt.plan,
             world,
             pods=(),
             why=why,
@@ -173,27 +173,29 @@ def think(work: RequestWork, key: RequestKey, world: World, orders: Orders) -> l
             all_or_nothing=True,
         )
     held = holding.of_request(work.state, key)
-    return [one for decision in found if (one := acting.recorded(decision, held)) is not None]
+    return [
+        as_recorded for decision in decisions if (as_recorded := acting.recorded(decision, held)) is not None
+    ]
 
 
-def _places(work: RequestWork, before: Grid, after: Grid, made: Attempt) -> dict[str, dict[str, int]]:
+def _places(work: RequestWork, before: Grid, after: Grid, attempt: Attempt) -> dict[str, dict[str, int]]:
     """Where on nodes that are there the pods have found room, by shape."""
-    found: dict[str, dict[str, int]] = {}
-    for digest in dict.fromkeys(shape.digest for shape in made.shapes):
+    places: dict[str, dict[str, int]] = {}
+    for digest in dict.fromkeys(shape.digest for shape in attempt.shapes):
         was, there = before.where.get(digest, {}), after.where.get(digest, {})
         if was is there:
             continue
         for row in sorted(there):
             view, pods = after.views[row], there[row] - was.get(row, 0)
             if pods > 0 and view is not None and view.name in work.state.nodes:
-                found.setdefault(digest, {})[view.name] = pods
-    return found if sum(map(len, found.values())) <= MOST_PLACES else {}
+                places.setdefault(digest, {})[view.name] = pods
+    return places if sum(map(len, places.values())) <= MOST_PLACES else {}
 
 
-def _leans_on(before: Grid, after: Grid, made: Attempt) -> set[Coming]:
+def _leans_on(before: Grid, after: Grid, attempt: Attempt) -> set[Coming]:
     """Groups with nodes on their way on which room was found, and whether this evaluation orders them."""
-    found: set[Coming] = set()
-    for shape in made.shapes:
+    nodes: set[Coming] = set()
+    for shape in attempt.shapes:
         was, there = before.where.get(shape.digest, {}), after.where.get(shape.digest, {})
         for row, pods in there.items():
             view = after.views[row]
@@ -201,8 +203,8 @@ def _leans_on(before: Grid, after: Grid, made: Attempt) -> set[Coming]:
                 continue
             node = coming(view.name)
             if node is not None:
-                found.add(node)
-    return found
+                nodes.add(node)
+    return nodes
 
 
 def _order(
@@ -210,21 +212,21 @@ def _order(
     key: RequestKey,
     asked: Asked,
     *,
-    made: Attempt,
+    attempt: Attempt,
     world: World,
     orders: Orders,
     why: list[Because],
 ) -> list[Decision]:
     """Order the plan; conditions follow when the cloud has accepted it."""
-    if made.plan is None:
+    if attempt.plan is None:
         return []
-    items = merged((shape, n) for shape, n in zip(made.shapes, made.placed, strict=True))
+    items = merged((shape, n) for shape, n in zip(attempt.shapes, attempt.placed, strict=True))
     digests = {item.shape.digest: item.shape for item in items}
     request = work.state.requests[key]
-    groups = ", ".join(f"{t.group} {t.from_size}->{t.size}" for t in made.plan.targets)
-    found = ordered_plan(
+    groups = ", ".join(f"{t.group} {t.from_size}->{t.size}" for t in attempt.plan.targets)
+    decisions = ordered_plan(
         orders,
-        made.plan,
+        attempt.plan,
         world,
         pods=(),
         why=why,
@@ -232,18 +234,18 @@ def _order(
         request_uid=request.uid,
         all_or_nothing=True,
     )
-    enact(world, made.plan, digests)
-    found.append(work.event(key, "ScaleUpRequested", f"scale-up requested: {groups}"))
-    return found
+    enact(world, attempt.plan, digests)
+    decisions.append(work.event(key, "ScaleUpRequested", f"scale-up requested: {groups}"))
+    return decisions
 
 
-def _answer(work: RequestWork, key: RequestKey, asked: Asked, made: Attempt) -> list[Decision]:
+def _answer(work: RequestWork, key: RequestKey, asked: Asked, attempt: Attempt) -> list[Decision]:
     """[B14]: what would be done, without doing it."""
-    targets = made.plan.targets if made.plan is not None and made.result == SUCCESSFUL else ()
-    would = ",".join(f"{t.group}:+{t.added}" for t in targets) or made.result
+    targets = attempt.plan.targets if attempt.plan is not None and attempt.result == SUCCESSFUL else ()
+    would = ",".join(f"{t.group}:+{t.added}" for t in targets) or attempt.result
     cost = 0.0
-    if made.plan is not None:
-        prices = {o.group: o.node_price or 0.0 for o in made.plan.options}
+    if attempt.plan is not None:
+        prices = {o.group: o.node_price or 0.0 for o in attempt.plan.options}
         cost = sum(prices.get(t.group, 0.0) * t.added for t in targets)
     work.details[key] = {
         **work.state.requests[key].details,

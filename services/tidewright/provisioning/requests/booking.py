@@ -55,21 +55,21 @@ def booking(conditions: Sequence[Condition], sets: Sequence[Item], placed: Seque
     total = sum(item.count for item in sets)
     if len(placed) >= total:
         return Booking(condition=cond.BOOKING_CONSUMED)
-    left = [item.count for item in sets]
+    remaining = [item.count for item in sets]
     for shape in placed:
-        index = _set_of(shape, sets, left)
+        index = _set_of(shape, sets, remaining)
         if index is not None:
-            left[index] -= 1
-    return Booking(items=tuple(Item(item.shape, n) for item, n in zip(sets, left, strict=True) if n))
+            remaining[index] -= 1
+    return Booking(items=tuple(Item(item.shape, n) for item, n in zip(sets, remaining, strict=True) if n))
 
 
-def _set_of(shape: PodShape, sets: Sequence[Item], left: Sequence[int]) -> int | None:
+def _set_of(shape: PodShape, sets: Sequence[Item], counts: Sequence[int]) -> int | None:
     """The pod set that a consumer most likely belongs to, of those that lack pods.
 
     A consumer's labels differ from its template's (controllers add their own), so equal requests
     speak for a set; else it is the first set that lacks one.
     """
-    lacking = [i for i in range(len(sets)) if left[i] > 0]
+    lacking = [i for i in range(len(sets)) if counts[i] > 0]
     for i in lacking:
         if sets[i].shape.digest == shape.digest:
             return i
@@ -81,7 +81,7 @@ def _set_of(shape: PodShape, sets: Sequence[Item], left: Sequence[int]) -> int |
 
 def room_kept(work: RequestWork) -> dict[str, Demand]:
     """What room is kept for, by shape; bookings whose pods have all come end here."""
-    found: dict[str, Demand] = {}
+    demands: dict[str, Demand] = {}
     coming, waiting = _on_their_way(work)
     for key in work.modes:
         if not work.understands(key):
@@ -114,9 +114,9 @@ def room_kept(work: RequestWork) -> dict[str, Demand]:
     for key, whole in work.kept.items():
         work.kept[key] = placeholders.without(whole, key, work.standing)
         for item in work.kept[key]:
-            demand = found.setdefault(item.shape.digest, Demand(item.shape, 0))
+            demand = demands.setdefault(item.shape.digest, Demand(item.shape, 0))
             demand.count += item.count
-    return found
+    return demands
 
 
 def _on_their_way(work: RequestWork) -> tuple[dict[RequestKey, list[PodKey]], dict[RequestKey, list[PodKey]]]:
@@ -124,9 +124,9 @@ def _on_their_way(work: RequestWork) -> tuple[dict[RequestKey, list[PodKey]], di
     coming: dict[RequestKey, list[PodKey]] = {}
     waiting: dict[RequestKey, list[PodKey]] = {}
     there = nominated(work.state, work.index)
-    for pod, found in there.items():
-        if found.consumes:
-            coming.setdefault(found.consumes, []).append(pod)
+    for pod, consumer in there.items():
+        if consumer.consumes:
+            coming.setdefault(consumer.consumes, []).append(pod)
     for pod in work.index.waiting if work.holds() else ():
         request = work.state.pods[pod].consumes
         if request and pod not in there:
@@ -136,13 +136,13 @@ def _on_their_way(work: RequestWork) -> tuple[dict[RequestKey, list[PodKey]], di
 
 def places(work: RequestWork) -> dict[str, dict[str, int]]:
     """Where what is kept found its room, by shape and node."""
-    found: dict[str, dict[str, int]] = {}
+    room: dict[str, dict[str, int]] = {}
     for key in work.kept:
         for digest, nodes in work.state.requests[key].places.items():
-            there = found.setdefault(digest, {})
+            there = room.setdefault(digest, {})
             for node, pods in nodes.items():
                 there[node] = there.get(node, 0) + pods
-    return found
+    return room
 
 
 def _uncome(
@@ -170,16 +170,16 @@ def hold_room(work: RequestWork, real: Grid, trial: Grid, starting: Mapping[int,
         trial: the same with what this evaluation has placed.
         starting: rows of nodes on their way to those that are there and have not started.
     """
-    found = list(placeholders.removals(work.state, work.standing, work.now))
+    decisions = list(placeholders.removals(work.state, work.standing, work.now))
     if work.holds():
         missing = {key: placeholders.without(items, key, work.standing) for key, items in work.uncome.items()}
         room = placeholders.Room(work.state, work.index)
-        found += placeholders.creations(
+        decisions += placeholders.creations(
             work.state,
             work.settings,
             work.now,
             missing=missing,
-            found=work.standing,
+            current=work.standing,
             real=real,
             trial=trial,
             starting=starting,
@@ -188,20 +188,20 @@ def hold_room(work: RequestWork, real: Grid, trial: Grid, starting: Mapping[int,
         work.unheld = room.waiting
         if room.waiting:
             work.dues.append(work.now + STALENESS_S)
-    return found
+    return decisions
 
 
 def lacking(work: RequestWork, booked: Mapping[str, Demand]) -> dict[RequestKey, tuple[Item, ...]]:
     """Request to what is kept for it on paper only: the last ones lack what has found no room."""
-    left = {digest: demand.count for digest, demand in booked.items() if demand.count}
-    found: dict[RequestKey, tuple[Item, ...]] = {}
+    unplaced = {digest: demand.count for digest, demand in booked.items() if demand.count}
+    shortfalls: dict[RequestKey, tuple[Item, ...]] = {}
     for key in reversed(work.kept):
         short = []
         for item in work.kept[key]:
-            pods = min(left.get(item.shape.digest, 0), item.count)
+            pods = min(unplaced.get(item.shape.digest, 0), item.count)
             if pods:
-                left[item.shape.digest] -= pods
+                unplaced[item.shape.digest] -= pods
                 short.append(Item(item.shape, pods))
         if short:
-            found[key] = tuple(short)
-    return found
+            shortfalls[key] = tuple(short)
+    return shortfalls

@@ -13,7 +13,7 @@ from tidewright.provisioning.tell.sentences import because
 
 def refresh(work: RequestWork) -> list[Decision]:
     """Expiry of requests and bookings, and deletion of old ones. Spec 2.9."""
-    found: list[Decision] = []
+    decisions: list[Decision] = []
     settings = work.settings
     candidates = [work.candidate(key) for key in work.modes]
     # Whose nodes are on their way has been tried in time: whether these come in time is another limit's.
@@ -28,12 +28,12 @@ def refresh(work: RequestWork) -> list[Decision]:
         if condition.type == cond.BOOKING_EXPIRED:
             kept = candidate.booking_s if candidate.booking_s is not None else settings.booking_s
             work.put(key, condition, because("BookingOver", seconds=int(kept)))
-            found.append(work.release(key, condition.reason))
-            found.append(work.event(key, "BookingExpired", condition.message))
+            decisions.append(work.release(key, condition.reason))
+            decisions.append(work.event(key, "BookingExpired", condition.message))
         else:
             limit = lifecycle.expires_at(candidate, settings.request_expiry_s) - candidate.created_at
             work.put(key, condition, because("Expired", limit_s=int(limit)))
-            found.append(work.event(key, "Failed", condition.message, "Warning"))
+            decisions.append(work.event(key, "Failed", condition.message, "Warning"))
     for candidate in candidates:
         key = candidate.key
         ended = work.conditions_of(key)
@@ -41,7 +41,7 @@ def refresh(work: RequestWork) -> list[Decision]:
             candidate, work.now, settings.request_ttl_s, delete_controlled=settings.delete_controlled
         ):
             age = int(work.now - candidate.created_at)
-            found.append(
+            decisions.append(
                 DeleteObject(
                     at=work.now,
                     target=request_ref(candidate.namespace, candidate.name, candidate.uid),
@@ -51,4 +51,4 @@ def refresh(work: RequestWork) -> list[Decision]:
         elif cond.is_true(ended, cond.FAILED) or cond.is_true(ended, cond.BOOKING_EXPIRED):
             latest = max((c.changed_at for c in ended), default=work.now)
             work.dues.append(latest + settings.request_ttl_s + 1)
-    return found
+    return decisions

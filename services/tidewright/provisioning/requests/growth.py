@@ -24,17 +24,17 @@ def grow_on(
     work: RequestWork, short: Mapping[RequestKey, tuple[Item, ...]], world: World, orders: Orders
 ) -> list[Decision]:
     """[B8]: elastic gangs with their minimum go on growing, at the pace of retries."""
-    found: list[Decision] = []
+    decisions: list[Decision] = []
     for key in sorted(work.kept):
         request, now = work.state.requests[key], work.conditions_of(key)
         full = cond.is_true(now, cond.FULLY_PROVISIONED)
         if not work.understood[key].min_counts or full or not cond.bookable(now) or work.busy(key):
             continue
         rest = short.get(key, ())
-        told = cond.fully(sum(item.count for item in rest))
+        condition = cond.fully(sum(item.count for item in rest))
         before = cond.find(now, cond.FULLY_PROVISIONED)
-        if before is None or before.message != told.message:
-            work.put(key, told)
+        if before is None or before.message != condition.message:
+            work.put(key, condition)
         if not rest:
             continue
         wait = work.settings.initial_backoff_s if request.wait_s is None else request.wait_s
@@ -42,8 +42,8 @@ def grow_on(
         if work.modes[key] is not Mode.ATOMIC or due >= work.now:
             work.dues.append(due + 0.001)
             continue
-        found += _grow(work, key, rest, wait=wait, world=world, orders=orders)
-    return found
+        decisions += _grow(work, key, rest, wait=wait, world=world, orders=orders)
+    return decisions
 
 
 def _grow(
@@ -52,30 +52,30 @@ def _grow(
     request = work.state.requests[key]
     namespace, name = parts(key)
     items = merged((item.shape, item.count) for item in rest)
-    made = grow(items, world)
+    plan = grow(items, world)
     pods = sum(item.count for item in items)
-    why = [because("Growing", pods=pods, placed=sum(made.placed))]
+    why = [because("Growing", pods=pods, placed=sum(plan.placed))]
     retry = work.now + min(2 * wait, work.settings.max_backoff_s)
     work.dues.append(retry + 0.001)
-    found: list[Decision] = [
+    decisions: list[Decision] = [
         AttemptRequest(
             at=work.now,
             namespace=namespace,
             name=name,
             uid=request.uid,
-            result=made.result,
+            result=plan.result,
             attempt=request.attempts + 1,
             retry_at=retry,
-            verdicts=verdicts_of(made.out(), made),
+            verdicts=verdicts_of(plan.out(), plan),
             domains=request.domains,
             places=request.places,
             because=tuple(why),
         )
     ]
-    if made.result != SUCCESSFUL or not made.targets:
-        return found
-    found += ordered_plan(orders, made, world, pods=(), why=why, request=key, request_uid=request.uid)
-    enact(world, made, {item.shape.digest: item.shape for item in items})
-    groups = ", ".join(f"{t.group} {t.from_size}->{t.size}" for t in made.targets)
-    found.append(work.event(key, "ScaleUpRequested", f"scale-up requested: {groups}"))
-    return found
+    if plan.result != SUCCESSFUL or not plan.targets:
+        return decisions
+    decisions += ordered_plan(orders, plan, world, pods=(), why=why, request=key, request_uid=request.uid)
+    enact(world, plan, {item.shape.digest: item.shape for item in items})
+    groups = ", ".join(f"{t.group} {t.from_size}->{t.size}" for t in plan.targets)
+    decisions.append(work.event(key, "ScaleUpRequested", f"scale-up requested: {groups}"))
+    return decisions

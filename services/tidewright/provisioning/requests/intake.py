@@ -25,23 +25,23 @@ def take_up(work: RequestWork, key: RequestKey) -> list[Decision]:
     request = work.state.requests[key]
     namespace, name = parts(key)
     try:
-        wanted = spec.parse(request.spec)
+        request_spec = spec.parse(request.spec)
     except ValueError as error:
         work.put(key, cond.invalid(str(error)))
         return [work.event(key, "Failed", str(error), "Warning")]
     missing = [
-        s.template for s in wanted.pod_sets if key_of(namespace, s.template) not in work.state.templates
+        s.template for s in request_spec.pod_sets if key_of(namespace, s.template) not in work.state.templates
     ]
     if missing:
         grace_over = request.seen_at + work.settings.template_grace_s
         if work.now < grace_over:
             work.dues.append(grace_over)
             return []
-        message = spec.missing_templates_message(len(wanted.pod_sets), missing)
+        message = spec.missing_templates_message(len(request_spec.pod_sets), missing)
         why = because(
             "TemplatesMissing",
             missing=len(missing),
-            referenced=len(wanted.pod_sets),
+            referenced=len(request_spec.pod_sets),
             names=", ".join(missing[:5]),
         )
         if cond.is_true(work.conditions_of(key), cond.PROVISIONED):  # by a service before this one
@@ -52,7 +52,7 @@ def take_up(work: RequestWork, key: RequestKey) -> list[Decision]:
     sets: list[tuple[PodShape, int]] = []
     costs: list[Cost] = []
     shapes: dict[str, JsonObject] = {}
-    for pod_set in wanted.pod_sets:
+    for pod_set in request_spec.pod_sets:
         template = work.state.templates[key_of(namespace, pod_set.template)]
         shape = of_template(template, namespace)
         fields = ShapeFields(
@@ -124,13 +124,13 @@ def prepare(state: State, index: Index) -> None:
 
 def _elsewhere(work: RequestWork, namespace: str, missing: list[str]) -> str:
     """Where templates of these names are, that a request cannot name."""
-    found = sorted(
+    namespaces = sorted(
         {namespace_of(key) for key in work.state.templates if name_of(key) in missing} - {namespace}
     )
-    if not found:
+    if not namespaces:
         return ""
-    more = f" and {len(found) - 3} others" if len(found) > 3 else ""
+    more = f" and {len(namespaces) - 3} others" if len(namespaces) > 3 else ""
     return (
-        f"; there are such in namespace {', '.join(found[:3])}{more},"
+        f"; there are such in namespace {', '.join(namespaces[:3])}{more},"
         f" but a request finds only those of its own namespace, {namespace}"
     )

@@ -79,12 +79,12 @@ def eligible(
         maximum_s: the longest.
         last_try: when it was last tried, from our own memory; None: the condition's transition time.
     """
-    found = candidate.conditions
+    conditions = candidate.conditions
     if candidate.mode is None:
         return Eligibility(tried=False)
-    if cond.is_true(found, cond.FAILED) or cond.is_true(found, cond.PROVISIONED):
+    if cond.is_true(conditions, cond.FAILED) or cond.is_true(conditions, cond.PROVISIONED):
         return Eligibility(tried=False)
-    provisioned = cond.find(found, cond.PROVISIONED)
+    provisioned = cond.find(conditions, cond.PROVISIONED)
     if provisioned is None:
         return Eligibility(tried=True, next_wait_s=initial_s)
     if provisioned.status != "False":
@@ -127,12 +127,12 @@ def taking_turns(candidates: Iterable[Candidate], served: Mapping[str, int]) -> 
         served: namespace to its requests for which room is kept or ordered.
     """
     given = dict(served)
-    found = []
+    in_turn = []
     for candidate in in_order(candidates):
         turn = given.get(candidate.namespace, 0)
         given[candidate.namespace] = turn + 1
-        found.append(msgspec.structs.replace(candidate, turn=turn))
-    return found
+        in_turn.append(msgspec.structs.replace(candidate, turn=turn))
+    return in_turn
 
 
 def within_timebox(candidates: Sequence[Candidate], *, batch_size: int, timebox_s: float) -> list[Candidate]:
@@ -154,12 +154,12 @@ def refresh(
     expired: list[tuple[Candidate, Condition]] = []
     failed: list[tuple[Candidate, Condition]] = []
     for candidate in candidates:
-        found = candidate.conditions
+        conditions = candidate.conditions
         if candidate.mode is None:
             continue
-        if cond.is_true(found, cond.BOOKING_EXPIRED) or cond.is_true(found, cond.FAILED):
+        if cond.is_true(conditions, cond.BOOKING_EXPIRED) or cond.is_true(conditions, cond.FAILED):
             continue
-        provisioned = cond.find(found, cond.PROVISIONED)
+        provisioned = cond.find(conditions, cond.PROVISIONED)
         if provisioned is not None and provisioned.status == "True":
             kept = booking_s if candidate.booking_s is None else candidate.booking_s
             if provisioned.changed_at + kept < now:

@@ -18,27 +18,27 @@ from tidewright.provisioning.scaleup.plans import World
 def never_held(asked: Asked, world: World) -> list[str]:
     """A sentence for each pod set of which neither a group nor a node that exists ever holds a pod."""
     templates = {g.id: g.template for g in sorted(world.groups, key=lambda g: g.id) if g.template is not None}
-    found: dict[str, None] = {}
+    sentences: dict[str, None] = {}
     for item in asked.sets:
         if item.shape.blocked:
-            found[f"its pods go nowhere as things are: {item.shape.blocked}"] = None
+            sentences[f"its pods go nowhere as things are: {item.shape.blocked}"] = None
             continue
         reasons = _refusals(item.shape, templates)
         if not reasons or _some_node_could(item.shape, world.grid):
             continue
-        found[_nearest(item.shape, templates) or _nowhere(reasons)] = None
-    return list(found)
+        sentences[_nearest(item.shape, templates) or _nowhere(reasons)] = None
+    return list(sentences)
 
 
 def _refusals(shape: PodShape, templates: Mapping[str, Template]) -> dict[str, str]:
     """Group to why its nodes never hold a pod; empty when some group's do."""
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for name, template in templates.items():
         reason = fits_reason(shape, template)
         if not reason:
             return {}
-        found[name] = reason
-    return found
+        reasons[name] = reason
+    return reasons
 
 
 def _some_node_could(shape: PodShape, grid: Grid) -> bool:
@@ -96,8 +96,8 @@ def _nearest(shape: PodShape, templates: Mapping[str, Template]) -> str:
 
 def _nowhere(reasons: Mapping[str, str]) -> str:
     counted = sorted(Counter(reasons.values()).items(), key=lambda entry: (-entry[1], entry[0]))
-    told = ", ".join(f"{n} {reason}" for reason, n in counted[:5])
-    return f"no group has nodes that its pods may run on: {told}"
+    listed = ", ".join(f"{n} {reason}" for reason, n in counted[:5])
+    return f"no group has nodes that its pods may run on: {listed}"
 
 
 def amount_text(name: str, amount: int) -> str:

@@ -97,16 +97,16 @@ class Standing(NamedTuple):
     surplus: tuple[PodKey, ...]
 
 
-def standing(state: State, wanted: Mapping[RequestKey, Sequence[Item]]) -> Standing:
+def standing(state: State, desired: Mapping[RequestKey, Sequence[Item]]) -> Standing:
     """Which placeholders stay, and which go. `wanted` says what is held for pods that have not come."""
     enough = Counter(
-        {(key, i.shape.digest): i.count for key, items in wanted.items() for i in _by_shape(items)}
+        {(key, i.shape.digest): i.count for key, items in desired.items() for i in _by_shape(items)}
     )
     counts: Counter[tuple[RequestKey, str]] = Counter()
     surplus = []
     for name in sorted(state.held):
         held = state.held[name]
-        if held.leaving or (held.request in wanted and _rests(held, state.now)):
+        if held.leaving or (held.request in desired and _rests(held, state.now)):
             continue
         place = (held.request, held.shape)
         stays = held.node in state.nodes and held.refused_at is None
@@ -122,33 +122,33 @@ def _rests(held: Held, now: float) -> bool:
     return held.refused_at is not None and now < held.refused_at + REFUSED_S
 
 
-def arrange(state: State, index: Index, grid: Grid, found: Standing) -> None:
+def arrange(state: State, index: Index, grid: Grid, current: Standing) -> None:
     """Let the grid look as if what goes were gone, and what was ordered were there."""
     for name, held in state.held.items():
         row, pod = grid.rows.get(held.node), state.pods.get(name)
         if row is None:
             continue
-        goes = held.leaving or held.refused_at is not None or name in found.surplus
+        goes = held.leaving or held.refused_at is not None or name in current.surplus
         if goes and pod is not None:
             grid.put(shape_of(state, index, pod.shape), row, -1)
         elif not goes and pod is None:
             grid.put(shape_of(state, index, held.shape), row)
 
 
-def without(items: Sequence[Item], key: RequestKey, found: Standing) -> tuple[Item, ...]:
+def without(items: Sequence[Item], key: RequestKey, current: Standing) -> tuple[Item, ...]:
     """What of a request's room no placeholder holds."""
-    left = Counter({digest: n for (request, digest), n in found.counts.items() if request == key})
+    held = Counter({digest: n for (request, digest), n in current.counts.items() if request == key})
     rest = []
     for item in items:
-        taken = min(left[item.shape.digest], item.count)
-        left[item.shape.digest] -= taken
+        taken = min(held[item.shape.digest], item.count)
+        held[item.shape.digest] -= taken
         rest.append(Item(item.shape, item.count - taken))
     return tuple(item for item in rest if item.count)
 
 
-def removals(state: State, found: Standing, now: float) -> Iterator[Decision]:
+def removals(state: State, current: Standing, now: float) -> Iterator[Decision]:
     """Placeholders that are needed no more are deleted."""
-    for name in found.surplus:
+    for name in current.surplus:
         yield _removal(state, name, state.held[name], now)
 
 
@@ -158,7 +158,7 @@ def creations(
     now: float,
     *,
     missing: Mapping[RequestKey, Sequence[Item]],
-    found: Standing,
+    current: Standing,
     real: Grid,
     trial: Grid,
     starting: Mapping[int, str],
@@ -171,7 +171,7 @@ def creations(
         settings: in force.
         now: log time.
         missing: request to what is to be held and is not.
-        found: the placeholders that there are.
+        current: the placeholders that there are.
         real: nodes and what runs on them.
         trial: the same with what this evaluation has placed.
         starting: rows of nodes on their way to those that are there and have not started.
@@ -179,7 +179,7 @@ def creations(
     """
     free: dict[str, dict[str, int]] = {}
     for key, items in missing.items():
-        many = sum(n for (request, _), n in found.counts.items() if request == key)
+        many = sum(n for (request, _), n in current.counts.items() if request == key)
         for item in _by_shape(items):
             digest = item.shape.digest
             if item.shape.devices:
@@ -209,30 +209,30 @@ def _with_room(nodes: dict[str, int], room: Room, request: RequestKey, shape: Po
 
 
 def _by_shape(items: Sequence[Item]) -> list[Item]:
-    found: dict[str, Item] = {}
+    merged: dict[str, Item] = {}
     for item in items:
-        before = found.get(item.shape.digest)
-        found[item.shape.digest] = Item(item.shape, item.count + (before.count if before else 0))
-    return list(found.values())
+        before = merged.get(item.shape.digest)
+        merged[item.shape.digest] = Item(item.shape, item.count + (before.count if before else 0))
+    return list(merged.values())
 
 
 def placed(real: Grid, trial: Grid, shape: PodShape, starting: Mapping[int, str]) -> dict[str, int]:
     """Node that is there to the pods of a shape that this evaluation put onto it, by name."""
     before, after = real.where.get(shape.digest, {}), trial.where.get(shape.digest, {})
-    found = {
+    on_nodes = {
         name: after.get(row, 0) - before.get(row, 0)
         for name, row in real.rows.items()
         if row in after and trial.rows.get(name) == row
     }
-    found |= {name: after[row] for row, name in starting.items() if row in after}
-    return {name: pods for name, pods in sorted(found.items()) if pods > 0}
+    on_nodes |= {name: after[row] for row, name in starting.items() if row in after}
+    return {name: pods for name, pods in sorted(on_nodes.items()) if pods > 0}
 
 
-def by_node(state: State, found: Standing) -> dict[str, list[str]]:
+def by_node(state: State, current: Standing) -> dict[str, list[str]]:
     """Node to the shapes that the placeholders on it stand for."""
     nodes: dict[str, list[str]] = {}
     for name, held in sorted(state.held.items()):
-        if not held.leaving and held.refused_at is None and name not in found.surplus:
+        if not held.leaving and held.refused_at is None and name not in current.surplus:
             nodes.setdefault(held.node, []).append(held.shape)
     return nodes
 

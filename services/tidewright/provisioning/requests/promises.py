@@ -26,7 +26,7 @@ def nodes_settled(work: RequestWork, closings: Sequence[CloseScaleUp]) -> list[D
     All that end in one evaluation are looked at together: a plan over several groups is ready
     when the last of them is, and has failed when one of them has.
     """
-    found: list[Decision] = []
+    decisions: list[Decision] = []
     closing = {closed.group for closed in closings}
     plans = {plan for name in closing if name in work.state.open for plan in work.state.open[name].plans}
     for plan in sorted(plans):
@@ -41,14 +41,14 @@ def nodes_settled(work: RequestWork, closings: Sequence[CloseScaleUp]) -> list[D
         failed = next((closed for closed in mine if closed.result != "Finished"), None)
         if failed is not None or execution.short:
             why = failed.because if failed is not None else _short(work, execution)
-            found += _nodes_missing(work, key, *why, grows=not execution.all_or_nothing)
+            decisions += _nodes_missing(work, key, *why, grows=not execution.all_or_nothing)
         elif not any(
             plan in o.plans or name in request.awaits
             for name, o in work.state.open.items()
             if name not in closing
         ):
-            found += _come(work, key, cond.NODES_READY, cond.ORDERED, *mine[0].because)
-    return found
+            decisions += _come(work, key, cond.NODES_READY, cond.ORDERED, *mine[0].because)
+    return decisions
 
 
 def awaited(
@@ -61,7 +61,7 @@ def awaited(
         closings: increases that end in this evaluation.
         short: requests whose room is on paper only, with what of it.
     """
-    found: list[Decision] = []
+    decisions: list[Decision] = []
     results = {closed.group: closed.result for closed in closings}
     for key in work.modes:
         request = work.state.requests[key]
@@ -75,12 +75,12 @@ def awaited(
         gone = "" in ended and key in short
         if request.missed or gone or not {*ended} <= {"", "Finished"}:
             why = [because("RoomMissed", groups=", ".join(request.awaits) or "that failed before")]
-            found += _nodes_missing(work, key, *why, grows=bool(work.understood[key].min_counts))
+            decisions += _nodes_missing(work, key, *why, grows=bool(work.understood[key].min_counts))
             continue
         if any(request.plan in opened.plans for name, opened in work.state.open.items() if name in coming):
             continue  # nodes of its own are on their way, too
-        found += _come(work, key, cond.ROOM_READY, cond.FOUND)
-    return found
+        decisions += _come(work, key, cond.ROOM_READY, cond.FOUND)
+    return decisions
 
 
 def _come(
@@ -97,30 +97,30 @@ def _come(
 
 def _short(work: RequestWork, execution: Execution) -> list[Because]:
     """Which groups could not make all that was ordered of them, and what they said."""
-    found = []
+    reasons = []
     for step in execution.steps:
         entry = work.state.backoff.get(step.group)
         if entry is not None and entry.last >= execution.ordered_at:
-            found.append(because("GroupFailed", group=step.group, error=entry.message or entry.code))
-    return found or [because("NodesShort", nodes=execution.short)]
+            reasons.append(because("GroupFailed", group=step.group, error=entry.message or entry.code))
+    return reasons or [because("NodesShort", nodes=execution.short)]
 
 
 def _nodes_missing(work: RequestWork, key: RequestKey, *why: Because, grows: bool) -> list[Decision]:
     """`compat` says it and leaves `Provisioned` alone; `hold` tries elsewhere, or gives up."""
     missing = cond.nodes_missing("; ".join(sentence(reason) for reason in why))
     work.put(key, missing, *why)
-    found: list[Decision] = [work.event(key, "CapacityNotReady", missing.message, "Warning")]
+    decisions: list[Decision] = [work.event(key, "CapacityNotReady", missing.message, "Warning")]
     if work.settings.hold and not grows:
         final = work.understood[key].no_retry
         work.put(key, cond.GIVEN_UP if final else cond.NOT_FOUND)
-        found += [work.event(key, "Failed", missing.message, "Warning")] if final else []
-        found.append(work.release(key, "Failed"))
-    return found
+        decisions += [work.event(key, "Failed", missing.message, "Warning")] if final else []
+        decisions.append(work.release(key, "Failed"))
+    return decisions
 
 
 def hold_to_account(work: RequestWork, short: Mapping[RequestKey, tuple[Item, ...]]) -> list[Decision]:
     """[B13], in the profile `hold`: say when provisioned room is gone, and when it stays gone."""
-    found: list[Decision] = []
+    decisions: list[Decision] = []
     limit_s = work.settings.max_node_provision_s
     for key in sorted(work.kept) if work.settings.hold else ():
         request, now = work.state.requests[key], work.conditions_of(key)
@@ -144,8 +144,8 @@ def hold_to_account(work: RequestWork, short: Mapping[RequestKey, tuple[Item, ..
         elif ready.changed_at + limit_s < work.now:
             revoked = cond.capacity_revoked(pods, format_duration(round(limit_s)))
             work.put(key, revoked, because("CapacityLost", pods=pods))
-            found.append(work.release(key, "Revoked"))
-            found.append(work.event(key, "CapacityRevoked", revoked.message, "Warning"))
+            decisions.append(work.release(key, "Revoked"))
+            decisions.append(work.event(key, "CapacityRevoked", revoked.message, "Warning"))
         else:
             work.dues.append(ready.changed_at + limit_s + 1)
-    return found
+    return decisions

@@ -24,14 +24,14 @@ def claim_booked(work: RequestWork) -> None:
         work.state.pods[pod].consumes for pod in work.index.waiting
     )
     for key, items in work.kept.items():
-        left = unborn[key]
+        remaining = unborn[key]
         costs = {
             shape.digest: cost
             for (shape, _), cost in zip(work.kept_sets_of(key), work.costs_of(key), strict=True)
         }
         for item in items:
-            pods = min(left, item.count)
-            left -= pods
+            pods = min(remaining, item.count)
+            remaining -= pods
             _claim(work, namespace_of(key), Item(item.shape, pods), costs.get(item.shape.digest, Cost()))
 
 
@@ -51,14 +51,14 @@ def _claim(work: RequestWork, namespace: str, item: Item, cost: Cost) -> None:
 
 def _amounts(item: Item, cost: Cost) -> dict[str, int]:
     """What so many pods ask of quotas, limits under their own names."""
-    found = {name: amount * item.count for name, amount in item.shape.requests.items()}
-    return found | {f"limits.{name}": amount * item.count for name, amount in cost.limits.items()}
+    amounts = {name: amount * item.count for name, amount in item.shape.requests.items()}
+    return amounts | {f"limits.{name}": amount * item.count for name, amount in cost.limits.items()}
 
 
 def over_quota(work: RequestWork, key: RequestKey, sets: tuple[Item, ...]) -> str:
     """[B10]: the ResourceQuota of the namespace that a request's pods would exceed; empty for none."""
-    found = next(exceeded(work, key, sets), None)
-    return f'exceeded quota: "{name_of(found[0])}", resources: {", ".join(found[1])}' if found else ""
+    quota = next(exceeded(work, key, sets), None)
+    return f'exceeded quota: "{name_of(quota[0])}", resources: {", ".join(quota[1])}' if quota else ""
 
 
 def wants_of(work: RequestWork, key: RequestKey, quota: tuple[ObjectKey, tuple[str, ...]]) -> bool:
@@ -89,19 +89,19 @@ def exceeded(
     if beside is not None:
         claims, work.claims = work.claims, {pods: dict(amounts) for pods, amounts in work.claims.items()}
         claim(work, *beside)
-        found = list(exceeded(work, key, sets))
+        quotas = list(exceeded(work, key, sets))
         work.claims = claims
-        yield from found
+        yield from quotas
         return
     namespace = namespace_of(key)
     names = [name for name in sorted(work.state.quotas) if namespace_of(name) == namespace]
     costs = work.costs_of(key) if names else ()
     for name in names:
         quota = work.state.quotas[name]
-        wanted: Counter[str] = Counter()
+        asked: Counter[str] = Counter()
         for item, cost in zip(sets, costs, strict=True):
             if in_scopes(quota.scopes, cost.traits):
-                wanted.update(_amounts(item, cost))
+                asked.update(_amounts(item, cost))
         claimed: Counter[str] = Counter()
         for (where, traits), amounts in work.claims.items():
             if where == namespace and in_scopes(quota.scopes, traits):
@@ -109,15 +109,15 @@ def exceeded(
         short = sorted(
             resource
             for resource, limit in quota.hard.items()
-            if _asked_of(wanted, resource)
-            and quota.used.get(resource, 0) + _asked_of(claimed, resource) + _asked_of(wanted, resource)
+            if _asked_of(asked, resource)
+            and quota.used.get(resource, 0) + _asked_of(claimed, resource) + _asked_of(asked, resource)
             > limit
         )
         if short:
             yield name, tuple(short)
 
 
-def _asked_of(wanted: Mapping[str, int], quota_name: str) -> int:
+def _asked_of(amounts: Mapping[str, int], quota_name: str) -> int:
     """What pods ask of a quota's resource: `requests.cpu` and `cpu` are the same."""
     name = quota_name.removeprefix("requests.")
-    return wanted.get("pods" if name == "count/pods" else name, 0)
+    return amounts.get("pods" if name == "count/pods" else name, 0)

@@ -24,21 +24,23 @@ from tidewright.provisioning.tell.sentences import because
 
 
 def reasons_of(
-    work: RequestWork, sets: tuple[Item, ...], made: Attempt, *, over: str, attempts: int, retry: float
+    work: RequestWork, sets: tuple[Item, ...], attempt: Attempt, *, over: str, attempts: int, retry: float
 ) -> list[Because]:
     """For the log: what was short, which groups were out, and what happens next."""
-    pods, placed = sum(item.count for item in sets), sum(made.placed)
-    if made.passes:
-        return [because("WouldDelay", head=made.passes)]
+    pods, placed = sum(item.count for item in sets), sum(attempt.placed)
+    if attempt.passes:
+        return [because("WouldDelay", head=attempt.passes)]
     if over:
         return [because("QuotaExceeded", namespace=sets[0].shape.namespace, quota=over)]
-    if made.result in (SUCCESSFUL, NOT_NEEDED):
-        if made.plan is not None and made.plan.targets:
-            return [because("RoomShort", placed=pods - sum(made.plan.placed), pods=pods)]
+    if attempt.result in (SUCCESSFUL, NOT_NEEDED):
+        if attempt.plan is not None and attempt.plan.targets:
+            return [because("RoomShort", placed=pods - sum(attempt.plan.placed), pods=pods)]
         return [because("FitsNow", pods=placed)]
-    why = [because("NoGroup")] if made.plan is not None else [because("RoomShort", placed=placed, pods=pods)]
-    if made.plan is not None:
-        why += [because("GroupOut", group=g, reason=r) for g, r in sorted(made.plan.out().items())[:20]]
+    why = (
+        [because("NoGroup")] if attempt.plan is not None else [because("RoomShort", placed=placed, pods=pods)]
+    )
+    if attempt.plan is not None:
+        why += [because("GroupOut", group=g, reason=r) for g, r in sorted(attempt.plan.out().items())[:20]]
     if retry:
         why.append(because("RetryLater", wait_s=int(retry - work.now), attempt=attempts))
     else:
@@ -46,29 +48,29 @@ def reasons_of(
     return why
 
 
-def no_room(asked: Asked, made: Attempt, world: World) -> str:
+def no_room(asked: Asked, attempt: Attempt, world: World) -> str:
     """For people: what no group ever holds, else what holds the groups back, the most first."""
     never = never_held(asked, world)
     if never:
         return "; ".join(never)
-    if made.plan is None:
+    if attempt.plan is None:
         pods = sum(item.count for item in asked.sets)
         what = "1 pod" if pods == 1 else f"{pods} pods"
         return f"there is no room for {what} on nodes that exist or are on their way"
-    counted = Counter(made.plan.out().values())
+    counted = Counter(attempt.plan.out().values())
     top = [f"{n} {text}" for text, n in sorted(counted.items(), key=lambda e: (-e[1], e[0]))]
     return ", ".join(top[:5]) or "no group can take all of it"
 
 
-def expected_at(work: RequestWork, made: Attempt, world: World, retry: float) -> float:
+def expected_at(work: RequestWork, attempt: Attempt, world: World, retry: float) -> float:
     """[B12]: when room is expected.
 
     That is the next attempt; or where groups are left alone after a failure, the first of them to
     come back, with the time that its nodes took last.
     """
-    if not retry or made.plan is None:
+    if not retry or attempt.plan is None:
         return retry
-    out = made.plan.out()
+    out = attempt.plan.out()
     back = [
         max(retry, group.backoff_until) + work.state.groups[group.id].boot_s
         for group in world.groups
@@ -79,13 +81,13 @@ def expected_at(work: RequestWork, made: Attempt, world: World, retry: float) ->
 
 def coming_at(work: RequestWork, groups: Sequence[str]) -> float | None:
     """[B12]: when the nodes that these groups ordered are expected; None when that is not known of one."""
-    found = []
+    times = []
     for name in groups:
         opened, group = work.state.open.get(name), work.state.groups.get(name)
         if opened is None or group is None or not group.boot_s:
             return None
-        found.append(opened.requested_at + group.boot_s)
-    return max(found, default=None)
+        times.append(opened.requested_at + group.boot_s)
+    return max(times, default=None)
 
 
 def with_eta(work: RequestWork, condition: Condition, retry: float) -> Condition:

@@ -21,36 +21,36 @@ from tidewright.provisioning.tell.sentences import because
 
 
 def marked(
-    work: RequestWork, made: Iterable[Decision], bare: Mapping[RequestKey, set[str]]
+    work: RequestWork, decisions: Iterable[Decision], bare: Mapping[RequestKey, set[str]]
 ) -> Iterator[PatchObject]:
     """The annotations that are not as the bookings want them.
 
     Args:
         work: the requests, with what room is kept for them.
-        made: the decisions about placeholders of this evaluation.
+        decisions: those about placeholders, of this evaluation.
         bare: what `unheld` found, before more was placed.
     """
     if work.settings.dry_run or not work.binding:
         return
-    wanted = _wanted(work, made, bare) if work.settings.hold else {}
+    desired = _wanted(work, decisions, bare) if work.settings.hold else {}
     state = work.state
     said_something = (name for name, node in state.nodes.items() if RESERVED in node.annotations)
-    for name in sorted({*wanted, *state.marks, *said_something}):
+    for name in sorted({*desired, *state.marks, *said_something}):
         node, mark = state.nodes.get(name), state.marks.get(name)
         if node is None or node.leaving:
             continue
         said = node.annotations.get(RESERVED, "") if mark is None else mark.value
-        value = wanted.get(name, "")
+        value = desired.get(name, "")
         if value != said:
             yield _patch(work.now, name, value)
 
 
 def _wanted(
-    work: RequestWork, made: Iterable[Decision], bare: Mapping[RequestKey, set[str]]
+    work: RequestWork, decisions: Iterable[Decision], bare: Mapping[RequestKey, set[str]]
 ) -> dict[str, str]:
     """Node to what its annotation shall say."""
     holding: dict[RequestKey, set[str]] = {}
-    for held in _holding(work, made):
+    for held in _holding(work, decisions):
         holding.setdefault(held.request, set()).add(held.node)
     nodes: dict[str, list[str]] = {}
     for key in sorted(work.kept):
@@ -62,15 +62,15 @@ def _wanted(
     return {name: ", ".join(lines) for name, lines in nodes.items()}
 
 
-def _holding(work: RequestWork, made: Iterable[Decision]) -> Iterator[Held]:
+def _holding(work: RequestWork, decisions: Iterable[Decision]) -> Iterator[Held]:
     """The placeholders that hold room after this evaluation."""
     for name, held in work.state.held.items():
         if not held.leaving and held.refused_at is None and name not in work.standing.surplus:
             yield held
-    for decision in made:
-        found = placeholders.read(decision) if isinstance(decision, CreateObject) else None
-        if found is not None:
-            yield found[1]
+    for decision in decisions:
+        placeholder = placeholders.read(decision) if isinstance(decision, CreateObject) else None
+        if placeholder is not None:
+            yield placeholder[1]
 
 
 def unheld(work: RequestWork, real: Grid, trial: Grid) -> dict[RequestKey, set[str]]:
@@ -83,24 +83,24 @@ def unheld(work: RequestWork, real: Grid, trial: Grid) -> dict[RequestKey, set[s
     """
     if not work.settings.hold:
         return {}
-    found = {key: set(nodes) for key, nodes in work.unheld.items()}
-    left: dict[str, dict[str, int]] = {}
+    nodes_of = {key: set(nodes) for key, nodes in work.unheld.items()}
+    room: dict[str, dict[str, int]] = {}
     for key, items in work.kept.items():
         for item in items:
             digest = item.shape.digest
             if work.holds() and not item.shape.devices:
                 continue
-            if digest not in left:
-                left[digest] = placeholders.placed(real, trial, item.shape, {})
-            nodes, pods = left[digest], item.count
+            if digest not in room:
+                room[digest] = placeholders.placed(real, trial, item.shape, {})
+            nodes, pods = room[digest], item.count
             own = work.state.requests[key].places.get(digest, {})
             for node in sorted(nodes, key=lambda name: (name not in own, name)):
                 taken = min(pods, nodes[node])
                 if taken:
                     nodes[node] -= taken
                     pods -= taken
-                    found.setdefault(key, set()).add(node)
-    return found
+                    nodes_of.setdefault(key, set()).add(node)
+    return nodes_of
 
 
 def _patch(now: float, node: str, value: str) -> PatchObject:

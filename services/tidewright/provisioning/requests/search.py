@@ -54,8 +54,8 @@ class Attempt(msgspec.Struct, kw_only=True):
     @property
     def domains(self) -> tuple[str, ...]:
         """Per pod set the value of its topology; empty without one."""
-        found = tuple(domain_of(shape.digest) for shape in self.shapes)
-        return found if any(found) else ()
+        values = tuple(domain_of(shape.digest) for shape in self.shapes)
+        return values if any(values) else ()
 
 
 class Asked(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,11 +71,11 @@ Class: TypeAlias = Callable[[Asked, World], Attempt]
 
 def search(mode: Mode, asked: Asked, world: World) -> Attempt:
     """Try a request of ours; `world.grid` then holds what was placed."""
-    made = CLASSES[mode](asked, world)
+    attempt = CLASSES[mode](asked, world)
     if asked.alias:
-        extra = tuple(cond.available(c) for c in made.conditions if c.type == cond.PROVISIONED)
-        made.conditions += extra
-    return made
+        extra = tuple(cond.available(c) for c in attempt.conditions if c.type == cond.PROVISIONED)
+        attempt.conditions += extra
+    return attempt
 
 
 def _failure(asked: Asked) -> tuple[Condition, ...]:
@@ -110,15 +110,15 @@ def atomic(asked: Asked, world: World) -> Attempt:
     """Place what fits; for the rest one plan that holds all of it, or nothing."""
 
     def fits(sets: Sequence[Item]) -> bool:
-        made = _ordered(asked, world, sets)[2]
-        return made is None or made.result == SUCCESSFUL
+        order = _ordered(asked, world, sets)[2]
+        return order is None or order.result == SUCCESSFUL
 
     last: Plan | None = None
-    for wanted in goals_of(asked):
-        for sets in variants_of(asked, world, fits, wanted):
-            trial, here, made = _ordered(asked, world, sets)
+    for counts in goals_of(asked):
+        for sets in variants_of(asked, world, fits, counts):
+            trial, here, order = _ordered(asked, world, sets)
             shapes = tuple(item.shape for item in sets)
-            if made is None:
+            if order is None:
                 _keep(world, trial)
                 return Attempt(
                     result=NOT_NEEDED,
@@ -126,17 +126,17 @@ def atomic(asked: Asked, world: World) -> Attempt:
                     placed=here,
                     shapes=shapes,
                 )
-            if made.result == SUCCESSFUL:
+            if order.result == SUCCESSFUL:
                 _keep(world, trial)
                 full = tuple(item.count for item in sets)
                 return Attempt(
                     result=SUCCESSFUL,
                     conditions=(cond.ORDERED, *_fully(asked, full)),
-                    plan=made,
+                    plan=order,
                     placed=full,
                     shapes=shapes,
                 )
-            last = last or made
+            last = last or order
     return Attempt(
         result=ERROR if last is not None and last.result == ERROR else NO_OPTIONS,
         conditions=_failure(asked),
@@ -154,10 +154,10 @@ def _ordered(asked: Asked, world: World, sets: Sequence[Item]) -> tuple[Grid, tu
     if not rest:
         return trial, here, None
     on_trial = with_grid(world, trial)
-    made = plan(rest, on_trial, all_or_nothing=True, redistribute=True)
-    if made.result != SUCCESSFUL and asked.parameters.across_groups:
-        made = plan_all(rest, on_trial, all_or_nothing=True, redistribute=True)
-    return trial, here, made
+    order = plan(rest, on_trial, all_or_nothing=True, redistribute=True)
+    if order.result != SUCCESSFUL and asked.parameters.across_groups:
+        order = plan_all(rest, on_trial, all_or_nothing=True, redistribute=True)
+    return trial, here, order
 
 
 def grow(rest: Sequence[Item], world: World) -> Plan:
@@ -194,8 +194,8 @@ def place_sets(grid: Grid, sets: Sequence[Item], *, growing: bool = False) -> tu
         if growing and grid.devices.waits(sets[index].shape):
             kin = [sets[index], *kindred(sets[index].shape, after)]
             trial = grid.fork()
-            left = sum(i.count - trial.place(i.shape, i.count, kin[n + 1 :]) for n, i in enumerate(kin))
-            if left and any(trial.tied(item.shape) for item in kin):
+            unplaced = sum(i.count - trial.place(i.shape, i.count, kin[n + 1 :]) for n, i in enumerate(kin))
+            if unplaced and any(trial.tied(item.shape) for item in kin):
                 apart |= {item.shape.digest for item in kin}
                 continue
         placed[index] = grid.place(sets[index].shape, sets[index].count, after)
@@ -234,22 +234,22 @@ def variants_of(
     Where each pod set may have a domain of its own there is one variant: each set in turn takes the
     first domain in which it fits beside those before it.
     """
-    wanted = counts or [item.count for item in asked.sets]
-    sets = tuple(Item(item.shape, n) for item, n in zip(asked.sets, wanted, strict=True))
+    goal = counts or [item.count for item in asked.sets]
+    sets = tuple(Item(item.shape, n) for item, n in zip(asked.sets, goal, strict=True))
     key = asked.parameters.topology
     if not key:
         return [sets]
     values = _domains(world, key)
     if not asked.parameters.topology_per_set:
         return [tuple(Item(pinned(item.shape, key, v), item.count) for item in sets) for v in values]
-    found: tuple[Item, ...] = ()
+    chosen: tuple[Item, ...] = ()
     for item in sets:
-        tries = ((*found, Item(pinned(item.shape, key, v), item.count)) for v in values)
+        tries = ((*chosen, Item(pinned(item.shape, key, v), item.count)) for v in values)
         longer = next((variant for variant in tries if fits(variant)), None)
         if longer is None:
             return []
-        found = longer
-    return [found]
+        chosen = longer
+    return [chosen]
 
 
 def _domains(world: World, key: str) -> list[str]:

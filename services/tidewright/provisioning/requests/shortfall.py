@@ -54,12 +54,12 @@ def nearest(mode: Mode, asked: Asked, world: World) -> Nearest:
         groups=tuple(msgspec.structs.replace(g, backed_off=False, healthy=True) for g in world.groups),
     )
 
-    def found(sets: Sequence[Item]) -> Nearest:
+    def placed(sets: Sequence[Item]) -> Nearest:
         return _placed(mode, asked, hopeful, sets)
 
-    variants = variants_of(asked, hopeful, lambda sets: not found(sets).lacking, counts)
+    variants = variants_of(asked, hopeful, lambda sets: not placed(sets).lacking, counts)
     nothing = Nearest(sum(counts), world.grid)
-    return min(map(found, variants), key=lambda one: one.lacking, default=nothing)
+    return min(map(placed, variants), key=lambda placement: placement.lacking, default=nothing)
 
 
 def kept(place: Nearest, world: World) -> World:
@@ -90,10 +90,10 @@ def _placed(mode: Mode, asked: Asked, world: World, sets: Sequence[Item]) -> Nea
         return Nearest(total, trial)
     beyond = with_grid(world, trial)
     if asked.parameters.across_groups:
-        made = plan_all(rest, beyond, redistribute=True)
+        order = plan_all(rest, beyond, redistribute=True)
     else:
-        made = plan(rest, beyond, redistribute=True, chooser=_largest)
-    return Nearest(total - sum(made.placed), trial, made)
+        order = plan(rest, beyond, redistribute=True, chooser=_largest)
+    return Nearest(total - sum(order.placed), trial, order)
 
 
 def _largest(options: Sequence[exp.Option]) -> exp.Option | None:

@@ -117,13 +117,13 @@ def _dns_name(field: str, value: Any) -> list[str]:
     return []
 
 
-def _pod_sets(found: Any) -> list[str]:
-    if not isinstance(found, list):
+def _pod_sets(pod_sets: Any) -> list[str]:
+    if not isinstance(pod_sets, list):
         return ["spec.podSets: Required value"]
-    if not 1 <= len(found) <= MAX_POD_SETS:
-        return [f"spec.podSets: has {len(found)} items, must have 1 to {MAX_POD_SETS}"]
+    if not 1 <= len(pod_sets) <= MAX_POD_SETS:
+        return [f"spec.podSets: has {len(pod_sets)} items, must have 1 to {MAX_POD_SETS}"]
     wrong: list[str] = []
-    for index, pod_set in enumerate(found):
+    for index, pod_set in enumerate(pod_sets):
         path = f"spec.podSets[{index}]"
         if not isinstance(pod_set, Mapping):
             wrong.append(f"{path}: must be an object")
@@ -137,16 +137,16 @@ def _pod_sets(found: Any) -> list[str]:
     return wrong
 
 
-def _parameters(found: Any) -> list[str]:
-    if found is None:
+def _parameters(parameters: Any) -> list[str]:
+    if parameters is None:
         return []
-    if not isinstance(found, Mapping):
+    if not isinstance(parameters, Mapping):
         return ["spec.parameters: must be a map of strings"]
     wrong: list[str] = []
-    if len(found) > MAX_PARAMETERS:
-        wrong.append(f"spec.parameters: has {len(found)} entries, at most {MAX_PARAMETERS} are allowed")
-    for key in sorted(found):
-        value = found[key]
+    if len(parameters) > MAX_PARAMETERS:
+        wrong.append(f"spec.parameters: has {len(parameters)} entries, at most {MAX_PARAMETERS} are allowed")
+    for key in sorted(parameters):
+        value = parameters[key]
         if not isinstance(value, str) or len(value) > MAX_PARAMETER_VALUE:
             wrong.append(
                 f"spec.parameters[{key}]: must be a string of at most {MAX_PARAMETER_VALUE} characters"
@@ -175,14 +175,14 @@ def mode_of(class_name: str, parameters: Mapping[str, str], instance: str = "") 
 
     `instance` is the flag `check-capacity-processor-instance`; with it set, this service only checks.
     """
-    wanted = parameters.get("processorInstance", "")
+    processor = parameters.get("processorInstance", "")
     checks = (CHECK_NAME, CHECK_ALIAS)
     if not instance:
         if class_name in checks:
-            return None if wanted else Mode.CHECK
+            return None if processor else Mode.CHECK
         return Mode.ATOMIC if class_name == ATOMIC_NAME or class_name in ATOMIC_ALIASES else None
-    if wanted:
-        return Mode.CHECK if wanted == instance and class_name in checks else None
+    if processor:
+        return Mode.CHECK if processor == instance and class_name in checks else None
     return Mode.CHECK if class_name in {instance + name for name in checks} else None
 
 
@@ -191,12 +191,12 @@ def is_check_alias(class_name: str) -> bool:
     return class_name.endswith(CHECK_ALIAS)
 
 
-def parameters_of(found: Mapping[str, str], pod_sets: int) -> Parameters:
+def parameters_of(parameters: Mapping[str, str], pod_sets: int) -> Parameters:
     """The parameters, understood; what is not understood is ignored and reported. Spec 2.2."""
     warnings: list[str] = []
 
     def number(key: str, minimum: int) -> int | None:
-        text = found.get(key)
+        text = parameters.get(key)
         if text is None:
             return None
         if re.fullmatch(r"-?\d+", text) and int(text) >= minimum:
@@ -205,7 +205,7 @@ def parameters_of(found: Mapping[str, str], pod_sets: int) -> Parameters:
         return None
 
     def duration(key: str) -> float | None:
-        text = found.get(key)
+        text = parameters.get(key)
         if text is None:
             return None
         try:
@@ -219,11 +219,11 @@ def parameters_of(found: Mapping[str, str], pod_sets: int) -> Parameters:
 
     flags = {}
     for key in ("noRetry", "AcrossGroups"):
-        text = found.get(key, "false")
+        text = parameters.get(key, "false")
         if text not in ("true", "false"):
             warnings.append(f"{key}={text!r} is ignored: expected true or false")
         flags[key] = text == "true"
-    scope = found.get("TopologyScope", "Request")
+    scope = parameters.get("TopologyScope", "Request")
     if scope not in ("Request", "PodSet"):
         warnings.append(f"TopologyScope={scope!r} is ignored: expected Request or PodSet")
     valid_until_s = duration("ValidUntilSeconds")
@@ -241,7 +241,7 @@ def parameters_of(found: Mapping[str, str], pod_sets: int) -> Parameters:
         valid_until_s=valid_until_s,
         booking_s=booking_s,
         priority=number("Priority", -(2**31)),
-        topology=found.get("Topology", ""),
+        topology=parameters.get("Topology", ""),
         topology_per_set=scope == "PodSet",
         min_counts=counts,
         across_groups=flags["AcrossGroups"],

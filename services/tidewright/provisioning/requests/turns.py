@@ -24,17 +24,17 @@ from tidewright.provisioning.scaleup.plans import World
 
 def adopted(work: RequestWork) -> list[Decision]:
     """Take up what a service before this one provisioned, before anybody else gets its room."""
-    found: list[Decision] = []
+    decisions: list[Decision] = []
     for key in work.modes:
         provisioned = cond.is_true(work.conditions_of(key), cond.PROVISIONED)
         if provisioned and not work.understands(key) and not _over(work, key):
-            found += take_up(work, key)
-    return found
+            decisions += take_up(work, key)
+    return decisions
 
 
 def attempts(work: RequestWork, world: World, orders: Orders) -> list[Decision]:  # noqa: C901  # the rules of the queue, in their order
     """Take up new requests and try those that are due, in order; each sees those before it."""
-    found: list[Decision] = []
+    decisions: list[Decision] = []
     due: list[tuple[lifecycle.Candidate, lifecycle.Eligibility]] = []
     for key in work.modes:
         request = work.state.requests[key]
@@ -42,7 +42,7 @@ def attempts(work: RequestWork, world: World, orders: Orders) -> list[Decision]:
             continue
         if not work.understands(key) and not _over(work, key):
             taken = take_up(work, key)
-            found += taken
+            decisions += taken
             if not any(isinstance(d, AcceptRequest) for d in taken):
                 continue
         candidate = work.candidate(key)
@@ -55,7 +55,7 @@ def attempts(work: RequestWork, world: World, orders: Orders) -> list[Decision]:
             last_try=lifecycle.tried_at(request),
         )
         if verdict.tried and work.held_alone(key):
-            found += think(work, key, world, orders)
+            decisions += think(work, key, world, orders)
         elif verdict.tried:
             due.append((candidate, verdict))
         elif verdict.due is not None:
@@ -84,7 +84,7 @@ def attempts(work: RequestWork, world: World, orders: Orders) -> list[Decision]:
             if head is not None and head.looked_at >= MOST_LOOKED_AT:
                 work.dues.append(work.now + 0.01)
                 break
-            found += try_request(
+            decisions += try_request(
                 work,
                 key,
                 candidate,
@@ -98,7 +98,7 @@ def attempts(work: RequestWork, world: World, orders: Orders) -> list[Decision]:
             if _blocks(work, key):
                 break
             head = Head(work, key) if work.settings.head_deadline_s else None
-    return found
+    return decisions
 
 
 def _over(work: RequestWork, key: RequestKey) -> bool:

@@ -154,12 +154,12 @@ class RequestWork:
 
     def sets_of(self, key: RequestKey) -> tuple[tuple[PodShape, int], ...]:
         """Pod sets as shapes with counts; as frozen just now for a request taken up in this evaluation."""
-        found = self.fresh.get(key)
-        if found is None:
+        sets = self.fresh.get(key)
+        if sets is None:
             request = self.state.requests[key]
-            found = tuple((shape_of(self.state, self.index, d), n) for d, n in request.sets)
-            self.fresh[key] = found
-        return found
+            sets = tuple((shape_of(self.state, self.index, d), n) for d, n in request.sets)
+            self.fresh[key] = sets
+        return sets
 
     def understands(self, key: RequestKey) -> bool:
         """Whether it was taken up, in this evaluation or before."""
@@ -191,8 +191,8 @@ class RequestWork:
 
     def costs_of(self, key: RequestKey) -> tuple[Cost, ...]:
         """What quotas look at, per pod set; plain pods where a service before this one did not tell."""
-        found = self.costs.get(key, self.state.requests[key].costs)
-        return found or (Cost(),) * len(self.sets_of(key))
+        costs = self.costs.get(key, self.state.requests[key].costs)
+        return costs or (Cost(),) * len(self.sets_of(key))
 
     def event(
         self, key: RequestKey, reason: str, message: str, event_type: str = "Normal"
@@ -258,10 +258,10 @@ class RequestWork:
 
     def statuses(self) -> list[Decision]:
         """One status write per request whose conditions changed, and what ended on the way."""
-        found: list[Decision] = list(self.ended)
+        decisions: list[Decision] = list(self.ended)
         for key in sorted({*self.conditions, *(k for k in self.modes if self.state.requests[k].rewrite)}):
             request = self.state.requests[key]
-            found.append(
+            decisions.append(
                 status_of(
                     self.now,
                     key,
@@ -271,7 +271,7 @@ class RequestWork:
                     why=tuple(self.why.get(key, ())),
                 )
             )
-        return found
+        return decisions
 
 
 def parameters_in_force(state: State, request: Request) -> dict[str, str]:

@@ -56,7 +56,7 @@ def removable(
     """
     if last_scale_up is not None and last_scale_up + delay_after_add_s > now:
         return {}
-    found: dict[str, list[str]] = {}
+    long_idle: dict[str, list[str]] = {}
     members: dict[str, int] = {}
     for node in sorted(nodes, key=lambda n: n.name):
         group = groups.get(node.group)
@@ -68,10 +68,10 @@ def removable(
         began = since.get(node.name)
         if began is None or began + unneeded_s >= now:
             continue
-        found.setdefault(node.group, []).append(node.name)
+        long_idle.setdefault(node.group, []).append(node.name)
     result: dict[str, list[str]] = {}
-    for name in sorted(found):
-        group, ready = groups[name], found[name]
+    for name in sorted(long_idle):
+        group, ready = groups[name], long_idle[name]
         if group.zero_or_max:
             if len(ready) == members[name] == group.target and group.min == 0:
                 result[name] = ready

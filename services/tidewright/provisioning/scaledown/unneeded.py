@@ -27,10 +27,10 @@ LITTLE = 0.5
 
 def unremovable(state: State, index: Index) -> Mapping[str, int]:
     """How many nodes stay for which reason: the first that applies."""
-    found: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
+    counted: Counter[str] = Counter(dict.fromkeys(REASONS, 0))
     for name, node in state.nodes.items():
-        found[_reason(state, index, name, node, state.groups.get(node.group))] += 1
-    return found
+        counted[_reason(state, index, name, node, state.groups.get(node.group))] += 1
+    return counted
 
 
 def _reason(state: State, index: Index, name: str, node: Node, group: GroupState | None) -> str:

@@ -74,12 +74,12 @@ class PriorityNote(msgspec.Struct, frozen=True):
 
 def waste(option: Option) -> float:
     """Unused share of cpu plus unused share of memory, of what pods can have. Spec 3.7, [B9]"""
-    found = 0.0
+    unused = 0.0
     for name, used in (("cpu", option.cpu), ("memory", option.memory)):
         total = option.usable.get(name, 0) * option.nodes
         if total > 0:
-            found += (total - used) / total
-    return found
+            unused += (total - used) / total
+    return unused
 
 
 def least_waste(options: Sequence[Option]) -> list[Option]:
@@ -160,18 +160,18 @@ def by_priority(options: Sequence[Option], config: Names | None) -> tuple[list[O
         levels = []
     if not levels:
         return list(options), [PriorityNote("PriorityConfigMapInvalid")]
-    found: dict[str, int] = {}
+    level_of: dict[str, int] = {}
     for option in options:
         matching = [level for level, texts in levels if any(text.search(option.group) for text in texts)]
         if matching:
-            found[option.group] = max(matching)
-    if not found:
+            level_of[option.group] = max(matching)
+    if not level_of:
         return list(options), [PriorityNote("PriorityConfigMapNoGroupMatched")]
     notes = [
-        PriorityNote("PriorityConfigMapNotMatchedGroup", o.group) for o in options if o.group not in found
+        PriorityNote("PriorityConfigMapNotMatchedGroup", o.group) for o in options if o.group not in level_of
     ]
-    highest = max(found.values())
-    return [o for o in options if found.get(o.group) == highest], notes
+    highest = max(level_of.values())
+    return [o for o in options if level_of.get(o.group) == highest], notes
 
 
 def pick(options: Sequence[Option], seed: str) -> Option | None:
@@ -189,14 +189,14 @@ def choose(
     fallback: Callable[[Sequence[Option]], Option | None],
 ) -> Option | None:
     """The chain: each filter in turn, the first to leave one option decides, else the fallback."""
-    left = list(options)
+    remaining = list(options)
     for keep in filters:
-        left = keep(left)
-        if len(left) == 1:
-            return left[0]
-        if not left:
+        remaining = keep(remaining)
+        if len(remaining) == 1:
+            return remaining[0]
+        if not remaining:
             return None
-    return fallback(left)
+    return fallback(remaining)
 
 
 def filters_of(

@@ -33,7 +33,7 @@ def chooser_of(world: World, notes: list[exp.PriorityNote]) -> Chooser:
     filters = exp.filters_of(world.settings.expander, world.settings.priorities, world.current_nodes, notes)
 
     def choose(options: Sequence[exp.Option]) -> exp.Option | None:
-        return exp.choose(options, filters, lambda left: exp.pick(left, world.seed))
+        return exp.choose(options, filters, lambda remaining: exp.pick(remaining, world.seed))
 
     return choose
 
@@ -80,7 +80,7 @@ def plan(  # noqa: C901  # the steps of one choice, in their order
             fits[group.id] = good
     valid = [g for g in valid if not _needless(g, fits)]
     able = {g.id: frozenset(fits[g.id]) for g in valid if fits[g.id]}
-    found: dict[str, Estimate] = {}
+    estimates: dict[str, Estimate] = {}
     options: list[exp.Option] = []
     for group in valid:
         option, best = _option(group, valid, items, fits=fits, world=world, all_or_nothing=all_or_nothing)
@@ -90,11 +90,11 @@ def plan(  # noqa: C901  # the steps of one choice, in their order
             reasons[group.id] = ALL_OR_NOTHING
             able.pop(group.id, None)
             continue
-        found[group.id] = best
+        estimates[group.id] = best
         options.append(option)
     if all_or_nothing:
         for group in valid:
-            if group.id not in found:
+            if group.id not in estimates:
                 reasons.setdefault(group.id, ALL_OR_NOTHING)
                 able.pop(group.id, None)
     base = Plan(
@@ -114,11 +114,11 @@ def plan(  # noqa: C901  # the steps of one choice, in their order
     if chosen is None:
         base.reasons = {**reasons, **{o.group: FILTERED_OUT for o in options}}
         return base
-    base.option_pods = found[chosen.group].placed
+    base.option_pods = estimates[chosen.group].placed
     return cut_and_share(
         base,
         chosen,
-        found[chosen.group],
+        estimates[chosen.group],
         items=items,
         valid=valid,
         fits=fits,

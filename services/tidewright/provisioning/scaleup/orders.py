@@ -93,17 +93,17 @@ def status_event(at: float, reason: str, message: str, event_type: str = "Normal
     )
 
 
-def verdicts_of(why: Mapping[str, str], made: Plan | None) -> tuple[GroupVerdict, ...]:
+def verdicts_of(why: Mapping[str, str], plan: Plan | None) -> tuple[GroupVerdict, ...]:
     """What became of each group, by id."""
-    options = {} if made is None else {o.group: o for o in made.options}
-    chosen = () if made is None else made.chosen
-    found = []
+    options = {} if plan is None else {o.group: o for o in plan.options}
+    chosen = () if plan is None else plan.chosen
+    verdicts = []
     for name in sorted({*why, *options}):
         option = options.get(name)
         reason = why.get(name, "")
         if option is not None and not reason and name not in chosen:
             reason = NOT_CHOSEN
-        found.append(
+        verdicts.append(
             GroupVerdict(
                 group=name,
                 reason="" if name in chosen else reason,
@@ -118,12 +118,12 @@ def verdicts_of(why: Mapping[str, str], made: Plan | None) -> tuple[GroupVerdict
                 ),
             )
         )
-    return tuple(found)
+    return tuple(verdicts)
 
 
 def ordered_plan(
     orders: Orders,
-    made: Plan,
+    plan: Plan,
     world: World,
     *,
     pods: Sequence[PodKey],
@@ -144,17 +144,17 @@ def ordered_plan(
             size=t.size,
             maximum=t.max_size,
         )
-        for t in made.targets
+        for t in plan.targets
     ]
-    refused = [because("GroupOut", group=g, reason=r) for g, r in sorted(made.out().items())[:20]]
+    refused = [because("GroupOut", group=g, reason=r) for g, r in sorted(plan.out().items())[:20]]
     parallel = world.settings.parallel
-    found: list[Decision] = [
+    decisions: list[Decision] = [
         creation
-        for created in made.created
+        for created in plan.created
         if created in groups
         for creation in _creations(at, groups[created])
     ]
-    found.append(
+    decisions.append(
         PlanScaleUp(
             at=at,
             plan=name,
@@ -162,14 +162,14 @@ def ordered_plan(
             request_uid=request_uid,
             increases=tuple(
                 Increase(group=t.group, from_size=t.from_size, size=t.size, max_size=t.max_size)
-                for t in made.targets
+                for t in plan.targets
             ),
-            verdicts=verdicts_of(made.out(), made),
+            verdicts=verdicts_of(plan.out(), plan),
             pods=tuple(pods[:NAMED_PODS]),
-            placed=sum(made.placed),
+            placed=sum(plan.placed),
             loads=tuple(
                 NodeLoad(group=placement.group, nodes=layout.nodes, pods=layout.pods)
-                for placement in made.placements
+                for placement in plan.placements
                 for layout in placement.layouts
             ),
             all_or_nothing=all_or_nothing,
@@ -178,10 +178,10 @@ def ordered_plan(
         )
     )
     execution = saga.begin(
-        name, made.targets, at=at, parallel=parallel, request=request, all_or_nothing=all_or_nothing
+        name, plan.targets, at=at, parallel=parallel, request=request, all_or_nothing=all_or_nothing
     )
-    found += increases(execution, at, groups, orders.dry_run, tuple(chosen))
-    return found
+    decisions += increases(execution, at, groups, orders.dry_run, tuple(chosen))
+    return decisions
 
 
 def _creations(at: float, group: Group) -> list[CreateNodeGroup]:
@@ -192,10 +192,10 @@ def _creations(at: float, group: Group) -> list[CreateNodeGroup]:
     labels = dict(view.labels) if view is not None else {}
     labels.pop(TEMPLATE_LABEL, None)
     zones = group.zones or ("",)
-    found = []
+    decisions = []
     for name, zone in zip((group.id, *group.also), zones, strict=True):
         zoned = in_zone(labels, zone)
-        found.append(
+        decisions.append(
             CreateNodeGroup(
                 at=at,
                 target=group_ref(name),
@@ -211,7 +211,7 @@ def _creations(at: float, group: Group) -> list[CreateNodeGroup]:
                 ),
             )
         )
-    return found
+    return decisions
 
 
 def increases(
@@ -222,11 +222,11 @@ def increases(
     why: tuple[Because, ...] = (),
 ) -> list[Decision]:
     """The orders of an execution that go out now, each with its event on the status ConfigMap."""
-    found: list[Decision] = []
+    decisions: list[Decision] = []
     for step in saga.due(execution):
         group = groups.get(step.group)
         atomic = execution.all_or_nothing and group is not None and group.atomic_increase
-        found.append(
+        decisions.append(
             IncreaseNodeGroup(
                 at=at,
                 target=group_ref(step.group),
@@ -239,14 +239,14 @@ def increases(
                 because=tuple(b for b in why if b.values.get("group") == step.group),
             )
         )
-        found.append(
+        decisions.append(
             status_event(
                 at,
                 "ScaledUpGroup",
                 f"Scale-up: setting group {step.group} size to {step.size} instead of {step.from_size}",
             )
         )
-    return found
+    return decisions
 
 
 def taken_back(at: float, group: str, *, size: int, from_size: int, plan: str = "") -> list[Decision]:

@@ -89,19 +89,19 @@ class Plan(msgspec.Struct, kw_only=True):
     def out(self) -> dict[str, str]:
         """Group to why it is no option at all, whatever the item."""
         options = {option.group for option in self.options}
-        found: dict[str, str] = {}
+        reasons: dict[str, str] = {}
         for (_, group), reason in self.item_reasons.items():
             if group not in options:
-                found.setdefault(group, reason)
+                reasons.setdefault(group, reason)
         for group, reason in self.reasons.items():
-            if group not in self.chosen and (reason != ALL_OR_NOTHING or group not in found):
-                found[group] = reason  # what a pod lacks there says more than that not all fit
-        return found
+            if group not in self.chosen and (reason != ALL_OR_NOTHING or group not in reasons):
+                reasons[group] = reason  # what a pod lacks there says more than that not all fit
+        return reasons
 
     def why_not(self, item: int) -> dict[str, str]:
         """Group to the reason why it does not help this item."""
-        found = {group: reason for (number, group), reason in self.item_reasons.items() if number == item}
-        return {**found, **self.reasons}
+        reasons = {group: reason for (number, group), reason in self.item_reasons.items() if number == item}
+        return {**reasons, **self.reasons}
 
 
 class World(msgspec.Struct, kw_only=True):

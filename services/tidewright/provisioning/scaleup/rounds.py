@@ -46,12 +46,12 @@ def plan_all(
         seed=world.seed,
     )
     shapes = {item.shape.digest: item.shape for item in items}
-    left = {item.shape.digest: item.count for item in items}
+    remaining = {item.shape.digest: item.count for item in items}
     total = Plan(result=NO_OPTIONS, option_pods=(0,) * len(items), placed=(0,) * len(items))
     first: Plan | None = None
     rounds = 0
-    while any(left.values()):
-        waiting = [Item(shapes[d], n) for d, n in left.items() if n]
+    while any(remaining.values()):
+        waiting = [Item(shapes[d], n) for d, n in remaining.items() if n]
         step = plan(waiting, trial, redistribute=redistribute)
         if first is None:
             first = step
@@ -61,19 +61,19 @@ def plan_all(
         if step.result != SUCCESSFUL or not sum(step.placed):
             break
         rounds += 1
-        _merge(total, step, left, waiting, items)
+        _merge(total, step, remaining, waiting, items)
         enact(trial, step, shapes, rounds)
-        rest = [Item(shapes[d], n) for d, n in left.items() if n]
+        rest = [Item(shapes[d], n) for d, n in remaining.items() if n]
         for position, item in enumerate(rest):
             after = rest[position + 1 :] if item.shape.claims else ()
             here = trial.grid.place(item.shape, item.count, after)
             if here:
-                _count(total, left, items, item.shape.digest, here)
+                _count(total, remaining, items, item.shape.digest, here)
     total.result = SUCCESSFUL if total.targets else (first.result if first is not None else NOT_NEEDED)
     if first is not None:
         total.options, total.able = first.options, first.able
         total.reasons, total.item_reasons = dict(first.reasons), first.item_reasons
-    if all_or_nothing and any(left.values()):
+    if all_or_nothing and any(remaining.values()):
         return Plan(
             result=NO_OPTIONS,
             option_pods=total.option_pods,
@@ -86,21 +86,21 @@ def plan_all(
     return total
 
 
-def _count(total: Plan, left: dict[str, int], items: Sequence[Item], digest: str, pods: int) -> None:
+def _count(total: Plan, remaining: dict[str, int], items: Sequence[Item], digest: str, pods: int) -> None:
     index = next(i for i, item in enumerate(items) if item.shape.digest == digest)
     placed = list(total.placed)
     placed[index] += pods
     total.placed = tuple(placed)
-    left[digest] -= pods
+    remaining[digest] -= pods
 
 
 def _merge(
-    total: Plan, step: Plan, left: dict[str, int], waiting: Sequence[Item], items: Sequence[Item]
+    total: Plan, step: Plan, remaining: dict[str, int], waiting: Sequence[Item], items: Sequence[Item]
 ) -> None:
     """Add one step to the whole plan: targets of one group become one target."""
     for item, pods in zip(waiting, step.placed, strict=True):
         if pods:
-            _count(total, left, items, item.shape.digest, pods)
+            _count(total, remaining, items, item.shape.digest, pods)
     targets = {target.group: target for target in total.targets}
     for target in step.targets:
         before = targets.get(target.group)

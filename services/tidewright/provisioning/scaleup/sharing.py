@@ -117,23 +117,23 @@ def _share(
     sharers: Mapping[str, Group], nodes: int, limits: Limits, redistribute: bool, first: Group
 ) -> list[tuple[str, int]]:
     """Balanced additions, each cut by quota, each consumption visible to the next."""
-    left = nodes
+    remaining = nodes
     closed: set[str] = set()
     trial = limits.fork()
     added: dict[str, int] = {}
     order: list[str] = []
-    while left > 0:
+    while remaining > 0:
         shares = balance(
             [(g.id, g.target + added.get(g.id, 0), g.max) for g in sharers.values() if g.id not in closed],
-            left,
+            remaining,
         )
         if first.zero_or_max:
-            shares = [(first.id, min(left, first.max - first.target - added.get(first.id, 0)))]
+            shares = [(first.id, min(remaining, first.max - first.target - added.get(first.id, 0)))]
         given = 0
-        for name, wanted in shares:
+        for name, share in shares:
             group = sharers[name]
-            granted = min(wanted, trial.allowed(name, group.labels, group.node_capacity))
-            if granted < wanted:
+            granted = min(share, trial.allowed(name, group.labels, group.node_capacity))
+            if granted < share:
                 closed.add(name)
             if granted > 0:
                 trial.consume(name, group.labels, group.node_capacity, granted)
@@ -141,7 +141,7 @@ def _share(
                     order.append(name)
                 added[name] = added.get(name, 0) + granted
                 given += granted
-        left -= given
+        remaining -= given
         if not redistribute or not given or not closed:
             break
     return [(name, added[name]) for name in order]
@@ -150,26 +150,26 @@ def _share(
 def _deal(layouts: Sequence[Layout], shares: Sequence[tuple[str, int]]) -> tuple[Placement, ...]:
     """Which group's new nodes hold what: layouts dealt out in order."""
     waiting = list(layouts)
-    found: list[Placement] = []
+    placements: list[Placement] = []
     for name, nodes in shares:
         mine: list[Layout] = []
-        left = nodes
-        while left > 0 and waiting:
+        remaining = nodes
+        while remaining > 0 and waiting:
             first = waiting[0]
-            taken = min(left, first.nodes)
+            taken = min(remaining, first.nodes)
             mine.append(Layout(taken, first.pods))
-            left -= taken
+            remaining -= taken
             if taken == first.nodes:
                 waiting.pop(0)
             else:
                 waiting[0] = Layout(first.nodes - taken, first.pods)
-        found.append(Placement(group=name, layouts=tuple(mine)))
-    return tuple(found)
+        placements.append(Placement(group=name, layouts=tuple(mine)))
+    return tuple(placements)
 
 
 def to_minimum(groups: Sequence[Group], limits: Limits) -> tuple[Target, ...]:
     """Lift groups that are below their minimum, as far as quotas allow (`enforce-node-group-min-size`)."""
-    found: list[Target] = []
+    targets: list[Target] = []
     trial = limits.fork()
     for group in sorted(groups, key=lambda g: g.id):
         missing = group.min - group.target
@@ -178,9 +178,9 @@ def to_minimum(groups: Sequence[Group], limits: Limits) -> tuple[Target, ...]:
         allowed = min(missing, trial.allowed(group.id, group.labels, group.node_capacity))
         if allowed > 0:
             trial.consume(group.id, group.labels, group.node_capacity, allowed)
-            found.append(
+            targets.append(
                 Target(
                     group=group.id, from_size=group.target, size=group.target + allowed, max_size=group.max
                 )
             )
-    return tuple(found)
+    return tuple(targets)

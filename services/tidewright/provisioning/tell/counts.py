@@ -19,30 +19,30 @@ def key(name: str, **labels: str) -> str:
     return SEPARATOR.join((name, *(part for pair in sorted(labels.items()) for part in pair)))
 
 
-def read(found: str) -> tuple[str, dict[str, str]]:
+def read(text: str) -> tuple[str, dict[str, str]]:
     """Name and labels of a key."""
-    name, *parts = found.split(SEPARATOR)
+    name, *parts = text.split(SEPARATOR)
     return name, dict(zip(parts[::2], parts[1::2], strict=True))
 
 
 def add(counts: dict[str, float], name: str, by: float = 1.0, **labels: str) -> None:
     """A counter goes up."""
-    found = key(name, **labels)
-    counts[found] = counts.get(found, 0.0) + by
+    series = key(name, **labels)
+    counts[series] = counts.get(series, 0.0) + by
 
 
 def observe(histograms: dict[str, list[float]], name: str, seconds: float, **labels: str) -> None:
     """One more observation: the counts of its bucket, then sum."""
-    found = histograms.setdefault(key(name, **labels), [0.0] * (len(BOUNDS) + 1))
-    found[bisect_left(BUCKETS_S, seconds)] += 1.0
-    found[-1] += seconds
+    buckets = histograms.setdefault(key(name, **labels), [0.0] * (len(BOUNDS) + 1))
+    buckets[bisect_left(BUCKETS_S, seconds)] += 1.0
+    buckets[-1] += seconds
 
 
 def lines(histograms: Mapping[str, list[float]]) -> Iterator[tuple[str, dict[str, str], float]]:
     """Series of all histograms: cumulative buckets, sum and count."""
-    for found in sorted(histograms):
-        name, labels = read(found)
-        *many, total = histograms[found]
+    for series in sorted(histograms):
+        name, labels = read(series)
+        *many, total = histograms[series]
         below = 0.0
         for bound, count in zip(BOUNDS, many, strict=True):
             below += count

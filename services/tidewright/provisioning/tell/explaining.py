@@ -94,43 +94,43 @@ class ProvisioningExplainer:
         """The rules, then what became of each group."""
         if not isinstance(event, Decision):
             return ()
-        told = [_full(sentence(reason)) for reason in event.because if reason.rule != "GroupOut"]
+        lines = [_full(sentence(reason)) for reason in event.because if reason.rule != "GroupOut"]
         match event:
             case (
                 PlanScaleUp(verdicts=verdicts)
                 | AttemptRequest(verdicts=verdicts)
                 | DeclineScaleUp(verdicts=verdicts)
             ):
-                told += [verdict_sentence(verdict) for verdict in verdicts]
+                lines += [verdict_sentence(verdict) for verdict in verdicts]
             case AcceptRequest():
                 pods = sum(count for _, count in event.sets)
-                told.append(f"The request for {pods} pods is accepted as its templates are now.")
+                lines.append(f"The request for {pods} pods is accepted as its templates are now.")
             case BookCapacity():
-                told.append(f"Room for {event.pods} pods is kept until {readable(event.until)} UTC.")
+                lines.append(f"Room for {event.pods} pods is kept until {readable(event.until)} UTC.")
             case ReleaseCapacity():
-                told.append(f"Room is no longer kept for the request ({event.reason}).")
+                lines.append(f"Room is no longer kept for the request ({event.reason}).")
             case BackOffGroup():
-                told.append(f"The group is left alone until {readable(event.until)} UTC.")
+                lines.append(f"The group is left alone until {readable(event.until)} UTC.")
             case CloseScaleUp(result=result, boot_s=boot_s):
                 took = f" after {boot_s:.0f} s" if boot_s else ""
-                told.append(f"The increase of group {event.group} is over: {result}{took}.")
-        return told
+                lines.append(f"The increase of group {event.group} is over: {result}{took}.")
+        return lines
 
     def facts(self, state: State, event: Event) -> Sequence[Reference]:
         """The request with its groups, or the pods and groups of a plan."""
-        found: list[Reference] = []
+        references: list[Reference] = []
         request = NO_REQUEST
         if isinstance(event, PlanScaleUp):
             request = RequestKey(ObjectKey(event.request))
-            found += [Reference(POD, *parts(ObjectKey(key))) for key in event.pods[:3]]
-            found += [Reference(GROUP, "", increase.group) for increase in event.increases]
+            references += [Reference(POD, *parts(ObjectKey(key))) for key in event.pods[:3]]
+            references += [Reference(GROUP, "", increase.group) for increase in event.increases]
         elif isinstance(event, ABOUT_REQUEST):
             request = request_key(event.namespace, event.name)
         elif isinstance(event, ABOUT_GROUP):
-            found.append(Reference(GROUP, "", event.target.name))
+            references.append(Reference(GROUP, "", event.target.name))
         if request:
-            found.insert(0, Reference(REQUEST, *parts(request)))
-        return tuple(found)
+            references.insert(0, Reference(REQUEST, *parts(request)))
+        return tuple(references)
 
     def opposite(self, state: State, event: Event) -> Sequence[str]:
         """Room, limits of time, and for what failed how much more room the nearest groups would need."""
@@ -251,46 +251,46 @@ def _request(state: State, key: RequestKey, request: Request) -> list[str]:
     if cond.is_true(request.conditions, cond.FAILED):
         failed = cond.find(request.conditions, cond.FAILED)
         return [f"It has failed for good: {failed.message if failed is not None else ''}."]
-    told: list[str] = []
+    sentences: list[str] = []
     execution = state.executions.get(request.plan)
     if execution is not None:
         for step in execution.steps:
-            told += _step(
+            sentences += _step(
                 state, step.group, step.status, size=step.size, from_size=step.from_size, error=step.error
             )
     if cond.is_true(request.conditions, cond.BOOKING_EXPIRED):
-        return [*told, "It was provisioned, and room is no longer kept for it."]
+        return [*sentences, "It was provisioned, and room is no longer kept for it."]
     if cond.is_true(request.conditions, cond.PROVISIONED):
         pods = sum(count for _, count in request.sets)
         placed = len(index_of(state).consumers.get(key, {}))
-        told.append(f"It is provisioned; {placed} of its {pods} pods have a node.")
+        sentences.append(f"It is provisioned; {placed} of its {pods} pods have a node.")
         ready = cond.find(request.conditions, cond.CAPACITY_READY)
         if ready is not None:
-            told.append(f"{ready.message}.")
+            sentences.append(f"{ready.message}.")
         elif request.awaits:
-            told += [_awaited(state, name) for name in request.awaits]
+            sentences += [_awaited(state, name) for name in request.awaits]
         if "reservation" in request.details:
-            told.append(f"Room is kept for it until {request.details['reservation']}.")
-        return told
+            sentences.append(f"Room is kept for it until {request.details['reservation']}.")
+        return sentences
     if not request.accepted:
-        return [*told, _not_taken_up(state, request)]
+        return [*sentences, _not_taken_up(state, request)]
     ordered = request.ordered and index_of(state).settings.hold
     if ordered or request.awaits or (execution is not None and not execution.over):
-        return told + [_awaited(state, name) for name in request.awaits]
+        return sentences + [_awaited(state, name) for name in request.awaits]
     if request.last_try is not None:
         wait_s = index_of(state).settings.initial_backoff_s if request.wait_s is None else request.wait_s
-        told.append(
+        sentences.append(
             f"Attempt {request.attempts} of {readable(request.last_try)} UTC came to nothing;"
             f" the next one is at {readable(max((tried_at(request) or 0.0) + wait_s, now))} UTC."
         )
     if request.told:
-        told.append(_full(request.told))
+        sentences.append(_full(request.told))
     if (
         mode_of(request.class_name, request.parameters, index_of(state).settings.processor_instance)
         is Mode.CHECK
     ):
-        return [*told, *_lacking(state, request), "Its class only checks: no nodes are ordered for it."]
-    return told + (_lacking(state, request) or _groups(state))
+        return [*sentences, *_lacking(state, request), "Its class only checks: no nodes are ordered for it."]
+    return sentences + (_lacking(state, request) or _groups(state))
 
 
 def _step(state: State, group: str, status: str, *, size: int, from_size: int, error: str) -> list[str]:
@@ -322,11 +322,11 @@ def _groups(state: State) -> list[str]:
     """Each group that cannot grow, and why."""
     view = look(state, index_of(state), state.now)
     total = index_of(state).settings.max_nodes_total
-    found = []
+    sentences = []
     for name, group in sorted(view.groups.items()):
         reason = cannot_grow(group.group, view.limits, view.current_nodes, total)
         if not reason:
-            found.append(f"Group {name} can grow from {group.group.target} to {group.group.max} nodes.")
+            sentences.append(f"Group {name} can grow from {group.group.target} to {group.group.max} nodes.")
             continue
         entry = state.backoff.get(name)
         until = (
@@ -334,15 +334,15 @@ def _groups(state: State) -> list[str]:
             if entry is not None and backed_off(entry, state.now)
             else ""
         )
-        found.append(f"Group {name} cannot grow: {reason}{until}.")
-    return found
+        sentences.append(f"Group {name} cannot grow: {reason}{until}.")
+    return sentences
 
 
 def _lacking(state: State, request: Request) -> list[str]:
     """Why no group ever holds one pod of some pod set; empty when some group holds each."""
     index = index_of(state)
     view = look(state, index, state.now)
-    told: list[str] = []
+    sentences: list[str] = []
     for number, (digest, _) in enumerate(request.sets):
         shape = shape_of(state, index, digest)
         reasons = {
@@ -351,11 +351,11 @@ def _lacking(state: State, request: Request) -> list[str]:
             if group.group.template is not None
         }
         if reasons and all(reasons.values()):
-            told += [
+            sentences += [
                 f"No node of group {name} holds a pod of pod set {number}: {reason}."
                 for name, reason in reasons.items()
             ]
-    return told
+    return sentences
 
 
 def _pod(state: State, key: PodKey) -> list[str]:
@@ -377,12 +377,12 @@ def _pod(state: State, key: PodKey) -> list[str]:
         if any(pod.shape in load.pods for load in opened.loads)
     ]
     if covered:
-        told = [f"Nodes for pods like it are on their way in group {', '.join(covered)}."]
+        sentences = [f"Nodes for pods like it are on their way in group {', '.join(covered)}."]
         for name in covered:
             opened, group = state.open[name], state.groups.get(name)
             if group is not None and group.boot_s:
-                told.append(f"They are expected at {readable(opened.requested_at + group.boot_s)} UTC.")
-        return told
+                sentences.append(f"They are expected at {readable(opened.requested_at + group.boot_s)} UTC.")
+        return sentences
     if not state.groups:
         return ["Nothing is ordered for it: no node group is known."]
     declined = state.declined.get(pod.shape, "")
@@ -415,36 +415,38 @@ def _node(state: State, name: str) -> list[str]:
     node = state.nodes.get(name)
     if node is None:
         return []
-    told = [
+    sentences = [
         f"It is in group {node.group}."
         if node.group
         else "No group of the cloud has it: it is never removed."
     ]
     busy = index_of(state).busy.get(name, 0)
-    told.append(f"{busy} pods run on it that are not of DaemonSets." if busy else "No pod keeps it busy.")
+    sentences.append(
+        f"{busy} pods run on it that are not of DaemonSets." if busy else "No pod keeps it busy."
+    )
     if RESERVED in node.annotations:
-        told.append(f"Room on it is kept for {node.annotations[RESERVED]}.")
+        sentences.append(f"Room on it is kept for {node.annotations[RESERVED]}.")
     since = state.idle.get(name)
     if since is not None:
         settings = index_of(state).settings
-        told.append(
+        sentences.append(
             f"It is empty since {readable(since)} UTC, and goes {settings.unneeded_s:.0f} s after that at the earliest."
         )
-    return told
+    return sentences
 
 
 def _group(state: State, name: str) -> list[str]:
     group = state.groups.get(name)
     if group is None:
         return []
-    told = [f"It has {group.target} nodes of {group.min_size} to {group.max_size}."]
+    sentences = [f"It has {group.target} nodes of {group.min_size} to {group.max_size}."]
     if group.error:
-        told.append(f"The cloud does not answer about it ({group.error}): nothing is ordered.")
+        sentences.append(f"The cloud does not answer about it ({group.error}): nothing is ordered.")
     opened = state.open.get(name)
     if opened is not None:
-        told.append(
+        sentences.append(
             f"{opened.increase} nodes were ordered at {readable(opened.requested_at)} UTC and are not all ready."
         )
         if group.boot_s:
-            told.append(f"They are expected at {readable(opened.requested_at + group.boot_s)} UTC.")
-    return told + [text for text in _groups(state) if text.startswith(f"Group {name} ")]
+            sentences.append(f"They are expected at {readable(opened.requested_at + group.boot_s)} UTC.")
+    return sentences + [text for text in _groups(state) if text.startswith(f"Group {name} ")]

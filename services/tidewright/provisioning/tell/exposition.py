@@ -75,8 +75,8 @@ def series(state: State) -> Iterator[Series]:  # noqa: C901  # a line per series
         )
     for name in ("ready", "unready", "notStarted", "longUnregistered", "unregistered"):
         yield Series("cluster_autoscaler_nodes_count", {"state": name}, nodes[name])
-    made = sum(group.autoprovisioned for group in state.groups.values())
-    groups = {"autoscaled": len(state.groups) - made, "autoprovisioned": made}
+    autoprovisioned = sum(group.autoprovisioned for group in state.groups.values())
+    groups = {"autoscaled": len(state.groups) - autoprovisioned, "autoprovisioned": autoprovisioned}
     for name, number in groups.items():
         yield Series("cluster_autoscaler_node_groups_count", {"node_group_type": name}, number)
     yield Series("cluster_autoscaler_cluster_safe_to_autoscale", {}, float(view.healthy))
@@ -115,9 +115,9 @@ def _counters(state: State) -> Iterator[Series]:
     for name in _ALWAYS:
         if name not in state.counts:
             yield Series(name, {}, 0.0, counter=True)
-    for found in sorted(state.counts):
-        name, labels = counts.read(found)
-        yield Series(name, labels, state.counts[found], counter=True)
+    for key in sorted(state.counts):
+        name, labels = counts.read(key)
+        yield Series(name, labels, state.counts[key], counter=True)
     for name, labels, value in counts.lines(state.histograms):
         yield Series(name, labels, value, counter=True)
 

@@ -71,11 +71,11 @@ def _order(event: Event) -> str:
         case p.DeleteNodeGroup():
             return "remove the empty group"
         case p.ReportClusterStatus():
-            told = Counter(
+            counted = Counter(
                 status for part, status in event.statuses.items() if part[:8] == "scaleUp/" != part
             )
             return "report " + (
-                ", ".join(f"{n} {status}" for status, n in sorted(told.items())) or "no group"
+                ", ".join(f"{n} {status}" for status, n in sorted(counted.items())) or "no group"
             )
     return ""
 
@@ -119,9 +119,9 @@ def _reasons(verdicts: Iterable[p.GroupVerdict]) -> str:
 
 
 def _named(names: Iterable[str]) -> str:
-    found = list(names)
-    more = f" and {len(found) - MOST} more" if len(found) > MOST else ""
-    return ", ".join(found[:MOST]) + more
+    all_names = list(names)
+    more = f" and {len(all_names) - MOST} more" if len(all_names) > MOST else ""
+    return ", ".join(all_names[:MOST]) + more
 
 
 def _dry(dry_run: bool) -> str:

@@ -27,14 +27,14 @@ def smaller_pods(state: State, digests: Iterable[str]) -> list[str]:
         for name, group in sorted(view.groups.items())
         if group.group.template is not None
     }
-    told: dict[str, None] = {}
+    sentences: dict[str, None] = {}
     for digest in dict.fromkeys(digests):
         shape = shape_of(state, index, digest)
         if not all(fits_reason(shape, template) for template in templates.values()):
             continue  # some group holds one: it is not the size that counts
         for _, text in sorted(_per_group(shape, templates.items()))[:NAMED]:
-            told[text] = None
-    return list(told)
+            sentences[text] = None
+    return list(sentences)
 
 
 def _per_group(shape: PodShape, templates: Iterable[tuple[str, Template]]) -> Iterator[tuple[float, str]]:

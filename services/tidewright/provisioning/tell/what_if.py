@@ -136,5 +136,5 @@ def _cost(state: State, increases: tuple[Increase, ...]) -> int | None:
 
 def ready_in_s(state: State, groups: list[str]) -> float | None:
     """How long nodes of these groups took last time, the slowest; None when one is not known."""
-    found = [state.groups[g].boot_s if g in state.groups else 0.0 for g in groups]
-    return max(found) if found and all(found) else None
+    times_s = [state.groups[g].boot_s if g in state.groups else 0.0 for g in groups]
+    return max(times_s) if times_s and all(times_s) else None
