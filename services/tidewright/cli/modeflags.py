@@ -12,7 +12,7 @@ from tidewright.cli.errors import BadInput
 from tidewright.cli.services import SERVICES, Role
 
 if TYPE_CHECKING:
-    from tidewright.watcher.modes import Services, Wanted
+    from tidewright.watcher.modes import OperatorModes, Services
 
 MODES = Group("Modes", sort_key=3)
 Given = Literal["enforce", "shadow"]
@@ -35,13 +35,13 @@ class ModeFlags:
     act_in: str = ""
     regardless: Annotated[tuple[str, ...], Parameter(consume_multiple=True)] = ()
 
-    def wanted(self, default: Given | None = None) -> Wanted | None:
+    def wanted(self, default: Given | None = None) -> OperatorModes | None:
         """What is asked for; `default` where no mode is. None: nothing is.
 
         Raises:
             BadInput: a service that is none, a selector that is none, or modes that contradict one another.
         """
-        from tidewright.watcher.modes import BadModes, Wanted, check
+        from tidewright.watcher.modes import BadModes, OperatorModes, check
 
         enforced, regardless = _names(self.enforce), _names(self.regardless)
         if self.mode == "enforce" and enforced:
@@ -55,7 +55,7 @@ class ModeFlags:
         )
         if mode is None:
             return None
-        wanted = Wanted(
+        wanted = OperatorModes(
             mode=mode,
             services=dict.fromkeys(enforced, "enforce"),
             namespaces=self.act_in,
@@ -68,7 +68,7 @@ class ModeFlags:
         return wanted
 
 
-def arguments(wanted: Wanted) -> tuple[str, ...]:
+def arguments(wanted: OperatorModes) -> tuple[str, ...]:
     """Modes as arguments of `tidewright run watcher`."""
     found: list[str] = []
     enforced = [name for name, mode in wanted.services.items() if mode == "enforce"]

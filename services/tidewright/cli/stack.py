@@ -41,7 +41,7 @@ from tidewright.log.errors import WrongStream
 from tidewright.log.identity import Identity, shown
 from tidewright.log.install import Plan, install_log
 from tidewright.log.keyrecord import install_keys
-from tidewright.watcher.modes import Wanted
+from tidewright.watcher.modes import OperatorModes
 
 HOST = "127.0.0.1"
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -114,7 +114,7 @@ class StackOptions:
     clock_wall: float | None = None
     sim: Sequence[str] = ()
     watcher: Sequence[str] = ()
-    modes: Wanted | None = None
+    modes: OperatorModes | None = None
     crds: Policy | None = None
     admission_url: str = ""
     node_groups: Path | None = None
@@ -180,9 +180,9 @@ class StackOptions:
         return self.crds or ("ours" if self.embedded_cluster else "missing")
 
     @property
-    def wanted_modes(self) -> Wanted:
+    def wanted_modes(self) -> OperatorModes:
         """Which services act: in a cluster of somebody else's, those that are told to."""
-        return self.modes or Wanted(mode="enforce" if self.embedded_cluster else "shadow")
+        return self.modes or OperatorModes(mode="enforce" if self.embedded_cluster else "shadow")
 
     @property
     def programs_log_level(self) -> str:

@@ -29,8 +29,8 @@ from tidewright.watcher.follow import FactLog
 from tidewright.watcher.log_time import Stamp
 from tidewright.watcher.modes import (
     BadModes,
+    OperatorModes,
     Services,
-    Wanted,
     event_of,
     known_namespaces,
     selected,
@@ -220,7 +220,7 @@ class Configuration:
         config_map: str = "",
         priorities: str = f"kube-system/{PRIORITY_EXPANDER}",
         max_age_s: float = 0.0,
-        modes: Wanted | None = None,
+        modes: OperatorModes | None = None,
         services: Services = NO_SERVICES,
     ) -> None:
         """`config_map` is `namespace/name`; empty for none. `max_age_s` is the log's.
@@ -308,7 +308,7 @@ class Configuration:
                 if due := await self._again.due(at):
                     await self._say([(subject, registry.encode(fact)) for subject, fact in due], at)
 
-    async def _say_modes(self, desired: Wanted, namespaces: tuple[str, ...]) -> None:
+    async def _say_modes(self, desired: OperatorModes, namespaces: tuple[str, ...]) -> None:
         event = event_of(desired, namespaces, self._services)
         if not to_say(self._modes, event):
             return
@@ -335,7 +335,7 @@ class Configuration:
                 following.cancel()
                 other.cancel()
 
-    async def _follow_modes(self, desired: Wanted | None) -> None:
+    async def _follow_modes(self, desired: OperatorModes | None) -> None:
         if desired is None:
             self._modes_hold(desired)
         elif not desired.namespaces:
@@ -346,7 +346,7 @@ class Configuration:
                 await self._say_modes(desired, names)
                 self._modes_hold(desired)
 
-    def _modes_hold(self, desired: Wanted | None) -> None:
+    def _modes_hold(self, desired: OperatorModes | None) -> None:
         """What is wanted is on the log: that is all, unless the ConfigMap is yet to be read, or says otherwise meanwhile."""
         if self._read and desired == self._wanted:
             self.looks = True

@@ -47,7 +47,7 @@ MOST_SLOTS = 256
 _log = structlog.get_logger(__name__)
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class LabelScan(msgspec.Struct, frozen=True):
     """What is looked for on behalf of one set."""
 
     namespace: str
@@ -64,7 +64,7 @@ class Wanted(msgspec.Struct, frozen=True):
         return {"labelSelector": ",".join(parts), "limit": str(PAGE)}
 
 
-def wanted(fact: ShardSetObserved) -> Wanted | None:
+def wanted(fact: ShardSetObserved) -> LabelScan | None:
     """What a set wants looked for; None when its workers do not go by a label, or its spec is not readable."""
     spec = fact.spec
     workers, keyspace = spec.get("workers") or {}, spec.get("keyspace") or {}
@@ -75,10 +75,10 @@ def wanted(fact: ShardSetObserved) -> Wanted | None:
     if not isinstance(slots, int) or not 0 < slots <= MOST_SLOTS:
         return None
     label = str(keyspace.get("slotLabel") or DEFAULT_LABEL)
-    return Wanted(fact.namespace, fact.name, source, label, slots)
+    return LabelScan(fact.namespace, fact.name, source, label, slots)
 
 
-def page_of(want: Wanted, api_version: str, body: bytes) -> SlotLabelsScanned:
+def page_of(want: LabelScan, api_version: str, body: bytes) -> SlotLabelsScanned:
     """A list's answer as a fact, with `at` 0."""
     page: dict[str, Any] = msgspec.json.decode(body)
     items = page.get("items") or ()
@@ -109,7 +109,7 @@ class LabelScanner:
     ) -> None:
         self._kube, self._discovery, self._log = kube, discovery, log
         self._appender, self._stamp = appender, stamp
-        self._sets: dict[tuple[str, str], Wanted] = {}
+        self._sets: dict[tuple[str, str], LabelScan] = {}
         self._once = Once()
         self._lacking: set[tuple[str, str]] = set()
         self._news = asyncio.Event()

@@ -68,7 +68,7 @@ Wish: TypeAlias = Query | Target | Recommendation | Gate
 GATED = "wpa.datadoghq.com/lifecycle-control.enabled"
 
 
-class Wanted:
+class Wishes:
     """What to ask the metrics APIs, scale subresources and recommenders; each wish once, however many share it."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ class BadModes(ValueError):
     """Modes that cannot be meant so; the message names the field, what it says, and what is valid."""
 
 
-class Wanted(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OperatorModes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What the operator wants: as `ModesSet`, with the selector in place of the namespaces that it selects.
 
     Attributes:
@@ -42,21 +42,21 @@ class Services(msgspec.Struct, frozen=True):
     endpoints: dict[str, tuple[str, ...]] = {}
 
 
-def read(data: Any, services: Services) -> Wanted:
+def read(data: Any, services: Services) -> OperatorModes:
     """Modes as they stand in the ConfigMap.
 
     Raises:
         BadModes: they cannot be used.
     """
     try:
-        desired = msgspec.convert(data or {}, Wanted)
+        desired = msgspec.convert(data or {}, OperatorModes)
     except msgspec.ValidationError as error:
         raise BadModes(str(error)) from error
     check(desired, services)
     return desired
 
 
-def check(desired: Wanted, services: Services) -> None:
+def check(desired: OperatorModes, services: Services) -> None:
     """Raises BadModes for a service that is not there, and for a selector that is none."""
     for name in (*desired.services, *desired.regardless):
         if name not in services.endpoints:
@@ -71,7 +71,7 @@ def check(desired: Wanted, services: Services) -> None:
         ) from error
 
 
-def event_of(desired: Wanted, namespaces: tuple[str, ...], services: Services) -> ModesSet:
+def event_of(desired: OperatorModes, namespaces: tuple[str, ...], services: Services) -> ModesSet:
     """What goes onto the log, `at` 0. Pure."""
     named = dict(desired.services)
     for name, mode in desired.services.items():
@@ -92,7 +92,7 @@ def to_say(before: ModesSet | None, desired: ModesSet) -> bool:
     return msgspec.structs.replace(known, at=0.0, refresh=False) != desired
 
 
-def known_namespaces(before: ModesSet | None, desired: Wanted) -> tuple[str, ...]:
+def known_namespaces(before: ModesSet | None, desired: OperatorModes) -> tuple[str, ...]:
     """Namespaces as long as none was seen: those of the log, for the same selector. Pure."""
     return before.namespaces if before is not None and before.selector == desired.namespaces else ()
 

@@ -33,7 +33,7 @@ from tidewright.watcher.diff import digest_of
 from tidewright.watcher.follow import FactLog
 from tidewright.watcher.kind_ownership import Heard
 from tidewright.watcher.log_time import Stamp
-from tidewright.watcher.metric_queries import Gate, Query, Recommendation, Target, Wanted, Wish
+from tidewright.watcher.metric_queries import Gate, Query, Recommendation, Target, Wish, Wishes
 from tidewright.watcher.pushed import Pushed, Sample, Taken
 from tidewright.watcher.recommenders import Recommenders
 
@@ -86,7 +86,7 @@ class Sampler:
         shared_metrics: Collection[str] = (),
     ) -> None:
         """`interval_s` is in log seconds; `shared_metrics` belong to no namespace, see `Pushed`."""
-        self.wanted = Wanted()
+        self.wanted = Wishes()
         self.pushed = Pushed(shared_metrics)
         self.clock = clock
         self.samples = 0

@@ -39,7 +39,7 @@ from tidewright.watcher.kind_ownership import Heard
 from tidewright.watcher.labelscan import KIND as SLOT_LABELS
 from tidewright.watcher.labelscan import LabelScanner
 from tidewright.watcher.log_time import Stamp
-from tidewright.watcher.modes import Services, Wanted
+from tidewright.watcher.modes import OperatorModes, Services
 from tidewright.watcher.nodegroups import INTERVAL_S as CLOUD_INTERVAL_S
 from tidewright.watcher.nodegroups import NODE_GROUP, NodeGroups
 from tidewright.watcher.outbound import Hosts, own_namespace
@@ -103,7 +103,7 @@ class Options:
     external_metrics_url: str = ""
     resource_metrics_url: str = ""
     config_map: str = ""
-    modes: Wanted | None = None
+    modes: OperatorModes | None = None
     services: Services = NO_SERVICES
     whitelist_config_map: str = f"kruise-system/{WHITELIST_CONFIG_MAP}"
     speed: float | None = None

@@ -10,7 +10,7 @@ from tests.e2e.sim.world import APPS, NODES, PODS, ready_pods, send, small, temp
 from tidewright.cloud.errors import Conflict, Invalid, OutOfCapacity, Throttled, Unavailable
 from tidewright.cloud.provider import InstanceState, NodeTemplate, Provider, Taint
 from tidewright.cloud.simulated.client import SimulatedProvider
-from tidewright.sim.cloud.config import CloudConfig, Faults, GroupConfig, MachineConfig
+from tidewright.sim.cloud.config import CloudConfig, GroupConfig, GroupFaults, MachineConfig
 from tidewright.sim.cluster import SimCluster
 
 SHAPE = NodeTemplate(
@@ -22,13 +22,15 @@ CLOUD = CloudConfig(
         GroupConfig(
             id="plain", max=10, boot="0.05", delete="0.05", zones=("zone-a", "zone-b"), template=SHAPE
         ),
-        GroupConfig(id="whole", max=10, boot="0.05", atomic=True, template=SHAPE, faults=Faults(stock=2)),
+        GroupConfig(
+            id="whole", max=10, boot="0.05", atomic=True, template=SHAPE, faults=GroupFaults(stock=2)
+        ),
         GroupConfig(
             id="scarce",
             max=10,
             boot="0.05",
             template=SHAPE,
-            faults=Faults(stock=1, stock_refuses=False),
+            faults=GroupFaults(stock=1, stock_refuses=False),
         ),
     ),
     machines=(MachineConfig(name="large", template=SHAPE, zones=("zone-a",), boot="0.05"),),
@@ -126,28 +128,28 @@ async def test_a_lost_answer_is_unavailable_and_its_repeat_does_nothing_again(
 ) -> None:
     assert cluster.cloud is not None
     faults = cluster.cloud.engine.group("plain").config
-    faults.faults = Faults(lost_answer=1.0)
+    faults.faults = GroupFaults(lost_answer=1.0)
     group = next(one for one in cloud.node_groups() if one.id == "plain")
     with pytest.raises(Unavailable):
         await group.increase_size(2, key="d1")
-    faults.faults = Faults()
+    faults.faults = GroupFaults()
     await group.increase_size(2, key="d1")
     assert await group.target_size() == 2
 
 
 async def test_a_throttled_call_says_when_to_come_back(cluster: SimCluster, cloud: Provider) -> None:
     assert cluster.cloud is not None
-    cluster.cloud.engine.group("plain").config.faults = Faults(throttled=1.0)
+    cluster.cloud.engine.group("plain").config.faults = GroupFaults(throttled=1.0)
     group = next(one for one in cloud.node_groups() if one.id == "plain")
     with pytest.raises(Throttled) as refused:
         await group.increase_size(1, key="d1")
     assert refused.value.retry_after_s == 1.0
-    cluster.cloud.engine.group("plain").config.faults = Faults()
+    cluster.cloud.engine.group("plain").config.faults = GroupFaults()
 
 
 async def test_no_more_calls_are_spoiled_than_the_faults_say(cluster: SimCluster, cloud: Provider) -> None:
     assert cluster.cloud is not None
-    cluster.cloud.engine.group("plain").config.faults = Faults(call_failure=1.0, spoils=1)
+    cluster.cloud.engine.group("plain").config.faults = GroupFaults(call_failure=1.0, spoils=1)
     group = next(one for one in cloud.node_groups() if one.id == "plain")
     with pytest.raises(Unavailable):
         await group.target_size()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.unit.autoscaler.world import NS, World, of, sample, workload, wpa
-from tidewright.autoscaler.tell.comparing import Comparing, Comparison, Verdict
+from tidewright.autoscaler.tell.comparing import Comparing, Comparison, PairVerdict
 from tidewright.events.base import Event
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.outcomes import Applied
@@ -32,7 +32,7 @@ class Shadow(World):
         return found
 
 
-def verdicts(world: Shadow) -> list[Verdict]:
+def verdicts(world: Shadow) -> list[PairVerdict]:
     return [row.verdict for row in world.result().rows]
 
 
@@ -41,7 +41,7 @@ def test_the_same_change_within_a_minute_is_the_same() -> None:
     world.start(replicas=2)
     assert of(world.feed(sample(101, 40_000)), ScaleWorkload)  # type: ignore[arg-type]  # decisions among events
     world.feed(workload(130, 3))
-    assert verdicts(world) == [Verdict.SAME]
+    assert verdicts(world) == [PairVerdict.SAME]
 
 
 def test_another_count_is_different_and_told_with_our_reasons() -> None:
@@ -49,7 +49,7 @@ def test_another_count_is_different_and_told_with_our_reasons() -> None:
     world.start(replicas=2)
     world.feed(sample(101, 40_000), workload(110, 4))
     (row,) = world.result().rows
-    assert row.verdict is Verdict.DIFFERENT
+    assert row.verdict is PairVerdict.DIFFERENT
     assert row.ours is not None
     assert row.theirs is not None
     assert (row.ours.after, row.theirs.after) == (3, 4)
@@ -61,7 +61,7 @@ def test_what_only_the_incumbent_did_is_told_with_why_we_did_not() -> None:
     world.start(replicas=2)
     world.feed(sample(101, 15_000), workload(200, 5))
     (row,) = world.result().rows
-    assert (row.verdict, row.ours) == (Verdict.ONLY_THEIRS, None)
+    assert (row.verdict, row.ours) == (PairVerdict.ONLY_THEIRS, None)
     assert "within its watermarks" in row.why[0]
     assert row.why[-1].endswith("WithinWatermarks.")
 
@@ -79,7 +79,7 @@ def test_a_repeated_decision_that_the_log_has_after_a_change_it_could_not_know_i
     for event in (wpa(100), workload(100, 2), first, workload(201, 3), second, workload(202, 9)):
         late.fold(event)
     (found,) = late.results()
-    assert [row.verdict for row in found.rows] == [Verdict.SAME, Verdict.ONLY_THEIRS]
+    assert [row.verdict for row in found.rows] == [PairVerdict.SAME, PairVerdict.ONLY_THEIRS]
 
 
 def test_what_only_we_wanted_again_and_again_is_one_row() -> None:
@@ -88,7 +88,7 @@ def test_what_only_we_wanted_again_and_again_is_one_row() -> None:
     for at in (101, 200, 300):
         world.feed(sample(at, 40_000))
     (row,) = world.result().rows
-    assert row.verdict is Verdict.ONLY_OURS
+    assert row.verdict is PairVerdict.ONLY_OURS
     assert row.ours is not None
     assert (row.ours.times, row.ours.until) == (3, 300)
 

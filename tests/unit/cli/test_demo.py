@@ -14,7 +14,7 @@ from rich.console import Console, RenderableType
 from tidewright.cli.chart import bars, chart, sampled
 from tidewright.cli.demo.objects import Windows, marks_for
 from tidewright.cli.demo.story import Story
-from tidewright.cli.demo.summary import Run, as_json, as_text
+from tidewright.cli.demo.summary import DemoRun, as_json, as_text
 from tidewright.cli.demo.view import Lines, Screen
 from tidewright.cli.typed import typed
 from tidewright.events.base import Because, ObjectRef
@@ -65,7 +65,7 @@ STORY = (
     HoldReplicas(at=30.0, id="autoscaler.0.30.0", target=TARGET, replicas=6, reason="WithinMarks"),
     scale(40.0, 6, 5),
 )
-RUN = Run(
+RUN = DemoRun(
     trace="t.csv",
     marks=marks_for([1.0]),
     start=0.0,

@@ -13,24 +13,24 @@ from tidewright.cli.errors import BadInput
 from tidewright.cli.modeflags import ModeFlags, arguments
 from tidewright.cli.stack import StackOptions
 from tidewright.cli.up import _acting
-from tidewright.watcher.modes import Wanted
+from tidewright.watcher.modes import OperatorModes
 
 
 @pytest.mark.parametrize(
     ("flags", "default", "wanted"),
     [
         (ModeFlags(), None, None),
-        (ModeFlags(), "shadow", Wanted(mode="shadow")),
-        (ModeFlags(mode="enforce"), "shadow", Wanted()),
+        (ModeFlags(), "shadow", OperatorModes(mode="shadow")),
+        (ModeFlags(mode="enforce"), "shadow", OperatorModes()),
         (ModeFlags(enforce=("autoscaler,spread",)), "enforce",
-         Wanted(mode="shadow", services={"autoscaler": "enforce", "spread": "enforce"})),
-        (ModeFlags(act_in="team=a"), None, Wanted(namespaces="team=a")),
-        (ModeFlags(act_in="team=a"), "shadow", Wanted(mode="shadow", namespaces="team=a")),
+         OperatorModes(mode="shadow", services={"autoscaler": "enforce", "spread": "enforce"})),
+        (ModeFlags(act_in="team=a"), None, OperatorModes(namespaces="team=a")),
+        (ModeFlags(act_in="team=a"), "shadow", OperatorModes(mode="shadow", namespaces="team=a")),
         (ModeFlags(mode="enforce", regardless=("spread", "autoscaler")), None,
-         Wanted(regardless=("spread", "autoscaler"))),
+         OperatorModes(regardless=("spread", "autoscaler"))),
     ],
 )  # fmt: skip
-def test_flags_say_who_acts(flags: ModeFlags, default: Any, wanted: Wanted | None) -> None:
+def test_flags_say_who_acts(flags: ModeFlags, default: Any, wanted: OperatorModes | None) -> None:
     assert flags.wanted(default) == wanted
 
 
@@ -50,12 +50,12 @@ def test_flags_that_cannot_be_meant_so_are_refused(flags: ModeFlags, said: str) 
 @pytest.mark.parametrize(
     "wanted",
     [
-        Wanted(),
-        Wanted(mode="shadow"),
-        Wanted(mode="shadow", services={"spread": "enforce"}, namespaces="a=b"),
+        OperatorModes(),
+        OperatorModes(mode="shadow"),
+        OperatorModes(mode="shadow", services={"spread": "enforce"}, namespaces="a=b"),
     ],
 )
-def test_modes_come_back_from_their_arguments(wanted: Wanted) -> None:
+def test_modes_come_back_from_their_arguments(wanted: OperatorModes) -> None:
     given = arguments(wanted)
     flags = ModeFlags(
         mode=given[given.index("--mode") + 1] if "--mode" in given else None,  # type: ignore[arg-type]  # a literal
@@ -83,10 +83,10 @@ def test_the_first_line_says_what_changes_in_the_cluster_and_how_to_go_on() -> N
     assert "nothing to this cluster but the CustomResourceDefinition named below;" in first_line(
         kubeconfig=theirs, crds=("a",)
     )
-    assert first_line(kubeconfig=theirs, modes=Wanted()) == (
+    assert first_line(kubeconfig=theirs, modes=OperatorModes()) == (
         "Tidewright is up and ACTS on this cluster; --mode shadow has it decide only."
     )
-    some = first_line(kubeconfig=theirs, modes=Wanted(mode="shadow", services={"spread": "enforce"}))
+    some = first_line(kubeconfig=theirs, modes=OperatorModes(mode="shadow", services={"spread": "enforce"}))
     assert some == (
         "Tidewright is up: spread acts. autoscaler, provisioning and shard-manager are in SHADOW: what is decided "
         "there writes nothing to this cluster; --mode enforce has all act."
@@ -95,7 +95,7 @@ def test_the_first_line_says_what_changes_in_the_cluster_and_how_to_go_on() -> N
 
 def test_who_acts_beside_a_cluster_is_told_that_an_incumbent_holds_it_back_and_how_to_see_it() -> None:
     def told(*regardless: str) -> bool:
-        acts = Wanted(mode="shadow", services={"spread": "enforce"}, regardless=regardless)
+        acts = OperatorModes(mode="shadow", services={"spread": "enforce"}, regardless=regardless)
         found: Any = SimpleNamespace(
             options=StackOptions(data=Path("data"), kubeconfig=Path("k"), modes=acts), crds=[]
         )
@@ -106,6 +106,6 @@ def test_who_acts_beside_a_cluster_is_told_that_an_incumbent_holds_it_back_and_h
 
 
 def test_in_the_embedded_cluster_all_act_and_in_another_one_nobody_does() -> None:
-    assert StackOptions(data=Path("data")).wanted_modes == Wanted()
+    assert StackOptions(data=Path("data")).wanted_modes == OperatorModes()
     for elsewhere in ({"kubeconfig": Path("k")}, {"context": "c"}, {"in_cluster": True}):
         assert StackOptions(data=Path("data"), **elsewhere).wanted_modes.mode == "shadow"

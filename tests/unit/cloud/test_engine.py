@@ -8,13 +8,15 @@ from hypothesis import strategies as st
 
 from tidewright.cloud.errors import CloudError, Conflict, Invalid, NotFound, OutOfCapacity, QuotaExceeded
 from tidewright.cloud.provider import InstanceState, NodeTemplate
-from tidewright.sim.cloud.config import CloudConfig, ConfigError, Faults, GroupConfig, parse
+from tidewright.sim.cloud.config import CloudConfig, ConfigError, GroupConfig, GroupFaults, parse
 from tidewright.sim.cloud.engine import Engine
 
 SHAPE = NodeTemplate(capacity={"cpu": "4", "memory": "16Gi", "pods": "110"})
 
 
-def engine(faults: Faults | None = None, quotas: dict[str, int] | None = None, **group: object) -> Engine:
+def engine(
+    faults: GroupFaults | None = None, quotas: dict[str, int] | None = None, **group: object
+) -> Engine:
     config = GroupConfig(
         **{
             "id": "g",
@@ -22,7 +24,7 @@ def engine(faults: Faults | None = None, quotas: dict[str, int] | None = None, *
             "boot": "60",
             "delete": "5",
             "template": SHAPE,
-            "faults": faults or Faults(),
+            "faults": faults or GroupFaults(),
             **group,
         }  # type: ignore[arg-type]  # a mixed bag of keywords
     )
@@ -55,10 +57,10 @@ def test_sizes_stay_within_their_bounds() -> None:
 
 
 def test_a_refusal_is_repeated_with_its_key_even_when_it_would_succeed_now() -> None:
-    cloud = engine(Faults(stock=0))
+    cloud = engine(GroupFaults(stock=0))
     with pytest.raises(OutOfCapacity):
         cloud.increase("g", 1, 0.0, key="a")
-    cloud.group("g").config.faults = Faults()
+    cloud.group("g").config.faults = GroupFaults()
     with pytest.raises(OutOfCapacity):
         cloud.increase("g", 1, 0.0, key="a")
     cloud.increase("g", 1, 0.0, key="b")
@@ -73,7 +75,7 @@ def test_a_quota_counts_all_groups_and_names_what_is_short() -> None:
 
 
 def test_failed_boots_stay_creating_with_an_error() -> None:
-    cloud = engine(Faults(instance_failure=1.0))
+    cloud = engine(GroupFaults(instance_failure=1.0))
     cloud.increase("g", 1, 0.0, key="a")
     assert cloud.due(1000.0) == []
     (broken,) = cloud.instances("g")
@@ -83,7 +85,7 @@ def test_failed_boots_stay_creating_with_an_error() -> None:
 
 
 def test_cancelling_takes_failed_orders_first() -> None:
-    cloud = engine(Faults(stock=1, stock_refuses=False))
+    cloud = engine(GroupFaults(stock=1, stock_refuses=False))
     cloud.increase("g", 3, 0.0, key="a")
     cloud.decrease("g", -2, 0.0, key="b")
     (left,) = cloud.instances("g")
@@ -107,7 +109,7 @@ CALLS = st.lists(
 def test_the_target_is_what_exists_or_is_ordered(
     calls: list[tuple[str, int, int]], stock: int, refuses: bool
 ) -> None:
-    cloud = engine(Faults(stock=stock, stock_refuses=refuses, instance_failure=0.2))
+    cloud = engine(GroupFaults(stock=stock, stock_refuses=refuses, instance_failure=0.2))
     now = 0.0
     for count, (call, amount, key) in enumerate(calls):
         now += 13.0

@@ -11,7 +11,7 @@ from tidewright.events.facts import (
 )
 from tidewright.kube.errors import TIMEOUT, UNREACHABLE, KubeError
 from tidewright.watcher import metric_facts
-from tidewright.watcher.metric_queries import Query, Target, Wanted, custom_target
+from tidewright.watcher.metric_queries import Query, Target, Wishes, custom_target
 
 EXTERNAL = Query("shop", "external/requests/app=web")
 CPU = Query("shop", "resource/cpu/app=web")
@@ -113,7 +113,7 @@ def wpa(name: str, *metrics: str, target: dict[str, str] | None = None) -> Water
 
 
 def test_two_autoscalers_that_ask_the_same_share_a_query() -> None:
-    wanted = Wanted()
+    wanted = Wishes()
     assert len(wanted.observe(wpa("one", "m", "n"))[0]) == 2
     assert wanted.observe(wpa("two", "n")) == ([], [])
     assert [query.name for query in wanted.queries] == ["external/m/a=b", "external/n/a=b"]
@@ -130,7 +130,7 @@ def test_only_targets_that_are_not_watched_are_polled() -> None:
     )
     assert custom_target("shop", {"scaleTargetRef": {"kind": 3}}) is None
     assert custom_target("shop", {"scaleTargetRef": "web"}) is None
-    wanted = Wanted()
+    wanted = Wishes()
     assert wanted.observe(wpa("one", target=rollout))[0]
     assert [target.subject_name for target in wanted.targets] == ["Rollout.argoproj.io/web"]
     wanted.observe(wpa("one", target=deployment))

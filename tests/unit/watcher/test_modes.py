@@ -18,8 +18,8 @@ from tidewright.events.facts import PodObserved
 from tidewright.kube.client import Kube
 from tidewright.watcher.modes import (
     BadModes,
+    OperatorModes,
     Services,
-    Wanted,
     event_of,
     known_namespaces,
     read,
@@ -34,7 +34,7 @@ SERVICES = Services({"autoscaler": (), "spread": ("spread-admission",)})
 
 
 def test_a_services_endpoints_have_its_mode() -> None:
-    wanted = Wanted(mode="shadow", services={"spread": "enforce"})
+    wanted = OperatorModes(mode="shadow", services={"spread": "enforce"})
     event = event_of(wanted, (), SERVICES)
     assert event.services == {"spread": "enforce", "spread-admission": "enforce"}
 
@@ -72,7 +72,7 @@ def test_what_cannot_be_meant_so_is_refused_with_what_is_valid(data: dict[str, A
 
 
 def test_only_what_differs_from_the_log_is_said() -> None:
-    plain = event_of(Wanted(), (), SERVICES)
+    plain = event_of(OperatorModes(), (), SERVICES)
     assert not to_say(None, plain)  # a log of before is enforced
     assert not to_say(ModesSet(at=7.0, refresh=True, mode="shadow"), ModesSet(at=0.0, mode="shadow"))
     assert to_say(None, ModesSet(at=0.0, mode="shadow"))
@@ -81,9 +81,9 @@ def test_only_what_differs_from_the_log_is_said() -> None:
 
 def test_until_namespaces_are_seen_those_of_the_log_hold_and_none_for_another_selector() -> None:
     known = ModesSet(at=1.0, selector="team=a", namespaces=("shop",))
-    assert known_namespaces(known, Wanted(namespaces="team=a")) == ("shop",)
-    assert known_namespaces(known, Wanted(namespaces="team=b")) == ()
-    assert known_namespaces(None, Wanted(namespaces="team=b")) == ()
+    assert known_namespaces(known, OperatorModes(namespaces="team=a")) == ("shop",)
+    assert known_namespaces(known, OperatorModes(namespaces="team=b")) == ()
+    assert known_namespaces(None, OperatorModes(namespaces="team=b")) == ()
 
 
 async def test_namespaces_are_told_when_all_are_listed_and_whenever_others_are_selected() -> None:
@@ -118,7 +118,7 @@ async def test_the_modes_are_said_before_anything_that_somebody_could_act_on(
     cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
 ) -> None:
     await cluster.put(PODS, "shop", "a", status={"phase": "Pending"})
-    async with watching(cluster, nats, tmp_path, modes=Wanted(mode="shadow"), services=SERVICES):
+    async with watching(cluster, nats, tmp_path, modes=OperatorModes(mode="shadow"), services=SERVICES):
         await tail.until(is_pod("a"))
     kinds = [type(event) for event in tail.events]
     assert kinds.index(ModesSet) < kinds.index(PodObserved)
@@ -129,9 +129,9 @@ async def test_modes_that_are_on_the_log_are_not_said_again_by_a_restart(
 ) -> None:
     for name in "ab":
         await cluster.put(PODS, "shop", name, status={"phase": "Pending"})
-        async with watching(cluster, nats, tmp_path, modes=Wanted(mode="shadow"), services=SERVICES):
+        async with watching(cluster, nats, tmp_path, modes=OperatorModes(mode="shadow"), services=SERVICES):
             await tail.until(is_pod(name))
-    async with watching(cluster, nats, tmp_path, modes=Wanted(), services=SERVICES):
+    async with watching(cluster, nats, tmp_path, modes=OperatorModes(), services=SERVICES):
         await tail.until(is_set("enforce"))
     assert [event.mode for event in modes_of(tail)] == ["shadow", "enforce"]
 
@@ -140,7 +140,7 @@ async def test_who_acts_as_ever_says_nothing_on_a_log_without_modes(
     cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
 ) -> None:
     await cluster.put(PODS, "shop", "a", status={"phase": "Pending"})
-    async with watching(cluster, nats, tmp_path, modes=Wanted(), services=SERVICES):
+    async with watching(cluster, nats, tmp_path, modes=OperatorModes(), services=SERVICES):
         await tail.until(is_pod("a"))
     assert modes_of(tail) == []
 
@@ -149,7 +149,11 @@ async def test_the_config_map_says_who_acts_and_a_bad_edit_leaves_it_as_it_was(
     cluster: Cluster, nats: EmbeddedServer, tail: Tail, tmp_path: Path
 ) -> None:
     cluster.objects[CONFIG_MAPS] = {}
-    given: dict[str, Any] = {"modes": Wanted(mode="shadow"), "services": SERVICES, "config_map": "tw/config"}
+    given: dict[str, Any] = {
+        "modes": OperatorModes(mode="shadow"),
+        "services": SERVICES,
+        "config_map": "tw/config",
+    }
     async with watching(cluster, nats, tmp_path, **given):
         await tail.until(is_set("shadow", services={}))
         await cluster.put(
@@ -173,7 +177,7 @@ async def test_a_selector_selects_nobody_until_namespaces_are_seen(
 ) -> None:
     cluster.objects[NAMESPACES] = {}
     await cluster.put(NAMESPACES, "", "shop", metadata={"labels": {"team": "a"}})
-    async with watching(cluster, nats, tmp_path, modes=Wanted(namespaces="team=a"), services=SERVICES):
+    async with watching(cluster, nats, tmp_path, modes=OperatorModes(namespaces="team=a"), services=SERVICES):
         await tail.until(is_set("enforce", namespaces=("shop",)))
         await cluster.put(NAMESPACES, "", "bank", metadata={"labels": {"team": "a"}})
         await tail.until(is_set("enforce", namespaces=("bank", "shop")))

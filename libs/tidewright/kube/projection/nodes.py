@@ -9,9 +9,9 @@ from tidewright.kube.podspecs import amounts
 from tidewright.kube.projection.reading import (
     UNREADABLE,
     Bytes,
-    Condition,
     Meta,
     Projection,
+    ReportedCondition,
     checked,
     malformed,
     wanted,
@@ -33,7 +33,7 @@ class _NodeSpec(msgspec.Struct):
 
 class _NodeStatus(msgspec.Struct):
     allocatable: dict[str, str | int | float] | None = None
-    conditions: list[Condition] | None = None
+    conditions: list[ReportedCondition] | None = None
 
 
 class _Node(msgspec.Struct):

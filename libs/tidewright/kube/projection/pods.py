@@ -8,9 +8,9 @@ from tidewright.events.facts import PodObserved
 from tidewright.kube.projection.reading import (
     UNREADABLE,
     Bytes,
-    Condition,
     Meta,
     Projection,
+    ReportedCondition,
     checked,
     malformed,
     owners,
@@ -32,7 +32,7 @@ class _PodStatus(msgspec.Struct):
     reason: str | None = None
     startTime: str | None = None  # noqa: N815
     nominatedNodeName: str | None = None  # noqa: N815
-    conditions: list[Condition] | None = None
+    conditions: list[ReportedCondition] | None = None
     containerStatuses: list[_ContainerStatus] | None = None  # noqa: N815
 
 

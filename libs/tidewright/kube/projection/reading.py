@@ -78,7 +78,7 @@ class Meta(msgspec.Struct):
     ownerReferences: list[OwnerReference] | None = None  # noqa: N815
 
 
-class Condition(msgspec.Struct):
+class ReportedCondition(msgspec.Struct):
     """A condition of a pod or node."""
 
     type: str

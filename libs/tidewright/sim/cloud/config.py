@@ -25,7 +25,7 @@ class ConfigError(ValueError):
     """The file cannot be used; the message names the file, the field and what would be valid."""
 
 
-class Faults(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+class GroupFaults(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What goes wrong in a group. Chances are 0 to 1; all draws come from the cloud's seed.
 
     Attributes:
@@ -79,7 +79,7 @@ class GroupConfig(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unkno
     machine_type: str = ""
     template: NodeTemplate
     options: GroupOptions = msgspec.field(default_factory=GroupOptions)
-    faults: Faults = msgspec.field(default_factory=Faults)
+    faults: GroupFaults = msgspec.field(default_factory=GroupFaults)
     autoprovisioned: bool = False
 
 

@@ -5,7 +5,7 @@
     POST   /cloud/v1/groups/{id}/increase         `Resize`
     POST   /cloud/v1/groups/{id}/decrease         `Resize`
     POST   /cloud/v1/groups/{id}/delete-nodes     `Deletion`
-    PATCH  /cloud/v1/groups/{id}/faults           any of `Faults`, from now on
+    PATCH  /cloud/v1/groups/{id}/faults           any of `GroupFaults`, from now on
     PUT    /cloud/v1/groups/{id}                  `GroupConfig`: a group as its owner wants it from now on
     POST   /cloud/v1/groups                       `Creation`: an auto-provisioned group
     DELETE /cloud/v1/groups/{id}?key=             an auto-provisioned one; `force=true`: any, with its nodes
@@ -40,7 +40,7 @@ from tidewright.cloud.simulated.wire import (
 from tidewright.kube.errors import KubeError
 from tidewright.log import disk
 from tidewright.log.clock import Clock
-from tidewright.sim.cloud.config import CloudConfig, ConfigError, Faults, GroupConfig, check
+from tidewright.sim.cloud.config import CloudConfig, ConfigError, GroupConfig, GroupFaults, check
 from tidewright.sim.cloud.engine import GROUP_LABEL, Books, Engine, Group, Machine, Step
 from tidewright.sim.controllers.cache import Cache
 from tidewright.sim.controllers.objects import NODE, Node
@@ -302,7 +302,7 @@ class SimulatedCloud:
     def _set_faults(self, group_id: str, body: bytes) -> bytes:
         group = self.engine.group(group_id)
         given = msgspec.json.decode(body, type=dict[str, Any])
-        faults = msgspec.convert({**msgspec.to_builtins(group.config.faults), **given}, Faults)
+        faults = msgspec.convert({**msgspec.to_builtins(group.config.faults), **given}, GroupFaults)
         Delay.parse(faults.answer_delay)
         group.config.faults = faults
         return _encode(faults)

@@ -26,7 +26,7 @@ from tidewright.kube.listwatch import (
     Page,
     list_watch_batches,
 )
-from tidewright.sim.controllers.objects import POD, Key, Kind, Object, Pod
+from tidewright.sim.controllers.objects import POD, ClientKind, Key, Object, Pod
 
 _log = structlog.get_logger(__name__)
 
@@ -35,10 +35,10 @@ Listener: TypeAlias = Callable[[O | None, O | None], None]
 """Called with the object before and after; None for absent."""
 
 
-class Store(Generic[O]):
+class KindStore(Generic[O]):
     """All objects of one kind."""
 
-    def __init__(self, kind: Kind[O]) -> None:
+    def __init__(self, kind: ClientKind[O]) -> None:
         self.kind = kind
         self.objects: dict[Key, O] = {}
         self.synced = asyncio.Event()
@@ -154,7 +154,7 @@ class Store(Generic[O]):
         _log.info("list or watch is retried", path=path, error=str(error))
 
 
-class PodStore(Store[Pod]):
+class PodStore(KindStore[Pod]):
     """Pods, by node as well."""
 
     def __init__(self) -> None:
@@ -178,21 +178,21 @@ class Cache:
 
     def __init__(self) -> None:
         self.pods = PodStore()
-        self._stores: dict[str, Store[Any]] = {POD.collection: self.pods}
+        self._stores: dict[str, KindStore[Any]] = {POD.collection: self.pods}
         self._queries: dict[str, Mapping[str, str]] = {}
 
-    def of(self, kind: Kind[O]) -> Store[O]:
+    def of(self, kind: ClientKind[O]) -> KindStore[O]:
         """The store of a kind."""
         store = self._stores.get(kind.collection)
         if store is None:
-            store = self._stores[kind.collection] = Store(kind)
+            store = self._stores[kind.collection] = KindStore(kind)
         return store
 
-    def known(self, kind: Kind[O]) -> Store[O] | None:
+    def known(self, kind: ClientKind[O]) -> KindStore[O] | None:
         """The store of a kind that somebody asked for; None otherwise."""
         return self._stores.get(kind.collection)
 
-    def restrict(self, kind: Kind[O], query: Mapping[str, str]) -> None:
+    def restrict(self, kind: ClientKind[O], query: Mapping[str, str]) -> None:
         """Follow only the objects that these label or field selectors choose."""
         self._queries[kind.collection] = query
 

@@ -438,7 +438,7 @@ class PodDisruptionBudget(Object):
 O = TypeVar("O", bound=Object)  # noqa: E741 - one letter, as type variables are
 
 
-class Kind(msgspec.Struct, Generic[O], frozen=True):
+class ClientKind(msgspec.Struct, Generic[O], frozen=True):
     """A kind as it is reached over the API, and how it is decoded.
 
     Attributes:
@@ -468,22 +468,22 @@ class Kind(msgspec.Struct, Generic[O], frozen=True):
         return f"{prefix}{scope}/{self.plural}{tail}"
 
 
-POD: Kind[Pod] = Kind("Pod", "v1", "pods", Pod)
-NODE: Kind[Node] = Kind("Node", "v1", "nodes", Node, namespaced=False)
-LEASE: Kind[Lease] = Kind("Lease", "coordination.k8s.io/v1", "leases", Lease)
-REPLICA_SET: Kind[ReplicaSet] = Kind("ReplicaSet", "apps/v1", "replicasets", ReplicaSet)
-DEPLOYMENT: Kind[Deployment] = Kind("Deployment", "apps/v1", "deployments", Deployment)
-STATEFUL_SET: Kind[StatefulSet] = Kind("StatefulSet", "apps/v1", "statefulsets", StatefulSet)
-DAEMON_SET: Kind[DaemonSet] = Kind("DaemonSet", "apps/v1", "daemonsets", DaemonSet)
-CONTROLLER_REVISION: Kind[ControllerRevision] = Kind(
+POD: ClientKind[Pod] = ClientKind("Pod", "v1", "pods", Pod)
+NODE: ClientKind[Node] = ClientKind("Node", "v1", "nodes", Node, namespaced=False)
+LEASE: ClientKind[Lease] = ClientKind("Lease", "coordination.k8s.io/v1", "leases", Lease)
+REPLICA_SET: ClientKind[ReplicaSet] = ClientKind("ReplicaSet", "apps/v1", "replicasets", ReplicaSet)
+DEPLOYMENT: ClientKind[Deployment] = ClientKind("Deployment", "apps/v1", "deployments", Deployment)
+STATEFUL_SET: ClientKind[StatefulSet] = ClientKind("StatefulSet", "apps/v1", "statefulsets", StatefulSet)
+DAEMON_SET: ClientKind[DaemonSet] = ClientKind("DaemonSet", "apps/v1", "daemonsets", DaemonSet)
+CONTROLLER_REVISION: ClientKind[ControllerRevision] = ClientKind(
     "ControllerRevision", "apps/v1", "controllerrevisions", ControllerRevision
 )
-JOB: Kind[Job] = Kind("Job", "batch/v1", "jobs", Job)
-DISRUPTION_BUDGET: Kind[PodDisruptionBudget] = Kind(
+JOB: ClientKind[Job] = ClientKind("Job", "batch/v1", "jobs", Job)
+DISRUPTION_BUDGET: ClientKind[PodDisruptionBudget] = ClientKind(
     "PodDisruptionBudget", "policy/v1", "poddisruptionbudgets", PodDisruptionBudget
 )
-CLAIM: Kind[Object] = Kind("PersistentVolumeClaim", "v1", "persistentvolumeclaims", Object)
-EVENT: Kind[Object] = Kind("Event", "v1", "events", Object)
+CLAIM: ClientKind[Object] = ClientKind("PersistentVolumeClaim", "v1", "persistentvolumeclaims", Object)
+EVENT: ClientKind[Object] = ClientKind("Event", "v1", "events", Object)
 
 
 # --- small readings ---------------------------------------------------------------------------
@@ -503,7 +503,7 @@ def share(value: int | str, total: int, *, up: bool) -> int:
     return -(-product // 100) if up else product // 100
 
 
-def owner_of(kind: Kind[Any], metadata: Metadata) -> JsonObject:
+def owner_of(kind: ClientKind[Any], metadata: Metadata) -> JsonObject:
     """The controller owner reference that dependents of this object carry."""
     return {
         "apiVersion": kind.api_version,

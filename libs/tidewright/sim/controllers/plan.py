@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tidewright.sim.controllers.cache import Cache, Store
-from tidewright.sim.controllers.objects import Key, Kind, Pod
+from tidewright.sim.controllers.cache import Cache, KindStore
+from tidewright.sim.controllers.objects import ClientKind, Key, Pod
 from tidewright.sim.controllers.writes import Write
 
 
@@ -35,12 +35,12 @@ class Controller(Protocol):
     """One workload controller; it holds no state of its own."""
 
     @property
-    def kind(self) -> Kind[Any]: ...
+    def kind(self) -> ClientKind[Any]: ...
 
     @property
     def name(self) -> str: ...
 
-    def watches(self, cache: Cache) -> list[Store[Any]]:
+    def watches(self, cache: Cache) -> list[KindStore[Any]]:
         """The stores whose changes matter."""
 
     def keys(self, item: Any) -> Iterable[Key]:

@@ -16,7 +16,7 @@ import structlog
 from tidewright.kube.errors import KubeError
 from tidewright.kube.times import rfc3339
 from tidewright.log.clock import Clock
-from tidewright.sim.controllers.objects import EVENT, Kind, Metadata
+from tidewright.sim.controllers.objects import EVENT, ClientKind, Metadata
 from tidewright.sim.controllers.writes import Writer, create
 
 _log = structlog.get_logger(__name__)
@@ -45,7 +45,7 @@ class Recorder:
         self.dropped = 0
 
     def record(
-        self, kind: Kind[Any], about: Metadata, type_: str, *, reason: str, message: str, component: str
+        self, kind: ClientKind[Any], about: Metadata, type_: str, *, reason: str, message: str, component: str
     ) -> None:
         """Say something about an object; never waits."""
         known = (about.uid, reason, message)

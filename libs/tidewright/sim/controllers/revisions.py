@@ -12,9 +12,9 @@ from typing import Any
 from tidewright.sim.controllers.deployments import template_hash
 from tidewright.sim.controllers.objects import (
     CONTROLLER_REVISION,
+    ClientKind,
     ControllerRevision,
     JsonObject,
-    Kind,
     Metadata,
     owner_of,
 )
@@ -34,7 +34,7 @@ def template_of(revision: ControllerRevision) -> JsonObject:
 
 
 def revision_of(
-    kind: Kind[Any], owner: Metadata, template: JsonObject, known: Sequence[ControllerRevision]
+    kind: ClientKind[Any], owner: Metadata, template: JsonObject, known: Sequence[ControllerRevision]
 ) -> tuple[str, Write | None]:
     """The name of the template's revision, and the write that makes it exist or the newest."""
     digest = template_hash(template)

@@ -15,7 +15,7 @@ import msgspec
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.sim.controllers.cache import Cache
-from tidewright.sim.controllers.objects import Key, Kind, Object
+from tidewright.sim.controllers.objects import ClientKind, Key, Object
 
 MERGE_PATCH: Final = "application/merge-patch+json"
 STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
@@ -35,7 +35,7 @@ class Write(msgspec.Struct, frozen=True):
     """
 
     method: str
-    kind: Kind[Any]
+    kind: ClientKind[Any]
     key: Key
     body: bytes | None = None
     subresource: str = ""
@@ -51,7 +51,7 @@ class Write(msgspec.Struct, frozen=True):
 
 
 def create(
-    kind: Kind[Any], namespace: str, body: bytes | dict[str, Any], *, tolerate: tuple[int, ...] = ()
+    kind: ClientKind[Any], namespace: str, body: bytes | dict[str, Any], *, tolerate: tuple[int, ...] = ()
 ) -> Write:
     """Create an object; pass encoded bytes where many equal ones are made."""
     content = body if isinstance(body, bytes) else _encode(body)
@@ -59,7 +59,7 @@ def create(
 
 
 def patch(
-    kind: Kind[Any],
+    kind: ClientKind[Any],
     key: Key,
     change: dict[str, Any],
     *,
@@ -72,7 +72,7 @@ def patch(
 
 
 def delete(
-    kind: Kind[Any], key: Key, uid: str, *, grace_s: int | None = None, propagation: str | None = None
+    kind: ClientKind[Any], key: Key, uid: str, *, grace_s: int | None = None, propagation: str | None = None
 ) -> Write:
     """Delete the object of this uid, and no other of the same name."""
     options: dict[str, Any] = {

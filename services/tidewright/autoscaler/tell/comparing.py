@@ -31,7 +31,7 @@ WITHIN_S = 60.0
 """A decision and a change further apart than this do not belong together (log time)."""
 
 
-class Verdict(Enum):
+class PairVerdict(Enum):
     """How a pair compares."""
 
     SAME = "same"
@@ -40,7 +40,7 @@ class Verdict(Enum):
     ONLY_THEIRS = "only theirs"
 
 
-class Change(msgspec.Struct):
+class CountChange(msgspec.Struct):
     """A count that was, or would have been, set.
 
     Attributes:
@@ -64,9 +64,9 @@ class Row(msgspec.Struct, frozen=True):
     """
 
     at: float
-    verdict: Verdict
-    ours: Change | None
-    theirs: Change | None
+    verdict: PairVerdict
+    ours: CountChange | None
+    theirs: CountChange | None
     why: tuple[str, ...]
 
 
@@ -82,7 +82,7 @@ class Comparison(msgspec.Struct, frozen=True):
     rows: tuple[Row, ...]
     written: int = 0
 
-    def count(self, verdict: Verdict) -> int:
+    def count(self, verdict: PairVerdict) -> int:
         """How many rows say so."""
         return sum(row.verdict is verdict for row in self.rows)
 
@@ -91,8 +91,8 @@ class _Object:
     def __init__(self, namespace: str) -> None:
         self.namespace = namespace
         self.target = ""
-        self.ours: list[Change] = []
-        self.theirs: list[Change] = []
+        self.ours: list[CountChange] = []
+        self.theirs: list[CountChange] = []
         self.holds: list[tuple[float, str, tuple[Because, ...]]] = []
         self.written = 0
 
@@ -103,7 +103,7 @@ class Comparing:
     def __init__(self) -> None:
         self._objects: dict[tuple[str, str], _Object] = {}
         self._replicas: dict[tuple[str, str], int] = {}
-        self._decided: dict[str, tuple[_Object, Change]] = {}
+        self._decided: dict[str, tuple[_Object, CountChange]] = {}
         self._ours: dict[tuple[str, str], int] = {}
 
     def fold(self, event: Event) -> None:
@@ -135,7 +135,7 @@ class Comparing:
             case _:
                 return
 
-    def _written(self, found: _Object, change: Change) -> None:
+    def _written(self, found: _Object, change: CountChange) -> None:
         """What we did ourselves is nobody else's; the target may show it before or after the outcome."""
         found.written += 1
         if change in found.ours:
@@ -159,7 +159,7 @@ class Comparing:
             return  # we wrote it
         for (namespace, _), found in self._objects.items():
             if (namespace, found.target) == key:
-                found.theirs.append(Change(event.at, before, event.replicas, event.at))
+                found.theirs.append(CountChange(event.at, before, event.replicas, event.at))
 
     def _scaled(self, event: ScaleWorkload) -> None:
         namespace, _, name = event.owner.removeprefix(f"{KIND}/").partition("/")
@@ -177,7 +177,7 @@ class Comparing:
         elif event.replicas == event.from_replicas:
             return
         else:
-            change = Change(event.at, event.from_replicas, event.replicas, event.at, why=event.because)
+            change = CountChange(event.at, event.from_replicas, event.replicas, event.at, why=event.because)
             found.ours.append(change)
         if event.id:
             self._decided[event.id] = (found, change)
@@ -201,19 +201,19 @@ def _rows(found: _Object, within_s: float) -> Iterable[Row]:
     for theirs in found.theirs:
         ours = _nearest(left, theirs, within_s)
         if ours is None:
-            rows.append(Row(theirs.at, Verdict.ONLY_THEIRS, None, theirs, _held(found, theirs.at)))
+            rows.append(Row(theirs.at, PairVerdict.ONLY_THEIRS, None, theirs, _held(found, theirs.at)))
             continue
         left.remove(ours)
-        verdict = Verdict.SAME if ours.after == theirs.after else Verdict.DIFFERENT
+        verdict = PairVerdict.SAME if ours.after == theirs.after else PairVerdict.DIFFERENT
         rows.append(Row(min(ours.at, theirs.at), verdict, ours, theirs, tuple(sentences(ours.why))))
-    rows += [Row(ours.at, Verdict.ONLY_OURS, ours, None, tuple(sentences(ours.why))) for ours in left]
+    rows += [Row(ours.at, PairVerdict.ONLY_OURS, ours, None, tuple(sentences(ours.why))) for ours in left]
     return sorted(rows, key=lambda row: row.at)
 
 
-def _nearest(ours: Sequence[Change], theirs: Change, within_s: float) -> Change | None:
+def _nearest(ours: Sequence[CountChange], theirs: CountChange, within_s: float) -> CountChange | None:
     up = theirs.after > theirs.before
 
-    def distance(change: Change) -> float:
+    def distance(change: CountChange) -> float:
         if change.at <= theirs.at <= change.until:
             return 0.0
         return min(abs(change.at - theirs.at), abs(change.until - theirs.at))

@@ -13,7 +13,7 @@ from tidewright.cli.errors import BadInput
 from tidewright.cli.options import AskedLogOptions, Output, emit
 
 if TYPE_CHECKING:
-    from tidewright.autoscaler.tell.comparing import Change, Comparison, Row
+    from tidewright.autoscaler.tell.comparing import Comparison, CountChange, Row
 
 KINDS = ("watermarkpodautoscaler", "deployment", "statefulset", "replicaset", "cloneset", "workload")
 """Kinds whose facts tell what is scaled, and by how much."""
@@ -44,7 +44,7 @@ def wpa(
     output: Output = "table",
 ) -> int:
     """Where the incumbent (as observed in the cluster) and we differ, and why; exit code 1 when we do."""
-    from tidewright.autoscaler.tell.comparing import Verdict
+    from tidewright.autoscaler.tell.comparing import PairVerdict
 
     if within < 0:
         raise BadInput(f"--within {within:g}: seconds, 0 or more")
@@ -58,7 +58,7 @@ def wpa(
 
     found, where = asyncio.run(run())
     emit([_json(one) for one in found], output, lambda: _text(found, where))
-    return 1 if any(row.verdict is not Verdict.SAME for one in found for row in one.rows) else 0
+    return 1 if any(row.verdict is not PairVerdict.SAME for one in found for row in one.rows) else 0
 
 
 async def compared(
@@ -99,10 +99,10 @@ async def compared(
 
 
 def _json(one: Comparison) -> dict[str, Any]:
-    from tidewright.autoscaler.tell.comparing import Verdict
+    from tidewright.autoscaler.tell.comparing import PairVerdict
     from tidewright.kube.times import rfc3339
 
-    def change(found: Change | None) -> dict[str, Any] | None:
+    def change(found: CountChange | None) -> dict[str, Any] | None:
         if found is None:
             return None
         return {"at": rfc3339(found.at), "from": found.before, "to": found.after, "times": found.times}
@@ -111,7 +111,7 @@ def _json(one: Comparison) -> dict[str, Any]:
         "namespace": one.namespace,
         "name": one.name,
         "written_by_us": one.written,
-        "counts": {verdict.value.replace(" ", "_"): one.count(verdict) for verdict in Verdict},
+        "counts": {verdict.value.replace(" ", "_"): one.count(verdict) for verdict in PairVerdict},
         "rows": [
             {
                 "at": rfc3339(row.at),
@@ -126,12 +126,12 @@ def _json(one: Comparison) -> dict[str, Any]:
 
 
 def _text(found: list[Comparison], where: str) -> str:
-    from tidewright.autoscaler.tell.comparing import Verdict
+    from tidewright.autoscaler.tell.comparing import PairVerdict
 
     headings = ["NAMESPACE", "NAME", "SAME", "DIFFERENT", "ONLY-OURS", "ONLY-THEIRS", "WRITTEN-BY-US"]
     rows = [headings]
     rows += [
-        [one.namespace, one.name, *(str(one.count(verdict)) for verdict in Verdict), str(one.written)]
+        [one.namespace, one.name, *(str(one.count(verdict)) for verdict in PairVerdict), str(one.written)]
         for one in found
     ]
     widths = [max(len(row[n]) for row in rows) for n in range(len(headings))]
@@ -139,14 +139,14 @@ def _text(found: list[Comparison], where: str) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
     for one in found:
-        differing = [row for row in one.rows if row.verdict is not Verdict.SAME]
+        differing = [row for row in one.rows if row.verdict is not PairVerdict.SAME]
         if differing:
             lines += ["", f"{one.namespace}/{one.name}"]
             for row in differing:
                 lines += _told(row)
         if one.written:
             lines += ["", WRITTEN.format(name=f"{one.namespace}/{one.name}", count=one.written)]
-    if all(row.verdict is Verdict.SAME for one in found for row in one.rows):
+    if all(row.verdict is PairVerdict.SAME for one in found for row in one.rows):
         count = sum(len(one.rows) for one in found)
         same, none = ", and we would have made each of them", " by anybody: there is nothing to compare yet"
         lines += ["", f"{where}: {count} changes{same if count else none}."]
@@ -156,7 +156,7 @@ def _text(found: list[Comparison], where: str) -> str:
 def _told(row: Row) -> list[str]:
     from tidewright.kube.times import readable
 
-    def change(who: str, found: Change | None) -> str:
+    def change(who: str, found: CountChange | None) -> str:
         if found is None:
             return f"{who} nothing"
         again = f" (decided {found.times} times)" if found.times > 1 else ""

@@ -22,7 +22,7 @@ from tidewright.cli.console import Printer
 from tidewright.cli.datafolder import DataFolder
 from tidewright.cli.demo import objects
 from tidewright.cli.demo.story import Story
-from tidewright.cli.demo.summary import Run, as_json, as_text
+from tidewright.cli.demo.summary import DemoRun, as_json, as_text
 from tidewright.cli.demo.view import view_for
 from tidewright.cli.errors import INTERRUPTED, BadInput, CommandError, translated
 from tidewright.cli.stack import Stack, StackOptions
@@ -144,7 +144,7 @@ async def _run_in(folder: DataFolder, plan: _Plan, *, json_output: bool) -> int:
     try:
         with (plan.folder / "services.log").open("w") as logs:
             async with Stack(options, Printer(logs, as_json=True), folder) as stack:
-                run = Run(
+                run = DemoRun(
                     trace=plan.source, marks=plan.marks, start=plan.start, end=plan.start + plan.duration_s,
                     speed=plan.speed, folder=str(plan.folder), cluster=options.cluster,
                     wall_s=plan.duration_s / plan.speed, command=typed("tidewright"),
@@ -168,7 +168,7 @@ async def _lead_s() -> float:
     return min(MOST_LEAD_S, max(LEAD_S, LEAD_PER_IMPORT * (time.monotonic() - begun)))
 
 
-async def _play(stack: Stack, plan: _Plan, run: Run, *, json_output: bool) -> Story:
+async def _play(stack: Stack, plan: _Plan, run: DemoRun, *, json_output: bool) -> Story:
     """Put the load on, and follow the log until the load is over and every decision is answered."""
     with translated():
         async with await Kube.connect(stack.kubeconfig) as kube:
@@ -189,7 +189,7 @@ async def _create(kube: Kube, manifests: list[tuple[str, dict[str, object]]]) ->
             raise CommandError(f"{manifest['kind']} of the demo: {error}") from error
 
 
-async def _follow(log: Log, stack: Stack, run: Run, show: Callable[[Story], None]) -> Story:
+async def _follow(log: Log, stack: Stack, run: DemoRun, show: Callable[[Story], None]) -> Story:
     story, subjects = Story(), log.subjects
     patience = 0.0
     # One wide filter: with several, the server is slow where it is writing (decision record 3).

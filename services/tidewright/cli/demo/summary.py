@@ -22,7 +22,7 @@ MEANS = {
 
 
 @dataclass(frozen=True)
-class Run:
+class DemoRun:
     """The circumstances of a run.
 
     Attributes:
@@ -45,7 +45,7 @@ class Run:
     command: str = "tidewright"
 
 
-def as_json(story: Story, run: Run) -> dict[str, Any]:
+def as_json(story: Story, run: DemoRun) -> dict[str, Any]:
     """The summary as one JSON value."""
     return {
         "trace": {
@@ -89,7 +89,7 @@ def _explained(story: Story, scale: ScaleWorkload | None) -> dict[str, Any] | No
     }
 
 
-def as_text(story: Story, run: Run) -> str:
+def as_text(story: Story, run: DemoRun) -> str:
     """The summary for people."""
     content = as_json(story, run)
     decisions = content["decisions"]

@@ -13,7 +13,7 @@ from rich.text import Text
 from tidewright.autoscaler.tell.sentences import sentences
 from tidewright.cli.chart import bars, clock, sampled
 from tidewright.cli.demo.story import Story
-from tidewright.cli.demo.summary import Run
+from tidewright.cli.demo.summary import DemoRun
 from tidewright.events.decisions import ScaleWorkload
 
 SHOWN = 8
@@ -70,7 +70,7 @@ class Lines:
 class Screen:
     """A table that is drawn anew; for terminals."""
 
-    def __init__(self, run: Run, *, stderr: bool) -> None:
+    def __init__(self, run: DemoRun, *, stderr: bool) -> None:
         self._run = run
         self._live = Live(console=Console(stderr=stderr), refresh_per_second=8, transient=True)
 
@@ -117,7 +117,7 @@ class Screen:
         return curves
 
 
-def view_for(run: Run, *, json_output: bool) -> View:
+def view_for(run: DemoRun, *, json_output: bool) -> View:
     """A table when a person watches, lines otherwise; with JSON on stdout it goes to stderr."""
     stream = sys.stderr if json_output else sys.stdout
     return Screen(run, stderr=json_output) if stream.isatty() else Lines(quiet_stdout=json_output)

@@ -15,7 +15,7 @@ from tidewright.cli.asking.source import opened
 from tidewright.cli.commands import BY_NAME as COMMANDS
 from tidewright.cli.errors import BadInput
 from tidewright.cli.options import AskedLogOptions, LogOptions, Output, emit
-from tidewright.cli.plan.manifests import Wanted, read
+from tidewright.cli.plan.manifests import PlannedRequest, read
 from tidewright.cli.services import BY_NAME
 from tidewright.provisioning.requests.spec import parse
 from tidewright.provisioning.state import State
@@ -68,7 +68,7 @@ def provisioning(
     return 0
 
 
-async def _answers(wanted: list[Wanted], state: str, at: str, log: LogOptions | None) -> list[Answer]:
+async def _answers(wanted: list[PlannedRequest], state: str, at: str, log: LogOptions | None) -> list[Answer]:
     """Each request on its own, on the same state."""
     async with opened(log, None if state == LIVE else Path(state)) as source:
         moment = await moment_of(source, at)
@@ -87,12 +87,12 @@ async def _answers(wanted: list[Wanted], state: str, at: str, log: LogOptions | 
     ]
 
 
-def as_json(wanted: Wanted, answer: Answer) -> dict[str, Any]:
+def as_json(wanted: PlannedRequest, answer: Answer) -> dict[str, Any]:
     """For programs."""
     return {"namespace": wanted.namespace, "name": wanted.name, **msgspec.to_builtins(answer)}
 
 
-def as_text(wanted: Wanted, answer: Answer) -> str:
+def as_text(wanted: PlannedRequest, answer: Answer) -> str:
     """For people."""
     lines = [f"ProvisioningRequest {wanted.namespace}/{wanted.name}: {_headline(wanted, answer)}"]
     for increase in answer.increases:
@@ -119,7 +119,7 @@ def as_text(wanted: Wanted, answer: Answer) -> str:
     return "\n".join(lines)
 
 
-def _headline(wanted: Wanted, answer: Answer) -> str:
+def _headline(wanted: PlannedRequest, answer: Answer) -> str:
     pods = sum(int(s.get("count", 0)) for s in wanted.spec.get("podSets", ()))
     if answer.increases:
         nodes = sum(i.size - i.from_size for i in answer.increases)

@@ -13,7 +13,7 @@ GROUP = "autoscaling.x-k8s.io"
 
 
 @dataclass
-class Wanted:
+class PlannedRequest:
     """A request, and the pod templates that the file brings along, by name."""
 
     namespace: str
@@ -22,7 +22,7 @@ class Wanted:
     templates: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
-def read(path: Path, namespace: str) -> list[Wanted]:
+def read(path: Path, namespace: str) -> list[PlannedRequest]:
     """The requests of a file (`-` for standard input), in its order.
 
     Raises:
@@ -34,7 +34,7 @@ def read(path: Path, namespace: str) -> list[Wanted]:
     for document in documents:
         listed = isinstance(document, dict) and str(document.get("kind", "")).endswith("List")
         flat += document.get("items") or [] if listed else [document]
-    found: list[Wanted] = []
+    found: list[PlannedRequest] = []
     templates: dict[str, dict[str, dict[str, Any]]] = {}
     for number, manifest in enumerate(flat, start=1):
         if not isinstance(manifest, dict) or not isinstance(manifest.get("metadata"), dict):
@@ -48,7 +48,7 @@ def read(path: Path, namespace: str) -> list[Wanted]:
             spec = manifest.get("spec")
             if not isinstance(spec, dict):
                 raise BadInput(f"{name}: ProvisioningRequest {own!r}: spec is missing")
-            found.append(Wanted(space, own or f"unnamed-{number}", spec))
+            found.append(PlannedRequest(space, own or f"unnamed-{number}", spec))
     if not found:
         kinds = ", ".join(sorted({str(m.get("kind")) for m in flat})) or "nothing"
         raise BadInput(f"{name}: no ProvisioningRequest of {GROUP} in it, but {kinds}")

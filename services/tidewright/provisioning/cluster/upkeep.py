@@ -299,15 +299,15 @@ def idle_decisions(
     return conclusions
 
 
-def _nodes_of_groups(state: State, index: Index, view: View, grid: Grid) -> list[idle.Node]:
-    nodes: list[idle.Node] = []
+def _nodes_of_groups(state: State, index: Index, view: View, grid: Grid) -> list[idle.GroupNode]:
+    nodes: list[idle.GroupNode] = []
     promised = _promised(grid, index.grid)
     for name in sorted(view.groups):
         for member in view.groups[name].members:
             node = state.nodes[member]
             row = index.grid.rows.get(member)
             nodes.append(
-                idle.Node(
+                idle.GroupNode(
                     name=member,
                     group=name,
                     busy=row in promised or member in index.busy or node.leaving,
@@ -320,7 +320,7 @@ def _nodes_of_groups(state: State, index: Index, view: View, grid: Grid) -> list
 def _remove(
     state: State,
     settings: Settings,
-    nodes: list[idle.Node],
+    nodes: list[idle.GroupNode],
     *,
     since: dict[str, float],
     now: float,

@@ -44,7 +44,7 @@ class Pin(NamedTuple):
     devices: tuple[int, ...] = ()
 
 
-class Open(NamedTuple):
+class UnmetClaims(NamedTuple):
     """Claims of a pod that have not got their devices; `own` are those that each pod has for itself."""
 
     claims: tuple[Claimed, ...]
@@ -105,10 +105,10 @@ class Holdings:
         shared = any(c.claim and c.wishes for c in shape.claims)
         return shared or (bool(shape.claims) and self._joint(self.open(shape)))
 
-    def open(self, shape: PodShape) -> Open:
+    def open(self, shape: PodShape) -> UnmetClaims:
         """The claims of a shape that are to be met."""
         claims = tuple(c for c in shape.claims if c.wishes and not (c.claim and c.claim in self.pins))
-        return Open(claims, tuple(not c.claim for c in claims))
+        return UnmetClaims(claims, tuple(not c.claim for c in claims))
 
     def seats(self, shape: PodShape) -> int:
         """How many pods of a shape may still be added to those that hold its claims."""
@@ -121,7 +121,7 @@ class Holdings:
         pins = ((c.claim, self.pins.get(c.claim)) for c in shape.claims if c.claim)
         return next((claim for claim, pin in pins if pin is not None and pin.row != ANYWHERE), "")
 
-    def _joint(self, asked: Open) -> bool:
+    def _joint(self, asked: UnmetClaims) -> bool:
         return self.common is not None and self.common.stock.concerns(asked.claims)
 
     def limit(self, shape: PodShape, room: NDArray[np.int64], reached: Sequence[tuple[int, ...]]) -> None:
@@ -158,7 +158,7 @@ class Holdings:
             if many < room[row]:
                 room[row] = many
 
-    def _served(self, asked: Open, row: int, reached: Sequence[tuple[int, ...]], most: int) -> Served:
+    def _served(self, asked: UnmetClaims, row: int, reached: Sequence[tuple[int, ...]], most: int) -> Served:
         stock = self.stocks.get(row)
         if self.common is None or not reached:
             return among(asked.claims, asked.own) if stock is None else stock.serve(asked.claims, asked.own)

@@ -13,7 +13,7 @@ import msgspec
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class GroupNode(msgspec.Struct, frozen=True, kw_only=True):
     """A registered node of a group.
 
     Attributes:
@@ -34,14 +34,14 @@ class GroupSize(msgspec.Struct, frozen=True, kw_only=True):
     zero_or_max: bool = False
 
 
-def changes(nodes: Iterable[Node], since: Mapping[str, float]) -> tuple[list[str], list[str]]:
+def changes(nodes: Iterable[GroupNode], since: Mapping[str, float]) -> tuple[list[str], list[str]]:
     """Nodes that have become idle, and nodes that are no longer so (or are gone)."""
     idle = {node.name for node in nodes if not node.busy}
     return sorted(idle - set(since)), sorted(set(since) - idle)
 
 
 def removable(
-    nodes: Sequence[Node],
+    nodes: Sequence[GroupNode],
     groups: Mapping[str, GroupSize],
     since: Mapping[str, float],
     now: float,

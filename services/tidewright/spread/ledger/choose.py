@@ -31,7 +31,7 @@ class Slot(msgspec.Struct, frozen=True):
     closed: bool = False
 
 
-class Refused(msgspec.Struct, frozen=True):
+class SkippedSubset(msgspec.Struct, frozen=True):
     """A subset that was passed over."""
 
     subset: str
@@ -48,19 +48,19 @@ class Choice(msgspec.Struct, frozen=True):
 
     subset: str | None
     counted: bool = False
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[SkippedSubset, ...] = ()
 
 
 def by_slots(slots: Iterable[Slot]) -> Choice:
     """The first slot in order that is open and free."""
-    refused: list[Refused] = []
+    refused: list[SkippedSubset] = []
     for slot in slots:
         if slot.closed:
-            refused.append(Refused(slot.name, "Closed"))
+            refused.append(SkippedSubset(slot.name, "Closed"))
         elif slot.missing > 0 or slot.missing == -1:
             return Choice(slot.name, slot.missing != -1, tuple(refused))
         else:
-            refused.append(Refused(slot.name, "Full"))
+            refused.append(SkippedSubset(slot.name, "Full"))
     return Choice(None, refused=tuple(refused))
 
 
@@ -81,15 +81,15 @@ def by_ordinal(subsets: Sequence[Subset], pod_name: str, closed: Container[str])
     """
     ordinal = ordinal_of(pod_name)
     top = 0
-    refused: list[Refused] = []
+    refused: list[SkippedSubset] = []
     for subset in subsets:
         if subset.name in closed:
-            refused.append(Refused(subset.name, "Closed"))
+            refused.append(SkippedSubset(subset.name, "Closed"))
             continue
         top += _range(subset)
         if ordinal < top:
             return Choice(subset.name, refused=tuple(refused))
-        refused.append(Refused(subset.name, "OrdinalBeyond"))
+        refused.append(SkippedSubset(subset.name, "OrdinalBeyond"))
     return Choice(None, refused=tuple(refused))
 
 

@@ -24,7 +24,7 @@ from tidewright.spread.ledger.ledger import Ledger
 from tidewright.spread.state import SpreadState, State, spread_key
 
 
-class Row(msgspec.Struct, frozen=True):
+class PlanRow(msgspec.Struct, frozen=True):
     """One subset; the name "" stands for pods in none.
 
     Attributes:
@@ -52,7 +52,7 @@ class Plan(msgspec.Struct, frozen=True):
     """
 
     replicas: int
-    rows: tuple[Row, ...]
+    rows: tuple[PlanRow, ...]
     leaving: tuple[str, ...] = ()
     costs: int = 0
     surplus: dict[str, int] = {}
@@ -182,7 +182,7 @@ def _counts(found: SpreadState) -> dict[str, int]:
     return counts
 
 
-def _rows(limits_of: dict[str, int | None], now: dict[str, int], then: dict[str, int]) -> tuple[Row, ...]:
-    rows = [Row(name, limit, now.get(name, 0), then.get(name, 0)) for name, limit in limits_of.items()]
-    outside = Row("", None, sum(v for k, v in now.items() if k not in limits_of), then.get("", 0))
+def _rows(limits_of: dict[str, int | None], now: dict[str, int], then: dict[str, int]) -> tuple[PlanRow, ...]:
+    rows = [PlanRow(name, limit, now.get(name, 0), then.get(name, 0)) for name, limit in limits_of.items()]
+    outside = PlanRow("", None, sum(v for k, v in now.items() if k not in limits_of), then.get("", 0))
     return (*rows, outside) if outside.now or outside.then else tuple(rows)

@@ -52,7 +52,7 @@ class CelError(ValueError):
     """An expression that does not compile, or fails when it is evaluated."""
 
 
-class Rule:
+class CelRule:
     """One compiled expression; `optional_old` when it sees `oldSelf` as an optional value."""
 
     __slots__ = ("_expression", "_optional_old", "escaped", "text", "uses_old")
@@ -106,13 +106,13 @@ def compile_rule(
     *,
     optional_old: bool = False,
     times: Times = (),
-) -> Rule:
+) -> CelRule:
     """Compile an expression over the named variables. Raises CelError with the compiler's message."""
     written = _with_times(text, times)
     if optional_old:
         written = _QUOTED_OR_OLD.sub(lambda match: match[1] or _OPTIONAL_OLD, written)
     try:
-        return Rule(text, _environment(variables).compile(written), optional_old=optional_old)
+        return CelRule(text, _environment(variables).compile(written), optional_old=optional_old)
     except (RuntimeError, ValueError) as error:
         message = str(error).removeprefix("INVALID_ARGUMENT: ").removesuffix(" [INVALID_ARGUMENT]")
         raise CelError(f"compilation failed: {message.strip()}") from None

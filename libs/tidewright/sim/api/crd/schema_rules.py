@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from tidewright.kube.podapi.fielderrors import FieldError, forbidden, invalid, not_supported, required
-from tidewright.sim.api.crd.cel import CelError, Rule, compile_rule
+from tidewright.sim.api.crd.cel import CelError, CelRule, compile_rule
 from tidewright.sim.api.crd.cel_fields import trouble
 from tidewright.sim.api.crd.structural import prune, validate
 
@@ -271,7 +271,7 @@ _BLANK_RULE: Object = {
 }
 
 
-def _compiled(rule: Object, name: str, schema: Object, *, root: bool) -> Rule:
+def _compiled(rule: Object, name: str, schema: Object, *, root: bool) -> CelRule:
     """A rule's expression of that name. Raises CelError when it does not compile, or names unknown fields."""
     wrong = trouble(rule[name], schema, root=root)
     if wrong and (name == "rule" or "undefined" in wrong):
