@@ -21,7 +21,6 @@ from tidewright.provisioning.cluster import status_map
 from tidewright.provisioning.cluster.upkeep import idle_decisions, upkeep
 from tidewright.provisioning.cluster.view import View, look
 from tidewright.provisioning.fold.common import CONFIGURATION_IGNORED, EVALUATE
-from tidewright.provisioning.fold.decisions import signature
 from tidewright.provisioning.index.claims import has_claims
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import index_of
@@ -43,6 +42,7 @@ from tidewright.provisioning.scaleup.orders import (
     verdicts_of,
 )
 from tidewright.provisioning.scaleup.plans import MAX_NODES_TOTAL, SUCCESSFUL, Plan, World
+from tidewright.provisioning.scaleup.refusals import signature
 from tidewright.provisioning.scaleup.rounds import enact, plan_all
 from tidewright.provisioning.scaleup.sharing import to_minimum
 from tidewright.provisioning.state import Load, Pod, State

@@ -8,5 +8,5 @@ backoff        groups that failed are left alone for a while
 limits         cluster-wide limits and quotas
 upkeep         what became of orders: finished, late, failed
 follow_up      what follows at once, without an evaluation
-status_map     the status ConfigMap
+status_map     the status ConfigMap; status_parts: its parts, by name
 """

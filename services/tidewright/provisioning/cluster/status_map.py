@@ -17,6 +17,7 @@ from tidewright.events.provisioning import ReportClusterStatus
 from tidewright.kube.conditions import transition
 from tidewright.kube.times import rfc3339
 from tidewright.provisioning.cluster.cluster_state import Counts, scaling_up
+from tidewright.provisioning.cluster.status_parts import HEALTH, SCALE_DOWN, SCALE_UP, Part
 from tidewright.provisioning.cluster.view import GroupView, View
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import State
@@ -68,24 +69,24 @@ def contents(state: State, view: View) -> dict[str, Any]:
     return {
         "autoscalerStatus": "Running",
         "clusterWide": {
-            "health": {"status": _healthy(view.healthy), "nodeCounts": _counts(total)},
-            "scaleUp": {
+            HEALTH: {"status": _healthy(view.healthy), "nodeCounts": _counts(total)},
+            SCALE_UP: {
                 "status": "Unhealthy" if not view.healthy else "InProgress" if grows else "NoActivity"
             },
-            "scaleDown": _scale_down(sum(idle.values())),
+            SCALE_DOWN: _scale_down(sum(idle.values())),
         },
         "nodeGroups": [
             {
                 "name": name,
-                "health": {
+                HEALTH: {
                     "status": _healthy(group.group.healthy),
                     "nodeCounts": _counts(group.counts),
                     "cloudProviderTarget": group.group.target,
                     "minSize": group.group.min,
                     "maxSize": group.group.max,
                 },
-                "scaleUp": _scale_up(state, name, group),
-                "scaleDown": _scale_down(idle[name]),
+                SCALE_UP: _scale_up(state, name, group),
+                SCALE_DOWN: _scale_down(idle[name]),
             }
             for name, group in groups.items()
         ],
@@ -137,8 +138,8 @@ def _scale_down(candidates: int) -> dict[str, Any]:
 def _parts(document: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every part that has a status, with its key."""
     for name, where in (("", document["clusterWide"]), *((g["name"], g) for g in document["nodeGroups"])):
-        for kind in ("health", "scaleUp", "scaleDown"):
-            yield f"{kind}/{name}", where[kind]
+        for kind in (HEALTH, SCALE_UP, SCALE_DOWN):
+            yield Part(kind, name).key, where[kind]
 
 
 def _statuses(document: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -32,6 +32,7 @@ from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests import placeholders, reserved
 from tidewright.provisioning.scaleup import saga
 from tidewright.provisioning.scaleup.plans import NOT_NEEDED, SUCCESSFUL, Target
+from tidewright.provisioning.scaleup.refusals import signature
 from tidewright.provisioning.state import Cost, GroupState, Load, Mark, Open, ShapeFields, State
 from tidewright.provisioning.tell import counts
 from tidewright.provisioning.unanswered import (
@@ -317,11 +318,6 @@ def _idle(state: State, event: p.TrackIdleNodes, _touched: Touched) -> None:
 def _decline(state: State, event: p.DeclineScaleUp, _touched: Touched) -> None:
     _limited(state, event.verdicts)
     state.declined[event.shape] = signature(event.verdicts)
-
-
-def signature(verdicts: tuple[p.GroupVerdict, ...]) -> str:
-    """What a refusal says, for telling whether it changed."""
-    return ";".join(f"{v.group}={v.reason}" for v in verdicts)
 
 
 def _report(state: State, event: p.ReportClusterStatus, _touched: Touched) -> None:

@@ -6,5 +6,6 @@ sharing   the choice cut by limits and shared out among similar groups; groups b
 rounds    option after option until nothing is left, each on the world as the last one leaves it
 coming    nodes that are not there yet, by their names
 orders    decisions as they go to the log
+refusals  what a refusal said last of a shape
 saga      a plan's increases carried out, and taken back
 """

@@ -44,6 +44,7 @@ from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.lifecycle import tried_at
 from tidewright.provisioning.requests.spec import Mode, mode_of
 from tidewright.provisioning.requests.work import parameters_in_force
+from tidewright.provisioning.scaleup.refusals import reasons_in
 from tidewright.provisioning.state import RESERVED, Request, State
 from tidewright.provisioning.tell.opposites import smaller_pods
 from tidewright.provisioning.tell.sentences import sentence
@@ -385,11 +386,10 @@ def _pod(state: State, key: PodKey) -> list[str]:
         return sentences
     if not state.groups:
         return ["Nothing is ordered for it: no node group is known."]
-    declined = state.declined.get(pod.shape, "")
-    reasons = [part.partition("=") for part in declined.split(";") if part]
+    reasons = reasons_in(state.declined.get(pod.shape, ""))
     return [
         "Nothing is ordered for it." if reasons else "It waits for the next evaluation.",
-        *(f"Group {group}: {reason}." for group, _, reason in reasons if reason),
+        *(f"Group {group}: {reason}." for group, reason in reasons if reason),
         *(smaller_pods(state, [pod.shape]) if reasons else ()),
     ]
 

@@ -1,6 +1,6 @@
 """One line per event of provisioning, for lists of events: what happened, in words. Pure.
 
-Knows events alone, so that a list of them loads quickly; reasons and numbers are `explain`'s.
+Knows events and their words alone, so that a list of them loads quickly; reasons and numbers are `explain`'s.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from tidewright.events import provisioning as p
 from tidewright.events.base import Event
 from tidewright.kube.times import readable
+from tidewright.provisioning.cluster.status_parts import SCALE_UP, part_of
 
 MOST = 4
 """Groups that a line names."""
@@ -72,7 +73,9 @@ def _order(event: Event) -> str:
             return "remove the empty group"
         case p.ReportClusterStatus():
             counted = Counter(
-                status for part, status in event.statuses.items() if part[:8] == "scaleUp/" != part
+                status
+                for key, status in event.statuses.items()
+                if (part := part_of(key)).kind == SCALE_UP and part.group
             )
             return "report " + (
                 ", ".join(f"{n} {status}" for status, n in sorted(counted.items())) or "no group"
