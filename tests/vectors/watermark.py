@@ -1,4 +1,4 @@
-"""The cases of the watermark autoscaler, through the decider's own functions.
+"""The cases of the watermark autoscaler, through the decider where a case is a whole pass, or else its own functions.
 
 A case runs in every mode that applies to it, and passes when all of them agree: strictly always, by
 default unless it pins down a defect that is fixed by default (its `defect`, or one of its tags).
@@ -6,6 +6,7 @@ default unless it pins down a defect that is fixed by default (its `defect`, or 
 watermark_cases    what a case says in the decider's terms, and back
 watermark_stages   the stages that exercise one rule
 watermark_pass     the stages that make a whole pass
+watermark_decided  a case as events through the decider
 """
 
 from __future__ import annotations

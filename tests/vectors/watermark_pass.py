@@ -1,4 +1,9 @@
-"""The stages of the watermark cases that make a whole pass, with what is stored and said after it."""
+"""The stages of the watermark cases that make a whole pass, with what is stored and said after it.
+
+What is stored, written and said is what the decider makes of the case as events (`watermark_decided`). The functions of
+a pass are called for what no decision says (calculations, gauges), for `reconcile`, whose cases give calculations and no
+facts, and for pods whose readiness is `Unknown`, which no fact says.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +23,7 @@ from tests.vectors.watermark_cases import (
     scene_of,
     wire,
 )
+from tests.vectors.watermark_decided import Decided
 from tidewright.autoscaler.api import spec, status
 from tidewright.autoscaler.api.conditions import Condition, Setting
 from tidewright.autoscaler.api.spec import LIFECYCLE
@@ -36,6 +42,7 @@ from tidewright.autoscaler.passes.standing import remember
 from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.state import Monitor
 from tidewright.autoscaler.tell import gauges, messages
+from tidewright.kube.conditions import find
 
 
 class _Work:
@@ -58,6 +65,12 @@ class _Work:
         self.events: list[messages.Message] = []
         self.values: gauges.Values = {}
         self.scaled = False
+        self.decided: Decided | None = None
+
+    def decide(self, case: Case) -> None:
+        """Have the decider look at the case, where all of it can be said in facts."""
+        if all(pod["ready"] != "Unknown" for pod in case["inputs"].get("pods") or ()):
+            self.decided = Decided(case, self.policy)
 
     def conclude(self, rules: spec.Rules, found: Pass, put_error: bool) -> None:
         """What follows a pass: the write of the scale (simulated), status, object events, gauges."""
@@ -164,10 +177,11 @@ def _work_item(case: Case, policy: Policy) -> Found:
     inputs = case["inputs"]
     if not inputs["found"]:
         return {"requeue": False, "requeue_after_seconds": 0}
-    if _defaults_missing(case["spec"]):
-        return {"requeue": True, "requeue_after_seconds": 0, "spec_written": True}
     work = _Work(case, policy)
     work.now = 1.0
+    work.decide(case)
+    if _defaults_missing(case["spec"]):
+        return {"requeue": True, "requeue_after_seconds": 0, "spec_written": _spec_written(work, case)}
     made: Found = {"requeue": False, "requeue_after_seconds": 0, "spec_written": False}
     try:
         rules = spec.compiled(case["spec"], namespace=work.namespace, name=work.name)
@@ -193,19 +207,38 @@ def _work_item(case: Case, policy: Policy) -> Found:
             found = settle(rules, policy, scene, ())
             work.settings += sequence.computed(rules, policy, found)
             work.conclude(rules, found, put_error=False)
-    newest = work.settings[-1]  # the suite's clock moves on between two settings
-    made["first_condition"] = {
+    made["first_condition"] = _newest(work)  # the suite's clock moves on between two settings
+    work.apply()
+    kept = work.kept if work.decided is None else work.decided.kept
+    return made | {
+        "conditions": _condition_map(kept.conditions),
+        "condition_count": len(kept.conditions),
+        "gauges": work.gauges(),
+    }
+
+
+def _newest(work: _Work) -> Found:
+    """The condition that was set last."""
+    newest = work.settings[-1]
+    if work.decided is not None:
+        kept = work.decided.kept
+        condition = find(kept.conditions, kept.last_type)
+        assert condition is not None
+        assert condition.status is kept.last_status
+        newest = Setting(condition.type, condition.status, condition.reason, condition.message)
+    return {
         "type": newest.type,
         "status": str(newest.status),
         "reason": newest.reason,
         "message": newest.message,
     }
-    work.apply()
-    return made | {
-        "conditions": _condition_map(work.kept.conditions),
-        "condition_count": len(work.kept.conditions),
-        "gauges": work.gauges(),
-    }
+
+
+def _spec_written(work: _Work, case: Case) -> bool:
+    """Whether the defaults are written into the spec: by default they hold without that."""
+    if work.decided is not None and work.policy.strict:
+        return work.decided.writes_spec
+    return _defaults_missing(case["spec"])
 
 
 def _monitor(inputs: Mapping[str, Any]) -> Monitor | None:
@@ -220,7 +253,8 @@ def _pass(case: Case, policy: Policy) -> Found:
     inputs, expected = case["inputs"], case["expected"]
     policy = _switched(policy, inputs)
     work = _Work(case, policy)
-    made: Found = {"spec_written": _defaults_missing(case["spec"]), "requeue_after_seconds": 15}
+    work.decide(case)
+    made: Found = {"spec_written": _spec_written(work, case), "requeue_after_seconds": 15}
     made["defaulted_spec"] = wire(spec.with_defaults(spec.decode(case["spec"])))
     try:
         rules = spec.compiled(case["spec"], namespace=work.namespace, name=work.name)
@@ -265,8 +299,11 @@ def _pass(case: Case, policy: Policy) -> Found:
         return made | _stored(work, rules, expected)
     work.settings += sequence.computed(rules, policy, found)
     work.conclude(rules, found, put_error=bool(inputs.get("scale_put_error")))
-    if work.scaled:
-        made["scale_written"] = found.desired
+    written = found.desired if work.scaled else None
+    if work.decided is not None:
+        written = work.decided.written
+    if written is not None:
+        made["scale_written"] = written
     return made | _stored(work, rules, expected)
 
 
@@ -288,19 +325,26 @@ def _proposal(rules: spec.Rules, found: Pass, expected: Mapping[str, Any]) -> Fo
 def _stored(work: _Work, rules: spec.Rules | None, expected: Mapping[str, Any]) -> Found:
     """What is stored and said after the pass, in the form of the cases."""
     work.apply()
-    kept = work.kept
+    kept, scaled, events = work.kept, work.scaled, [list(entry) for entry in work.events]
+    last = c.final(work.settings)[-1]
+    kept.last_type, kept.last_status, current = last.type, last.status, kept.current
+    if (decided := work.decided) is not None:
+        kept, scaled = decided.kept, decided.scaled
+        if not scaled:
+            current = kept.current  # that of a scale is written by the look after it
+        # What is said besides by default, of a selector that matches too much.
+        events = [event for event in decided.events if event[1] != "ForeignPods" or work.policy.strict]
     conditions = _condition_map(kept.conditions)
     values = work.gauges()
-    last = c.final(work.settings)[-1]
     made: Found = {
-        "scaled": work.scaled,
+        "scaled": scaled,
         "desired_replicas": kept.desired,
-        "status_current_replicas": kept.current,
+        "status_current_replicas": current,
         "scaling_events_count": kept.scaling_events,
         "last_scale_time": None if kept.last_scale_at is None else int(kept.last_scale_at),
         "conditions": conditions,
         "condition_order": [entry.type for entry in kept.conditions],
-        "last_condition": {"type": last.type, "status": str(last.status)},
+        "last_condition": {"type": kept.last_type, "status": str(kept.last_status)},
         "gauges": values,
     }
     shown = kept.utilizations or ()
@@ -313,7 +357,7 @@ def _stored(work: _Work, rules: spec.Rules | None, expected: Mapping[str, Any]) 
         {"type": type_, "name": name, "value_milli": value}
         for type_, name, value in zip(types, names, shown, strict=False)
     ]
-    made["events"] = [list(entry) for entry in work.events]
+    made["events"] = events
     if not work.policy.strict:
         _forget_d9_and_d12(made, expected)
     return made
