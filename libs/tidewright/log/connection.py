@@ -21,12 +21,12 @@ from uuid import uuid4
 
 import msgspec
 import nats.errors
-import structlog
 from nats.aio.client import Client
 
 from tidewright.log import errors, reader, subjects
 from tidewright.log.cancellation import heeded
 from tidewright.log.continuity import Continuity, Extent
+from tidewright.log.diagnostics import get_logger
 from tidewright.log.doubts import Doubts
 from tidewright.log.envelope import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE, EXPECTED
 from tidewright.log.identity import BusClient, Identity, client_options, shown
@@ -74,7 +74,7 @@ ASK_AGAIN_S = 0.2
 DENIED_FOR_S = 30.0
 """A subject that was refused is not tried again for so long; permissions can change meanwhile."""
 
-logger = structlog.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import NoReturn
 
-import structlog
-
+from tidewright.log.diagnostics import get_logger
 from tidewright.log.errors import LogError, LogUnavailable, Unsound
 
 CHECK_S = 2.0
@@ -25,7 +24,7 @@ AGE_MARGIN = 0.9
 """Of the maximum age: what is younger than that has not aged out, whatever the two clocks differ by."""
 DO = "stop every service, find out who did it, put the log back, start them again: docs/durability.md, A log that cannot be gone on from"
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import Protocol
 
-import structlog
-
 from tidewright.log.belief import SAID, Cause
+from tidewright.log.diagnostics import get_logger
 
 REMEMBERED = 4096
 """Messages that are known to be counted: one that is looked up again and again counts once."""
 
-logger = structlog.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class Counting(Protocol):

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 import nats.errors
-import structlog
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from tidewright.log import belief, errors
 from tidewright.log.cancellation import heeded
+from tidewright.log.diagnostics import get_logger
 from tidewright.log.verdicts import LATER, Later
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ CONSUMER_AGAIN_S = 5.0
 HELD_S = 0.2
 """How often it is looked for the rest of a commit that the server has stored in part."""
 
-logger = structlog.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, tag="record"):

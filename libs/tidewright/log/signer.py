@@ -6,10 +6,10 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import structlog
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tidewright.log import keyfiles, seals, signing
+from tidewright.log.diagnostics import get_logger
 from tidewright.log.envelope import LEFT, SIGNER
 from tidewright.log.errors import BadKey
 from tidewright.log.keyring import Keys
@@ -17,7 +17,7 @@ from tidewright.log.keyring import Keys
 LOOK_S = 1.0
 """How often the file is looked at, beside the commits."""
 
-logger = structlog.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class Signer:

@@ -22,12 +22,12 @@ from uuid import uuid4
 
 import msgspec
 import nats.errors
-import structlog
 import zstandard
 
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.cancellation import heeded
 from tidewright.log.connection import Log, Message
+from tidewright.log.diagnostics import get_logger
 from tidewright.log.errors import LogError, LogUnavailable
 from tidewright.log.input_set import InputSet
 from tidewright.log.subjects import Slot
@@ -56,7 +56,7 @@ _FAILURES = (nats.errors.Error, LogError, OSError, TimeoutError)
 
 T = TypeVar("T")
 
-logger = structlog.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class Snapshot(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="snapshot.v1"):

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidewright.cli.errors import CommandError
-from tidewright.host.fold.inputs import Partition
+
+if TYPE_CHECKING:
+    from tidewright.host.fold.inputs import Partition
 
 
 class Role(Enum):

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from typing import Any, Generic, Self
 
 import msgspec
-import structlog
 
 from tidewright.events import registry
 from tidewright.events.base import Decision
@@ -26,6 +25,7 @@ from tidewright.log import checkpoint as checkpoints
 from tidewright.log import errors
 from tidewright.log.checkpoint import Checkpoint
 from tidewright.log.connection import Log
+from tidewright.log.diagnostics import get_logger
 from tidewright.log.last_per_subject import last_words_of_all
 from tidewright.log.reader import Reader, Record
 from tidewright.log.snapshots import Snapshots
@@ -36,7 +36,7 @@ FETCH_WAIT_S = 0.25
 OUTAGE_PAUSE_S = 0.2
 SNAPSHOTS_AT_ONCE = 8
 
-logger = structlog.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class Arrival(Generic[State]):

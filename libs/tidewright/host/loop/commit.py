@@ -20,7 +20,6 @@ from itertools import accumulate
 from typing import Generic, TypeAlias
 
 import msgspec
-import structlog
 
 from tidewright.host.fold import plan
 from tidewright.host.fold.decider import State
@@ -31,6 +30,7 @@ from tidewright.log import errors
 from tidewright.log.checkpoint import Checkpoint
 from tidewright.log.connection import MAX_BATCH, Log, Message
 from tidewright.log.continuity import Doubt, earlier
+from tidewright.log.diagnostics import get_logger
 from tidewright.log.envelope import Writer
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot
@@ -42,7 +42,7 @@ RETRY_S, RETRY_MOST_S = 0.1, 2.0
 Restored: TypeAlias = tuple[Fold[State], Checkpoint | None, int]
 """A slot as it was restored: up to its last checkpoint, which lies at this sequence; None and 0 without one."""
 
-logger = structlog.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass

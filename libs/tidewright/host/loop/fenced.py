@@ -17,7 +17,6 @@ from typing import Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
 import stamina
-import structlog
 
 from tidewright.events.version import __version__
 from tidewright.host.loop.membership import BucketMembership, Membership
@@ -26,6 +25,7 @@ from tidewright.host.process.process import causes
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.connection import Committed, Log, Message
 from tidewright.log.continuity import Continuity, Doubt, earlier
+from tidewright.log.diagnostics import get_logger
 from tidewright.log.envelope import Writer
 from tidewright.log.errors import Conflict, LogError, LogUnavailable, StoreFull, Unsound
 from tidewright.log.reader import Record
@@ -43,7 +43,7 @@ FULL_S = 5.0
 HALTED_S = 5.0
 """A checkpoint that could not be gone on from is looked at again after so long: somebody may have put it right."""
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class Fenced(Exception):

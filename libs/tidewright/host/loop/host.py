@@ -14,8 +14,6 @@ import time
 from collections.abc import Collection, Sequence, Set
 from typing import Any, Generic
 
-import structlog
-
 from tidewright.events import registry
 from tidewright.events.base import Event, Timer
 from tidewright.events.config import ClockSet
@@ -33,6 +31,7 @@ from tidewright.log import errors
 from tidewright.log.clock import Clock
 from tidewright.log.commit_pacing import Pace
 from tidewright.log.connection import MAX_BATCH, Log
+from tidewright.log.diagnostics import get_logger
 from tidewright.log.envelope import Writer
 from tidewright.log.reader import Reader, Record
 from tidewright.log.snapshots import Snapshots
@@ -53,7 +52,7 @@ SAID_ASIDE = 1000
 WARM_S = 0.25
 """How often a standby follows its slot's owner."""
 
-logger = structlog.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class Host(Generic[State]):

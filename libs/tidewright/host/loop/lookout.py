@@ -13,11 +13,10 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NoReturn, Protocol
 
-import structlog
-
 from tidewright.host.loop.membership import HEARTBEAT_S, STALE_S
 from tidewright.log import errors
 from tidewright.log.connection import Log
+from tidewright.log.diagnostics import get_logger
 from tidewright.log.install import members_of
 from tidewright.log.reader import Reader
 
@@ -31,7 +30,7 @@ PATIENCE_S = 5.0
 """Wall seconds after its start before somebody who hears of no watcher says so."""
 NOBODY = "no watcher looks at the cluster for modes and incumbents: nothing is carried out until one does"
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 def entry(parts: Iterable[str]) -> bytes:

@@ -13,10 +13,9 @@ from collections.abc import Callable, Collection, Iterable
 from hashlib import blake2b
 from typing import Protocol
 
-import structlog
-
 from tidewright.log import errors
 from tidewright.log.connection import Log
+from tidewright.log.diagnostics import get_logger
 from tidewright.log.identity import shown
 from tidewright.log.install import TTL_S, members_of
 from tidewright.log.reader import Reader
@@ -26,7 +25,7 @@ HEARTBEAT_S = 0.5
 STALE_S = TTL_S + 0.5
 """A member not heard of for so long is gone even if the bucket's own marker was missed."""
 
-logger = structlog.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 def rendezvous(slot: Slot, members: Iterable[str]) -> str | None:

@@ -13,13 +13,12 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from typing import Generic, NamedTuple
 
-import structlog
-
 from tidewright.host.fold.decider import State
 from tidewright.host.loop.commit import Owned
 from tidewright.host.loop.settings import Settings
 from tidewright.log import snapshots
 from tidewright.log.connection import Log
+from tidewright.log.diagnostics import get_logger
 from tidewright.log.snapshots import Snapshot, Snapshots
 from tidewright.log.subjects import Slot
 
@@ -37,7 +36,7 @@ FAILED_S = snapshots.AWAY_S
 IN_PLACE = 256 * 1024
 """Bytes of a state that are compressed in place; more than that in a thread, while others go on."""
 
-logger = structlog.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 class _Taken(NamedTuple, Generic[State]):

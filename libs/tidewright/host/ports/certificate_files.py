@@ -6,15 +6,14 @@ import asyncio
 import ssl
 from pathlib import Path
 
-import structlog
-
 from tidewright.host.process.misconfigured import Misconfigured
 from tidewright.host.process.once import Once
+from tidewright.log.diagnostics import get_logger
 
 CHECK_S = 10.0
 """Wall time between two looks at the files."""
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class BadCertificate(Misconfigured):

@@ -17,18 +17,18 @@ import re
 from pathlib import Path
 
 import msgspec
-import structlog
 from aiohttp import web
 
 from tidewright.host.process.misconfigured import Misconfigured
 from tidewright.host.process.once import Once
+from tidewright.log.diagnostics import get_logger
 
 LEAST = 16
 """Characters of a token: what is shorter can be guessed."""
 MAX_FILE_BYTES = 2**20
 _IN_A_PATH = re.compile(r"[A-Za-z0-9._~-]+")
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class BadTokens(Misconfigured):

@@ -7,8 +7,6 @@ import contextlib
 from dataclasses import dataclass, replace
 from typing import Any
 
-import structlog
-
 from tidewright.host.fold.decider import Decider, State
 from tidewright.host.loop.host import Host
 from tidewright.host.loop.membership import BucketMembership
@@ -19,6 +17,7 @@ from tidewright.host.process.process import Process
 from tidewright.host.process.software import software_of
 from tidewright.log import errors
 from tidewright.log.connection import Log
+from tidewright.log.diagnostics import get_logger
 from tidewright.log.envelope import Writer
 from tidewright.log.identity import Identity
 
@@ -26,7 +25,7 @@ PATIENCE_S = 30.0
 """How long a starting process waits for a log that does not answer, before it gives up."""
 PAUSE_S = 0.5
 
-logger = structlog.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-import structlog
-
 from tidewright.events import registry
 from tidewright.events.base import JsonObject, ObjectRef, Outcome
 from tidewright.events.endpoints import EndpointEffect, ForgetEndpoint, TrustEndpoint
@@ -25,6 +23,7 @@ from tidewright.log import errors
 from tidewright.log.checkpoint import digest_of
 from tidewright.log.clock import Clock
 from tidewright.log.connection import Log, Message
+from tidewright.log.diagnostics import get_logger
 from tidewright.log.envelope import Writer
 from tidewright.log.subjects import ALL
 
@@ -38,7 +37,7 @@ UNANSWERED_S = 30.0
 _LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 WAITING = "waiting for the actuator to have this replica's certificate trusted"
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True)

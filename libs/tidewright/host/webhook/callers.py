@@ -18,7 +18,6 @@ import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry, Counter
 
@@ -27,6 +26,7 @@ from tidewright.host.ports.connections import LINGERING_S, Bounds, Site
 from tidewright.host.ports.tokens import Tokens, is_loopback
 from tidewright.host.process.misconfigured import Misconfigured
 from tidewright.host.process.once import Once
+from tidewright.log.diagnostics import get_logger
 
 MAX_BODY_BYTES = 8 << 20
 """An API server stores objects of 1.5 MB, and sends two of them, in JSON."""
@@ -35,7 +35,7 @@ BODY_WITHIN_S = 5.0
 AT_WORK = 256
 """Requests that are worked on together: a request may wait for the log."""
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 Answer = Callable[[web.Request, bytes], Awaitable[web.Response]]
 """Answers a request whose body was read."""

@@ -6,7 +6,6 @@ import ssl
 from dataclasses import dataclass
 from pathlib import Path
 
-import structlog
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
@@ -16,12 +15,13 @@ from tidewright.host.webhook.announce import Address
 from tidewright.host.webhook.callers import Answer, Callers, listen
 from tidewright.host.webhook.certificates import Certificate
 from tidewright.kube.webhooks import OWN_NAMESPACE
+from tidewright.log.diagnostics import get_logger
 from tidewright.log.identity import Identity
 
 KEEP_ALIVE_S = 120.0
 """Longer than an API server keeps an idle connection (90 s): it ends it, not we in the midst of a request."""
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)

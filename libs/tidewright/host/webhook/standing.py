@@ -7,8 +7,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Never
 
-import structlog
-
 from tidewright.events.acting import Held
 from tidewright.host.process.health import Health
 from tidewright.host.webhook import certificates
@@ -16,6 +14,7 @@ from tidewright.host.webhook.announce import Announcement, Announcer
 from tidewright.host.webhook.server import Server
 from tidewright.log.clock import Clock
 from tidewright.log.connection import Log
+from tidewright.log.diagnostics import get_logger
 from tidewright.log.envelope import Writer
 
 ROTATION_CHECK_S = 60.0
@@ -26,7 +25,7 @@ FORGET_AGAIN_S = 30.0
 FORGET_WITHIN_S = 3.0
 """How long an end waits until the API server has forgotten this replica."""
 
-_log = structlog.get_logger(__name__)
+_log = get_logger(__name__)
 
 
 class Standing:

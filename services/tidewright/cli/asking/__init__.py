@@ -2,7 +2,7 @@
 
 source     the log that is asked: a running one, or a file that was exported
 exported   a file, with an index made when it is first needed
-quick      what libraries import only in case, left out
+postponed  what libraries import only in case: imported when it is used
 objects    KIND/NAME as people write it, and times
 moments    everything up to a time or a sequence, found without reading the log
 beginnings the states that a part of a log starts from
@@ -22,3 +22,9 @@ withholding  an export without chosen fields, and what can still be checked of o
 exports    `tidewright export` and `tidewright import`
 diff       `tidewright diff`: two logs, or a log and its replay, decision by decision
 """
+
+from tidewright.cli.asking.postponed import postpone
+
+# Before anything here imports the NATS client, which imports them for websockets, and for what a `Log` does itself.
+postpone("aiohttp")
+postpone("nats.js")

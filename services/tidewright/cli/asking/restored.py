@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import structlog
 
 from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.source import Source
@@ -30,6 +29,7 @@ from tidewright.host.fold.order import Decided, Fold
 from tidewright.host.fold.restore import Restore
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.batched_get import TooMany
+from tidewright.log.diagnostics import get_logger
 from tidewright.log.errors import Unsound
 from tidewright.log.reader import Record
 from tidewright.log.subjects import ALL, Slot, escape, slot_of
@@ -40,7 +40,7 @@ CLUSTER = frozenset(("node", "nodegroup", "provisioningclass"))
 TOLD_EVERY = 5_000
 """Sequences between two steps of the bar."""
 
-logger = structlog.get_logger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True)

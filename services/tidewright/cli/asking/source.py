@@ -5,8 +5,6 @@ Both give the same records, so every command answers alike; a file needs neither
 
 from __future__ import annotations
 
-from tidewright.cli.asking import quick  # isort: skip  # before whoever imports what it leaves
-
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -22,9 +20,11 @@ from tidewright.cli.options import THE_LOG, AskedLogOptions, LogOptions
 from tidewright.cli.services import SERVICES, Role
 from tidewright.events import registry
 from tidewright.host.loop.lookout import watched
+from tidewright.host.process.stderr import STDERR
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.batched_get import TooMany
 from tidewright.log.connection import Log
+from tidewright.log.diagnostics import configure_when_used
 from tidewright.log.errors import BadKey, LogError, LogForbidden, LogUnavailable, NoKeys, Unsound, WrongStream
 from tidewright.log.last_per_subject import Known, last_words
 from tidewright.log.reader import WINDOW, Record
@@ -316,6 +316,16 @@ async def ends_of(source: Source, up_to: int) -> dict[str, int]:
     return found
 
 
+def _warn_only() -> None:
+    """What the libraries have to say to a person who asks: warnings, and not on stdout."""
+    import structlog
+
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger("warning"),
+        logger_factory=structlog.PrintLoggerFactory(STDERR),
+    )
+
+
 @asynccontextmanager
 async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[Source]:
     """The log that the options name: a file, that of a data folder, or that of a server.
@@ -324,7 +334,7 @@ async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[S
         BadInput: the file is no export; the stream is of another cluster.
         Unavailable: nobody answers.
     """
-    quick.warn_only()
+    configure_when_used(_warn_only)
     folder = where.data if isinstance(where, AskedLogOptions) else None
     if file is not None:
         if folder is not None:
@@ -359,8 +369,6 @@ async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[S
         ):
             yield source
         return
-    if on.nats.startswith(("ws:", "wss:")):
-        quick.allow_websockets()
     with translated():
         log = await _connected(on)
         async with log:
