@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -50,8 +50,43 @@ class Run:
         return code
 
 
+MODULE = ("-m", "tidewright.cli.main")
+FULL = "the outbound buffer is full"
+FILLING = (
+    "-c",
+    f"""
+import asyncio, sys
+from nats.errors import OutboundBufferLimitError
+from tidewright.cli.main import run
+from tidewright.log.connection import Log
+
+connect, filling = Log.connect.__func__, []
+
+async def fill(client):
+    while client.is_connected:
+        await asyncio.sleep(0.05)
+    try:
+        while not client.is_connected:
+            await client.publish("test.fill", bytes(50_000))
+    except OutboundBufferLimitError:
+        print({FULL!r}, file=sys.stderr, flush=True)
+
+async def connected(*arguments, **options):
+    log = await connect(*arguments, **options)
+    filling.append(asyncio.create_task(fill(log.client)))
+    return log
+
+Log.connect = classmethod(connected)
+sys.exit(run())
+""",
+)
+"""The same program, whose client has as much to say to a server that is away as after hours: all that it will keep."""
+
+
 @asynccontextmanager
-async def running(name: str, url: str, kubeconfig: Path, *more: str) -> AsyncIterator[Run]:
+async def running(
+    name: str, url: str, kubeconfig: Path, program: Sequence[str] = MODULE
+) -> AsyncIterator[Run]:
     role = next(service.role for service in SERVICES if service.name == name)
     arguments = [
         "run",
@@ -68,7 +103,7 @@ async def running(name: str, url: str, kubeconfig: Path, *more: str) -> AsyncIte
     if role in (Role.WATCHER, Role.ACTUATOR):
         arguments += ["--kubeconfig", str(kubeconfig)]
     process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tidewright.cli.main", *arguments, *more,
+        sys.executable, *program, *arguments,
         stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
     run = Run(process)
@@ -102,12 +137,12 @@ async def frozen(nats: EmbeddedServer) -> None:
 
 @asynccontextmanager
 async def all_running(
-    url: str, kubeconfig: Path, ready: Callable[[Role], str]
+    url: str, kubeconfig: Path, ready: Callable[[Role], str], program: Sequence[str] = MODULE
 ) -> AsyncIterator[dict[str, Run]]:
     """Every service at once: what each waits for is mostly the clock."""
     async with AsyncExitStack() as stack:
         runs = {
-            service.name: await stack.enter_async_context(running(service.name, url, kubeconfig))
+            service.name: await stack.enter_async_context(running(service.name, url, kubeconfig, program))
             for service in SERVICES
         }
         await asyncio.gather(*(runs[service.name].until(ready(service.role)) for service in SERVICES))
@@ -134,6 +169,17 @@ async def test_every_service_ends_while_nats_is_away(
         finally:
             if gone is frozen:
                 os.kill(nats.pid, signal.SIGCONT)
+
+
+@pytest.mark.slow
+async def test_every_service_ends_when_nats_has_been_away_for_so_long_that_nothing_more_is_kept_for_it(
+    nats: EmbeddedServer, log: Log, cluster: Cluster, tmp_path: Path
+) -> None:
+    kubeconfig = cluster.kubeconfig(tmp_path)
+    async with all_running(nats.url, kubeconfig, AT_WORK.__getitem__, FILLING) as runs:
+        await nats.kill()
+        await asyncio.gather(*(run.until(FULL) for run in runs.values()))
+        await all_end(runs)
 
 
 @pytest.mark.slow
