@@ -10,6 +10,9 @@ READY  := $(VENV)/.ready
 VECTORS ?= ../shared/spec/vectors
 JOBS    ?= 3
 
+# What is compiled is kept, also where the environment forbids it: every process that is started would compile everything anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo up test check format vectors e2e bench chaos generate golden lock clean
 
@@ -33,10 +36,9 @@ demo: $(READY)  ## a cluster, the log and the services on a recorded load; METRI
 up: $(READY)  ## bring everything up and keep it running until Ctrl-C
 	@$(BIN)/tidewright up $(ARGS)
 
-# Three processes on two cores: much of what is tested waits for clocks. What is compiled is kept, also where the environment
-# forbids it: every service that a test starts, and every process of pytest, would compile everything anew.
+# Three processes on two cores: much of what is tested waits for clocks.
 test: $(READY)  ## all tests; JOBS=n processes, ARGS=... for pytest
-	@env -u KUBECONFIG -u PYTHONDONTWRITEBYTECODE $(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
+	@env -u KUBECONFIG $(BIN)/pytest -n $(JOBS) --dist worksteal $(ARGS)
 
 check: $(READY)  ## format, lint, strict types, import contracts, generated files, lock, dependencies
 	@$(BIN)/ruff format --check --quiet .

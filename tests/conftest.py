@@ -16,6 +16,9 @@ from tests.nats_server import EmbeddedServer
 from tidewright.log.connection import Log
 from tidewright.log.install import Plan, install_log
 
+# Every service that a test starts would compile everything anew: half of the processor time that its start takes.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
 # The same examples at every run, so that a change is judged by what it changes. New ones are looked for
 # with `make test ARGS='--hypothesis-profile=explore'`.
 # How long an example takes says something of the machine, which does much else.
