@@ -42,7 +42,7 @@ class Decided:
         self._fold: Fold[State] = Fold(DECIDER, Slot("0"))
         self._seq = 0
         self.decisions: list[Decision] = []
-        self.scaled = False
+        self.scaled = self.failed = False
         self._namespace, self._name = inputs.get("namespace", ""), inputs.get("name", "")
         now = inputs.get("now", 1.0)
         self._feed(ConfigSet(at=0.0, name=CONFIG, data=msgspec.to_builtins(policy)))
@@ -54,6 +54,7 @@ class Decided:
             if inputs.get("scale_put_error"):
                 message = "the object has been modified"
                 outcome = Failed(at=now, decision=order.id, reason="Conflict", message=message)
+                self.failed = not order.dry_run
             self.scaled = isinstance(outcome, Applied) and not order.dry_run
             self._feed(outcome)
 

@@ -327,11 +327,15 @@ def _stored(work: _Work, rules: spec.Rules | None, expected: Mapping[str, Any]) 
     work.apply()
     kept, scaled, events = work.kept, work.scaled, [list(entry) for entry in work.events]
     last = c.final(work.settings)[-1]
-    kept.last_type, kept.last_status, current = last.type, last.status, kept.current
+    kept.last_type, kept.last_status, current, shown = last.type, last.status, kept.current, kept.utilizations
     if (decided := work.decided) is not None:
         kept, scaled = decided.kept, decided.scaled
         if not scaled:
             current = kept.current  # that of a scale is written by the look after it
+        if not decided.failed:
+            shown = (
+                kept.utilizations
+            )  # of a scale that failed ours are those that led to it, and the original's of before
         # What is said besides by default, of a selector that matches too much.
         events = [event for event in decided.events if event[1] != "ForeignPods" or work.policy.strict]
     conditions = _condition_map(kept.conditions)
@@ -347,7 +351,6 @@ def _stored(work: _Work, rules: spec.Rules | None, expected: Mapping[str, Any]) 
         "last_condition": {"type": kept.last_type, "status": str(kept.last_status)},
         "gauges": values,
     }
-    shown = kept.utilizations or ()
     names = [rules.recommender.name] if rules is not None and rules.recommender else []
     types = ["Resource"]
     if rules is not None and not names:
@@ -355,7 +358,7 @@ def _stored(work: _Work, rules: spec.Rules | None, expected: Mapping[str, Any]) 
         types = [metric.source.capitalize() for metric in rules.metrics]
     made["current_metrics"] = [
         {"type": type_, "name": name, "value_milli": value}
-        for type_, name, value in zip(types, names, shown, strict=False)
+        for type_, name, value in zip(types, names, shown or (), strict=False)
     ]
     made["events"] = events
     if not work.policy.strict:
