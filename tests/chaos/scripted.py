@@ -24,7 +24,7 @@ from typing import Any
 import msgspec
 
 from tests.chaos.findings import Ledger
-from tidewright.cli.asking.restored import inputs_of
+from tidewright.cli.asking.service_state import inputs_of
 from tidewright.cli.asking.source import RunningLog
 from tidewright.cli.asking.verify import verified
 from tidewright.cli.console import Printer

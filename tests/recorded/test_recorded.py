@@ -19,7 +19,7 @@ from tests.recorded.ended import (
     the_log,
 )
 from tidewright.cli import main
-from tidewright.cli.asking.restored import inputs_of
+from tidewright.cli.asking.service_state import inputs_of
 from tidewright.cli.asking.verify import verified
 from tidewright.cli.services import BY_NAME, load
 from tidewright.events import registry

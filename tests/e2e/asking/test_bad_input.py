@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.asking.conftest import Ask
 from tests.e2e.asking.world import APP, SPACE, records_in, stored
-from tidewright.cli.asking import moments
+from tidewright.cli.asking import point_in_time
 from tidewright.events import registry
 from tidewright.events.facts import ClockJumped, PodGone
 from tidewright.log.connection import Log, Message
@@ -75,7 +75,7 @@ def test_a_question_without_an_answer(
 def test_a_time_after_the_end_is_answered_as_of_the_end_and_says_so(
     ask: Ask, whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(moments, "time", SimpleNamespace(time=lambda: 1_772_500_000.0))
+    monkeypatch.setattr(point_in_time, "time", SimpleNamespace(time=lambda: 1_772_500_000.0))
     said = ask("state", f"wpa/{APP}", "-n", SPACE, "--at", "2026-03-02", "--log", whole).out
     assert re.search(
         r"as of 2026-03-02 00:00:00 UTC \(sequence \d+ of .*, which ends at 2026-03-01 21:", said

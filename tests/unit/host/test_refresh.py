@@ -10,7 +10,7 @@ import pytest
 
 from tests.bench.askedlog import SLOTS, MadeUp
 from tidewright.autoscaler.decide import DECIDER
-from tidewright.cli.asking.restored import bare
+from tidewright.cli.asking.service_state import bare
 from tidewright.cli.services import BY_NAME, SERVICES, Role, Service, load
 from tidewright.events import registry
 from tidewright.events.base import Event, Fact

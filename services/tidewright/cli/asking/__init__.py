@@ -1,26 +1,26 @@
 """Asking the log: what happened, why, whether it is true. Nothing here writes to the cluster.
 
-source     the log that is asked: a running one, or a file that was exported
-exported   a file, with an index made when it is first needed
-postponed  what libraries import only in case: imported when it is used
-objects    KIND/NAME as people write it, and times
-moments    everything up to a time or a sequence, found without reading the log
-beginnings the states that a part of a log starts from
-replaying  a log decided once more
-restored   a service's state as of a moment
-lookups    what belongs to an object or a decision: decisions, causes, outcomes
-similar    an object that nobody knows: what may have been meant
-progress   a bar for what takes longer
-lines      one readable line per event
-wording    the words of those that are no single service's
-events     `tidewright events`
-explain    `tidewright explain`: what was decided, why, what became of it, what would have changed it
-telling    an explanation as text and as JSON
-state      `tidewright state`: any aggregate as of any moment
-verify     `tidewright verify`: fold again, compare every decision
-withholding  an export without chosen fields, and what can still be checked of one
-exports    `tidewright export` and `tidewright import`
-diff       `tidewright diff`: two logs, or a log and its replay, decision by decision
+source           the log that is asked: a running one, or a file that was exported
+exported         a file, with an index made when it is first needed
+postponed        what libraries import only in case: imported when it is used
+objects          KIND/NAME as people write it, and times
+point_in_time    everything up to a time or a sequence, found without reading the log
+starting_states  the states that a part of a log starts from
+replaying        a log decided once more
+service_state    a service's state as of a moment
+lookups          what belongs to an object or a decision: decisions, causes, outcomes
+suggestions      an object that nobody knows: what may have been meant
+progress         a bar for what takes longer
+lines            one readable line per event
+wording          the words of those that are no single service's
+events           `tidewright events`
+explain          `tidewright explain`: what was decided, why, what became of it, what would have changed it
+rendering        an explanation as text and as JSON
+state            `tidewright state`: any aggregate as of any moment
+verify           `tidewright verify`: fold again, compare every decision
+withholding      an export without chosen fields, and what can still be checked of one
+exports          `tidewright export` and `tidewright import`
+diff             `tidewright diff`: two logs, or a log and its replay, decision by decision
 """
 
 from tidewright.cli.asking.postponed import postpone

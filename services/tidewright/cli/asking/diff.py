@@ -16,7 +16,7 @@ from tidewright.cli.asking.lines import line, title
 from tidewright.cli.asking.lookups import decoded, reference_of, service_of
 from tidewright.cli.asking.progress import progress
 from tidewright.cli.asking.replaying import Redecided
-from tidewright.cli.asking.restored import bare, deciders, inputs_of
+from tidewright.cli.asking.service_state import bare, deciders, inputs_of
 from tidewright.cli.asking.source import Source, opened
 from tidewright.cli.errors import BadInput
 from tidewright.cli.manifests import one_document

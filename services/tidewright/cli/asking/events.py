@@ -15,10 +15,10 @@ from cyclopts import Parameter
 from tidewright.cli.asking.explain import speakers
 from tidewright.cli.asking.lines import as_json, line, object_of, subject_object, title
 from tidewright.cli.asking.lookups import decided_about, ledger_of
-from tidewright.cli.asking.moments import INTERLEAVED, Moment, is_past, moment_of
 from tidewright.cli.asking.objects import named
+from tidewright.cli.asking.point_in_time import INTERLEAVED, Moment, is_past, moment_of
 from tidewright.cli.asking.progress import progress
-from tidewright.cli.asking.restored import Asked, glimpsed
+from tidewright.cli.asking.service_state import Asked, glimpsed
 from tidewright.cli.asking.source import FromFile, Source, matches, opened, slot_in
 from tidewright.cli.errors import BadInput
 from tidewright.cli.options import AskedLogOptions, Output
@@ -215,7 +215,7 @@ def events(
                     _print(record, event, output)
                     count += 1
             if not count and wanted.about is not None and not (since or until):
-                from tidewright.cli.asking.similar import unknown
+                from tidewright.cli.asking.suggestions import unknown
 
                 raise await unknown(source, wanted.about, await moment_of(source, ""))
             return count

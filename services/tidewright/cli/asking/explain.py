@@ -17,9 +17,9 @@ from cyclopts import Parameter
 from tidewright.cli.asking import lookups
 from tidewright.cli.asking.lines import subject_object
 from tidewright.cli.asking.lookups import Found, reference_of
-from tidewright.cli.asking.moments import Moment, moment_of
 from tidewright.cli.asking.objects import named
-from tidewright.cli.asking.restored import Asked, halted, restored, seen_by
+from tidewright.cli.asking.point_in_time import Moment, moment_of
+from tidewright.cli.asking.service_state import Asked, halted, restored, seen_by
 from tidewright.cli.asking.source import FromFile, Source, opened
 from tidewright.cli.errors import BadInput
 from tidewright.cli.options import AskedLogOptions, Output, emit
@@ -129,7 +129,7 @@ async def explained(source: Source, asked: Reference, moment: Moment) -> Explana
             found.standing[part.service] = part.standing
     found.earlier.sort(key=lambda one: one.seq, reverse=True)
     if found.last_word is None and not any(part.why or part.knows_it for part in parts):
-        from tidewright.cli.asking.similar import unknown
+        from tidewright.cli.asking.suggestions import unknown
 
         raise await unknown(source, asked, moment)
     return found
@@ -308,7 +308,7 @@ def explain(
     output: Output = "table",
 ) -> int:
     """What was decided about an object and why, what came of it, and why nothing else happens."""
-    from tidewright.cli.asking import telling
+    from tidewright.cli.asking import rendering
 
     if not what and not decision:
         raise BadInput("name one object as KIND/NAME, for example wpa/shop, or a decision with --decision ID")
@@ -323,5 +323,5 @@ def explain(
             return await explained(source, asked, await moment_of(source, at))
 
     found = asyncio.run(run())
-    emit(telling.as_json(found), output, lambda: telling.as_text(found))
+    emit(rendering.as_json(found), output, lambda: rendering.as_text(found))
     return 0

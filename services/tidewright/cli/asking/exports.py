@@ -12,11 +12,11 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from tidewright.cli.asking.beginnings import beginnings
-from tidewright.cli.asking.moments import moment_of
+from tidewright.cli.asking.point_in_time import moment_of
 from tidewright.cli.asking.progress import progress
-from tidewright.cli.asking.restored import inputs_of
+from tidewright.cli.asking.service_state import inputs_of
 from tidewright.cli.asking.source import FromFile, Source, ends_of, opened, slot_in
+from tidewright.cli.asking.starting_states import beginnings
 from tidewright.cli.asking.withholding import Withholding, left_out_of
 from tidewright.cli.errors import BadInput, Unavailable, translated
 from tidewright.cli.options import AskedLogOptions, LogOptions

@@ -13,9 +13,9 @@ from tidewright.cli.asking import lookups
 from tidewright.cli.asking.explain import speakers_on
 from tidewright.cli.asking.lines import line, title
 from tidewright.cli.asking.lookups import Found
-from tidewright.cli.asking.moments import Moment, moment_of
 from tidewright.cli.asking.objects import named
-from tidewright.cli.asking.restored import Asked, restored
+from tidewright.cli.asking.point_in_time import Moment, moment_of
+from tidewright.cli.asking.service_state import Asked, restored
 from tidewright.cli.asking.source import FromFile, Source, opened
 from tidewright.cli.options import AskedLogOptions, Output, emit
 from tidewright.host.fold.explainer import Reference
@@ -57,7 +57,7 @@ async def state_of(source: Source, asked: Reference, moment: Moment) -> StateOf:
                 if part is not None
             }
     if found.last_word is None and not found.held:
-        from tidewright.cli.asking.similar import unknown
+        from tidewright.cli.asking.suggestions import unknown
 
         raise await unknown(source, asked, moment)
     return found

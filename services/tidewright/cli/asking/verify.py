@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from tidewright.cli.asking.progress import progress
-from tidewright.cli.asking.restored import deciders, inputs_of
+from tidewright.cli.asking.service_state import deciders, inputs_of
 from tidewright.cli.asking.source import FromFile, Source, opened
 from tidewright.cli.asking.withholding import Followed, as_json, as_text, followed, left_out_of
 from tidewright.cli.options import AskedLogOptions, Output, emit

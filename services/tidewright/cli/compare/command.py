@@ -70,8 +70,8 @@ async def compared(
         BadInput: no such object.
     """
     from tidewright.autoscaler.tell.comparing import Comparing
-    from tidewright.cli.asking.moments import end_of
     from tidewright.cli.asking.objects import moment
+    from tidewright.cli.asking.point_in_time import end_of
     from tidewright.events import registry
     from tidewright.events.base import Event
     from tidewright.log.subjects import escape

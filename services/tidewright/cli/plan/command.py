@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import App, Group, Parameter
 
-from tidewright.cli.asking.moments import moment_of
-from tidewright.cli.asking.restored import Asked, restored
+from tidewright.cli.asking.point_in_time import moment_of
+from tidewright.cli.asking.service_state import Asked, restored
 from tidewright.cli.asking.source import opened
 from tidewright.cli.commands import BY_NAME as COMMANDS
 from tidewright.cli.errors import BadInput

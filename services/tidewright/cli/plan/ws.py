@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from tidewright.cli.asking.moments import moment_of
-from tidewright.cli.asking.restored import Asked, restored
+from tidewright.cli.asking.point_in_time import moment_of
+from tidewright.cli.asking.service_state import Asked, restored
 from tidewright.cli.asking.source import FromFile, opened
 from tidewright.cli.errors import BadInput
 from tidewright.cli.manifests import all_documents

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from tidewright.cli.asking.progress import progress
-from tidewright.cli.asking.restored import begin_to_follow, inputs_of
+from tidewright.cli.asking.service_state import begin_to_follow, inputs_of
 from tidewright.cli.asking.source import Source
 from tidewright.cli.services import Service, load
 from tidewright.host.fold.order import Fold

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from tidewright.cli.asking.moments import Moment
+from tidewright.cli.asking.point_in_time import Moment
 from tidewright.cli.asking.source import Source
 from tidewright.cli.errors import BadInput
 from tidewright.host.fold.explainer import Reference
