@@ -149,7 +149,7 @@ def another_policy() -> Iterator[None]:
             (conclude, "EVICTED_WITHIN_S", 30.0),
             (ledger, "REQUEST_LIFETIME_S", 0.5),
             (ledger, "EVICTED_WITHIN_S", 30.0),
-            (versions, "_with", lambda _: frozenset({"cloneset"})),
+            (versions, "_versions", lambda _: versions.Versions(frozenset({"cloneset"}))),
         ):
             stack.enter_context(mock.patch.object(module, name, value))
         yield

@@ -16,7 +16,7 @@ from tests.vectors.suite import Case
 from tidewright.events.base import Event, JsonObject
 from tidewright.kube.customworkloads import group_version
 from tidewright.kube.podapi.merging import merge_patch_of
-from tidewright.spread.control.versions import versioned_kinds
+from tidewright.spread.control.versions import versions_by
 from tidewright.spread.ledger import ledger as ledgers
 from tidewright.spread.ledger import placing
 from tidewright.spread.ledger.ledger import Ledger
@@ -34,7 +34,9 @@ class Admission:
         self.world = World(case)
         self.pod: JsonObject = stamped(case["pods"][0])
         kinds = case.get("versionedKinds")
-        self.versioned = frozenset(kinds) if kinds is not None else versioned_kinds(self.world.state.settings)
+        self.versioned = (
+            frozenset(kinds) if kinds is not None else versions_by(self.world.state.settings).kinds
+        )
         pod = pod_of(self.pod)
         self.version = pod_version(pod.owner, pod.labels, self.versioned)
         self.name: str = case["spread"]["metadata"]["name"] if "spread" in case else ""

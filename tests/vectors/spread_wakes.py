@@ -12,7 +12,7 @@ from tidewright.events.decisions import SetStatus
 from tidewright.events.facts import Owner, PodGone, PodObserved, WorkloadGone, WorkloadObserved
 from tidewright.events.timers import TimerFired
 from tidewright.spread.api.spec import MATCHED_ANNOTATION
-from tidewright.spread.control.versions import Versions
+from tidewright.spread.control.versions import versions_by
 from tidewright.spread.match.pods import Placement, annotation
 from tidewright.spread.state import TIMER, spread_key
 
@@ -131,5 +131,5 @@ def version(case: Case) -> JsonObject:
     target = {key: workload[key] for key in ("apiVersion", "kind")} | {"name": workload["metadata"]["name"]}
     spread = {"metadata": {"name": "any"}, "spec": {"targetRef": target, "subsets": [{"name": "all"}]}}
     world = World({**case, "spread": spread})
-    latest = Versions(world.state.settings).latest(world.state, world.view("any"))
+    latest = versions_by(world.state.settings).latest(world.state, world.view("any"))
     return {"version": latest, "error": None}

@@ -34,7 +34,7 @@ from tidewright.kube.customworkloads import (
 )
 from tidewright.kube.projection import nodes, pods, workloads
 from tidewright.kube.times import rfc3339, seconds
-from tidewright.spread.control.versions import Versions
+from tidewright.spread.control.versions import versions_by
 from tidewright.spread.decide import DECIDER
 from tidewright.spread.match.pods import POD_TEMPLATE_HASH
 from tidewright.spread.state import TIMER, SpreadState, Touched, spread_key, unpack_uid
@@ -260,7 +260,7 @@ class World:
     def leaving(self, name: str, pod: str, at: float) -> PodLeaving:
         """The delete of a pod that held its place was admitted."""
         row = self.view(name).pods[pod]
-        version, subset, uid = Versions(self.state.settings).of(row), row.subset, unpack_uid(row.uid)
+        version, subset, uid = versions_by(self.state.settings).of(row), row.subset, unpack_uid(row.uid)
         if not row.held:
             self.change(name, LedgerChange("Held", pod, pod, version, subset, "Found", uid=uid), at=at)
         return self.left(name, version, subset, pod, at, uid)

@@ -24,7 +24,7 @@ from tidewright.host.fold.decider import Decider
 from tidewright.spread import holding
 from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, GROUP, KIND, MATCHED_ANNOTATION
 from tidewright.spread.control.conclude import Conclusion
-from tidewright.spread.control.versions import versioned_kinds
+from tidewright.spread.control.versions import versions_by
 from tidewright.spread.control.victims import leaving
 from tidewright.spread.fold.evolve import evolve
 from tidewright.spread.fold.owners import filtered, pods_of_target
@@ -61,17 +61,17 @@ def decide(state: State, event: Event, touched: Touched) -> list[Decision]:
         return []
     decisions: list[Decision] = []
 
-    def take(spread: SpreadState, found: Iterable[Decision]) -> None:
-        decisions.extend(holding.recorded(state, spread, found))
+    def take(spread: SpreadState, concluded: Iterable[Decision]) -> None:
+        decisions.extend(holding.recorded(state, spread, concluded))
 
     if touched.removed is not None:
         take(touched.removed, _removed(state, touched.removed))
-    if touched.failed is not None:
-        key, pod, deletion = touched.failed
-        take(state.spreads[key], Conclusion(state, state.spreads[key]).failed(pod, deletion=deletion))
-    if touched.unadopted is not None:
-        key, pod, refused = touched.unadopted
-        take(state.spreads[key], Conclusion(state, state.spreads[key]).not_adopted(pod, refused=refused))
+    if (undone := touched.failed) is not None:
+        concerned = state.spreads[undone.spread]
+        take(concerned, Conclusion(state, concerned).failed(undone.pod, deletion=undone.deletion))
+    if (left_out := touched.unadopted) is not None:
+        concerned = state.spreads[left_out.spread]
+        take(concerned, Conclusion(state, concerned).not_adopted(left_out.pod, refused=left_out.refused))
     if touched.fault and (spread := state.spreads.get(touched.fault)) is not None:
         take(spread, Conclusion(state, spread).replicas_unknown())
     for key in touched.refused:
@@ -82,7 +82,7 @@ def decide(state: State, event: Event, touched: Touched) -> list[Decision]:
         unfenced = isinstance(event, PodPlaced) and event.unfenced
         take(spread, _one(state, spread, touched, unfenced=unfenced))
     before = touched.settings
-    recounting = before is not None and versioned_kinds(before) != versioned_kinds(state.settings)
+    recounting = before is not None and versions_by(before).kinds != versions_by(state.settings).kinds
     for key in touched.spreads:
         if (spread := state.spreads.get(key)) is not None:
             take(spread, _whole(state, spread, touched, recounting=recounting))
@@ -92,8 +92,7 @@ def decide(state: State, event: Event, touched: Touched) -> list[Decision]:
 
 
 def _whole(state: State, spread: SpreadState, touched: Touched, *, recounting: bool) -> list[Decision]:
-    pod = touched.pod.partition("/")[2]
-    return Conclusion(state, spread).whole(pod, touched.key, recounting=recounting)
+    return Conclusion(state, spread).whole(touched.pod, touched.key, recounting=recounting)
 
 
 def _one(state: State, spread: SpreadState, touched: Touched, *, unfenced: bool) -> list[Decision]:

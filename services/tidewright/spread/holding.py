@@ -30,10 +30,10 @@ def _held(known: Acting, spread: SpreadState) -> Held:
     return known.held(SERVICE, spread.namespace, {acting.MODE: spread.mode} if spread.mode else None)
 
 
-def recorded(state: State, spread: SpreadState, found: Iterable[Decision]) -> list[Decision]:
+def recorded(state: State, spread: SpreadState, decisions: Iterable[Decision]) -> list[Decision]:
     """Decisions about a spread as they are recorded."""
     holds = held(state, spread)
-    return [one for decision in found if (one := acting.recorded(decision, holds, ALWAYS)) is not None]
+    return [kept for decision in decisions if (kept := acting.recorded(decision, holds, ALWAYS)) is not None]
 
 
 def acting_set(state: State, event: ModesSet | IncumbentObserved, touched: Touched) -> None:

@@ -331,12 +331,28 @@ class Uncounted(NamedTuple):
     uid: str
 
 
+class Unadopted(NamedTuple):
+    """A pod that was not annotated for its spread; `refused`: because somebody refused it, not because nobody acts."""
+
+    spread: str
+    pod: str
+    refused: bool
+
+
+class Undone(NamedTuple):
+    """A pod of a spread about which a decision did not come about; `deletion`: that was to delete it."""
+
+    spread: str
+    pod: str
+    deletion: bool
+
+
 class Touched(msgspec.Struct):
     """What one event changed, for `decide`.
 
     Attributes:
         spreads: spreads to look at as a whole.
-        pod: `namespace/name` of the pod that changed, "" for none.
+        pod: name of the pod that changed, "" for none.
         home: the spread that has or had its row.
         key: the ledger key in its annotation, or its name.
         before: the row as it was, None for a new pod.
@@ -347,10 +363,9 @@ class Touched(msgspec.Struct):
         refused: spreads that depend on a kind that may not be read, newly.
         renew: a spread whose ledger is to be said again, so that the log's retention does not forget it.
         uncounted: pods whose delete was admitted though they held no place.
-        unadopted: a spread, a pod that was not annotated for it, and whether that was refused.
+        unadopted: a pod that was not annotated for its spread.
         settings: what held before, where a configuration was set.
-        failed: a spread, a pod of it about which a decision did not come about, and whether that was
-            its deletion.
+        failed: a pod about which a decision did not come about.
     """
 
     spreads: list[str] = []
@@ -363,11 +378,11 @@ class Touched(msgspec.Struct):
     shrinks: list[Shrinks] = []
     fault: str = ""
     refused: list[str] = []
-    unadopted: tuple[str, str, bool] | None = None
+    unadopted: Unadopted | None = None
     renew: str = ""
     uncounted: list[Uncounted] = []
     settings: Settings | None = None
-    failed: tuple[str, str, bool] | None = None
+    failed: Undone | None = None
 
     def __bool__(self) -> bool:
         """Whether anything follows from it; a pod of no spread is nothing."""

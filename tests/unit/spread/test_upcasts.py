@@ -14,7 +14,7 @@ from tidewright.events.facts import PodGone
 from tidewright.events.outcomes import Failed
 from tidewright.events.spread import WorkloadSpreadGone, WorkloadSpreadObserved
 from tidewright.events.timers import TimerFired
-from tidewright.spread.control.versions import Versions
+from tidewright.spread.control.versions import versions_by
 from tidewright.spread.decide import DECIDER
 from tidewright.spread.state import State
 from tidewright.spread.upcasts import UPCASTS
@@ -84,7 +84,7 @@ def test_a_state_of_version_4_has_what_its_versions_were_made_of() -> None:
     assert {name: state.spreads[f"shop/{name}"].latest for name in ("chiefs", "db", "kv")} == {
         "chiefs": HASH, "db": "r2", "kv": "r2",
     }  # fmt: skip
-    versions, before = Versions(state.settings), msgspec.json.decode(stored(4))
+    versions, before = versions_by(state.settings), msgspec.json.decode(stored(4))
     for key, spread in state.spreads.items():
         judged = {name: versions.of(row) for name, row in spread.pods.items()}
         assert judged == {name: row["version"] for name, row in before["spreads"][key]["pods"].items()}

@@ -134,8 +134,8 @@ class Books:
 
     def in_namespace(self, namespace: str) -> list[Book]:
         """The ledgers of a namespace whose spread is in force, by name."""
-        found = (self._books[namespace, name] for name in sorted(self._names.get(namespace, ())))
-        return [book for book in found if book.spread is not None]
+        books = (self._books[namespace, name] for name in sorted(self._names.get(namespace, ())))
+        return [book for book in books if book.spread is not None]
 
     def awaits(self, namespace: str, name: str) -> bool:
         """Whether a pod of this name was placed, and is not known to exist yet."""
@@ -152,19 +152,19 @@ class Books:
         names = self.log.subjects
         behind = {names.ledgers("*", SERVICE), *filters(names)}
         async with asyncio.TaskGroup() as readers:
-            for one in sorted(behind):
+            for subjects in sorted(behind):
                 # Of a ledger every entry counts, of the others only what was said last.
-                last_only = one != names.ledgers("*", SERVICE)
-                readers.create_task(self._follow(one, behind, last_only=last_only))
+                last_only = subjects != names.ledgers("*", SERVICE)
+                readers.create_task(self._follow(subjects, behind, last_only=last_only))
 
-    async def _follow(self, one: str, behind: set[str], *, last_only: bool) -> None:
+    async def _follow(self, subjects: str, behind: set[str], *, last_only: bool) -> None:
         """Read one filter until cancelled, and take it from those that are behind once it is read."""
-        async with self.log.reader([one], last_only=last_only) as reader:
+        async with self.log.reader([subjects], last_only=last_only) as reader:
             while True:
                 try:
                     async for record in reader.until_current(FETCH):
                         self._take(record)
-                    behind.discard(one)
+                    behind.discard(subjects)
                     if not behind:
                         self.current.set()
                     self.changed.set()

@@ -153,8 +153,8 @@ class Endpoint:
     async def _create_pod(self, review: Review) -> bytes:
         """A new pod: choose a subset, record it, inject (2.2)."""
         obj = review.obj
-        wanted = (review.operation, review.resource, review.subresource) == ("CREATE", "pods", "")
-        if not self.options.enabled or obj is None or not wanted or review.dry_run:
+        is_new_pod = (review.operation, review.resource, review.subresource) == ("CREATE", "pods", "")
+        if not self.options.enabled or obj is None or not is_new_pod or review.dry_run:
             return answer(review)
         pod = _read(obj)
         namespace = (obj.get("metadata") or {}).get("namespace") or review.namespace
@@ -210,11 +210,11 @@ class Endpoint:
             try:
                 return spread_for(pod, spreads, self.books.observed.whitelist, read), unread
             except Refused:
-                left = deadline - asyncio.get_running_loop().time()
-                if left <= 0:
+                remaining_s = deadline - asyncio.get_running_loop().time()
+                if remaining_s <= 0:
                     raise
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(left):
+                    async with asyncio.timeout(remaining_s):
                         await self.books.changed.wait()
 
     async def _replicas_known(self, book: Book, pod: Pod) -> None:
@@ -343,12 +343,12 @@ class Endpoint:
             }
             target = await self._target(parse(obj), review.namespace)
             around = validation.Surroundings(self.books.observed.stated_whitelist, others, target)
-            found = validation.errors(obj, around, review.old if review.operation == "UPDATE" else None)
+            wrong = validation.errors(obj, around, review.old if review.operation == "UPDATE" else None)
         except BadSpread as error:
             return answer(review, refused=str(error), code=400)
         warnings = validation.warnings(review.obj)
-        if found:
-            return answer(review, refused="; ".join(map(str, found)), code=400, warnings=warnings)
+        if wrong:
+            return answer(review, refused="; ".join(map(str, wrong)), code=400, warnings=warnings)
         if not review.dry_run:
             deadline = asyncio.get_running_loop().time() + IN_FORCE_WAIT_S
             self._awaited[review.namespace, str(name)] = (parse(obj), deadline)

@@ -17,7 +17,7 @@ from tidewright.log.clock import Clock
 from tidewright.log.connection import Log
 from tidewright.log.subjects import Subjects
 from tidewright.spread.api.spec import TargetRef
-from tidewright.spread.control.versions import versioned_kinds
+from tidewright.spread.control.versions import versions_by
 from tidewright.spread.fold.evolve import evolve
 from tidewright.spread.match.matching import Forbidden, NotFound
 from tidewright.spread.state import State
@@ -90,18 +90,18 @@ class Observed:
 
     @property
     def versioned_kinds(self) -> frozenset[str]:
-        return versioned_kinds(self._settings.settings)
+        return versions_by(self._settings.settings).kinds
 
     def reader(self, namespace: str) -> Callable[[str, str, str], JsonObject]:
         """Owners of a namespace, as `matching` reads them."""
 
         def read(api_version: str, kind: str, name: str) -> JsonObject:
-            found = self._owners.get((namespace, group_version(api_version)[0], kind, name))
-            if found is None and (refusal := self._unreadable.get((group_version(api_version)[0], kind))):
+            owner = self._owners.get((namespace, group_version(api_version)[0], kind, name))
+            if owner is None and (refusal := self._unreadable.get((group_version(api_version)[0], kind))):
                 raise Forbidden(f"{kind} {namespace}/{name}: {refusal}")
-            if found is None:
+            if owner is None:
                 raise NotFound(f"{kind} {namespace}/{name} has not been seen")
-            return found
+            return owner
 
         return read
 

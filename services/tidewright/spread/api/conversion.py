@@ -40,15 +40,15 @@ def converted(body: bytes) -> bytes:
     )
 
 
-def convert(obj: JsonObject, wanted: str) -> JsonObject:
+def convert(obj: JsonObject, desired: str) -> JsonObject:
     """One object in another version. Raises BadReview for a version that is not served."""
-    if wanted not in (f"{GROUP}/v1alpha1", f"{GROUP}/v1beta1"):
-        raise BadReview(f"WorkloadSpread has no version {wanted!r}; it has v1alpha1 and v1beta1 of {GROUP}")
-    up = wanted.endswith("v1beta1")
+    if desired not in (f"{GROUP}/v1alpha1", f"{GROUP}/v1beta1"):
+        raise BadReview(f"WorkloadSpread has no version {desired!r}; it has v1alpha1 and v1beta1 of {GROUP}")
+    up = desired.endswith("v1beta1")
     spec = dict(obj.get("spec") or {})
     if "subsets" in spec:
         spec["subsets"] = [_subset(subset, up=up) for subset in spec["subsets"] or ()]
-    made: JsonObject = {**obj, "apiVersion": wanted, "spec": spec}
+    result: JsonObject = {**obj, "apiVersion": desired, "spec": spec}
     if isinstance(obj.get("status"), dict):
         status = dict(obj["status"])
         if "subsetStatuses" in status:
@@ -58,8 +58,8 @@ def convert(obj: JsonObject, wanted: str) -> JsonObject:
                 version: _entries(entries, up=up)
                 for version, entries in status["versionedSubsetStatuses"].items()
             }
-        made["status"] = status
-    return made
+        result["status"] = status
+    return result
 
 
 def _subset(subset: JsonObject, *, up: bool) -> JsonObject:

@@ -73,32 +73,32 @@ def errors(
     """
     spread = parse(obj)
     spec: Mapping[str, Any] = obj.get("spec") or {}
-    found = [
+    wrong = [
         *_target_errors(spread.target, around.whitelist),
         *_subset_errors(spread, around),
         *_strategy_errors(spread, spec.get("scheduleStrategy") or {}),
         *_filter_errors(spread),
     ]
     if (other := conflict(spread, around.others)) is not None:
-        found.append(invalid("spec.targetRef", spread.target, taken(spread, other)))
+        wrong.append(invalid("spec.targetRef", spread.target, taken(spread, other)))
     if old is not None:
-        found.extend(_metadata_errors(obj.get("metadata") or {}, old.get("metadata") or {}))
-        found.extend(_target_change(spread.target, parse(old).target))
-    return found
+        wrong.extend(_metadata_errors(obj.get("metadata") or {}, old.get("metadata") or {}))
+        wrong.extend(_target_change(spread.target, parse(old).target))
+    return wrong
 
 
 def warnings(obj: Mapping[str, Any]) -> list[str]:
     """What is accepted and has no effect."""
     subsets: Iterable[Mapping[str, Any]] = (obj.get("spec") or {}).get("subsets") or ()
-    found = [
+    without_effect = [
         f"spec.subsets[{i}].minReplicas is in no version of this API and has no effect"
         for i, subset in enumerate(subsets)
         if "minReplicas" in subset
     ]
     adaptive = ((obj.get("spec") or {}).get("scheduleStrategy") or {}).get("adaptive") or {}
     if adaptive.get("disableSimulationSchedule"):
-        found.append("spec.scheduleStrategy.adaptive.disableSimulationSchedule has no effect")
-    return found
+        without_effect.append("spec.scheduleStrategy.adaptive.disableSimulationSchedule has no effect")
+    return without_effect
 
 
 def _target_errors(target: TargetRef | None, whitelist: Whitelist | BadWhitelist) -> Iterator[FieldError]:

@@ -27,7 +27,7 @@ def adopt(g: Gathering, spread: Spread, row: Row) -> Subset | None:
     for subset in spread.subsets:
         limit = g.limit(subset, replicas)
         # Places of pods that were not seen yet are taken, too.
-        seen, held = g.active_in(g.version(row), subset.name), g.held(g.version(row), subset.name)
+        seen, held = g.versions.active(g.s, g.version(row), subset.name), g.held(g.version(row), subset.name)
         taken = max(seen, held)
         room[subset.name] = limits.UNLIMITED if limit is None else limit - taken
     best = best_subset(spread, obj, g.state.nodes[row.node], room)

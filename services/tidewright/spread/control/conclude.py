@@ -179,13 +179,13 @@ class Conclusion(Gathering):
             wait_until = self.s.status_at + self.state.settings.status_every_seconds
             changed = self.urgent or (self.rules is not None and not self.renewing)
             if changed or self.now >= wait_until:
-                wanted = status(self)
-                if wanted != self.s.status:
+                new_status = status(self)
+                if new_status != self.s.status:
                     decisions.append(
                         SetStatus(
                             at=self.now,
                             target=self.ref,
-                            status=wanted,
+                            status=new_status,
                             observed_generation=self.s.generation,
                             urgent=self.urgent or self.s.status is None,
                         )

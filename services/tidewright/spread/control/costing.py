@@ -104,7 +104,7 @@ def costs_after(
             continue
         limit = g.limit(spread.subsets[position], g.replicas)
         version = g.version(row)
-        active = g.active_in(version, subset) + (1 if best is not None else 0)
+        active = g.versions.active(g.s, version, subset) + (1 if best is not None else 0)
         index = position if version == g.latest else count - 1 - position
         was = active + _was_more(g, before, after, row)
         if limit is None or max(active, was) <= limit:
@@ -131,7 +131,7 @@ def _unmoved(g: Gathering, spread: Spread, before: Row, after: Row) -> bool:
         return False
     limit = g.limit(subset, g.replicas) if subset.limit is not None else None
     version = g.version(after)
-    if limit is not None and g.active_in(version, after.subset) > limit:
+    if limit is not None and g.versions.active(g.s, version, after.subset) > limit:
         return False
     count, position = len(spread.subsets), spread.subsets.index(subset)
     index = position if version == g.latest else count - 1 - position
@@ -139,10 +139,11 @@ def _unmoved(g: Gathering, spread: Spread, before: Row, after: Row) -> bool:
 
 
 def _same_group(g: Gathering, before: Row | None, after: Row) -> bool:
-    return before is not None and (g.version(before), before.subset, before.placed_by) == (
-        g.version(after),
-        after.subset,
-        after.placed_by,
+    return (
+        before is not None
+        and before.subset == after.subset
+        and before.placed_by == after.placed_by
+        and g.versions.same(before, after)
     )
 
 

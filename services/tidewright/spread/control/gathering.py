@@ -14,7 +14,7 @@ from tidewright.events.spread import LedgerChange, LedgerRules, PassedOver
 from tidewright.spread import holding
 from tidewright.spread.api import limits
 from tidewright.spread.api.spec import COMPONENT, GROUP, KIND, Spread, Subset
-from tidewright.spread.control.versions import Versions
+from tidewright.spread.control.versions import versions_by
 from tidewright.spread.ledger.ledger import leaving_key
 from tidewright.spread.match.matching import group_kind
 from tidewright.spread.state import Row, SpreadState, State, unpack_uid
@@ -43,7 +43,7 @@ class Gathering:
         self.s = spread
         self.now = state.now
         self.mode = holding.held(state, spread)
-        self.versions = Versions(state.settings)
+        self.versions = versions_by(state.settings)
         self.version = self.versions.of
         self.ref = ObjectRef(
             api_version=f"{GROUP}/v1alpha1",
@@ -89,10 +89,6 @@ class Gathering:
     def latest(self) -> str:
         """Version of the target's current template."""
         return self.versions.latest(self.state, self.s)
-
-    def active_in(self, version: str, subset: str) -> int:
-        """Active pods of a version in a subset."""
-        return self.versions.active(self.s, version, subset)
 
     def limit(self, subset: Subset, replicas: int) -> int | None:
         """The subset's limit in pods; 0 for one that is no number, None for unlimited."""

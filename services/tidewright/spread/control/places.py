@@ -62,7 +62,7 @@ def place_of(g: Gathering, before: Row | None, after: Row | None, key: str) -> N
         same
         and before is not None
         and before.held
-        and (g.version(before), before.subset) != (g.version(after), after.subset)
+        and not (before.subset == after.subset and g.versions.same(before, after))
     ):
         _of(g, "Released", before, "Moved")
         if after.active and g.belongs(after):
@@ -86,7 +86,7 @@ def hold(g: Gathering, row: Row, key: str = "") -> None:
         if placed is None:
             _of(g, "Held", row, "Found")
             return
-        told = placed.passed if key != row.name else ()
+        passed = placed.passed if key != row.name else ()
         place = (g.version(row), row.subset)
         g.change(
             "Seen",
@@ -95,7 +95,7 @@ def hold(g: Gathering, row: Row, key: str = "") -> None:
             subset=row.subset,
             pod=row.name,
             reason="Seen",
-            passed=told,
+            passed=passed,
             request=placed.request,
         )
         if (placed.version, placed.subset) != place:

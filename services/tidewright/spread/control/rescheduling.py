@@ -23,15 +23,15 @@ def timed_out(g: Gathering, spread: Spread) -> dict[str, list[Row]]:
     if not spread.adaptive or not g.s.waiting:
         return {}
     movable = {s.name for s in spread.subsets[:-1]}
-    found: dict[str, list[Row]] = {}
+    late: dict[str, list[Row]] = {}
     for name, created in g.s.waiting.items():
         row = g.s.pods.get(name)
         if row is None or created + spread.reschedule_after_s > g.now:
             continue
         subset = g.subset_of(spread, row)
         if subset in movable:
-            found.setdefault(subset, []).append(row)
-    return found
+            late.setdefault(subset, []).append(row)
+    return late
 
 
 def closures(g: Gathering, spread: Spread, failed: dict[str, list[Row]]) -> None:

@@ -12,32 +12,42 @@ from tidewright.spread.match.pods import VERSION_IGNORED, VERSIONED_KINDS, versi
 from tidewright.spread.state import Row, Settings, SpreadState, State
 
 
-def versioned_kinds(settings: Settings) -> frozenset[str]:
-    """Kinds with a ledger per revision, in lower case [Q-8]."""
-    return _with(settings.versioned_kinds)
+def versions_by(settings: Settings) -> Versions:
+    """What a version is by these settings."""
+    return _versions(settings.versioned_kinds)
 
 
 @lru_cache(maxsize=64)
-def _with(kinds: tuple[str, ...]) -> frozenset[str]:
-    return VERSIONED_KINDS | {kind.lower() for kind in kinds}
+def _versions(more_kinds: tuple[str, ...]) -> Versions:
+    return Versions(VERSIONED_KINDS | {kind.lower() for kind in more_kinds})
 
 
 class Versions:
-    """Pods and targets by version, for one set of versioned kinds."""
+    """Pods and targets by version.
 
-    def __init__(self, settings: Settings) -> None:
-        self.kinds = versioned_kinds(settings)
+    Attributes:
+        kinds: those with a ledger per revision, in lower case [Q-8].
+    """
+
+    def __init__(self, kinds: frozenset[str]) -> None:
+        self.kinds = kinds
 
     def of(self, row: Row) -> str:
         """The version that a pod counts in."""
         return row.revision if row.kind in self.kinds else VERSION_IGNORED
+
+    def same(self, row: Row, other: Row) -> bool:
+        """Whether two pods count in one version."""
+        if row.revision is other.revision and row.kind is other.kind:
+            return True  # nearly always; texts that rows share are one object
+        return self.of(row) == self.of(other)
 
     def latest(self, state: State, spread: SpreadState) -> str:
         """The version of the target's current template."""
         target = state.workloads.get(spread.target_uid)
         if target is None:
             return VERSION_IGNORED
-        return version_of(target.kind.kind.lower(), spread.latest, self.kinds)
+        return spread.latest if target.kind.kind.lower() in self.kinds else VERSION_IGNORED
 
     def active(self, spread: SpreadState, version: str, subset: str) -> int:
         """Active pods of a version in a subset."""

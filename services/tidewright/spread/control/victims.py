@@ -69,22 +69,22 @@ def _first(
     groups: dict[tuple[int, ...], list[Row]] = {}
     for row in rows:
         groups.setdefault(coarse(row), []).append(row)
-    found: list[Row] = []
+    first: list[Row] = []
     for key in sorted(groups):
-        left = count - len(found)
-        if left <= 0:
+        missing = count - len(first)
+        if missing <= 0:
             break
         group = groups[key]
         named = sorted(group, key=lambda row: row.name)  # the order of arrival is not to matter
-        found += nsmallest(left, named, key=cmp_to_key(compare)) if left < len(named) else sorted(
+        first += nsmallest(missing, named, key=cmp_to_key(compare)) if missing < len(named) else sorted(
             named, key=cmp_to_key(compare)
         )  # fmt: skip
-    if not found or len(found) < count:
-        return Order(found)
-    last = found[-1]
-    taken = {row.name for row in found}
+    if not first or len(first) < count:
+        return Order(first)
+    last = first[-1]
+    taken = {row.name for row in first}
     like = groups[coarse(last)]
-    return Order(found, sum(row.name not in taken and compare(row, last) == 0 for row in like))
+    return Order(first, sum(row.name not in taken and compare(row, last) == 0 for row in like))
 
 
 def _from_the_top(row: Row) -> tuple[int, str]:

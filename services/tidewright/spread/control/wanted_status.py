@@ -52,7 +52,7 @@ def status(g: Gathering) -> JsonObject:
             entry = _entry(
                 g,
                 subset,
-                g.active_in(version, subset.name),
+                g.versions.active(g.s, version, subset.name),
                 g.held(version, subset.name),
                 limit_of.get(subset.name),
             )
@@ -126,11 +126,11 @@ def _add_in_flight(g: Gathering, entry: JsonObject, version: str, subset: str) -
         ("creatingPods", g.s.ledger.placed, g.placed_gone),
         ("deletingPods", g.s.ledger.leaving, g.leaving_gone),
     ):
-        found = {
+        since = {
             # One that was set aside has its request behind its name.
             (key.partition("#")[0] if field == "creatingPods" else h.pod): rfc3339(h.at)
             for key, h in held_by.items()
             if h.version == version and h.subset == subset and key not in gone
         }
-        if found:
-            entry[field] = found
+        if since:
+            entry[field] = since

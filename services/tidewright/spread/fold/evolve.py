@@ -149,8 +149,8 @@ def _config(state: State, event: ConfigSet, touched: Touched) -> None:
 
 
 def _text_of(data: Mapping[str, Any]) -> str:
-    found = data.get(WHITELIST_KEY, "")
-    return found if isinstance(found, str) else msgspec.json.encode(found).decode()
+    text = data.get(WHITELIST_KEY, "")
+    return text if isinstance(text, str) else msgspec.json.encode(text).decode()
 
 
 def _timer(state: State, event: TimerFired, touched: Touched) -> None:

@@ -41,7 +41,9 @@ from tidewright.spread.state import (
     SpreadState,
     State,
     Touched,
+    Unadopted,
     Uncounted,
+    Undone,
     spread_key,
     target_key,
     unpack_uid,
@@ -172,7 +174,7 @@ def answered(state: State, outcome: Outcome, touched: Touched) -> None:
             row = spread.pods.get(adopted)
             refused = isinstance(outcome, Rejected | Failed)
             if row is not None and row.flags & ADOPTING and (refused or outcome.reason in NOT_DONE):
-                touched.unadopted = (key, adopted, refused)
+                touched.unadopted = Unadopted(key, adopted, refused)
             return
         pod = spread.awaited.pop(outcome.decision, None)
         if pod is None:
@@ -181,7 +183,7 @@ def answered(state: State, outcome: Outcome, touched: Touched) -> None:
         if row is not None and outcome.reason in NOT_DONE:
             row.flags &= ~CALLED  # its cost was not written either, and need not be asked for again
         elif row is not None and isinstance(outcome, Rejected | Failed):
-            touched.failed = (key, pod, bool(row.flags & CALLED))
+            touched.failed = Undone(key, pod, bool(row.flags & CALLED))
             row.flags &= ~CALLED
             row.asked = ""
         return

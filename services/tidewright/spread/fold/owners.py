@@ -33,11 +33,6 @@ from tidewright.spread.state import (
 )
 
 
-def pod_id(namespace: str, name: str) -> str:
-    """How `Touched` names a pod."""
-    return f"{namespace}/{name}"
-
-
 def key_of(spread: SpreadState) -> str:
     """The key of a spread in the state."""
     return spread_key(spread.namespace, spread.name)
@@ -146,8 +141,8 @@ def pods_of_target(state: State, spread: SpreadState) -> list[Row]:
 
 def filtered(spread: SpreadState) -> bool:
     """Whether only some of its target's pods may belong to a spread."""
-    found = None if spread.spread is None else spread.spread.target_filter
-    return found is not None and found.selector is not None
+    target_filter = None if spread.spread is None else spread.spread.target_filter
+    return target_filter is not None and target_filter.selector is not None
 
 
 def imply(state: State, fact: PodObserved) -> list[str]:
@@ -189,10 +184,10 @@ def selecting(state: State, spread: SpreadState) -> None:
     """Note whether the spread may find pods by its target's selector."""
     key, keys = key_of(spread), state.selecting.get(spread.namespace, [])
     target = state.workloads.get(spread.target_uid)
-    wanted = target is not None and bool(target.selector)
-    if wanted == (key in keys):
+    selects = target is not None and bool(target.selector)
+    if selects == (key in keys):
         return
-    keys = sorted({*keys, key} if wanted else {*keys} - {key})
+    keys = sorted({*keys, key} if selects else {*keys} - {key})
     state.selecting[spread.namespace] = keys
     if not keys:
         del state.selecting[spread.namespace]

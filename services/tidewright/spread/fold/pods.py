@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidewright.events.facts import PodGone, PodObserved
 from tidewright.spread.api.spec import MATCHED_ANNOTATION
-from tidewright.spread.fold.owners import enter, imply, key_of, pod_id, spread_of, take, unimply
+from tidewright.spread.fold.owners import enter, imply, key_of, spread_of, take, unimply
 from tidewright.spread.match.pods import Placement, placement_of
 from tidewright.spread.state import ADOPTING, CALLED, HELD, Row, SpreadState, State, Touched, row_of
 
@@ -59,7 +59,7 @@ def _touch(
     placement: Placement | None,
 ) -> None:
     """Note what a pod's fact has changed: it went from `home` to `where`."""
-    touched.pod = pod_id(fact.namespace, fact.name)
+    touched.pod = fact.name
     if (where or home) is not None:
         touched.key = placement.uid if placement is not None and placement.uid else fact.name
     if home is not None and where is not home:
@@ -77,7 +77,7 @@ def _touch(
 def pod_gone(state: State, fact: PodGone, touched: Touched) -> None:
     """A pod is gone."""
     home, old = take(state, fact.namespace, fact.name, "")
-    touched.pod, touched.key, touched.before = pod_id(fact.namespace, fact.name), fact.name, old
+    touched.pod, touched.key, touched.before = fact.name, fact.name, old
     touched.home = "" if home is None else key_of(home)
     if old is not None:
         touched.spreads.extend(unimply(state, old.owner))

@@ -146,4 +146,4 @@ def refused_kinds(state: State, spread: SpreadState) -> set[str]:
         return set()
     entry = state.whitelist.entry(kind)
     on_the_way = {kind, *(entry.sub_resources if entry is not None else ())}
-    return {str(one) for one in on_the_way} & state.refusals.keys()
+    return set(map(str, on_the_way)) & state.refusals.keys()

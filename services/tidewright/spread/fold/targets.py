@@ -32,14 +32,14 @@ def retarget(state: State, spread: SpreadState, before: str, touched: Touched) -
         for other in _judged(state, target)
         if other is not spread
     ]
-    for one in (spread, *others):
-        one.target_uid = _target_uid(state, one)
-        selecting(state, one)
-    for one in (spread, *others):
-        scatter(state, one, all_of_them=False)
-    for one in (spread, *others):
-        collect(state, one)
-        one.latest = latest_revision(state, one)
+    for concerned in (spread, *others):
+        concerned.target_uid = _target_uid(state, concerned)
+        selecting(state, concerned)
+    for concerned in (spread, *others):
+        scatter(state, concerned, all_of_them=False)
+    for concerned in (spread, *others):
+        collect(state, concerned)
+        concerned.latest = latest_revision(state, concerned)
     touched.spreads.extend(key for other in others if (key := key_of(other)) not in touched.spreads)
 
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from tidewright.events.base import Event
 from tidewright.events.spread import ChangeLedger, EntriesAppended, LedgerEntry, PodLeaving, PodPlaced
 from tidewright.spread.ledger import ledger as ledgers
-from tidewright.spread.ledger.ledger import Held, Ledger
+from tidewright.spread.ledger.ledger import InFlight, Ledger
 
 KEPT = 50_000
 """Entries that the decider may be behind by; it says how far it is with whatever it writes."""
@@ -28,7 +28,7 @@ class Counted(NamedTuple):
     version: str
     subset: str
     by: int
-    placed: Held | None = None
+    placed: InFlight | None = None
 
 
 @dataclass(eq=False)

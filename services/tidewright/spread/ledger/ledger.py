@@ -38,7 +38,7 @@ EVICTED_WITHIN_S = UNSAID_EVICTED_WITHIN_S
 """An admitted eviction that is not seen as a leaving pod after this was refused."""
 
 
-class Held(msgspec.Struct, frozen=True, gc=False):
+class InFlight(msgspec.Struct, frozen=True, gc=False):
     """A place that is in flight: of a pod not seen yet, or of one whose delete was admitted."""
 
     version: str
@@ -65,11 +65,11 @@ class Ledger(msgspec.Struct):
 
     rules: LedgerRules | None = None
     counts: dict[str, dict[str, int]] = {}
-    placed: dict[str, Held] = {}
-    seen: dict[str, Held] = {}
-    leaving: dict[str, Held] = {}
+    placed: dict[str, InFlight] = {}
+    seen: dict[str, InFlight] = {}
+    leaving: dict[str, InFlight] = {}
     left: dict[str, str] = {}
-    evicting: dict[str, Held] = {}
+    evicting: dict[str, InFlight] = {}
     last: str = ""
 
     def held(self, version: str, subset: str) -> int:
@@ -105,7 +105,7 @@ def fold(ledger: Ledger, event: Event) -> Ledger:
         case PodPlaced():
             ledger.last = event.request
             if event.subset and event.key not in ledger.placed:
-                ledger.placed[event.key] = Held(
+                ledger.placed[event.key] = InFlight(
                     event.version, event.subset, event.at, event.pod, event.request, event.passed
                 )
                 count(ledger, event.version, event.subset, 1)
@@ -113,14 +113,14 @@ def fold(ledger: Ledger, event: Event) -> Ledger:
             ledger.last = event.request
             _set_aside(ledger, event.key)
             ledger.evicting.pop(event.pod, None)  # the order is that of their times
-            ledger.evicting[event.pod] = Held(event.version, event.subset, event.at, event.pod)
+            ledger.evicting[event.pod] = InFlight(event.version, event.subset, event.at, event.pod)
         case PodLeaving():
             ledger.last = event.request
             key = event.uid or event.pod
             if key not in ledger.leaving:
                 if places(ledger, event):
                     del ledger.placed[event.key]
-                ledger.leaving[key] = Held(event.version, event.subset, event.at, event.pod)
+                ledger.leaving[key] = InFlight(event.version, event.subset, event.at, event.pod)
                 ledger.left[event.pod] = key
                 count(ledger, event.version, event.subset, -1)
         case ChangeLedger():
@@ -235,9 +235,9 @@ def forget_leaving(ledger: Ledger, key: str) -> None:
 
 def count(ledger: Ledger, version: str, subset: str, by: int) -> None:
     counts = ledger.counts.setdefault(version, {})
-    left = counts.get(subset, 0) + by
-    if left:
-        counts[subset] = left
+    number = counts.get(subset, 0) + by
+    if number:
+        counts[subset] = number
         return
     counts.pop(subset, None)
     if not counts:

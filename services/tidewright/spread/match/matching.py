@@ -51,10 +51,10 @@ def owner_matches(target: TargetRef, owner: Owner | None, whitelist: Whitelist, 
     """
     if owner is None:
         return False
-    wanted, found = group_kind(target), group_kind(owner)
-    if wanted == found and target.name == owner.name:
+    target_kind, owner_kind = group_kind(target), group_kind(owner)
+    if target_kind == owner_kind and target.name == owner.name:
         return True
-    if not whitelist.known(found):
+    if not whitelist.known(owner_kind):
         return False
     return owner_matches(
         target, controller_of(read(owner.api_version, owner.kind, owner.name)), whitelist, read

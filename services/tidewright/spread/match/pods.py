@@ -81,13 +81,13 @@ def placement_of(text: str | None) -> Placement | None:
         except (msgspec.MsgspecError, RecursionError):
             pass
     try:
-        found = msgspec.json.decode(text.encode())
+        decoded = msgspec.json.decode(text.encode())
     except (msgspec.DecodeError, RecursionError):
         return None
-    if not isinstance(found, dict):
+    if not isinstance(decoded, dict):
         return None
     read = {"name": "", "subset": "", "uid": ""}
-    for key, value in found.items():
+    for key, value in decoded.items():
         if (known := key.lower()) not in read or value is None:
             continue
         if not isinstance(value, str):

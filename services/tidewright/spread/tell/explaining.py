@@ -107,16 +107,16 @@ class SpreadExplainer:
         if where is None:
             return ()
         spread = state.spreads.get(spread_key(where.namespace, where.name))
-        found = [Reference(SPREAD, where.namespace, where.name)] if where.kind == KIND else []
+        references = [Reference(SPREAD, where.namespace, where.name)] if where.kind == KIND else []
         if where.kind == "Pod":
             spread, _ = state.find(where.namespace, where.name)
-            found = [Reference(POD, where.namespace, where.name)]
+            references = [Reference(POD, where.namespace, where.name)]
             if spread is not None:
-                found.append(Reference(SPREAD, where.namespace, spread.name))
+                references.append(Reference(SPREAD, where.namespace, spread.name))
         if spread is not None and spread.spread is not None and spread.spread.target is not None:
             target = spread.spread.target
-            found.append(Reference(target.kind.lower(), where.namespace, target.name))
-        return found
+            references.append(Reference(target.kind.lower(), where.namespace, target.name))
+        return references
 
     def opposite(self, state: State, event: Event) -> Sequence[str]:
         """For a placement: which limit would have had to be larger for an earlier subset; else which time longer."""
@@ -124,12 +124,12 @@ class SpreadExplainer:
             return [text for text in map(_turned, event.passed) if text]
         if isinstance(event, EntriesAppended):
             return [text for entry in event.entries for text in self.opposite(state, entry)]
-        found: list[str] = []
+        turned: list[str] = []
         if isinstance(event, ChangeLedger):
-            found = [text for change in event.changes for text in map(_turned, change.passed) if text]
+            turned = [text for change in event.changes for text in map(_turned, change.passed) if text]
         if isinstance(event, Decision):
-            found += [text for reason in event.because if (text := _in_time(reason))]
-        return found
+            turned += [text for reason in event.because if (text := _in_time(reason))]
+        return turned
 
     def aggregate(self, state: State, asked: Reference) -> Mapping[str, object] | None:
         """The spread with its ledger and pods; of a pod: its row, and the spread that has it."""
@@ -141,10 +141,10 @@ class SpreadExplainer:
         if asked.kind in WORKLOADS:
             names = [spread.name for spread in _targeting(state, asked)]
             return {"spreads": names} if names else None
-        found = state.spreads.get(spread_key(asked.namespace, asked.name))
-        if found is None:
+        spread = state.spreads.get(spread_key(asked.namespace, asked.name))
+        if spread is None:
             return None
-        return {"spread": found, "target": state.workloads.get(found.target_uid)}
+        return {"spread": spread, "target": state.workloads.get(spread.target_uid)}
 
     def standing(self, state: State, asked: Reference, now: float) -> Sequence[str]:
         """How full each subset is and why it is closed; who goes next on scale-in; of a pod, its turn."""
@@ -159,8 +159,8 @@ class SpreadExplainer:
                     *_standing(state, target_of, now),
                 ]
             return told
-        found = state.spreads.get(spread_key(asked.namespace, asked.name))
-        return list(_standing(state, found, now)) if found is not None else ()
+        spread = state.spreads.get(spread_key(asked.namespace, asked.name))
+        return list(_standing(state, spread, now)) if spread is not None else ()
 
 
 EXPLAINER: Explainer[State] = SpreadExplainer()
@@ -255,49 +255,49 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}" + ("" if text.endswith(".") else ".")
 
 
-def _standing(state: State, found: SpreadState, now: float) -> Iterator[str]:
-    spread, rules = found.spread, found.ledger.rules
+def _standing(state: State, spread_state: SpreadState, now: float) -> Iterator[str]:
+    spread, rules = spread_state.spread, spread_state.ledger.rules
     if spread is None or rules is None:
-        yield _sentence(found.invalid or "its rules are not on the ledger yet")
+        yield _sentence(spread_state.invalid or "its rules are not on the ledger yet")
         return
-    if found.taken_by:
-        yield f"It places nobody: {found.invalid}."
+    if spread_state.taken_by:
+        yield f"It places nobody: {spread_state.invalid}."
         return
     if rules.gone:
         yield "It places nobody: it has no target, or is being deleted."
         return
     for rule in rules.subsets:
-        held = found.ledger.held_in_all(rule.name)
-        active = found.active_in(rule.name)
+        held = spread_state.ledger.held_in_all(rule.name)
+        active = spread_state.active_in(rule.name)
         limit = "without a limit" if rule.limit is None else f"of {many(rule.limit, 'place')}"
         text = f"{rule.name}: {many(active, 'pod')}, {many(held, 'place')} held {limit}"
         if rule.closed:
-            since = found.conditions[rule.name].at if rule.name in found.conditions else now
+            since = spread_state.conditions[rule.name].at if rule.name in spread_state.conditions else now
             text += (
                 f"; closed until {rfc3339(since + CLOSED_FOR_S)} because pods could not be scheduled there"
             )
         yield text + "."
-    outside = found.active_in("")
+    outside = spread_state.active_in("")
     if outside:
         are = "is in no subset: it" if outside == 1 else "are in no subset: they"
         yield (
             f"{many(outside, 'pod')} {are} found every one full, or came before the spread and fit nowhere yet."
         )
-    if found.ledger.placed:
-        yield f"{len(found.ledger.placed)} pods were admitted and have not been seen yet."
-    if found.ledger.leaving:
-        yield f"{len(found.ledger.leaving)} pods are leaving; their places are offered again."
-    if found.path_fault:
-        yield _sentence(f"the target's replicas cannot be read: {found.path_fault}")
-    of_workload = leaving(state, found).rows
-    order = [row for row in of_workload if row.name in found.pods]
+    if spread_state.ledger.placed:
+        yield f"{len(spread_state.ledger.placed)} pods were admitted and have not been seen yet."
+    if spread_state.ledger.leaving:
+        yield f"{len(spread_state.ledger.leaving)} pods are leaving; their places are offered again."
+    if spread_state.path_fault:
+        yield _sentence(f"the target's replicas cannot be read: {spread_state.path_fault}")
+    of_workload = leaving(state, spread_state).rows
+    order = [row for row in of_workload if row.name in spread_state.pods]
     if others := len(of_workload) - len(order):
         yield f"{many(others, 'pod')} of its workload {'is' if others == 1 else 'are'} not this spread's."
     if order:
         pods = ", ".join(f"{row.name} ({row.subset or 'no subset'})" for row in order[:NEXT])
         more = f", and {len(order) - NEXT} more" if len(order) > NEXT else ""
         yield f"On scale-in these go next, first one first: {pods}{more}."
-    holds = holding.held(state, found)
+    holds = holding.held(state, spread_state)
     if not holds.acts:
         yield f"Nothing is written ({holds.mode}): {holds.why}."
 

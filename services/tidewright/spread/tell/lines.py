@@ -38,8 +38,8 @@ def line(event: Event) -> str:
         case EntriesAppended():
             placed = Counter(e.subset or "no subset" for e in event.entries if isinstance(e, PodPlaced))
             parts = [f"{count} placed in {subset}" for subset, count in placed.items()]
-            if left := sum(isinstance(e, PodLeaving) for e in event.entries):
-                parts.append(f"{left} admitted to leave")
+            if leaving := sum(isinstance(e, PodLeaving) for e in event.entries):
+                parts.append(f"{leaving} admitted to leave")
             return ", ".join(parts)
         case ChangeLedger():
             return "; ".join(_ledger(event)) or "counts said again"

@@ -14,7 +14,7 @@ from tidewright.events.facts import WorkloadObserved
 from tidewright.events.spread import LedgerRules, PodPlaced, SubsetRule, WorkloadSpreadObserved
 from tidewright.spread.api import limits
 from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, Spread
-from tidewright.spread.control.versions import Versions
+from tidewright.spread.control.versions import versions_by
 from tidewright.spread.control.victims import leaving as leaving_first
 from tidewright.spread.decide import DECIDER
 from tidewright.spread.fold.owners import pods_of_target
@@ -80,8 +80,8 @@ def change(state: State, spread: Spread, spec: JsonObject, replicas: int) -> Pla
     )
     costs: dict[str, str] = {}
     _decided(state, fact, costs)
-    found = state.spreads[key]
-    target = state.workloads.get(found.target_uid)
+    planned = state.spreads[key]
+    target = state.workloads.get(planned.target_uid)
     if target is not None and target.replicas != replicas:
         scaled = WorkloadObserved(
             at=now,
@@ -95,20 +95,20 @@ def change(state: State, spread: Spread, spec: JsonObject, replicas: int) -> Pla
             labels={"pod-template-hash": target.template_hash} if target.template_hash else {},
         )
         _decided(state, scaled, costs)
-    before = before or _counts(found)
+    before = before or _counts(planned)
     limits_of = {s.name: _limit(s.limit, replicas) for s in spread.subsets}
     of_role = spread.target_filter is not None and bool(spread.target_filter.replicas_path_list)
-    counted = {row.name for row in (found.pods.values() if of_role else pods_of_target(state, found))}
-    order = [row for row in leaving_first(state, found).rows if row.name in counted]
+    counted = {row.name for row in (planned.pods.values() if of_role else pods_of_target(state, planned))}
+    order = [row for row in leaving_first(state, planned).rows if row.name in counted]
     active = len(order)
-    leaving = [row for row in order[: max(0, active - replicas)] if row.name in found.pods]
-    then = dict(_counts(found))
+    leaving = [row for row in order[: max(0, active - replicas)] if row.name in planned.pods]
+    then = dict(_counts(planned))
     for row in leaving:
-        subset = _subset(found, row.subset if row.placed_by == found.name else "")
+        subset = _subset(planned, row.subset if row.placed_by == planned.name else "")
         then[subset] -= 1
     if (more := replicas - active) > 0:
-        latest = Versions(state.settings).latest(state, found)
-        for subset, count in _placed(spread, found.ledger, latest, more, active).items():
+        latest = versions_by(state.settings).latest(state, planned)
+        for subset, count in _placed(spread, planned.ledger, latest, more, active).items():
             then[subset] = then.get(subset, 0) + count
     over = {
         name: then.get(name, 0) - limit
@@ -137,7 +137,7 @@ def _decided(state: State, fact: WorkloadSpreadObserved | WorkloadObserved, cost
 
 def _placed(spread: Spread, ledger: Ledger, version: str, count: int, first: int) -> dict[str, int]:
     """Where further pods go, one after the other; "" for those that no subset takes."""
-    found: dict[str, int] = {}
+    placed: dict[str, int] = {}
     closed = (
         frozenset(rule.name for rule in ledger.rules.subsets if rule.closed) if ledger.rules else frozenset()
     )
@@ -151,8 +151,8 @@ def _placed(spread: Spread, ledger: Ledger, version: str, count: int, first: int
                 at=0.0, namespace=spread.namespace, name=spread.name, key=name, version=version, subset=subset
             )
             ledgers.fold(ledger, entry)
-        found[subset] = found.get(subset, 0) + 1
-    return found
+        placed[subset] = placed.get(subset, 0) + 1
+    return placed
 
 
 def _rules(spread: Spread, limits_of: dict[str, int | None]) -> LedgerRules:
@@ -168,16 +168,16 @@ def _limit(limit: limits.Limit | None, replicas: int) -> int | None:
         return 0
 
 
-def _subset(found: SpreadState, name: str) -> str:
-    known = found.spread is not None and found.spread.subset(name) is not None
+def _subset(planned: SpreadState, name: str) -> str:
+    known = planned.spread is not None and planned.spread.subset(name) is not None
     return name if known else ""
 
 
-def _counts(found: SpreadState) -> dict[str, int]:
+def _counts(planned: SpreadState) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for row in found.pods.values():
+    for row in planned.pods.values():
         if row.active:
-            subset = _subset(found, row.subset if row.placed_by == found.name else "")
+            subset = _subset(planned, row.subset if row.placed_by == planned.name else "")
             counts[subset] = counts.get(subset, 0) + 1
     return counts
 
