@@ -29,6 +29,7 @@ from tidewright.kube.keys import ObjectKey, RequestKey, name_of
 from tidewright.log.subjects import ALL
 from tidewright.provisioning.decide import DECIDER
 from tidewright.provisioning.fold.common import STANDING
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.state import State
@@ -97,7 +98,7 @@ class Wild(Cluster):
             case p.IncreaseNodeGroup() if decision.request:
                 assert decision.request in self.state.requests  # none for one that was deleted
             case p.DeleteInstances():
-                group = self.state.groups[decision.target.name]
+                group = self.state.groups[NodeGroupId(decision.target.name)]
                 assert (
                     decision.force or before[decision.target.name] - len(decision.instances) >= group.min_size
                 )
@@ -111,7 +112,7 @@ class Wild(Cluster):
 
     def look_at_plan(self, plan: p.PlanScaleUp) -> None:
         for increase in plan.increases:
-            group = self.state.groups[increase.group]
+            group = self.state.groups[NodeGroupId(increase.group)]
             assert increase.from_size < increase.size <= group.max_size
         nodes = sum(max(g.target, 0) for g in self.state.groups.values()) + sum(
             not node.group for node in self.state.nodes.values()
@@ -128,7 +129,7 @@ class Wild(Cluster):
         for load in plan.loads:
             loaded[load.group] = loaded.get(load.group, 0) + load.nodes
             held = sum(self.state.shapes[d].requests.get("cpu", 0) * n for d, n in load.pods.items())
-            group = self.state.groups[load.group]
+            group = self.state.groups[NodeGroupId(load.group)]
             assert group.template is not None
             assert held <= group.template.allocatable["cpu"]
         assert loaded == ordered
@@ -162,7 +163,7 @@ class Wild(Cluster):
         self.history[name] = list(now.values())
 
     def cpu_of(self, group: str) -> int:
-        template = self.state.groups[group].template
+        template = self.state.groups[NodeGroupId(group)].template
         return template.allocatable["cpu"] if template is not None else 0
 
     def booked_and_used(self) -> None:

@@ -15,6 +15,7 @@ from tests.vectors.reference.provisioning import reasons as reasons_of
 from tests.vectors.suite import Case, differences
 from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.cluster.groups import balance, similar
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.classes import Item, items
 from tidewright.provisioning.pack.estimate import cluster_limit, estimate, group_limit, node_limit
 from tidewright.provisioning.pack.templates import Template
@@ -199,7 +200,7 @@ def similar_case(case: Case) -> Found:
 
 def option_of(entry: Any, prices: Mapping[str, float]) -> expander.Option:
     if isinstance(entry, str):
-        return expander.Option(group=entry)
+        return expander.Option(group=NodeGroupId(entry))
     pods = entry.get("pods", [])
     named = [p for p in pods if isinstance(p, str)]
     sized = [p for p in pods if not isinstance(p, str)]

@@ -18,6 +18,7 @@ from tidewright.provisioning.cluster.groups import (
     choose_template,
 )
 from tidewright.provisioning.cluster.limits import Limits, NodeAmounts, quotas_of
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.requests.conditions import Condition
@@ -231,7 +232,7 @@ def world_of(case: Entry) -> World:
     settings = settings_of(case.get("options", {}))
     nodes = spread_out(case.get("nodes", ()))
     limits = Limits(quotas_of(settings))
-    limits.count(NodeAmounts(capacity=resources(n), group=n.get("group") or "") for n in nodes)
+    limits.count(NodeAmounts(capacity=resources(n), group=NodeGroupId(n.get("group") or "")) for n in nodes)
     return World(
         groups=groups_of(case),
         grid=grid_of(case.get("nodes", ()), case.get("pods", ())),

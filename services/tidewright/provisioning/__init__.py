@@ -2,6 +2,7 @@
 
 decide       the decider (one partition): its state, how it evolves, what it decides
 state        what it remembers
+group_ids    node groups by their ids
 unanswered   what the decisions were about that wait for their outcome
 holding      what the modes in force hold back
 settings     the configuration, under the reference's names and with its defaults

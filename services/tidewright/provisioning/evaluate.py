@@ -21,6 +21,7 @@ from tidewright.provisioning.cluster import status_map
 from tidewright.provisioning.cluster.upkeep import idle_decisions, upkeep
 from tidewright.provisioning.cluster.view import View, look
 from tidewright.provisioning.fold.common import CONFIGURATION_IGNORED, EVALUATE
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.claims import has_claims
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import index_of
@@ -142,8 +143,9 @@ class Evaluation:
     def _leave_alone(self, failures: Iterable[BackOffGroup]) -> None:
         """Groups that failed just now bring nothing more, and are asked for nothing."""
         for failure in failures:
-            view = self.view.groups[failure.group]
-            self.view.groups[failure.group] = msgspec.structs.replace(
+            group = NodeGroupId(failure.group)
+            view = self.view.groups[group]
+            self.view.groups[group] = msgspec.structs.replace(
                 view,
                 upcoming=0,
                 group=msgspec.structs.replace(view.group, backed_off=True, backoff_until=failure.until),

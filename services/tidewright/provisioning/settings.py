@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from tidewright.kube.durations import parse_duration
+from tidewright.provisioning.group_ids import NodeGroupId
 
 GIB = 1024**3
 
@@ -45,7 +46,7 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     limits: dict[str, int]
-    groups: tuple[str, ...] | None = None
+    groups: tuple[NodeGroupId, ...] | None = None
     node_selector: dict[str, str] = {}
 
 

@@ -17,6 +17,7 @@ from tidewright.kube.quotascopes import Traits
 from tidewright.kube.taints import taints_of
 from tidewright.provisioning.cluster.backoff import Entry
 from tidewright.provisioning.cluster.limits import Learnt
+from tidewright.provisioning.group_ids import NO_GROUP, NodeGroupId
 from tidewright.provisioning.pending.helped import of_daemon_set
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.requests.spec import consumed_request, consumes
@@ -86,7 +87,7 @@ class Node(msgspec.Struct):
     doomed: bool = False
     provider_id: str = ""
     seen_at: float = 0.0
-    group: str = ""
+    group: NodeGroupId = NO_GROUP
 
     def view(self, name: str, offers: Mapping[str, int]) -> NodeView:
         """For predicates. A node that is not ready takes no new pods: its replacement is upcoming.
@@ -240,7 +241,7 @@ class Request(msgspec.Struct):
     respecified: bool = False
     conflicts: int = 0
     seen_late: bool = False
-    awaits: tuple[str, ...] = ()
+    awaits: tuple[NodeGroupId, ...] = ()
     missed: bool = False
     told: str = ""
 
@@ -312,10 +313,10 @@ class State(msgspec.Struct, dict=True):
     pods: dict[PodKey, Pod] = {}
     shapes: dict[str, ShapeFields] = {}
     nodes: dict[str, Node] = {}
-    groups: dict[str, GroupState] = {}
-    open: dict[str, Open] = {}
-    backoff: dict[str, Entry] = {}
-    learnt: dict[str, Learnt] = {}
+    groups: dict[NodeGroupId, GroupState] = {}
+    open: dict[NodeGroupId, Open] = {}
+    backoff: dict[NodeGroupId, Entry] = {}
+    learnt: dict[NodeGroupId, Learnt] = {}
     requests: dict[RequestKey, Request] = {}
     held: dict[PodKey, Held] = {}
     marks: dict[str, Mark] = {}

@@ -10,6 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from tidewright.kube.keys import PodKey, RequestKey
+from tidewright.provisioning.group_ids import NodeGroupId
 
 
 class StatusOrder(msgspec.Struct, frozen=True, array_like=True, tag="status"):
@@ -51,7 +52,7 @@ class ReportOrder(msgspec.Struct, frozen=True, array_like=True, tag="report"):
 class CreateOrder(msgspec.Struct, frozen=True, array_like=True, tag="create"):
     """A group is made at the cloud."""
 
-    group: str
+    group: NodeGroupId
 
 
 class IncreaseOrder(msgspec.Struct, frozen=True, array_like=True, tag="increase"):
@@ -63,13 +64,13 @@ class IncreaseOrder(msgspec.Struct, frozen=True, array_like=True, tag="increase"
 class DecreaseOrder(msgspec.Struct, frozen=True, array_like=True, tag="decrease"):
     """Nodes of a group that have not come are taken back."""
 
-    group: str
+    group: NodeGroupId
 
 
 class DeleteOrder(msgspec.Struct, frozen=True, array_like=True, tag="delete"):
     """Instances of a group are deleted."""
 
-    group: str
+    group: NodeGroupId
 
 
 Order: TypeAlias = (

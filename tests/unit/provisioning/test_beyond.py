@@ -10,6 +10,7 @@ from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.events.decisions import SetStatus
 from tidewright.kube.times import rfc3339
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.lifecycle import Candidate, in_order
 from tidewright.provisioning.requests.spec import CONSUME
@@ -102,15 +103,15 @@ def test_an_elastic_gang_goes_on_growing_after_its_minimum() -> None:
     cluster.settle()
     assert provisioned(cluster, "gang")
     assert cluster.conditions("gang")["FullyProvisioned"].status == "False"
-    cluster.groups["workers"].maximum = 4
+    cluster.groups[NodeGroupId("workers")].maximum = 4
     cluster.observe_group("workers")
     cluster.advance(120)
-    assert cluster.groups["workers"].target == 4
+    assert cluster.groups[NodeGroupId("workers")].target == 4
     assert cluster.conditions("gang")["FullyProvisioned"].status == "False"
-    cluster.groups["workers"].maximum = 9
+    cluster.groups[NodeGroupId("workers")].maximum = 9
     cluster.observe_group("workers")
     cluster.advance(300)
-    assert cluster.groups["workers"].target == 5
+    assert cluster.groups[NodeGroupId("workers")].target == 5
     assert cluster.conditions("gang")["FullyProvisioned"].status == "True"
     assert provisioned(cluster, "gang")
 
@@ -121,12 +122,12 @@ def test_growth_that_the_cloud_refuses_leaves_what_there_is() -> None:
     cluster.template("three", "3")
     cluster.request("gang", ATOMIC, [("three", 5)], {"MinCount": "2"})
     cluster.settle()
-    cluster.groups["workers"].maximum = 9
+    cluster.groups[NodeGroupId("workers")].maximum = 9
     cluster.observe_group("workers")
     cluster.refuse["workers"] = "OutOfCapacity"
     cluster.advance(200)
     assert provisioned(cluster, "gang")
-    assert cluster.groups["workers"].target == 2
+    assert cluster.groups[NodeGroupId("workers")].target == 2
 
 
 @pytest.mark.parametrize(("scope", "sizes"), [("Request", {"a": 0, "b": 0}), ("PodSet", {"a": 2, "b": 2})])
@@ -182,11 +183,11 @@ def test_the_eta_is_when_the_group_comes_back_with_the_time_that_it_took_last() 
     cluster.template("three", "3")
     cluster.request("first", ATOMIC, [("three", 1)])
     cluster.advance(20)
-    boot_s = cluster.state.groups["workers"].boot_s
+    boot_s = cluster.state.groups[NodeGroupId("workers")].boot_s
     cluster.refuse["workers"] = "OutOfCapacity"
     cluster.request("second", ATOMIC, [("three", 2)])
     cluster.advance(70)
-    back = cluster.state.backoff["workers"].until
+    back = cluster.state.backoff[NodeGroupId("workers")].until
     message = cluster.conditions("second")["Provisioned"].message
     assert message.endswith(f"ETA: {rfc3339(back + boot_s)}")
 

@@ -2,11 +2,13 @@
 
 import pytest
 
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.scaleup.coming import Coming, coming, planned, upcoming
 
 
-@pytest.mark.parametrize("group", ["workers", "projects/p/zones/z/workers", "a/1/2/3"])
-def test_a_name_says_the_group_and_who_ordered_the_node(group: str) -> None:
+@pytest.mark.parametrize("group_id", ["workers", "projects/p/zones/z/workers", "a/1/2/3"])
+def test_a_name_says_the_group_and_who_ordered_the_node(group_id: str) -> None:
+    group = NodeGroupId(group_id)
     on_their_way = upcoming(group, 2)
     ordered_now = planned(group, 2, in_round=1, nodes=30, layout=0)
     assert len({*on_their_way, *ordered_now}) == 4

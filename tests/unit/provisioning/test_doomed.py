@@ -10,6 +10,7 @@ from tests.vectors.provisioning_life import Cluster
 from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.events.base import Event
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.unanswered import DeleteOrder
 
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
@@ -78,12 +79,14 @@ def test_what_is_ordered_meanwhile_is_ready_when_its_own_nodes_are_and_is_ordere
 
 def test_a_node_whose_deletion_was_refused_is_room_again() -> None:
     cluster = deleting()
-    cluster.groups["workers"].instances = [p.Instance(id="sim://old", state="running")]
-    cluster.groups["workers"].target = 1
+    cluster.groups[NodeGroupId("workers")].instances = [p.Instance(id="sim://old", state="running")]
+    cluster.groups[NodeGroupId("workers")].target = 1
     (deletion,) = cluster.of(p.DeleteInstances)
-    cluster.state.orders[deletion.id] = DeleteOrder("workers")
-    cluster.state.groups["workers"].instances = tuple(cluster.groups["workers"].instances)
-    cluster.state.groups["workers"].going = ()
+    cluster.state.orders[deletion.id] = DeleteOrder(NodeGroupId("workers"))
+    cluster.state.groups[NodeGroupId("workers")].instances = tuple(
+        cluster.groups[NodeGroupId("workers")].instances
+    )
+    cluster.state.groups[NodeGroupId("workers")].going = ()
     cluster.tell(o.Rejected(at=cluster.now, decision=deletion.id, reason="Forbidden", message="no"))
     cluster.observe_group("workers")
     cluster.request("check", CHECK, [("three", 1)])
@@ -95,7 +98,7 @@ def test_a_node_that_the_cloud_takes_away_by_itself_is_no_room_either() -> None:
     cluster = Cluster()
     cluster.add_group("workers", cpu=4000, maximum=0, target=1)
     cluster.add_node("old", "workers")
-    group = cluster.groups["workers"]
+    group = cluster.groups[NodeGroupId("workers")]
     group.instances = [msgspec.structs.replace(i, state="deleting") for i in group.instances]
     cluster.observe_group("workers")
     cluster.template("three", "3")

@@ -13,6 +13,7 @@ from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
 from tidewright.provisioning.cluster.backoff import Entry, after_failure, backed_off, stale
 from tidewright.provisioning.cluster.groups import balance
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.estimate import DENIED, node_limit
 from tidewright.provisioning.requests.lifecycle import Candidate, in_order, taking_turns
 from tidewright.provisioning.scaleup import expander as exp
@@ -76,7 +77,7 @@ def test_a_chain_of_expanders_keeps_the_best_of_each_in_turn(
     found: list[tuple[int, int, int, int]], chain: list[str]
 ) -> None:
     options = [
-        exp.Option(group=f"g{i}", nodes=n, pods=pods, capacity={"cpu": 4000, "memory": 16_000},
+        exp.Option(group=NodeGroupId(f"g{i}"), nodes=n, pods=pods, capacity={"cpu": 4000, "memory": 16_000},
                    cpu=cpu * n, memory=memory * n)
         for i, (n, cpu, memory, pods) in enumerate(found)
     ]  # fmt: skip
@@ -119,11 +120,12 @@ def test_the_order_of_requests_is_total_and_turns_leave_nobody_out(found: list[C
 
 def test_waste_is_of_what_pods_can_have_and_gpus_are_an_expander_of_their_own() -> None:
     capacity = {"cpu": 8000, "memory": 16_000, "nvidia.com/gpu": 4}
-    kept = exp.Option(
-        group="keeps-half", nodes=1, pods=1, capacity=capacity, allocatable={**capacity, "cpu": 4000},
+    kept = exp.Option(group=NodeGroupId("keeps-half"), nodes=1, pods=1, capacity=capacity, allocatable={**capacity, "cpu": 4000},
         cpu=4000, memory=16_000, gpu=1,
     )  # fmt: skip
-    whole = exp.Option(group="whole", nodes=1, pods=1, capacity=capacity, cpu=6000, memory=16_000, gpu=4)
+    whole = exp.Option(
+        group=NodeGroupId("whole"), nodes=1, pods=1, capacity=capacity, cpu=6000, memory=16_000, gpu=4
+    )
     assert exp.waste(kept) == 0.0
     assert exp.waste(whole) == 0.25
     assert exp.least_waste([whole, kept]) == [kept]

@@ -15,6 +15,7 @@ from tidewright.events.config import ConfigSet, Mode, ModesSet
 from tidewright.events.decisions import Effect, SetStatus, SetTimer
 from tidewright.events.incumbents import IncumbentObserved
 from tidewright.events.outcomes import Applied
+from tidewright.provisioning.group_ids import NodeGroupId
 
 CHECK = "check-capacity.autoscaling.x-k8s.io"
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
@@ -86,7 +87,7 @@ def test_going_to_enforce_orders_at_once_what_is_needed_then() -> None:
     cluster.go("enforce")
     cluster.settle()
     assert [(d.from_size, d.size) for d in cluster.done() if isinstance(d, p.IncreaseNodeGroup)] == [(0, 4)]
-    assert cluster.groups["workers"].target == 4
+    assert cluster.groups[NodeGroupId("workers")].target == 4
 
 
 def test_going_to_shadow_with_an_order_on_its_way_waits_for_nothing_afterwards() -> None:
@@ -98,11 +99,11 @@ def test_going_to_shadow_with_an_order_on_its_way_waits_for_nothing_afterwards()
     cluster.go("shadow")
     for decision in list(cluster.state.orders):  # the actuator has heard of it before it came to them
         cluster.tell(Applied(at=cluster.now, decision=decision, reason="Shadow"))
-    assert (cluster.state.open, cluster.state.groups["workers"].wanted) == ({}, None)
+    assert (cluster.state.open, cluster.state.groups[NodeGroupId("workers")].wanted) == ({}, None)
     cluster.silent = False
     cluster.go("enforce")
     cluster.settle()
-    assert cluster.groups["workers"].target == 4  # and not after a backoff
+    assert cluster.groups[NodeGroupId("workers")].target == 4  # and not after a backoff
 
 
 def test_an_actuator_that_writes_nothing_by_itself_is_one_that_refuses() -> None:
@@ -147,10 +148,10 @@ def test_idle_nodes_stay_in_shadow() -> None:
     cluster.advance(7200)
     (thought,) = cluster.of(p.DeleteInstances)
     assert thought.shadow
-    assert cluster.groups["workers"].target == 1
+    assert cluster.groups[NodeGroupId("workers")].target == 1
     cluster.go("enforce")
     cluster.advance(1200)
-    assert cluster.groups["workers"].target == 0
+    assert cluster.groups[NodeGroupId("workers")].target == 0
 
 
 @pytest.mark.parametrize("selector", [False, True])
@@ -167,7 +168,7 @@ def test_one_request_is_held_back_and_nobody_else_sees_what_it_would_take(select
     thought = [d for d in cluster.of(p.PlanScaleUp) if d.request]
     assert all(d.shadow for d in thought)
     assert 1 <= len(thought) <= 2  # again when the group has another size
-    assert cluster.groups["workers"].target == 1
+    assert cluster.groups[NodeGroupId("workers")].target == 1
     assert "ns/quiet" not in cluster.statuses
     if not selector:
         cluster.request("quiet", ATOMIC, [("worker", 3)])
@@ -182,7 +183,7 @@ def test_a_request_in_dry_run_is_answered_on_itself() -> None:
     cluster.request("r", ATOMIC, [("worker", 3)], annotations={MODE: "dry-run"})
     cluster.settle()
     assert cluster.conditions("r")["Failed"].reason == "DryRun"
-    assert cluster.groups["workers"].target == 0
+    assert cluster.groups[NodeGroupId("workers")].target == 0
 
 
 def test_the_dry_run_of_the_configuration_waits_for_no_nodes_either() -> None:
@@ -213,7 +214,7 @@ def test_beside_cluster_autoscaler_it_says_what_it_would_order_and_orders_nothin
         "Cluster Autoscaler is at work on the same objects (stop it, or say --regardless provisioning)"
     )
     assert cluster.done() == []  # the status ConfigMap is not written either
-    assert cluster.groups["workers"].target == 0
+    assert cluster.groups[NodeGroupId("workers")].target == 0
 
 
 def test_a_plan_under_way_ends_at_its_next_step_when_an_incumbent_comes() -> None:
@@ -226,7 +227,7 @@ def test_a_plan_under_way_ends_at_its_next_step_when_an_incumbent_comes() -> Non
     cluster.pod("one-more", cluster.shape({"cpu": 4000}))
     cluster.advance(3600)
     assert len(cluster.done()) == ordered
-    assert cluster.groups["workers"].target == 4
+    assert cluster.groups[NodeGroupId("workers")].target == 4
 
 
 def test_when_cluster_autoscaler_is_gone_it_orders_what_is_needed_then() -> None:
@@ -236,7 +237,7 @@ def test_when_cluster_autoscaler_is_gone_it_orders_what_is_needed_then() -> None
     cluster.advance(120)
     cluster.tell(beside(cluster.now, present=False, quiet_s=60.0))
     cluster.settle()
-    assert cluster.groups["workers"].target == 4
+    assert cluster.groups[NodeGroupId("workers")].target == 4
 
 
 def test_beside_an_incumbent_regardless_or_when_it_does_the_work_of_another_service() -> None:
@@ -248,4 +249,4 @@ def test_beside_an_incumbent_regardless_or_when_it_does_the_work_of_another_serv
         cluster.tell(msgspec.structs.replace(beside(cluster.now), service="spread"))
         cluster.waiting()
         cluster.settle()
-        assert cluster.groups["workers"].target == 4
+        assert cluster.groups[NodeGroupId("workers")].target == 4

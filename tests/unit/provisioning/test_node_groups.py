@@ -10,6 +10,7 @@ from tidewright.events import registry
 from tidewright.events.provisioning import NodeGroupGone, NodeGroupObserved
 from tidewright.log.clock import Clock
 from tidewright.provisioning.fold.evolve import evolve
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.state import State
 from tidewright.watcher.log_time import Stamp
 from tidewright.watcher.nodegroups import FAILURES_BEFORE_SAID, NodeGroups, busy
@@ -66,7 +67,7 @@ async def test_a_large_group_is_written_shortly_and_reads_as_it_is() -> None:
     assert not busy(fact)
     state = State()
     evolve(state, fact)
-    assert {i.id for i in state.groups["g"].instances} == {i.id for i in fact.machines}
+    assert {i.id for i in state.groups[NodeGroupId("g")].instances} == {i.id for i in fact.machines}
 
 
 async def test_instances_that_failed_say_why() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
 from tidewright.provisioning.cluster.limits import Learnt, believed
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.requests import conditions as cond
 
 HOUR = 3600.0
@@ -22,7 +23,7 @@ def test_what_was_learnt_fades_by_half_each_half_life(nodes: int, room: int, hal
     learnt, maximum = Learnt(nodes=nodes, at=1000.0), nodes + room
     limits = []
     for step in range(12):
-        quota = believed("g", learnt, maximum, 1000.0 + step * half_life_s, half_life_s)
+        quota = believed(NodeGroupId("g"), learnt, maximum, 1000.0 + step * half_life_s, half_life_s)
         limits.append(maximum if quota is None else quota.limits["nodes"])
         expected = maximum - room * 0.5**step
         assert expected - 1 <= limits[-1] <= max(expected, maximum if room * 0.5**step <= 0.5 else expected)

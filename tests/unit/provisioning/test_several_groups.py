@@ -8,6 +8,7 @@ from tests.vectors.provisioning_life import Cluster
 from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
 from tidewright.events.base import Decision
+from tidewright.provisioning.group_ids import NodeGroupId
 
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 BALANCED = {"balance-similar-node-groups": True, "max-node-provision-time": "5m"}
@@ -64,9 +65,9 @@ def test_a_request_of_which_no_instance_can_be_made_is_told(profile: str) -> Non
     cluster.template("worker", "3")
     cluster.request("train", ATOMIC, [("worker", 2)])
     cluster.settle()
-    cluster.groups["a"].instances = [
+    cluster.groups[NodeGroupId("a")].instances = [
         p.Instance(id=i.id, state="creating", error_class=1, error_code="StockOut")
-        for i in cluster.groups["a"].instances
+        for i in cluster.groups[NodeGroupId("a")].instances
     ]
     cluster.observe_group("a")
     cluster.advance(30)
@@ -91,7 +92,7 @@ def test_a_request_deleted_between_two_orders_sends_no_second_one() -> None:
     cluster.settle()
     assert len(cluster.of(p.IncreaseNodeGroup)) == 1
     assert [(d.target.name, d.size) for d in cluster.of(p.DecreaseNodeGroup)] == [("a", 0)]
-    assert cluster.state.groups["b"].target == 0
+    assert cluster.state.groups[NodeGroupId("b")].target == 0
     assert cluster.state.open == {}
 
 
@@ -126,4 +127,4 @@ def test_room_on_nodes_that_are_ordered_counts_once_the_cloud_has_taken_the_orde
     cluster.advance(1000)
     for name in ("first", "second"):
         assert cluster.conditions(name)["Provisioned"].status == "True"
-    assert cluster.groups["a"].target == 1
+    assert cluster.groups[NodeGroupId("a")].target == 1

@@ -13,6 +13,7 @@ from tidewright.kube import kinds, podspecs
 from tidewright.kube.keys import request_key
 from tidewright.provisioning.cluster.view import look
 from tidewright.provisioning.fold import evolve
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.state import State
@@ -73,10 +74,12 @@ def test_a_node_that_was_never_ready_is_no_template() -> None:
     cluster.add_group("g", cpu=4000, target=1)
     cluster.add_node("n", "g", cpu=100)
     on_node(cluster, "n", ready=False)
-    cluster.state.groups["g"].patterns = ()
+    cluster.state.groups[NodeGroupId("g")].patterns = ()
     cluster.tell(f.NodeGone(at=cluster.now, name="n"))
-    assert cluster.state.groups["g"].patterns == ()
-    template = look(cluster.state, index_of(cluster.state), cluster.now).groups["g"].group.template
+    assert cluster.state.groups[NodeGroupId("g")].patterns == ()
+    template = (
+        look(cluster.state, index_of(cluster.state), cluster.now).groups[NodeGroupId("g")].group.template
+    )
     assert template is not None
     assert template.view.allocatable["cpu"] == 4000
 
@@ -160,7 +163,7 @@ def test_taints_that_settings_name_pass(flag: str, starting: int) -> None:
     cluster.add_group("g", cpu=4000, target=1)
     cluster.add_node("n", "g")
     on_node(cluster, "n", taints=({"key": "example.com/warming", "value": "", "effect": "NoSchedule"},))
-    group = look(cluster.state, index_of(cluster.state), cluster.now).groups["g"]
+    group = look(cluster.state, index_of(cluster.state), cluster.now).groups[NodeGroupId("g")]
     assert group.counts.not_started == starting
     assert group.group.template is not None
     assert group.group.template.view.taints == ()
@@ -173,7 +176,7 @@ def test_static_pods_of_a_template_take_room_on_every_new_node() -> None:
         "metadata": {"name": "proxy"},
         "spec": {"containers": [{"resources": {"requests": {"cpu": "1"}}}]},
     }
-    group = cluster.groups["g"]
+    group = cluster.groups[NodeGroupId("g")]
     group.template = msgspec.structs.replace(group.template, pods=(proxy,))
     cluster.observe_group("g")
     shape = cluster.shape({"cpu": 2000})

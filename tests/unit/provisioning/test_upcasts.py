@@ -14,6 +14,7 @@ from tidewright.events.timers import TimerFired
 from tidewright.kube.keys import request_key
 from tidewright.provisioning.cluster.view import look
 from tidewright.provisioning.decide import DECIDER
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.state import State
 
@@ -49,7 +50,7 @@ def test_a_state_of_version_4_keeps_all_that_is_no_judgement() -> None:
 def test_the_pattern_of_a_node_that_is_good_no_more_is_the_template_of_its_group() -> None:
     remembered = stored()["groups"]["full"]["remembered"]
     state = restored()
-    template = look(state, index_of(state), state.now).groups["full"].group.template
+    template = look(state, index_of(state), state.now).groups[NodeGroupId("full")].group.template
     assert template is not None
     assert template.view.allocatable["cpu"] == remembered["allocatable"]["cpu"]
     assert template.view.labels.items() >= {"cluster-autoscaler.kubernetes.io/template-node": "true"}.items()

@@ -14,6 +14,7 @@ import msgspec
 
 from tidewright.kube.podshape import HOSTNAME, PodShape
 from tidewright.kube.predicates import repels
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.requests.spec import CLASS_NAME, CONSUME, MAX_NAME
 from tidewright.provisioning.scaleup.plans import (
     ERROR,
@@ -209,7 +210,7 @@ def reported(plan: Plan, execution: Execution | None, *, as_reference: bool = Fa
     return Sets(triggered, remain, tuple(i for i in others if i not in remain))
 
 
-def reasons(plan: Plan, execution: Execution | None) -> dict[str, str]:
+def reasons(plan: Plan, execution: Execution | None) -> dict[NodeGroupId, str]:
     """Group to why it did not help, execution included."""
     found = dict(plan.reasons)
     if execution is not None:

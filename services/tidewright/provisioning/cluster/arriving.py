@@ -10,6 +10,7 @@ from collections import Counter
 
 from tidewright.kube.podshape import HOSTNAME
 from tidewright.provisioning.cluster.groups import IGNORED_LABELS
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.state import GroupState, Node, State
 
 NEAR = 0.1
@@ -17,7 +18,7 @@ NEAR = 0.1
 _OF_THE_NODE = IGNORED_LABELS | {HOSTNAME}
 
 
-def arrived(state: State) -> dict[str, str]:
+def arrived(state: State) -> dict[str, NodeGroupId]:
     """Node to the group that waits for nodes like it, and that has not been seen since the node has."""
     waiting = [(name, opened) for name, opened in sorted(state.open.items()) if name in state.groups]
     if not waiting:
@@ -25,7 +26,7 @@ def arrived(state: State) -> dict[str, str]:
     there = Counter(node.group for node in state.nodes.values())
     lacking = {name: state.groups[name].target - there[name] for name, _ in waiting}
     since = min(opened.requested_at for _, opened in waiting)
-    group_of: dict[str, str] = {}
+    group_of: dict[str, NodeGroupId] = {}
     for node_name, node in state.nodes.items():
         if node.group or not node.provider_id or node.seen_at < since:
             continue

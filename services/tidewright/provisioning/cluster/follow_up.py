@@ -17,6 +17,7 @@ from tidewright.kube.times import rfc3339
 from tidewright.provisioning.cluster.cluster_state import OTHER, OUT_OF_RESOURCES, revert_failed_message
 from tidewright.provisioning.cluster.upkeep import back_off
 from tidewright.provisioning.cluster.view import View, look
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.requests import conditions as cond
@@ -59,7 +60,7 @@ def answered(state: State, index: Index, plans: Sequence[str], decision: str) ->
     return decisions
 
 
-def not_taken_back(state: State, group: str, error: str) -> Decision:
+def not_taken_back(state: State, group: NodeGroupId, error: str) -> Decision:
     """Tell of a group whose order could not be taken back; the cloud says what it comes to. Spec 3.9."""
     message = revert_failed_message(group, error)
     return status_event(state.now, "FailedToRevertScaleUp", message, "Warning")

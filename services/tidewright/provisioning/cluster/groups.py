@@ -8,6 +8,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -15,6 +16,7 @@ from tidewright.kube.podshape import HOSTNAME, NodeView, PodShape
 from tidewright.kube.predicates import node_reason
 from tidewright.kube.taints import Taint
 from tidewright.provisioning.cluster.limits import Limits
+from tidewright.provisioning.group_ids import NO_GROUP, NodeGroupId
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.templates import Template
 from tidewright.provisioning.settings import MachineType, Settings
@@ -54,6 +56,8 @@ ZONE_LABELS = (
     "topology.disk.csi.azure.com/zone",
 )
 """Labels whose value is a node's zone: the standard one, its predecessor, and those of volume drivers."""
+
+_Id = TypeVar("_Id", bound=str)
 
 
 def in_zone(labels: Mapping[str, str], zone: str) -> dict[str, str]:
@@ -101,7 +105,7 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
             is of use for what that one cannot hold.
     """
 
-    id: str
+    id: NodeGroupId
     min: int = 0
     max: int = 0
     target: int = 0
@@ -117,9 +121,9 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
     atomic_increase: bool = False
     price_micro: int | None = None
     machine_type: str = ""
-    also: tuple[str, ...] = ()
+    also: tuple[NodeGroupId, ...] = ()
     zones: tuple[str, ...] = ()
-    beside: str = ""
+    beside: NodeGroupId = NO_GROUP
 
     @property
     def room(self) -> int:
@@ -280,8 +284,11 @@ def _close(
 
 
 def similar(
-    group: str, lookalikes: Iterable[str], fits: Mapping[str, frozenset[str]], balancing: bool
-) -> list[str]:
+    group: NodeGroupId,
+    lookalikes: Iterable[NodeGroupId],
+    fits: Mapping[NodeGroupId, frozenset[str]],
+    balancing: bool,
+) -> list[NodeGroupId]:
     """Of the groups that look alike, those that can host every class that `group` can host.
 
     Args:
@@ -296,7 +303,7 @@ def similar(
     return [other for other in sorted(lookalikes) if fits.get(other, frozenset()) >= own]
 
 
-def balance(groups: Iterable[tuple[str, int, int]], add: int) -> list[tuple[str, int]]:
+def balance(groups: Iterable[tuple[_Id, int, int]], add: int) -> list[tuple[_Id, int]]:
     """Share out new nodes: one at a time to the smallest group below its maximum, ties to the lower id.
 
     Args:
@@ -333,7 +340,7 @@ def candidates(
     there = set(existing)
     possible: list[Group] = []
     for machine in machine_types:
-        name = f"autoprovisioned-{machine.name}"
+        name = NodeGroupId(f"autoprovisioned-{machine.name}")
         zones = machine.zones or ("",)
         labels = {
             "node.kubernetes.io/instance-type": machine.name,
@@ -355,7 +362,7 @@ def candidates(
             exists=False,
             price_micro=machine.price_micro,
             machine_type=machine.name,
-            also=tuple(f"{name}-{i}" for i in range(1, len(zones))),
+            also=tuple(NodeGroupId(f"{name}-{i}") for i in range(1, len(zones))),
             zones=machine.zones,
         )
         possible += [first, *(sibling(first, other) for other in first.also)]
@@ -374,7 +381,7 @@ def candidates(
     ]
 
 
-def sibling(group: Group, name: str) -> Group:
+def sibling(group: Group, name: NodeGroupId) -> Group:
     """One of the groups that would come into being with this one, in its own zone."""
     zone = group.zones[1 + group.also.index(name)]
     template = group.template

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from tidewright.provisioning.group_ids import NO_GROUP, NodeGroupId
 from tidewright.provisioning.settings import Quota, Settings
 
 CLUSTER_WIDE = "cluster-wide"
@@ -42,7 +43,7 @@ class NodeAmounts(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     capacity: dict[str, int]
-    group: str = ""
+    group: NodeGroupId = NO_GROUP
     labels: dict[str, str] = {}
     count: int = 1
 
@@ -76,14 +77,16 @@ class Limits:
         for node in nodes:
             self.consume(node.group, node.labels, node.capacity, node.count)
 
-    def consume(self, group: str, labels: Mapping[str, str], capacity: Mapping[str, int], nodes: int) -> None:
+    def consume(
+        self, group: NodeGroupId, labels: Mapping[str, str], capacity: Mapping[str, int], nodes: int
+    ) -> None:
         amounts = quota_amounts(capacity, labels)
         for quota, used in zip(self.quotas, self.used, strict=True):
             if _covers(quota, group, labels):
                 for name in quota.limits:
                     used[name] = used.get(name, 0) + amounts.get(name, 0) * nodes
 
-    def allowed(self, group: str, labels: Mapping[str, str], capacity: Mapping[str, int]) -> int:
+    def allowed(self, group: NodeGroupId, labels: Mapping[str, str], capacity: Mapping[str, int]) -> int:
         """How many more nodes of a group every quota allows."""
         amounts = quota_amounts(capacity, labels)
         best = _BIG
@@ -95,7 +98,9 @@ class Limits:
                         best = min(best, max(0, limit - used.get(name, 0)) // per_node)
         return best
 
-    def exceeded(self, group: str, labels: Mapping[str, str], capacity: Mapping[str, int], nodes: int) -> str:
+    def exceeded(
+        self, group: NodeGroupId, labels: Mapping[str, str], capacity: Mapping[str, int], nodes: int
+    ) -> str:
         """The reason why `nodes` more are not allowed, naming the first quota; empty when they are."""
         amounts = quota_amounts(capacity, labels)
         for quota, used in zip(self.quotas, self.used, strict=True):
@@ -110,7 +115,7 @@ class Limits:
         return ""
 
 
-def _covers(quota: Quota, group: str, labels: Mapping[str, str]) -> bool:
+def _covers(quota: Quota, group: NodeGroupId, labels: Mapping[str, str]) -> bool:
     if quota.groups is not None and group not in quota.groups:
         return False
     return all(labels.get(key) == value for key, value in quota.node_selector.items())
@@ -128,7 +133,9 @@ class Learnt(msgspec.Struct, frozen=True):
     at: float
 
 
-def believed(group: str, learnt: Learnt, maximum: int, now: float, half_life_s: float) -> Quota | None:
+def believed(
+    group: NodeGroupId, learnt: Learnt, maximum: int, now: float, half_life_s: float
+) -> Quota | None:
     """The limit that is believed in now; None once it limits nothing. [B10]
 
     What lies between the size at which the cloud refused and the group's maximum is thought to be

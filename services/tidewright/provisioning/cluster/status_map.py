@@ -19,6 +19,7 @@ from tidewright.kube.times import rfc3339
 from tidewright.provisioning.cluster.cluster_state import Counts, scaling_up
 from tidewright.provisioning.cluster.status_parts import HEALTH, SCALE_DOWN, SCALE_UP, Part
 from tidewright.provisioning.cluster.view import GroupView, View
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.settings import Settings
 from tidewright.provisioning.state import State
 
@@ -117,7 +118,7 @@ def _counts(counts: Counts) -> dict[str, Any]:
     }
 
 
-def _scale_up(state: State, name: str, group: GroupView) -> dict[str, Any]:
+def _scale_up(state: State, name: NodeGroupId, group: GroupView) -> dict[str, Any]:
     if group.counts.backed_off:
         entry = state.backoff[name]
         return {

@@ -16,6 +16,7 @@ from tidewright.host.fold.parts import Measure
 from tidewright.provisioning.cluster import backoff, cluster_state
 from tidewright.provisioning.cluster.limits import quota_amounts
 from tidewright.provisioning.cluster.view import GroupView, View
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.scaledown import idle
@@ -37,7 +38,7 @@ class Conclusions(msgspec.Struct):
 def back_off(
     state: State,
     settings: Settings,
-    group: str,
+    group: NodeGroupId,
     now: float,
     *,
     error_class: int,
@@ -110,7 +111,9 @@ def _being_reduced(group: GroupState) -> bool:
     return group.wanted is not None and group.wanted < group.target_size
 
 
-def _wrong_size(state: State, name: str, view: GroupView, now: float, conclusions: Conclusions) -> None:
+def _wrong_size(
+    state: State, name: NodeGroupId, view: GroupView, now: float, conclusions: Conclusions
+) -> None:
     """A cloud that says it ordered more than ever comes is taken at what came. Spec 3.9, "Wrong size"."""
     group = state.groups[name]
     if group.wrong is None or group.wanted is not None or group.target != group.wrong[1]:
@@ -125,7 +128,13 @@ def _wrong_size(state: State, name: str, view: GroupView, now: float, conclusion
 
 
 def _open(
-    state: State, settings: Settings, name: str, *, view: GroupView, now: float, conclusions: Conclusions
+    state: State,
+    settings: Settings,
+    name: NodeGroupId,
+    *,
+    view: GroupView,
+    now: float,
+    conclusions: Conclusions,
 ) -> None:
     opened = state.open[name]
     outstanding = any(
@@ -192,7 +201,13 @@ def _open(
 
 
 def _creation_failed(
-    state: State, settings: Settings, name: str, *, view: GroupView, now: float, conclusions: Conclusions
+    state: State,
+    settings: Settings,
+    name: NodeGroupId,
+    *,
+    view: GroupView,
+    now: float,
+    conclusions: Conclusions,
 ) -> None:
     """Instances that cannot come up: the group backs off, and they are deleted in the same breath."""
     for (error_class, code), count in cluster_state.failures(view.failed).items():
@@ -229,7 +244,13 @@ def _creation_failed(
 
 
 def _never_registered(
-    state: State, settings: Settings, name: str, *, view: GroupView, now: float, conclusions: Conclusions
+    state: State,
+    settings: Settings,
+    name: NodeGroupId,
+    *,
+    view: GroupView,
+    now: float,
+    conclusions: Conclusions,
 ) -> bool:
     """Instances without a node for too long are deleted, never below the group's minimum; whether any is."""
     group = state.groups[name]
@@ -250,7 +271,7 @@ def _never_registered(
 
 
 def _deletion(
-    state: State, name: str, instances: list[str], now: float, rule: str, *, force: bool
+    state: State, name: NodeGroupId, instances: list[str], now: float, rule: str, *, force: bool
 ) -> DeleteInstances:
     machines = {node.provider_id: key for key, node in state.nodes.items() if node.group == name}
     count = len(instances)

@@ -32,6 +32,7 @@ from tidewright.provisioning.cluster.groups import (
     choose_template,
 )
 from tidewright.provisioning.cluster.limits import Limits, believed, quotas_of
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.claims import Claims
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import Awaited, awaited, unripe
@@ -69,7 +70,7 @@ class View(msgspec.Struct, kw_only=True):
         loose: nodes of no group, which count for the cluster's health too.
     """
 
-    groups: dict[str, GroupView]
+    groups: dict[NodeGroupId, GroupView]
     limits: Limits
     current_nodes: int
     healthy: bool
@@ -104,7 +105,7 @@ def look(state: State, index: Index, now: float) -> View:
     for name in sorted(state.nodes):
         members.setdefault(early.get(name) or state.nodes[name].group, []).append(name)
     daemons = daemon_shapes(state)
-    views: dict[str, GroupView] = {}
+    views: dict[NodeGroupId, GroupView] = {}
     for name in sorted(state.groups):
         views[name] = _group_view(
             state, index, name, members=members.get(name, []), daemons=daemons, health=health, now=now
@@ -180,7 +181,7 @@ def _learnt(state: State, settings: Settings, now: float) -> list[Quota]:
     return [quota for quota in quotas if quota is not None]
 
 
-def _capacity(state: State, group: str, allocatable: dict[str, int]) -> dict[str, int]:
+def _capacity(state: State, group: NodeGroupId, allocatable: dict[str, int]) -> dict[str, int]:
     """A node's capacity for limits; devices that are not visible yet count as its group's template says."""
     known = state.groups.get(group)
     if known is None or known.template is None:
@@ -193,7 +194,7 @@ def _capacity(state: State, group: str, allocatable: dict[str, int]) -> dict[str
 def _group_view(
     state: State,
     index: Index,
-    name: str,
+    name: NodeGroupId,
     *,
     members: Sequence[str],
     daemons: Sequence[PodShape],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tidewright.provisioning.fold.touched import Touched
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.scaleup import saga
 from tidewright.provisioning.state import State
 
@@ -34,7 +35,7 @@ def forget_index(state: State) -> None:
     state.beside.index = None
 
 
-def shrink_open(state: State, name: str, nodes: int, plan: str = "") -> None:
+def shrink_open(state: State, name: NodeGroupId, nodes: int, plan: str = "") -> None:
     """A group's open increase is so many nodes smaller.
 
     At none left it is dropped, unless plans still wait to hear of it: then an evaluation closes it.

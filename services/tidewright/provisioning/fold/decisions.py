@@ -27,6 +27,7 @@ from tidewright.provisioning.fold.common import (
 )
 from tidewright.provisioning.fold.forgetting import set_sets
 from tidewright.provisioning.fold.touched import Touched
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import doom, index_of
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests import placeholders, reserved
@@ -80,7 +81,8 @@ def _attempt(state: State, event: p.AttemptRequest, _touched: Touched) -> None:
     request.wait_s = event.retry_at - event.at if event.retry_at else None
     request.seen_late = False
     if event.result in (SUCCESSFUL, NOT_NEEDED):
-        request.awaits, request.missed = event.awaits, False
+        request.awaits = tuple(map(NodeGroupId, event.awaits))
+        request.missed = False
         request.domains = event.domains
         request.places = _as_stored(event.places, dict[str, dict[str, int]])
         request.ordered = bool(event.awaits)
@@ -165,7 +167,7 @@ def _plan(state: State, event: p.PlanScaleUp, _touched: Touched) -> None:
     execution = state.executions[event.plan] = saga.begin(
         event.plan,
         [
-            Target(group=i.group, from_size=i.from_size, size=i.size, max_size=i.max_size)
+            Target(group=NodeGroupId(i.group), from_size=i.from_size, size=i.size, max_size=i.max_size)
             for i in event.increases
         ],
         at=event.at,
@@ -176,7 +178,7 @@ def _plan(state: State, event: p.PlanScaleUp, _touched: Touched) -> None:
     )
     state.last_scale_up = event.at
     for increase in event.increases:
-        opened = state.open.setdefault(increase.group, Open(increase=0, requested_at=event.at))
+        opened = state.open.setdefault(NodeGroupId(increase.group), Open(increase=0, requested_at=event.at))
         added = increase.size - increase.from_size
         opened.increase += added
         opened.requested_at = event.at
@@ -186,7 +188,7 @@ def _plan(state: State, event: p.PlanScaleUp, _touched: Touched) -> None:
             for load in event.loads
             if load.group == increase.group
         ]
-        group = state.groups.setdefault(increase.group, GroupState())
+        group = state.groups.setdefault(NodeGroupId(increase.group), GroupState())
         group.wanted, group.answered_at = increase.size, None
     request = state.requests.get(execution.request)
     if request is not None:
@@ -204,7 +206,7 @@ def _increase(state: State, event: p.IncreaseNodeGroup, _touched: Touched) -> No
 
 
 def _decrease(state: State, event: p.DecreaseNodeGroup, _touched: Touched) -> None:
-    name = event.target.name
+    name = NodeGroupId(event.target.name)
     group = state.groups.get(name)
     if group is not None:
         group.wanted, group.answered_at = event.size, None
@@ -235,31 +237,32 @@ def _limited(state: State, verdicts: tuple[p.GroupVerdict, ...]) -> None:
 
 
 def _delete(state: State, event: p.DeleteInstances, _touched: Touched) -> None:
-    group = state.groups.get(event.target.name)
+    name = NodeGroupId(event.target.name)
+    group = state.groups.get(name)
     if group is not None:
         group.deleting.update(dict.fromkeys(event.instances, event.at))
         group.wanted = max(0, group.target - len(event.instances))
         group.answered_at = None
         doom(state, index_of(state), group)
-    state.orders[event.id] = DeleteOrder(event.target.name)
-    unborn = sum(not name for name in event.nodes)
+    state.orders[event.id] = DeleteOrder(name)
+    unborn = sum(not node for node in event.nodes)
     if unborn:
         counts.add(state.counts, "cluster_autoscaler_old_unregistered_nodes_removed_count", unborn)
     if unborn < len(event.nodes):
         down = len(event.nodes) - unborn
         counts.add(state.counts, "cluster_autoscaler_scaled_down_nodes_total", down, reason="empty")
-    opened = state.open.get(event.target.name)
+    opened = state.open.get(name)
     for plan in opened.plans if opened is not None and unborn else ():
         if plan in state.executions:
             state.executions[plan].short += unborn
-    shrink_open(state, event.target.name, unborn)
+    shrink_open(state, name, unborn)
     for node in event.nodes:
         state.idle.pop(node, None)
 
 
 def _create_group(state: State, event: p.CreateNodeGroup, _touched: Touched) -> None:
-    state.orders[event.id] = CreateOrder(event.target.name)
-    for name in (event.target.name, *event.also):
+    state.orders[event.id] = CreateOrder(NodeGroupId(event.target.name))
+    for name in map(NodeGroupId, (event.target.name, *event.also)):
         state.groups.setdefault(
             name,
             GroupState(
@@ -272,13 +275,14 @@ def _create_group(state: State, event: p.CreateNodeGroup, _touched: Touched) -> 
 
 
 def _delete_group(state: State, event: p.DeleteNodeGroup, _touched: Touched) -> None:
-    group = state.groups.get(event.target.name)
+    group = state.groups.get(NodeGroupId(event.target.name))
     if group is not None:
         group.exists = False
 
 
 def _back_off(state: State, event: p.BackOffGroup, _touched: Touched) -> None:
-    state.backoff[event.group] = Entry(
+    name = NodeGroupId(event.group)
+    state.backoff[name] = Entry(
         until=event.until,
         duration_s=event.backoff_s,
         last=event.at,
@@ -288,23 +292,24 @@ def _back_off(state: State, event: p.BackOffGroup, _touched: Touched) -> None:
         kept_s=RESET_S if event.kept_s is None else event.kept_s,
     )
     counts.add(state.counts, "cluster_autoscaler_failed_scale_ups_total", reason=event.code or "other")
-    group = state.groups.get(event.group)
+    group = state.groups.get(name)
     if group is not None and event.code == "QuotaExceeded":
         # [B10]: the cloud said where its limit lies.
-        state.learnt[event.group] = Learnt(nodes=group.target, at=event.at)
+        state.learnt[name] = Learnt(nodes=group.target, at=event.at)
 
 
 def _close(state: State, event: p.CloseScaleUp, _touched: Touched) -> None:
-    opened = state.open.pop(event.group, None)
+    name = NodeGroupId(event.group)
+    opened = state.open.pop(name, None)
     if opened is not None and event.result != "Finished":
         for plan, nodes in opened.plans.items():
             if plan in state.executions:
                 state.executions[plan].short += max(1, nodes)
     for request in state.requests.values():
-        if event.group in request.awaits:
-            request.awaits = tuple(name for name in request.awaits if name != event.group)
+        if name in request.awaits:
+            request.awaits = tuple(group for group in request.awaits if group != name)
             request.missed = request.missed or event.result != "Finished"
-    group = state.groups.get(event.group)
+    group = state.groups.get(name)
     if group is not None and event.boot_s:
         group.boot_s = event.boot_s
 

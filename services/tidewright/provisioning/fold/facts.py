@@ -18,6 +18,7 @@ from tidewright.provisioning.fold.common import (
 )
 from tidewright.provisioning.fold.forgetting import forget_limit, forget_shape, set_sets, untell_shape
 from tidewright.provisioning.fold.touched import Touched
+from tidewright.provisioning.group_ids import NO_GROUP, NodeGroupId
 from tidewright.provisioning.index.indexing import (
     add_node,
     add_pod,
@@ -141,10 +142,10 @@ def _node(state: State, event: f.NodeObserved, touched: Touched) -> None:
         ready_changed_at=event.ready_changed_at or event.at,
         created_at=event.created_at or event.at,
         leaving=event.deleting_at is not None,
-        doomed=_doomed(state, index.owner.get(event.provider_id, ""), event.provider_id),
+        doomed=_doomed(state, index.owner.get(event.provider_id, NO_GROUP), event.provider_id),
         provider_id=event.provider_id,
         seen_at=old.seen_at if old is not None else event.at,
-        group=index.owner.get(event.provider_id, ""),
+        group=index.owner.get(event.provider_id, NO_GROUP),
     )
     if old is not None and (node.unschedulable or node.leaving or not node.ready):
         _remember(state, event.name, old, event.at)
@@ -158,7 +159,7 @@ def _node(state: State, event: f.NodeObserved, touched: Touched) -> None:
     wake(state, touched)
 
 
-def _doomed(state: State, group: str, instance: str) -> bool:
+def _doomed(state: State, group: NodeGroupId, instance: str) -> bool:
     """Whether the instance of a node is being deleted."""
     known = state.groups.get(group)
     return known is not None and (instance in known.deleting or instance in known.going)
@@ -197,7 +198,8 @@ def _node_gone(state: State, event: f.NodeGone, touched: Touched) -> None:
 
 
 def _group(state: State, event: p.NodeGroupObserved, touched: Touched) -> None:
-    group = state.groups.setdefault(event.name, GroupState())
+    name = NodeGroupId(event.name)
+    group = state.groups.setdefault(name, GroupState())
     before = (group.target, group.instances, group.max_size, group.min_size, group.error)
     group.min_size, group.max_size = event.min_size, event.max_size
     group.zero_or_max, group.allow_non_atomic = event.zero_or_max, event.allow_non_atomic
@@ -216,20 +218,22 @@ def _group(state: State, event: p.NodeGroupObserved, touched: Touched) -> None:
         there = {instance.id for instance in machines_there}
         index = index_of(state)
         machines = index.machines
-        for name in gone:
-            if index.owner.get(name) == event.name:
-                del index.owner[name]
+        for instance_id in gone:
+            if index.owner.get(instance_id) == name:
+                del index.owner[instance_id]
         for instance in machines_there:
-            index.owner[instance.id] = event.name
+            index.owner[instance.id] = name
             node = state.nodes.get(machines.get(instance.id, ""))
-            if node is not None and node.group != event.name:
-                node.group = event.name
+            if node is not None and node.group != name:
+                node.group = name
                 index.claims.stale_nodes.add(machines[instance.id])
         group.since = {i.id: group.since.get(i.id, event.at) for i in machines_there if i.id not in machines}
-        group.deleting = {name: at for name, at in group.deleting.items() if name in there}
+        group.deleting = {
+            instance_id: at for instance_id, at in group.deleting.items() if instance_id in there
+        }
         group.going = tuple(i.id for i in machines_there if i.state == "deleting")
         doom(state, index, group)
-        registered = sum(name in machines for name in there)
+        registered = sum(instance_id in machines for instance_id in there)
         pair, seen = wrong_size(registered, event.target_size, len(group.since)), group.wrong
         known = (seen[:2], seen[2]) if seen is not None else None
         group.wrong = (*pair, first_observed(known, pair, event.at)) if pair is not None else None
@@ -238,17 +242,16 @@ def _group(state: State, event: p.NodeGroupObserved, touched: Touched) -> None:
 
 
 def _group_gone(state: State, event: p.NodeGroupGone, touched: Touched) -> None:
-    group = state.groups.pop(event.name, None)
-    forget_limit(state, event.name)
+    name = NodeGroupId(event.name)
+    group = state.groups.pop(name, None)
+    forget_limit(state, name)
     owner = index_of(state).owner
     for instance in group.instances if group is not None else ():
-        if owner.get(instance.id) == event.name:
+        if owner.get(instance.id) == name:
             del owner[instance.id]
     # Its open increase is closed by the next evaluation, which tells the requests that it was for.
     for execution in state.executions.values():
-        saga.answered(
-            execution, event.name, applied=False, error=f"group {event.name} is gone", reason="NotFound"
-        )
+        saga.answered(execution, name, applied=False, error=f"group {name} is gone", reason="NotFound")
     touched.plans = tuple(sorted(state.executions))
     wake(state, touched)
 

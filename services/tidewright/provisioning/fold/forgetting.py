@@ -11,6 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.index import Index
 from tidewright.provisioning.index.indexing import count_sets, index_of
 from tidewright.provisioning.state import Request, State
@@ -65,7 +66,7 @@ def forget_ended(state: State) -> None:
                 forget_limit(state, group)
 
 
-def forget_limit(state: State, group: str) -> None:
+def forget_limit(state: State, group: NodeGroupId) -> None:
     """Forget what the cloud said about its quota for a group that is gone, once its failures are forgotten."""
     if group not in state.backoff:
         state.learnt.pop(group, None)

@@ -14,6 +14,7 @@ from tidewright.provisioning.fold.common import (
     wake,
 )
 from tidewright.provisioning.fold.touched import Touched
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import doom, index_of
 from tidewright.provisioning.scaleup import saga
 from tidewright.provisioning.state import Request, State
@@ -141,7 +142,7 @@ def _fewer_answered(
             group.wanted = size
 
 
-def _not_created(state: State, event: _Outcome, name: str, touched: Touched) -> None:
+def _not_created(state: State, event: _Outcome, name: NodeGroupId, touched: Touched) -> None:
     """A group that the cloud did not make: it never was, and nothing that was to be ordered of it is."""
     group = state.groups.get(name)
     if group is None or group.observed_at:
@@ -199,7 +200,7 @@ def _increase_answered(
     touched.plans = (plan,)
 
 
-def _outstanding(state: State, group: str) -> bool:
+def _outstanding(state: State, group: NodeGroupId) -> bool:
     """Whether a later order for the group has no answer yet: then that one is what is wanted."""
     return any(
         isinstance(order, DecreaseOrder | DeleteOrder) and order.group == group

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tidewright.kube.keys import NO_REQUEST, RequestKey
+from tidewright.provisioning.group_ids import NO_GROUP, NodeGroupId
 
 
 class Touched(msgspec.Struct):
@@ -19,5 +20,5 @@ class Touched(msgspec.Struct):
 
     woken: bool = False
     plans: tuple[str, ...] = ()
-    not_decreased: str = ""
+    not_decreased: NodeGroupId = NO_GROUP
     respecified: RequestKey = NO_REQUEST

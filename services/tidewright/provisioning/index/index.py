@@ -15,6 +15,7 @@ from tidewright.events.base import JsonObject
 from tidewright.kube.keys import PodKey, RequestKey
 from tidewright.kube.podshape import PodShape
 from tidewright.provisioning.cluster.limits import GPU_LABELS
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.claims import Claims
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.settings import Settings
@@ -61,7 +62,7 @@ class Index:
         self.nominated: dict[PodKey, None] = {}
         self.consumers: dict[RequestKey, dict[PodKey, None]] = {}
         self.machines: dict[str, str] = {}
-        self.owner: dict[str, str] = {}
+        self.owner: dict[str, NodeGroupId] = {}
         self.busy: dict[str, int] = {}
         self.on_node: dict[str, dict[PodKey, None]] = {}
         self.kind: dict[str, int] = {}

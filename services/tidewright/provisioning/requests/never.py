@@ -9,6 +9,7 @@ import msgspec
 
 from tidewright.kube.devices.stock import Stock, among
 from tidewright.kube.podshape import PodShape
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pack.templates import Template, fits_reason
 from tidewright.provisioning.requests.search import Asked
@@ -30,9 +31,9 @@ def never_held(asked: Asked, world: World) -> list[str]:
     return list(sentences)
 
 
-def _refusals(shape: PodShape, templates: Mapping[str, Template]) -> dict[str, str]:
+def _refusals(shape: PodShape, templates: Mapping[NodeGroupId, Template]) -> dict[NodeGroupId, str]:
     """Group to why its nodes never hold a pod; empty when some group's do."""
-    reasons: dict[str, str] = {}
+    reasons: dict[NodeGroupId, str] = {}
     for name, template in templates.items():
         reason = fits_reason(shape, template)
         if not reason:
@@ -67,9 +68,9 @@ def _lacks_devices(shape: PodShape, grid: Grid, row: int) -> bool:
     return not among(claims, [True] * len(claims), *places).room
 
 
-def _nearest(shape: PodShape, templates: Mapping[str, Template]) -> str:
+def _nearest(shape: PodShape, templates: Mapping[NodeGroupId, Template]) -> str:
     """Of the groups whose nodes lack nothing but room, the one that lacks least; empty when there is none."""
-    best: tuple[float, str, str, int] | None = None
+    best: tuple[float, NodeGroupId, str, int] | None = None
     sizeless = msgspec.structs.replace(shape, requests={})
     for name, template in templates.items():
         if fits_reason(sizeless, template):
@@ -94,7 +95,7 @@ def _nearest(shape: PodShape, templates: Mapping[str, Template]) -> str:
     )
 
 
-def _nowhere(reasons: Mapping[str, str]) -> str:
+def _nowhere(reasons: Mapping[NodeGroupId, str]) -> str:
     counted = sorted(Counter(reasons.values()).items(), key=lambda entry: (-entry[1], entry[0]))
     listed = ", ".join(f"{n} {reason}" for reason, n in counted[:5])
     return f"no group has nodes that its pods may run on: {listed}"

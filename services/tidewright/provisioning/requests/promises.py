@@ -12,6 +12,7 @@ from tidewright.events.base import Because, Decision
 from tidewright.events.provisioning import CloseScaleUp
 from tidewright.kube.durations import format_duration
 from tidewright.kube.keys import RequestKey
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.conditions import Condition
@@ -27,7 +28,7 @@ def nodes_settled(work: RequestWork, closings: Sequence[CloseScaleUp]) -> list[D
     when the last of them is, and has failed when one of them has.
     """
     decisions: list[Decision] = []
-    closing = {closed.group for closed in closings}
+    closing = {NodeGroupId(closed.group) for closed in closings}
     plans = {plan for name in closing if name in work.state.open for plan in work.state.open[name].plans}
     for plan in sorted(plans):
         execution = work.state.executions.get(plan)
@@ -37,7 +38,12 @@ def nodes_settled(work: RequestWork, closings: Sequence[CloseScaleUp]) -> list[D
         request = work.state.requests[key]
         if request.uid != execution.request_uid or request.plan != plan:
             continue  # a later plan is what it waits for
-        mine = [c for c in closings if c.group in work.state.open and plan in work.state.open[c.group].plans]
+        mine = [
+            closed
+            for closed in closings
+            if (group := NodeGroupId(closed.group)) in work.state.open
+            and plan in work.state.open[group].plans
+        ]
         failed = next((closed for closed in mine if closed.result != "Finished"), None)
         if failed is not None or execution.short:
             why = failed.because if failed is not None else _short(work, execution)

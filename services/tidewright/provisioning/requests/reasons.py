@@ -13,6 +13,7 @@ import msgspec
 from tidewright.events.base import Because
 from tidewright.kube.times import rfc3339
 from tidewright.provisioning.cluster.groups import IN_BACKOFF
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.conditions import Condition
@@ -79,7 +80,7 @@ def expected_at(work: RequestWork, attempt: Attempt, world: World, retry: float)
     return min(back, default=retry)
 
 
-def coming_at(work: RequestWork, groups: Sequence[str]) -> float | None:
+def coming_at(work: RequestWork, groups: Sequence[NodeGroupId]) -> float | None:
     """[B12]: when the nodes that these groups ordered are expected; None when that is not known of one."""
     times = []
     for name in groups:

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from tidewright.provisioning.group_ids import NodeGroupId
+
 SCALE_DOWN_DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
 
 
@@ -21,7 +23,7 @@ class GroupNode(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    group: str
+    group: NodeGroupId
     busy: bool
     annotations: dict[str, str] = {}
 
@@ -42,22 +44,22 @@ def changes(nodes: Iterable[GroupNode], since: Mapping[str, float]) -> tuple[lis
 
 def removable(
     nodes: Sequence[GroupNode],
-    groups: Mapping[str, GroupSize],
+    groups: Mapping[NodeGroupId, GroupSize],
     since: Mapping[str, float],
     now: float,
     *,
     unneeded_s: float,
     last_scale_up: float | None,
     delay_after_add_s: float,
-) -> dict[str, list[str]]:
+) -> dict[NodeGroupId, list[str]]:
     """Group to the idle nodes that go now, by name. Strictly longer idle than the unneeded time.
 
     No group falls below its minimum; a zero-or-max group goes as a whole or not at all.
     """
     if last_scale_up is not None and last_scale_up + delay_after_add_s > now:
         return {}
-    long_idle: dict[str, list[str]] = {}
-    members: dict[str, int] = {}
+    long_idle: dict[NodeGroupId, list[str]] = {}
+    members: dict[NodeGroupId, int] = {}
     for node in sorted(nodes, key=lambda n: n.name):
         group = groups.get(node.group)
         if group is None:
@@ -69,7 +71,7 @@ def removable(
         if began is None or began + unneeded_s >= now:
             continue
         long_idle.setdefault(node.group, []).append(node.name)
-    result: dict[str, list[str]] = {}
+    result: dict[NodeGroupId, list[str]] = {}
     for name in sorted(long_idle):
         group, ready = groups[name], long_idle[name]
         if group.zero_or_max:

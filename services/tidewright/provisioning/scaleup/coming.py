@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from tidewright.provisioning.group_ids import NodeGroupId
+
 _UPCOMING, _PLANNED = "upcoming", "planned"
 
 
@@ -20,16 +22,16 @@ class Coming(NamedTuple):
         planned: this evaluation orders it.
     """
 
-    group: str
+    group: NodeGroupId
     planned: bool
 
 
-def upcoming(group: str, count: int) -> list[str]:
+def upcoming(group: NodeGroupId, count: int) -> list[str]:
     """Names for nodes that a group has on their way."""
     return [f"{_UPCOMING}/{group}/{number}" for number in range(count)]
 
 
-def planned(group: str, count: int, *, in_round: int, nodes: int, layout: int) -> list[str]:
+def planned(group: NodeGroupId, count: int, *, in_round: int, nodes: int, layout: int) -> list[str]:
     """Names for the nodes that a plan orders of a group, to hold one layout of pods."""
     return [f"{_PLANNED}/{in_round}/{group}/{nodes}/{layout}/{number}" for number in range(count)]
 
@@ -38,7 +40,7 @@ def coming(node: str) -> Coming | None:
     """What a node's name says; None for one that is there."""
     kind, _, rest = node.partition("/")
     if kind == _UPCOMING:
-        return Coming(rest.rpartition("/")[0], planned=False)
+        return Coming(NodeGroupId(rest.rpartition("/")[0]), planned=False)
     if kind == _PLANNED:
-        return Coming(rest.partition("/")[2].rsplit("/", 3)[0], planned=True)
+        return Coming(NodeGroupId(rest.partition("/")[2].rsplit("/", 3)[0]), planned=True)
     return None

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from tidewright.kube.expressions import compiled
+from tidewright.provisioning.group_ids import NO_GROUP, NodeGroupId
 
 GIB = 1024**3
 MIB = 1024**2
@@ -32,7 +33,7 @@ class Option(msgspec.Struct, frozen=True, kw_only=True):
         pod_price: of the pods for an hour; None: unknown.
     """
 
-    group: str
+    group: NodeGroupId
     nodes: int = 0
     pods: int = 0
     capacity: dict[str, int] = {}
@@ -59,7 +60,7 @@ class PriorityNote(msgspec.Struct, frozen=True):
     """Something to say about the priority configuration: the reason of an object event, and the group."""
 
     reason: str
-    group: str = ""
+    group: NodeGroupId = NO_GROUP
 
     @property
     def sentence(self) -> str:

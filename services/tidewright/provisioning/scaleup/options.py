@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from tidewright.provisioning.cluster.groups import Group, cannot_grow
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.estimate import cluster_limit, estimate, group_limit, node_limit
 from tidewright.provisioning.pack.templates import Estimate, fits_reason
@@ -58,9 +59,9 @@ def plan(  # noqa: C901  # the steps of one choice, in their order
     if not items:
         return Plan(result=NOT_NEEDED)
     settings, nothing = world.settings, (0,) * len(items)
-    reasons: dict[str, str] = {}
-    item_reasons: dict[tuple[int, str], str] = {}
-    fits: dict[str, list[int]] = {}
+    reasons: dict[NodeGroupId, str] = {}
+    item_reasons: dict[tuple[int, NodeGroupId], str] = {}
+    fits: dict[NodeGroupId, list[int]] = {}
     valid: list[Group] = []
     for group in sorted(world.groups, key=lambda g: g.id):
         reason = cannot_grow(group, world.limits, world.current_nodes, settings.max_nodes_total)
@@ -80,7 +81,7 @@ def plan(  # noqa: C901  # the steps of one choice, in their order
             fits[group.id] = good
     valid = [g for g in valid if not _needless(g, fits)]
     able = {g.id: frozenset(fits[g.id]) for g in valid if fits[g.id]}
-    estimates: dict[str, Estimate] = {}
+    estimates: dict[NodeGroupId, Estimate] = {}
     options: list[exp.Option] = []
     for group in valid:
         option, best = _option(group, valid, items, fits=fits, world=world, all_or_nothing=all_or_nothing)
@@ -128,7 +129,7 @@ def plan(  # noqa: C901  # the steps of one choice, in their order
     )
 
 
-def _needless(group: Group, fits: Mapping[str, list[int]]) -> bool:
+def _needless(group: Group, fits: Mapping[NodeGroupId, list[int]]) -> bool:
     """A group in a further zone that could be made, where the one that brings it along will do."""
     return group.beside in fits and set(fits[group.beside]) >= set(fits[group.id])
 
@@ -138,7 +139,7 @@ def _option(
     valid: Sequence[Group],
     items: Sequence[Item],
     *,
-    fits: Mapping[str, list[int]],
+    fits: Mapping[NodeGroupId, list[int]],
     world: World,
     all_or_nothing: bool,
 ) -> tuple[exp.Option | None, Estimate]:

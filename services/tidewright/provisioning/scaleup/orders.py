@@ -18,6 +18,7 @@ from tidewright.events.provisioning import (
 )
 from tidewright.kube.keys import NO_REQUEST, PodKey, RequestKey, parts
 from tidewright.provisioning.cluster.groups import TEMPLATE_LABEL, Group, in_zone
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.scaleup import expander, saga
 from tidewright.provisioning.scaleup.plans import NOT_CHOSEN, Plan, World
 from tidewright.provisioning.state import State
@@ -93,7 +94,7 @@ def status_event(at: float, reason: str, message: str, event_type: str = "Normal
     )
 
 
-def verdicts_of(why: Mapping[str, str], plan: Plan | None) -> tuple[GroupVerdict, ...]:
+def verdicts_of(why: Mapping[NodeGroupId, str], plan: Plan | None) -> tuple[GroupVerdict, ...]:
     """What became of each group, by id."""
     options = {} if plan is None else {o.group: o for o in plan.options}
     chosen = () if plan is None else plan.chosen
@@ -217,7 +218,7 @@ def _creations(at: float, group: Group) -> list[CreateNodeGroup]:
 def increases(
     execution: saga.Execution,
     at: float,
-    groups: Mapping[str, Group],
+    groups: Mapping[NodeGroupId, Group],
     dry_run: bool,
     why: tuple[Because, ...] = (),
 ) -> list[Decision]:
@@ -249,7 +250,7 @@ def increases(
     return decisions
 
 
-def taken_back(at: float, group: str, *, size: int, from_size: int, plan: str = "") -> list[Decision]:
+def taken_back(at: float, group: NodeGroupId, *, size: int, from_size: int, plan: str = "") -> list[Decision]:
     """Orders that are not fulfilled are cancelled, and it is told."""
     if size >= from_size:
         return []

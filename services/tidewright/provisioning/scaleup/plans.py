@@ -10,6 +10,7 @@ import msgspec
 
 from tidewright.provisioning.cluster.groups import Group
 from tidewright.provisioning.cluster.limits import Limits
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pack.templates import Layout
 from tidewright.provisioning.scaleup import expander as exp
@@ -32,7 +33,7 @@ SUCCESSFUL, NO_OPTIONS, NOT_NEEDED, ERROR, NOT_TRIED = (
 class Target(msgspec.Struct, frozen=True, kw_only=True):
     """One group's part of a plan: absolute sizes."""
 
-    group: str
+    group: NodeGroupId
     from_size: int
     size: int
     max_size: int = 0
@@ -45,7 +46,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
 class Placement(msgspec.Struct, frozen=True, kw_only=True):
     """What the new nodes of one group will hold."""
 
-    group: str
+    group: NodeGroupId
     layouts: tuple[Layout, ...]
 
 
@@ -70,14 +71,14 @@ class Plan(msgspec.Struct, kw_only=True):
 
     result: str
     targets: tuple[Target, ...] = ()
-    created: tuple[str, ...] = ()
+    created: tuple[NodeGroupId, ...] = ()
     options: tuple[exp.Option, ...] = ()
-    chosen: tuple[str, ...] = ()
+    chosen: tuple[NodeGroupId, ...] = ()
     option_pods: tuple[int, ...] = ()
     placed: tuple[int, ...] = ()
-    able: dict[str, frozenset[int]] = {}
-    reasons: dict[str, str] = {}
-    item_reasons: dict[tuple[int, str], str] = {}
+    able: dict[NodeGroupId, frozenset[int]] = {}
+    reasons: dict[NodeGroupId, str] = {}
+    item_reasons: dict[tuple[int, NodeGroupId], str] = {}
     placements: tuple[Placement, ...] = ()
     event: str = ""
     notes: tuple[exp.PriorityNote, ...] = ()
@@ -86,10 +87,10 @@ class Plan(msgspec.Struct, kw_only=True):
         """Whether some group could host the item, were it tried again."""
         return any(item in hosts for hosts in self.able.values())
 
-    def out(self) -> dict[str, str]:
+    def out(self) -> dict[NodeGroupId, str]:
         """Group to why it is no option at all, whatever the item."""
         options = {option.group for option in self.options}
-        reasons: dict[str, str] = {}
+        reasons: dict[NodeGroupId, str] = {}
         for (_, group), reason in self.item_reasons.items():
             if group not in options:
                 reasons.setdefault(group, reason)
@@ -98,7 +99,7 @@ class Plan(msgspec.Struct, kw_only=True):
                 reasons[group] = reason  # what a pod lacks there says more than that not all fit
         return reasons
 
-    def why_not(self, item: int) -> dict[str, str]:
+    def why_not(self, item: int) -> dict[NodeGroupId, str]:
         """Group to the reason why it does not help this item."""
         reasons = {group: reason for (number, group), reason in self.item_reasons.items() if number == item}
         return {**reasons, **self.reasons}

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tidewright.kube.keys import NO_REQUEST, RequestKey
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.scaleup.plans import Target
 
 WAITING, ORDERED, APPLIED, FAILED, SKIPPED = "waiting", "ordered", "applied", "failed", "skipped"
@@ -32,7 +33,7 @@ class Step(msgspec.Struct, kw_only=True):
         status: `waiting`, `ordered`, `applied`, `failed`, `skipped`.
     """
 
-    group: str
+    group: NodeGroupId
     from_size: int
     size: int
     status: str = WAITING
@@ -116,7 +117,9 @@ def due(execution: Execution) -> list[Step]:
     return waiting[:1]
 
 
-def answered(execution: Execution, group: str, *, applied: bool, error: str = "", reason: str = "") -> None:
+def answered(
+    execution: Execution, group: NodeGroupId, *, applied: bool, error: str = "", reason: str = ""
+) -> None:
     """Take in one order's outcome. A late or repeated one changes nothing."""
     for step in execution.steps:
         if step.group == group and step.status in (WAITING, ORDERED):

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from tidewright.provisioning.cluster.groups import Group, alike, balance, sibling, similar
 from tidewright.provisioning.cluster.limits import Limits
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.estimate import DENIED, cluster_limit, estimate
 from tidewright.provisioning.pack.templates import Estimate, Layout, fits_reason
@@ -28,7 +29,7 @@ from tidewright.provisioning.settings import Settings
 
 
 def balanced_with(
-    group: Group, valid: Sequence[Group], fits: Mapping[str, list[int]], settings: Settings
+    group: Group, valid: Sequence[Group], fits: Mapping[NodeGroupId, list[int]], settings: Settings
 ) -> list[Group]:
     """Groups that share in a balanced increase of this one."""
     if not settings.balance:
@@ -49,7 +50,7 @@ def cut_and_share(
     *,
     items: Sequence[Item],
     valid: Sequence[Group],
-    fits: Mapping[str, list[int]],
+    fits: Mapping[NodeGroupId, list[int]],
     world: World,
     all_or_nothing: bool,
     redistribute: bool,
@@ -114,14 +115,14 @@ def cut_and_share(
 
 
 def _share(
-    sharers: Mapping[str, Group], nodes: int, limits: Limits, redistribute: bool, first: Group
-) -> list[tuple[str, int]]:
+    sharers: Mapping[NodeGroupId, Group], nodes: int, limits: Limits, redistribute: bool, first: Group
+) -> list[tuple[NodeGroupId, int]]:
     """Balanced additions, each cut by quota, each consumption visible to the next."""
     remaining = nodes
-    closed: set[str] = set()
+    closed: set[NodeGroupId] = set()
     trial = limits.fork()
-    added: dict[str, int] = {}
-    order: list[str] = []
+    added: dict[NodeGroupId, int] = {}
+    order: list[NodeGroupId] = []
     while remaining > 0:
         shares = balance(
             [(g.id, g.target + added.get(g.id, 0), g.max) for g in sharers.values() if g.id not in closed],
@@ -147,7 +148,7 @@ def _share(
     return [(name, added[name]) for name in order]
 
 
-def _deal(layouts: Sequence[Layout], shares: Sequence[tuple[str, int]]) -> tuple[Placement, ...]:
+def _deal(layouts: Sequence[Layout], shares: Sequence[tuple[NodeGroupId, int]]) -> tuple[Placement, ...]:
     """Which group's new nodes hold what: layouts dealt out in order."""
     waiting = list(layouts)
     placements: list[Placement] = []

@@ -37,6 +37,7 @@ from tidewright.kube.times import readable
 from tidewright.provisioning.cluster.backoff import backed_off
 from tidewright.provisioning.cluster.groups import cannot_grow
 from tidewright.provisioning.cluster.view import look
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.index.resolving import shape_of
 from tidewright.provisioning.pack.templates import fits_reason
@@ -163,14 +164,11 @@ class ProvisioningExplainer:
             case "node":
                 node = state.nodes.get(asked.name)
                 return None if node is None else {"node": node, "idle_since": state.idle.get(asked.name)}
-        group = state.groups.get(asked.name)
+        name = NodeGroupId(asked.name)
+        group = state.groups.get(name)
         if group is None:
             return None
-        return {
-            "group": group,
-            "open": state.open.get(asked.name),
-            "backoff": state.backoff.get(asked.name),
-        }
+        return {"group": group, "open": state.open.get(name), "backoff": state.backoff.get(name)}
 
     def standing(self, state: State, asked: Reference, now: float) -> Sequence[str]:
         """What holds the object back, until when, and why each group does not help."""
@@ -184,7 +182,7 @@ class ProvisioningExplainer:
                 return _pod(state, pod_key(asked.namespace, asked.name))
             case "node":
                 return _node(state, asked.name)
-        return _group(state, asked.name)
+        return _group(state, NodeGroupId(asked.name))
 
 
 EXPLAINER: Explainer[State] = ProvisioningExplainer()
@@ -294,7 +292,9 @@ def _request(state: State, key: RequestKey, request: Request) -> list[str]:
     return sentences + (_lacking(state, request) or _groups(state))
 
 
-def _step(state: State, group: str, status: str, *, size: int, from_size: int, error: str) -> list[str]:
+def _step(
+    state: State, group: NodeGroupId, status: str, *, size: int, from_size: int, error: str
+) -> list[str]:
     if error:
         return [f"The order for group {group} failed: {error}."]
     opened, known = state.open.get(group), state.groups.get(group)
@@ -310,7 +310,7 @@ def _step(state: State, group: str, status: str, *, size: int, from_size: int, e
     ]
 
 
-def _awaited(state: State, group: str) -> str:
+def _awaited(state: State, group: NodeGroupId) -> str:
     """Nodes that others ordered, and on which a request found room."""
     opened, known = state.open.get(group), state.groups.get(group)
     text = f"It found room on nodes of group {group} that are on their way"
@@ -435,7 +435,7 @@ def _node(state: State, name: str) -> list[str]:
     return sentences
 
 
-def _group(state: State, name: str) -> list[str]:
+def _group(state: State, name: NodeGroupId) -> list[str]:
     group = state.groups.get(name)
     if group is None:
         return []

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from tidewright.events.acting import HELD_BACK, held_back
 from tidewright.events.base import Because, Scalar
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.scaleup.plans import Target
 
 TRIGGERED = "TriggeredScaleUp"
@@ -19,7 +20,7 @@ def triggered_message(targets: Iterable[Target]) -> str:
     return f"pod triggered scale-up: [{{{parts}}}]" if parts else "pod triggered scale-up"
 
 
-def not_triggered_message(reasons: Mapping[str, str], limit: str = "") -> str:
+def not_triggered_message(reasons: Mapping[NodeGroupId, str], limit: str = "") -> str:
     """For a pod that no group could help: how many groups for which reason, the most first; or the limit."""
     if limit:
         return f"pod didn't trigger scale-up: {limit}"

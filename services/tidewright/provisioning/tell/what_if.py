@@ -23,6 +23,7 @@ from tidewright.events.provisioning import (
 from tidewright.kube.keys import request_key
 from tidewright.provisioning.evaluate import Evaluation
 from tidewright.provisioning.fold import evolve
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.state import State
@@ -120,21 +121,21 @@ def preview(
         conditions=conditions,
         messages=messages,
         cost_micro=_cost(state, increases),
-        ready_in_s=ready_in_s(state, [i.group for i in increases]),
+        ready_in_s=ready_in_s(state, [NodeGroupId(i.group) for i in increases]),
     )
 
 
 def _cost(state: State, increases: tuple[Increase, ...]) -> int | None:
     total = 0
     for increase in increases:
-        group = state.groups.get(increase.group)
+        group = state.groups.get(NodeGroupId(increase.group))
         if group is None or group.price_micro is None:
             return None
         total += group.price_micro * (increase.size - increase.from_size)
     return total
 
 
-def ready_in_s(state: State, groups: list[str]) -> float | None:
+def ready_in_s(state: State, groups: list[NodeGroupId]) -> float | None:
     """How long nodes of these groups took last time, the slowest; None when one is not known."""
     times_s = [state.groups[g].boot_s if g in state.groups else 0.0 for g in groups]
     return max(times_s) if times_s and all(times_s) else None
