@@ -196,8 +196,8 @@ class BySubject(dict[str, T]):
         self._work_out = work_out
 
     def __missing__(self, subject: str) -> T:
-        found = self._work_out(subject)
+        value = self._work_out(subject)
         if len(self) >= self.AT_MOST:
             self.clear()
-        self[subject] = found
-        return found
+        self[subject] = value
+        return value

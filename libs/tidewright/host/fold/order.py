@@ -244,20 +244,20 @@ class Fold(Generic[State]):
             self.timers.pop(decision.key, None)
         self.decider.evolve(self.state, decision)
 
-    def _unsaid(self, found: Sequence[Decision]) -> Sequence[Decision]:
+    def _unsaid(self, decisions: Sequence[Decision]) -> Sequence[Decision]:
         """What was decided, without what would be done and was said before: of one thing all, or nothing."""
         about = {
             n: acting.about(decision)
-            for n, decision in enumerate(found)
+            for n, decision in enumerate(decisions)
             if decision.shadow and type(decision) not in self.decider.simulates
         }
         if not about:
-            return found
+            return decisions
         digests: dict[str, str] = {}
         for n, key in about.items():
-            digests[key] = acting.digest(found[n], digests.get(key, ""))
+            digests[key] = acting.digest(decisions[n], digests.get(key, ""))
         known = {key for key, digest in digests.items() if self.said.get(key, (0, ""))[1] == digest}
-        return [decision for n, decision in enumerate(found) if about.get(n) not in known]
+        return [decision for n, decision in enumerate(decisions) if about.get(n) not in known]
 
     def _say(self, decision: Decision) -> None:
         """Remember what would be done, together with what else the same event gave about the same thing."""

@@ -37,11 +37,13 @@ def _counted(said: str, incarnation: str) -> bool:
 class Provenance:
     """The messages of one log, in order."""
 
-    def __init__(self, subjects: Subjects, endpoints: Iterable[str], found: Found, *, since: int = 0) -> None:
+    def __init__(
+        self, subjects: Subjects, endpoints: Iterable[str], report: Found, *, since: int = 0
+    ) -> None:
         """`since`: the sequence that the log, or the part of it, begins with; what is before cannot be asked for."""
         self._depth = subjects.root.count(".") + 1
         self._endpoints = frozenset(endpoints)
-        self._found = found
+        self._found = report
         self._since = since
         self._ids: dict[int, str] = {}
         self._versions: dict[str, str] = {}

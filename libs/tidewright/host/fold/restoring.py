@@ -56,12 +56,12 @@ class SlotRestorer(Generic[State]):
         role, restores, token = route
         if role is CHECKPOINT:
             try:
-                found = checkpoints.usable(record)
+                checkpoint = checkpoints.usable(record)
             except Unsound:  # nobody goes on from it
                 return _NONE
             for restore in restores:
-                restore.checkpoint(found)
-            return [(restore.fold.slot, found) for restore in restores]
+                restore.checkpoint(checkpoint)
+            return [(restore.fold.slot, checkpoint) for restore in restores]
         event = registry.read(record.body)
         if role is INPUT:
             if self.inputs.concerns(event):

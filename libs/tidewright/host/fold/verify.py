@@ -161,9 +161,9 @@ class SlotVerifier:
             self._torn.append((self._last_cause, cause))
         self._chain, self._last_cause = digest_of(record.body), cause
         version = record.headers.get(envelope.VERSION, "")
-        one = _Recorded(record.seq, Decided(decision, record.body), version, self._chain)
+        recorded = _Recorded(record.seq, Decided(decision, record.body), version, self._chain)
         self._report.software[f"{self._service} {version}".rstrip()] += 1
-        self._recorded.setdefault(cause, []).append(one)
+        self._recorded.setdefault(cause, []).append(recorded)
 
     def checkpoint(self, seq: int, checkpoint: Checkpoint, written_by: str) -> None:
         """Up to where the service had decided: everything up to there is compared now."""
@@ -229,13 +229,13 @@ class SlotVerifier:
         if not self._recorded:
             return
         for cause in sorted(c for c in self._recorded if c <= position):
-            for one in self._recorded.pop(cause):
+            for recorded in self._recorded.pop(cause):
                 self._differs(
-                    one.seq, "altered or missing fact",
-                    f"decision {one.decided.decision.id} answers event {cause}, which is not on the log",
-                    recorded=one.decided.body,
+                    recorded.seq, "altered or missing fact",
+                    f"decision {recorded.decided.decision.id} answers event {cause}, which is not on the log",
+                    recorded=recorded.decided.body,
                 )  # fmt: skip
-                self.fold.replay_decision(one.decided)
+                self.fold.replay_decision(recorded.decided)
 
     def finish(self) -> None:
         """No more records: what waits was not decided yet."""

@@ -40,8 +40,8 @@ class CertificateFiles:
             raise BadCertificate(f"certificate {certificate} with key {key}: {error}") from error
 
     def _stamp(self) -> tuple[tuple[int, int, int], ...]:
-        found = [file.stat() for file in self._files]
-        return tuple((one.st_mtime_ns, one.st_size, one.st_ino) for one in found)
+        stats = [file.stat() for file in self._files]
+        return tuple((stat.st_mtime_ns, stat.st_size, stat.st_ino) for stat in stats)
 
     def _load(self, context: ssl.SSLContext) -> None:
         context.load_cert_chain(*self._files, password=_none)

@@ -61,7 +61,7 @@ def parse(text: str, where: str) -> tuple[Token, ...]:
     Raises:
         BadTokens: a line is wrong, or there is no token.
     """
-    found: list[Token] = []
+    tokens: list[Token] = []
     for number, line in enumerate(text.splitlines(), start=1):
         parts = line.split()
         if not parts or parts[0].startswith("#"):
@@ -75,10 +75,10 @@ def parse(text: str, where: str) -> tuple[Token, ...]:
                 f"{where}, line {number}: a token of {len(parts[0])} characters, at least {LEAST} are needed"
             )
         spaces = frozenset(name for name in parts[1].split(",") if name) if len(parts) == 2 else None
-        found.append(Token(_digest(parts[0]), spaces))
-    if not found:
+        tokens.append(Token(_digest(parts[0]), spaces))
+    if not tokens:
         raise BadTokens(f"{where} is empty: a token on a line of its own is needed")
-    return tuple(found)
+    return tuple(tokens)
 
 
 def first_of(file: Path) -> str:
@@ -169,8 +169,8 @@ class Tokens:
 
 
 def _stamp(file: Path) -> tuple[int, int, int]:
-    found = file.stat()
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    stat = file.stat()
+    return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 def is_loopback(host: str | None) -> bool:

@@ -29,18 +29,18 @@ async def text(
     lines: dict[str, list[str]] = {}
     for count, series in enumerate(_all(exposition, states, tally)):
         family = _family(series.name, exposition.help)
-        found = lines.get(family)
-        if found is None:
+        family_lines = lines.get(family)
+        if family_lines is None:
             kind = "counter" if series.counter else "gauge"
-            found = lines[family] = [
+            family_lines = lines[family] = [
                 f"# HELP {family} {exposition.help.get(family, family)}",
                 f"# TYPE {family} {exposition.types.get(family) or (kind if family == series.name else 'histogram')}",
             ]
         labels = ",".join([f'{key}="{_escaped(text)}"' for key, text in series.labels.items()])
-        found.append(f"{series.name}{{{labels}}} {_number(series.value)}")
+        family_lines.append(f"{series.name}{{{labels}}} {_number(series.value)}")
         if count % AT_A_TIME == AT_A_TIME - 1:
             await asyncio.sleep(0)
-    return "".join(["\n".join(found) + "\n" for found in lines.values()])
+    return "".join(["\n".join(block) + "\n" for block in lines.values()])
 
 
 def _all(

@@ -164,13 +164,16 @@ async def _ended(process: Process, work: asyncio.Future[None]) -> bool:
 
 def is_outage(error: BaseException) -> bool:
     """Whether nothing but the log's absence ended a service."""
-    return all(isinstance(one, errors.LogUnavailable) for one in causes(error))
+    return all(isinstance(cause, errors.LogUnavailable) for cause in causes(error))
 
 
 def _failed(logger: structlog.stdlib.BoundLogger, error: Exception) -> int:
     """Say why a service ends, and return its exit code. A part that runs beside others ends them in a group."""
-    found = list(causes(error))
-    cause = next((one for one in found if isinstance(one, errors.LogError | Misconfigured)), found[0])
+    all_causes = list(causes(error))
+    cause = next(
+        (exception for exception in all_causes if isinstance(exception, errors.LogError | Misconfigured)),
+        all_causes[0],
+    )
     match cause:
         case errors.LogForbidden() | errors.WrongStream() | errors.BadKey():
             logger.error("cannot start", reason=cause.reason, error=str(cause))
@@ -191,5 +194,5 @@ def causes(error: BaseException) -> Iterator[BaseException]:
     if not isinstance(error, BaseExceptionGroup):
         yield error
         return
-    for one in error.exceptions:
-        yield from causes(one)
+    for member in error.exceptions:
+        yield from causes(member)

@@ -161,8 +161,8 @@ async def run_decider(
         if (parts := decider.parts) is not None:
             metrics = process.health.metrics
             parts.measure = Stopwatch(parts, metrics.registry, lambda: process.health.stuck_s).part
-        if (told := decider.exposition) is not None:
+        if (decider_exposition := decider.exposition) is not None:
             process.health.more_metrics = lambda: exposition.text(
-                told, lambda: [owned.fold.state for owned in host.owned.values()], host.tally
+                decider_exposition, lambda: [owned.fold.state for owned in host.owned.values()], host.tally
             )
         await host.run(process.stop)

@@ -36,7 +36,7 @@ def software_of(decider: Decider[Any, Any]) -> str:
 
 @cache
 def _software(packages: tuple[str, ...], script: Path | None = None) -> str:
-    digest, found = blake2b(digest_size=DIGEST_BYTES), 0
+    digest, file_count = blake2b(digest_size=DIGEST_BYTES), 0
     if script is not None:
         digest.update(script.read_bytes())
     for package in packages:
@@ -46,5 +46,5 @@ def _software(packages: tuple[str, ...], script: Path | None = None) -> str:
                 name = f"{package}/{file.relative_to(folder).as_posix()}"
                 digest.update(f"{name} {len(source)}\n".encode())
                 digest.update(source)
-                found += 1
-    return f"{__version__}+{digest.hexdigest()}" if found else __version__
+                file_count += 1
+    return f"{__version__}+{digest.hexdigest()}" if file_count else __version__

@@ -87,12 +87,12 @@ class Standing:
     async def leave(self) -> None:
         """Have the API server call nobody who is going; who answers goes on until that is so, or nobody says it."""
         server, announcer = self._server, self._announcer
-        told = announcer is None or await announcer.leave(
+        forgotten = announcer is None or await announcer.leave(
             server.certificate.ca_pem, server.address, server.port,
             drain_s=server.options.drain_s, within_s=FORGET_WITHIN_S, draining=self._draining,
         )  # fmt: skip
         self._draining()
-        if announcer is not None and not told:
+        if announcer is not None and not forgotten:
             _log.warning(
                 "webhook configurations may be left behind", name=announcer.target.name,
                 do="nothing waits for them but objects whose webhook has the policy Fail: "
