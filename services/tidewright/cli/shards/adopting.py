@@ -163,32 +163,32 @@ def _probes(config: ManagerConfig) -> dict[str, dict[str, str]]:
     return {**{f"{label} {value}": {label: value} for value in ids}, "all others": {}}
 
 
-def _holders(told: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -> list[str]:
-    return [name for name, args in told.items() if parse_args(args).owns(labels)]
+def _holders(args_by_pod: Mapping[str, Sequence[str]], labels: Mapping[str, str]) -> list[str]:
+    return [name for name, args in args_by_pod.items() if parse_args(args).owns(labels)]
 
 
 def _present(config: ManagerConfig, pods: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
     """Arguments by name of the pods that a manager made."""
-    found = {}
+    args_by_pod = {}
     for pod in pods:
         for container in pod["spec"]["containers"]:
             if container["name"] == config.pod_template_container_name and names_shard_flag(
                 container.get("args") or ()
             ):
-                found[pod["metadata"]["name"]] = list(container["args"])
-    return found
+                args_by_pod[pod["metadata"]["name"]] = list(container["args"])
+    return args_by_pod
 
 
 def _changes(config: ManagerConfig, pods: Sequence[Mapping[str, Any]]) -> dict[str, tuple[str, str]]:
     """The parts of the keyspace that another pod is to have, each with the pod it had and the one it gets."""
     before = _present(config, pods)
     after = {name: shard_args(config.shard, index) for index, name in enumerate(config.pod_names)}
-    found = {}
+    changes = {}
     for part, labels in _probes(config).items():
         had, gets = _holders(before, labels), _holders(after, labels)
         if had and gets and had[0] != gets[0]:
-            found[part] = (had[0], gets[0])
-    return found
+            changes[part] = (had[0], gets[0])
+    return changes
 
 
 def _moves(config: ManagerConfig, pods: Sequence[Mapping[str, Any]], stale: Sequence[str]) -> str:
@@ -208,10 +208,10 @@ def _twice(
 
 def _as_told(config: ManagerConfig, index: int, pod: Mapping[str, Any]) -> bool:
     """Whether the container's arguments end with exactly those of its shard."""
-    wanted = shard_args(config.shard, index)
+    desired = shard_args(config.shard, index)
     for container in pod["spec"]["containers"]:
         if container["name"] == config.pod_template_container_name:
-            return bool((container.get("args") or [])[-len(wanted) :] == wanted)
+            return bool((container.get("args") or [])[-len(desired) :] == desired)
     return False
 
 
@@ -255,12 +255,12 @@ async def _refuse_rival(kube: Kube, fleet: Fleet) -> None:
 async def _entries(kube: Kube, config_map: tuple[str, str]) -> list[dict[str, Any]]:
     """The managers in our configuration; an empty list when it is not there."""
     try:
-        found = await get(kube, f"/api/v1/namespaces/{config_map[0]}/configmaps/{config_map[1]}")
+        current = await get(kube, f"/api/v1/namespaces/{config_map[0]}/configmaps/{config_map[1]}")
     except KubeError as error:
         if error.status == 404:
             return []
         raise
-    text = (found.get("data") or {}).get(KEY) or "{}"
+    text = (current.get("data") or {}).get(KEY) or "{}"
     where = f"key {KEY} of ConfigMap {config_map[0]}/{config_map[1]}"
     valid = "a mapping with a list managers"
     try:
@@ -288,8 +288,8 @@ async def _store(kube: Kube, config_map: tuple[str, str], entries: Sequence[Mapp
 
 
 def _same(entry: Mapping[str, Any], fleet: Fleet) -> bool:
-    found = read_fleets({"managers": [entry]})
-    return bool(found) and (found[0].namespace, found[0].config.pod_application) == (
+    fleets = read_fleets({"managers": [entry]})
+    return bool(fleets) and (fleets[0].namespace, fleets[0].config.pod_application) == (
         fleet.namespace,
         fleet.config.pod_application,
     )

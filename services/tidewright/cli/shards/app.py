@@ -35,7 +35,7 @@ COMMANDS_OF_ROLLOUTS: tuple[Callable[..., int], ...] = (
 )
 
 app.command(looking.get_, name="get")
-for made in COMMANDS_OF_SETS:
-    app.command(made)
-for made in COMMANDS_OF_ROLLOUTS:
-    rollout.command(made)
+for command in COMMANDS_OF_SETS:
+    app.command(command)
+for command in COMMANDS_OF_ROLLOUTS:
+    rollout.command(command)

@@ -20,48 +20,57 @@ from tidewright.shardmanager.tell.preview import Preview, preview
 MERGE_PATCH = "application/merge-patch+json"
 
 
-def planned(found: ReadSet, patch: Mapping[str, Any]) -> Preview:
+def planned(shard_set: ReadSet, patch: Mapping[str, Any]) -> Preview:
     """What a merge patch of the spec would do.
 
     Raises:
         BadInput: the spec would be refused; the message names each field.
     """
-    after = merged(found.spec, patch)
-    plan = preview(found.name, found.document, found.spec, after, told=found.told, grace_s=found.grace_s)
+    after = merged(shard_set.spec, patch)
+    plan = preview(
+        shard_set.name,
+        shard_set.document,
+        shard_set.spec,
+        after,
+        told=shard_set.told,
+        grace_s=shard_set.grace_s,
+    )
     if plan.problems:
         said = "; ".join(map(str, plan.problems))
-        raise BadInput(f"shardset {found.namespace}/{found.name} would be refused: {said}")
+        raise BadInput(f"shardset {shard_set.namespace}/{shard_set.name} would be refused: {said}")
     return plan
 
 
 async def change(
-    kube: Kube, found: ReadSet, patch: Mapping[str, Any], *, doing: str, yes: bool, ask: bool = True
+    kube: Kube, shard_set: ReadSet, patch: Mapping[str, Any], *, doing: str, yes: bool, ask: bool = True
 ) -> int:
     """Show the plan, ask unless `yes`, and write.
 
     Args:
         kube: client of the cluster.
-        found: the set as it was read; the write is refused when it has changed meanwhile.
+        shard_set: the set as it was read; the write is refused when it has changed meanwhile.
         patch: merge patch of the spec.
         doing: what is done, in words, for the question.
         yes: do not ask.
         ask: whether the change is one to ask about.
     """
-    if merged(found.spec, patch) == found.spec:
-        print(f"{found.namespace}/{found.name}: nothing to change: {doing} is what the spec says already")
+    if merged(shard_set.spec, patch) == shard_set.spec:
+        print(
+            f"{shard_set.namespace}/{shard_set.name}: nothing to change: {doing} is what the spec says already"
+        )
         return 0
-    plan = planned(found, patch)
-    print(f"{doing}\n{showing.plan(found, plan)}")
+    plan = planned(shard_set, patch)
+    print(f"{doing}\n{showing.plan(shard_set, plan)}")
     if ask and not yes:
         agree()
     body: dict[str, Any] = {
-        "metadata": {"resourceVersion": found.raw["metadata"]["resourceVersion"]},
+        "metadata": {"resourceVersion": shard_set.raw["metadata"]["resourceVersion"]},
         "spec": patch,
     }
-    await write(kube, found, body)
+    await write(kube, shard_set, body)
     print(
-        f"shardset {found.namespace}/{found.name} changed; `tidewright shards get {found.name} "
-        f"-n {found.namespace}` shows how far it is"
+        f"shardset {shard_set.namespace}/{shard_set.name} changed; `tidewright shards get {shard_set.name} "
+        f"-n {shard_set.namespace}` shows how far it is"
     )
     return 0
 
@@ -80,7 +89,7 @@ def agree() -> None:
         raise CommandError("nothing was changed")
 
 
-async def write(kube: Kube, found: ReadSet, body: Mapping[str, Any], tries: int = 5) -> None:
+async def write(kube: Kube, shard_set: ReadSet, body: Mapping[str, Any], tries: int = 5) -> None:
     """Patch the set, if its spec is still the one that the plan was made for.
 
     The status changes all the time and with it the resourceVersion: a lost race is run again as long
@@ -89,23 +98,25 @@ async def write(kube: Kube, found: ReadSet, body: Mapping[str, Any], tries: int 
     Raises:
         CommandError: somebody else has changed the spec meanwhile.
     """
-    generation = found.raw["metadata"].get("generation")
+    generation = shard_set.raw["metadata"].get("generation")
     for attempt in range(tries):
         try:
-            await kube.request("PATCH", found.path, body=msgspec.json.encode(body), content_type=MERGE_PATCH)
+            await kube.request(
+                "PATCH", shard_set.path, body=msgspec.json.encode(body), content_type=MERGE_PATCH
+            )
             return
         except KubeError as error:
             if error.status != 409 or attempt == tries - 1:
                 raise
-        now = msgspec.json.decode((await kube.request("GET", found.path)).body)
+        now = msgspec.json.decode((await kube.request("GET", shard_set.path)).body)
         if now["metadata"].get("generation") != generation:
             raise CommandError(
-                f"nothing was changed: somebody else has changed shardset {found.namespace}/{found.name} "
+                f"nothing was changed: somebody else has changed shardset {shard_set.namespace}/{shard_set.name} "
                 "meanwhile; run the command again to see the plan for it as it is now"
             )
         body = {**body, "metadata": {"resourceVersion": now["metadata"]["resourceVersion"]}}
 
 
-def emit_plan(found: ReadSet, plan: Preview, output: Output) -> None:
+def emit_plan(shard_set: ReadSet, plan: Preview, output: Output) -> None:
     """Print a plan alone."""
-    emit(msgspec.to_builtins(plan), output, lambda: showing.plan(found, plan))
+    emit(msgspec.to_builtins(plan), output, lambda: showing.plan(shard_set, plan))

@@ -18,27 +18,32 @@ from tidewright.shardmanager.shardset.mapping import shard_of
 from tidewright.shardmanager.shardset.spec import read_spec
 
 
-async def explain(found: ReadSet, key: str, log: LogOptions | None, output: Output, *, is_slot: bool) -> int:
+async def explain(
+    shard_set: ReadSet, key: str, log: LogOptions | None, output: Output, *, is_slot: bool
+) -> int:
     """Explain a key of a ShardSet."""
-    slots = len(found.document.slots)
-    who = f"shardset {found.namespace}/{found.name}"
+    slots = len(shard_set.document.slots)
+    who = f"shardset {shard_set.namespace}/{shard_set.name}"
     if not slots:
         raise CommandError(f"{who} has no assignment yet: is the shard manager running?")
-    name = found.section("keyspace").get("hash", "blake2b64")
-    slot = _number(key) if is_slot else _mapped(found, key) if found.mapped else slot_of(key, slots, name)
-    found.check_slot(slot)
-    record = found.document.slots[slot]
-    made: dict[str, Any] = {
+    name = shard_set.section("keyspace").get("hash", "blake2b64")
+    if is_slot:
+        slot = _number(key)
+    else:
+        slot = _mapped(shard_set, key) if shard_set.mapped else slot_of(key, slots, name)
+    shard_set.check_slot(slot)
+    record = shard_set.document.slots[slot]
+    answer: dict[str, Any] = {
         "key": None if is_slot else key,
         "slot": slot,
         "keyspace": slots,
-        "hash": None if found.mapped else name,
-        "label": (found.section("source").get("labels") or {}).get("label") if found.mapped else None,
+        "hash": None if shard_set.mapped else name,
+        "label": (shard_set.section("source").get("labels") or {}).get("label") if shard_set.mapped else None,
         "state": record.state.value,
         "owner": record.owner or None,
         "epoch": record.epoch,
         "incoming": record.incoming or None,
-        "pinned": (found.section("assignment").get("pins") or {}).get(str(slot)),
+        "pinned": (shard_set.section("assignment").get("pins") or {}).get(str(slot)),
         "since": None,
         "history": [],
         "log": "",
@@ -46,52 +51,52 @@ async def explain(found: ReadSet, key: str, log: LogOptions | None, output: Outp
     lines: list[str] = []
     try:
         async with opened(log, None) as source:
-            ledger = await history.ledger(source, found.namespace, found.name)
+            ledger = await history.ledger(source, shard_set.namespace, shard_set.name)
         about = ledger.about(slot)
         lines = history.lines(about, slot)
-        made["history"] = [line.strip() for line in lines]
+        answer["history"] = [line.strip() for line in lines]
         grants = [entry for entry, _epoch in about if entry.kind == "grant"]
-        made["since"] = grants[-1].at if grants else None
+        answer["since"] = grants[-1].at if grants else None
     except CommandError as error:
-        made["log"] = str(error)
-    emit(made, output, lambda: _text(made, lines))
+        answer["log"] = str(error)
+    emit(answer, output, lambda: _text(answer, lines))
     return 0
 
 
-def _mapped(found: ReadSet, value: str) -> int:
+def _mapped(shard_set: ReadSet, value: str) -> int:
     """The shard, which is the slot, of a value of the label."""
-    spec, _problems = read_spec(found.spec)
+    spec, _problems = read_spec(shard_set.spec)
     shard = shard_of(spec.per_shard, value)
     if shard is None:
         raise CommandError(
-            f"{spec.label}={value} has no owner: no shard of {found.namespace}/{found.name} names it, and none has '*'"
+            f"{spec.label}={value} has no owner: no shard of {shard_set.namespace}/{shard_set.name} names it, and none has '*'"
         )
     return shard
 
 
-def _text(made: dict[str, Any], lines: list[str]) -> str:
-    head = f"slot {made['slot']} of {made['keyspace']}"
-    if made["key"] is not None:
-        how = f"{made['hash']}({made['key']!r}) mod {made['keyspace']}"
-        if made["label"]:
-            how = f"the shard that assignment.perShard gives {made['label']}={made['key']} to"
-        head = f"{made['key']!r} -> {head} ({how})"
+def _text(answer: dict[str, Any], lines: list[str]) -> str:
+    head = f"slot {answer['slot']} of {answer['keyspace']}"
+    if answer["key"] is not None:
+        how = f"{answer['hash']}({answer['key']!r}) mod {answer['keyspace']}"
+        if answer["label"]:
+            how = f"the shard that assignment.perShard gives {answer['label']}={answer['key']} to"
+        head = f"{answer['key']!r} -> {head} ({how})"
     said = [head]
-    if made["owner"] is None:
-        said.append(f"owner: nobody (it is {made['state']})")
+    if answer["owner"] is None:
+        said.append(f"owner: nobody (it is {answer['state']})")
     else:
-        since = f", since {history.stamp(made['since'])}" if made["since"] else ""
-        said.append(f"owner: {made['owner']}, epoch {made['epoch']}{since}")
-    if made["state"] == SlotState.DRAINING.value:
-        said.append(f"it is being stopped there, for {made['incoming']}")
-    elif made["incoming"]:
-        said.append(f"{made['incoming']} prepares to take it over")
-    if made["pinned"]:
-        said.append(f"pinned to {made['pinned']}")
+        since = f", since {history.stamp(answer['since'])}" if answer["since"] else ""
+        said.append(f"owner: {answer['owner']}, epoch {answer['epoch']}{since}")
+    if answer["state"] == SlotState.DRAINING.value:
+        said.append(f"it is being stopped there, for {answer['incoming']}")
+    elif answer["incoming"]:
+        said.append(f"{answer['incoming']} prepares to take it over")
+    if answer["pinned"]:
+        said.append(f"pinned to {answer['pinned']}")
     if lines:
         said += ["why:", *lines]
-    elif made["log"]:
-        said.append(f"why: not known here: {made['log']}")
+    elif answer["log"]:
+        said.append(f"why: not known here: {answer['log']}")
     return "\n".join(said)
 
 
@@ -101,18 +106,18 @@ async def ours(name: str, key: str, log: LogOptions | None, output: Output, *, i
     with translated():
         connection = await services.opened(log)
         async with connection:
-            found = await services.standing(connection, which)
+            standing = await services.standing(connection, which)
             slots = connection.slots
     if which.partition == "cluster":
         slot: Slot = ALL
     elif is_slot:
         slot = Slot(str(_number(key)))
-        if slot not in found.owners:
+        if slot not in standing.owners:
             raise BadInput(f"slot {key}: service/{which.name} has the slots 0 to {slots - 1}")
     else:
         slot = log_slot_of(key, slots)
-    checkpoint, owner = found.checkpoints.get(slot), found.owners[slot]
-    made = {
+    checkpoint, owner = standing.checkpoints.get(slot), standing.owners[slot]
+    answer = {
         "namespace": None if is_slot else key,
         "slot": str(slot),
         "owner": owner,
@@ -126,15 +131,15 @@ async def ours(name: str, key: str, log: LogOptions | None, output: Output, *, i
         if not is_slot and slot != ALL:
             head = f"namespace {key!r} -> {head} (blake2b of the namespace mod {slots})"
         why = (
-            f"owner: replica {owner}, epoch {made['epoch']}, at sequence {made['position']}\n"
-            f"why: of {len(found.members)} live replicas it has the highest rendezvous hash for this slot"
+            f"owner: replica {owner}, epoch {answer['epoch']}, at sequence {answer['position']}\n"
+            f"why: of {len(standing.members)} live replicas it has the highest rendezvous hash for this slot"
             if owner
             else "owner: nobody: no replica is alive"
         )
-        waits = "" if made["claimed"] or not owner else "\nit has not claimed the slot yet"
+        waits = "" if answer["claimed"] or not owner else "\nit has not claimed the slot yet"
         return f"{head}\n{why}{waits}"
 
-    emit(made, output, text)
+    emit(answer, output, text)
     return 0
 
 

@@ -25,7 +25,7 @@ class Ledger:
 
     def about(self, slot: int) -> list[tuple[AssignmentEntry, int]]:
         """The entries that touched a slot, each with the epoch that the slot had after it."""
-        document, found = Document(), []
+        document, touching = Document(), []
         for entry in self.entries:
             try:
                 apply(document, entry)
@@ -33,8 +33,8 @@ class Ledger:
                 continue
             here = slot % len(document.slots) if document.slots else slot
             if entry.kind in ("create", "double") or here in parse_runs(entry.slots):
-                found.append((entry, document.slots[here].epoch))
-        return found
+                touching.append((entry, document.slots[here].epoch))
+        return touching
 
 
 async def ledger(source: Source, namespace: str, name: str) -> Ledger:
@@ -43,29 +43,29 @@ async def ledger(source: Source, namespace: str, name: str) -> Ledger:
     Raises:
         CommandError: the log has none.
     """
-    found = Ledger()
+    set_ledger = Ledger()
     slot = slot_in(source, namespace)
     async for record in source.records(source.subjects.ledger(slot, "shard-manager", namespace, name)):
         event = registry.decode(record.body)
         if isinstance(event, ChangeAssignment):
-            found.entries.append(event.entry)
+            set_ledger.entries.append(event.entry)
             try:
-                apply(found.document, event.entry)
+                apply(set_ledger.document, event.entry)
             except Refused as error:
-                found.refused.append(str(error))
-    if not found.entries:
+                set_ledger.refused.append(str(error))
+    if not set_ledger.entries:
         raise CommandError(
             f"log {source.name} has no ledger of shardset {namespace}/{name}: "
             "name the cluster with --cluster, or its server with --nats"
         )
-    return found
+    return set_ledger
 
 
 def lines(about: Sequence[tuple[AssignmentEntry, int]], slot: int, most: int = 8) -> list[str]:
     """What happened to a slot, the newest last."""
     shown = about[-most:]
-    told = [f"  {stamp(entry.at)}  epoch {epoch}  {sentence(entry, slot)}" for entry, epoch in shown]
-    return [f"  ({len(about) - len(shown)} earlier changes)", *told] if len(about) > len(shown) else told
+    recent = [f"  {stamp(entry.at)}  epoch {epoch}  {sentence(entry, slot)}" for entry, epoch in shown]
+    return [f"  ({len(about) - len(shown)} earlier changes)", *recent] if len(about) > len(shown) else recent
 
 
 def stamp(at: float) -> str:

@@ -49,22 +49,22 @@ def get_(
                     f"{ours.PREFIX}{n}" for n in ("autoscaler", "provisioning", "spread", "shard-manager")
                 ]
                 asked = known if name == "services" else [name or ""]
-                found = [await ours.standing(connection, ours.service(one)) for one in asked]
-        emit([ours.as_json(f) for f in found], output, lambda: "\n\n".join(map(ours.details, found)))
+                standings = [await ours.standing(connection, ours.service(service)) for service in asked]
+        emit([ours.as_json(f) for f in standings], output, lambda: "\n\n".join(map(ours.details, standings)))
         return 0
 
     async def run() -> int:
         async with connected(at) as kube:
             if name is not None:
-                one = await the_set(kube, namespace, name)
-                emit(showing.as_json(one), output, lambda: showing.details(one))
+                shard_set = await the_set(kube, namespace, name)
+                emit(showing.as_json(shard_set), output, lambda: showing.details(shard_set))
                 return 0
-            found = await sets(kube, None if all_namespaces else namespace)
+            shard_sets = await sets(kube, None if all_namespaces else namespace)
         place = "the cluster" if all_namespaces else f"namespace {namespace}"
         emit(
-            [showing.as_json(one) for one in found],
+            [showing.as_json(each_set) for each_set in shard_sets],
             output,
-            lambda: showing.overview(found) if found else f"{place} has no ShardSets",
+            lambda: showing.overview(shard_sets) if shard_sets else f"{place} has no ShardSets",
         )
         return 0
 
@@ -87,8 +87,8 @@ def explain(
 
     async def run() -> int:
         async with connected(where) as kube:
-            found = await the_set(kube, namespace_of(where), name_of(where))
-        return await explaining.explain(found, key, log, output, is_slot=slot)
+            shard_set = await the_set(kube, namespace_of(where), name_of(where))
+        return await explaining.explain(shard_set, key, log, output, is_slot=slot)
 
     return asyncio.run(run())
 
@@ -105,8 +105,8 @@ def verify(
 
     async def run() -> int:
         async with connected(where) as kube:
-            found = await the_set(kube, namespace_of(where), name_of(where))
-            return await verifying.verify(kube, found, log, output, objects=objects)
+            shard_set = await the_set(kube, namespace_of(where), name_of(where))
+            return await verifying.verify(kube, shard_set, log, output, objects=objects)
 
     return asyncio.run(run())
 
@@ -137,22 +137,22 @@ def plan(
 
     async def run() -> int:
         async with connected(where) as kube:
-            found = await the_set(kube, namespace_of(where), name_of(where))
-        patch: dict[str, Any] = _from_file(file, found) if file is not None else {}
+            shard_set = await the_set(kube, namespace_of(where), name_of(where))
+        patch: dict[str, Any] = _from_file(file, shard_set) if file is not None else {}
         if resize_to is not None:
-            patch = merged(patch, resized(found, resize_to)[1])
+            patch = merged(patch, resized(shard_set, resize_to)[1])
         for text, key in ((move, "moves"), (pin, "pins")):
-            for one in text:
-                number, member = _slot_and_member(one)
+            for pair in text:
+                number, member = _slot_and_member(pair)
                 patch = merged(patch, {"assignment": {key: {number: member}}})
         if drain_:
             for member in drain_:
-                found.check_member(member)
-            already = found.section("workers").get("drain") or []
+                shard_set.check_member(member)
+            already = shard_set.section("workers").get("drain") or []
             patch = merged(patch, {"workers": {"drain": sorted({*already, *drain_})}})
         if double_:
-            patch = merged(patch, doubled(found)[1])
-        changing.emit_plan(found, changing.planned(found, patch), output)
+            patch = merged(patch, doubled(shard_set)[1])
+        changing.emit_plan(shard_set, changing.planned(shard_set, patch), output)
         return 0
 
     return asyncio.run(run())
@@ -168,12 +168,12 @@ async def _plan_ours(name: str, log: LogOptions | None) -> int:
     return 0
 
 
-def _from_file(file: Path, found: ReadSet) -> dict[str, Any]:
+def _from_file(file: Path, shard_set: ReadSet) -> dict[str, Any]:
     """A patch that makes the spec that of a manifest."""
     manifest = one_document(file, f"--file {file}", "one manifest of kind ShardSet")
     if not isinstance(manifest, Mapping) or manifest.get("kind") != "ShardSet":
         raise BadInput(f"--file {file}: expected one manifest of kind ShardSet")
-    return _difference(found.spec, manifest.get("spec") or {})
+    return _difference(shard_set.spec, manifest.get("spec") or {})
 
 
 def _difference(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, Any]:

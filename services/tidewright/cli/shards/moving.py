@@ -16,11 +16,11 @@ from tidewright.cli.shards.where import (
 )
 
 
-def _dynamic(found: ReadSet, doing: str) -> None:
-    injector = found.section("workers").get("injector", "dynamic")
+def _dynamic(shard_set: ReadSet, doing: str) -> None:
+    injector = shard_set.section("workers").get("injector", "dynamic")
     if injector != "dynamic":
         raise BadInput(
-            f"shardset {found.namespace}/{found.name} cannot {doing}: its workers are told their slots as they start "
+            f"shardset {shard_set.namespace}/{shard_set.name} cannot {doing}: its workers are told their slots as they start "
             f"(injector {injector}); change the number of shards, or make them follow the assignment (injector dynamic)"
         )
 
@@ -34,26 +34,26 @@ def move(
 ) -> int:
     """Hand one slot over to a member, once; later it is treated like any other."""
 
-    def build(found: ReadSet) -> tuple[str, dict[str, Any]]:
-        _dynamic(found, "move a slot")
-        found.check_slot(slot)
-        found.check_member(member)
-        if found.document.frozen:
-            raise BadInput(f"shardset {found.namespace}/{found.name} is frozen: unfreeze it first")
-        owner = found.document.slots[slot].owner.partition("#")[0]
+    def build(shard_set: ReadSet) -> tuple[str, dict[str, Any]]:
+        _dynamic(shard_set, "move a slot")
+        shard_set.check_slot(slot)
+        shard_set.check_member(member)
+        if shard_set.document.frozen:
+            raise BadInput(f"shardset {shard_set.namespace}/{shard_set.name} is frozen: unfreeze it first")
+        owner = shard_set.document.slots[slot].owner.partition("#")[0]
         if owner == member:
             raise BadInput(f"slot {slot} belongs to {member} already")
-        if pinned := (found.section("assignment").get("pins") or {}).get(str(slot)):
+        if pinned := (shard_set.section("assignment").get("pins") or {}).get(str(slot)):
             raise BadInput(f"slot {slot} is pinned to {pinned}: unpin it first, or pin it to {member}")
         moves = {str(slot): member}
         # Moves that were made are not kept: the list would only grow.
-        made = {
+        done_moves = {
             s: None
-            for s, m in (found.section("assignment").get("moves") or {}).items()
-            if s != str(slot) and int(s) < len(found.document.slots)
-            and found.document.slots[int(s)].owner.partition("#")[0] == m
+            for s, m in (shard_set.section("assignment").get("moves") or {}).items()
+            if s != str(slot) and int(s) < len(shard_set.document.slots)
+            and shard_set.document.slots[int(s)].owner.partition("#")[0] == m
         }  # fmt: skip
-        return f"Move slot {slot} to {member}.", {"assignment": {"moves": {**made, **moves}}}
+        return f"Move slot {slot} to {member}.", {"assignment": {"moves": {**done_moves, **moves}}}
 
     return changed(where, build, yes=yes)
 
@@ -67,11 +67,11 @@ def pin(
 ) -> int:
     """Keep a slot at a member for as long as that is there."""
 
-    def build(found: ReadSet) -> tuple[str, dict[str, Any]]:
-        _dynamic(found, "pin a slot")
-        found.check_slot(slot)
-        found.check_member(member)
-        moves = found.section("assignment").get("moves") or {}
+    def build(shard_set: ReadSet) -> tuple[str, dict[str, Any]]:
+        _dynamic(shard_set, "pin a slot")
+        shard_set.check_slot(slot)
+        shard_set.check_member(member)
+        moves = shard_set.section("assignment").get("moves") or {}
         forgotten = {"moves": {str(slot): None}} if str(slot) in moves else {}
         return f"Pin slot {slot} to {member}.", {"assignment": {"pins": {str(slot): member}, **forgotten}}
 
@@ -86,8 +86,8 @@ def unpin(
 ) -> int:
     """Treat a pinned slot like any other again."""
 
-    def build(found: ReadSet) -> tuple[str, dict[str, Any]]:
-        pins = found.section("assignment").get("pins") or {}
+    def build(shard_set: ReadSet) -> tuple[str, dict[str, Any]]:
+        pins = shard_set.section("assignment").get("pins") or {}
         if str(slot) not in pins:
             pinned = ", ".join(sorted(pins, key=int)) or "none"
             raise BadInput(f"slot {slot} is not pinned; pinned are: {pinned}")
@@ -105,9 +105,9 @@ def drain(
 ) -> int:
     """Make a member hand over all its slots, and give it none."""
 
-    def build(found: ReadSet) -> tuple[str, dict[str, Any]]:
-        _dynamic(found, "drain a member")
-        drained = set(found.section("workers").get("drain") or ())
+    def build(shard_set: ReadSet) -> tuple[str, dict[str, Any]]:
+        _dynamic(shard_set, "drain a member")
+        drained = set(shard_set.section("workers").get("drain") or ())
         if undo:
             if member not in drained:
                 raise BadInput(
@@ -116,8 +116,8 @@ def drain(
             return f"Let {member} own slots again.", {
                 "workers": {"drain": sorted(drained - {member}) or None}
             }
-        found.check_member(member)
-        if not set(found.member_names()) - drained - {member}:
+        shard_set.check_member(member)
+        if not set(shard_set.member_names()) - drained - {member}:
             raise BadInput(f"{member} is the only member that can own slots: nobody could take them over")
         return f"Drain {member}.", {"workers": {"drain": sorted(drained | {member})}}
 

@@ -43,10 +43,10 @@ def is_ours(name: str | None) -> bool:
 def service(name: str) -> Service:
     """The decider of `service/NAME`. Raises BadInput."""
     known = [s.name for s in SERVICES if s.role is Role.DECIDER]
-    found = BY_NAME.get(name.removeprefix(PREFIX))
-    if found is None or found.role is not Role.DECIDER:
+    decider = BY_NAME.get(name.removeprefix(PREFIX))
+    if decider is None or decider.role is not Role.DECIDER:
         raise BadInput(f"{name}: services that own slots are {', '.join(PREFIX + k for k in known)}")
-    return found
+    return decider
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,8 @@ class Standing:
     def settled(self) -> bool:
         """Whether every slot is claimed by whom it belongs to."""
         return all(
-            (found := self.checkpoints.get(slot)) is not None and found.incarnation == self.owners[slot]
+            (checkpoint := self.checkpoints.get(slot)) is not None
+            and checkpoint.incarnation == self.owners[slot]
             for slot in self.slots
         )
 
@@ -93,13 +94,13 @@ async def standing(log: Log, which: Service) -> Standing:
     slots: tuple[Slot, ...] = (
         (ALL,) if which.partition == "cluster" else tuple(Slot(str(n)) for n in range(log.slots))
     )
-    found: dict[Slot, Checkpoint] = {}
+    latest: dict[Slot, Checkpoint] = {}
     for slot in slots:
         last = await log.last(log.subjects.checkpoint(slot, own))
         if last is not None:
-            found[slot] = checkpoints.decode(last.body)
+            latest[slot] = checkpoints.decode(last.body)
     members = frozenset(heard)
-    return Standing(which, slots, members, {slot: rendezvous(slot, members) for slot in slots}, found)
+    return Standing(which, slots, members, {slot: rendezvous(slot, members) for slot in slots}, latest)
 
 
 async def opened(options: LogOptions | None) -> Log:
@@ -110,17 +111,19 @@ async def opened(options: LogOptions | None) -> Log:
     return log
 
 
-def details(found: Standing) -> str:
+def details(current: Standing) -> str:
     """One service for people."""
     rows = []
-    for member in sorted(found.members):
-        mine = [s for s in found.slots if found.owners[s] == member]
-        claimed = [s for s in mine if (c := found.checkpoints.get(s)) is not None and c.incarnation == member]
+    for member in sorted(current.members):
+        mine = [s for s in current.slots if current.owners[s] == member]
+        claimed = [
+            s for s in mine if (c := current.checkpoints.get(s)) is not None and c.incarnation == member
+        ]
         rows.append((member, len(mine), len(claimed), _texts(mine)))
-    unclaimed = [s for s in found.slots if found.owners[s] is None]
+    unclaimed = [s for s in current.slots if current.owners[s] is None]
     lines = [
-        f"service/{found.service.name}: {len(found.slots)} slots, {len(found.members)} replicas"
-        + (", every slot is claimed by whom it belongs to" if found.settled else ", not settled"),
+        f"service/{current.service.name}: {len(current.slots)} slots, {len(current.members)} replicas"
+        + (", every slot is claimed by whom it belongs to" if current.settled else ", not settled"),
         columns(("REPLICA", "DUE", "CLAIMED", "SLOTS"), rows),
     ]
     if unclaimed:
@@ -128,22 +131,22 @@ def details(found: Standing) -> str:
     return "\n".join(lines)
 
 
-def as_json(found: Standing) -> dict[str, Any]:
+def as_json(current: Standing) -> dict[str, Any]:
     """One service for programs."""
     return {
-        "service": found.service.name,
-        "replicas": sorted(found.members),
-        "settled": found.settled,
+        "service": current.service.name,
+        "replicas": sorted(current.members),
+        "settled": current.settled,
         "slots": [
             {
                 "slot": str(slot),
-                "owner": found.owners[slot],
-                "epoch": c.epoch if (c := found.checkpoints.get(slot)) else 0,
+                "owner": current.owners[slot],
+                "epoch": c.epoch if (c := current.checkpoints.get(slot)) else 0,
                 "incarnation": c.incarnation if c else None,
                 "position": c.position if c else 0,
                 "at": c.at if c else None,
             }
-            for slot in found.slots
+            for slot in current.slots
         ],
     }
 

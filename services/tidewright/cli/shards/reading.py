@@ -46,18 +46,18 @@ class ReadSet:
 
     @property
     def spec(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.raw.get("spec") or {}
-        return found
+        spec: dict[str, Any] = self.raw.get("spec") or {}
+        return spec
 
     @property
     def status(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.raw.get("status") or {}
-        return found
+        status: dict[str, Any] = self.raw.get("status") or {}
+        return status
 
     def section(self, name: str) -> dict[str, Any]:
         """A section of the spec, empty when it is not there."""
-        found: dict[str, Any] = self.spec.get(name) or {}
-        return found
+        section: dict[str, Any] = self.spec.get(name) or {}
+        return section
 
     @property
     def mapped(self) -> bool:
@@ -67,13 +67,13 @@ class ReadSet:
     @property
     def told(self) -> dict[int, list[int]]:
         """By shard index, the slots that the running pods were told; empty for workers that follow by themselves."""
-        found: dict[int, list[int]] = {}
+        slots_by_shard: dict[int, list[int]] = {}
         for pod in self.pods:
             meta = pod["metadata"]
             index = meta["name"].rpartition("-")[2]
             if (text := (meta.get("annotations") or {}).get(SLOTS_ANNOTATION)) and index.isdecimal():
-                found[int(index)] = parse_runs(text)
-        return found
+                slots_by_shard[int(index)] = parse_runs(text)
+        return slots_by_shard
 
     @property
     def grace_s(self) -> float:
@@ -113,8 +113,8 @@ async def connected(at: ClusterOptions | None) -> AsyncIterator[Kube]:
 
 async def get(kube: Kube, path: str, query: dict[str, str] | None = None) -> dict[str, Any]:
     """The object or list at a path."""
-    found: dict[str, Any] = msgspec.json.decode((await kube.request("GET", path, query=query)).body)
-    return found
+    answer: dict[str, Any] = msgspec.json.decode((await kube.request("GET", path, query=query)).body)
+    return answer
 
 
 async def listed(
@@ -152,11 +152,11 @@ async def the_set(kube: Kube, namespace: str, name: str | None) -> ReadSet:
         BadInput: there is none of that name, or more than one to choose from.
     """
     if name is None:
-        found = await sets(kube, namespace)
-        if len(found) != 1:
-            names = ", ".join(s.name for s in found) or "none"
+        candidates = await sets(kube, namespace)
+        if len(candidates) != 1:
+            names = ", ".join(s.name for s in candidates) or "none"
             raise BadInput(f"name the ShardSet with --set: namespace {namespace} has {names}")
-        read = found[0]
+        read = candidates[0]
     else:
         try:
             read = _read(await get(kube, f"{API}/namespaces/{namespace}/shardsets/{name}"))

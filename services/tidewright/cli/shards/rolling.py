@@ -20,37 +20,37 @@ _WAITS = {
 }
 
 
-def progress(found: ReadSet) -> dict[str, Any]:
+def progress(shard_set: ReadSet) -> dict[str, Any]:
     """The rollout of a set.
 
     Raises:
         BadInput: it has none.
     """
-    made: dict[str, Any] | None = found.status.get("rollout")
-    if made is None:
-        driver = found.section("workers").get("driver", "external")
+    rollout: dict[str, Any] | None = shard_set.status.get("rollout")
+    if rollout is None:
+        driver = shard_set.section("workers").get("driver", "external")
         why = "the manager has not seen its template yet" if driver == "pods" else f"its driver is {driver}"
-        raise BadInput(f"shardset {found.namespace}/{found.name} has no rollout: {why}")
-    paused = condition(found, "RolloutPaused")
-    return {**made, "paused": paused.get("message", "") if paused.get("status") == "True" else ""}
+        raise BadInput(f"shardset {shard_set.namespace}/{shard_set.name} has no rollout: {why}")
+    paused = condition(shard_set, "RolloutPaused")
+    return {**rollout, "paused": paused.get("message", "") if paused.get("status") == "True" else ""}
 
 
-def text(found: ReadSet, made: dict[str, Any]) -> str:
+def text(shard_set: ReadSet, rollout: dict[str, Any]) -> str:
     """The same for people."""
-    outdated, unready = set(made["outdated"]), set(made["notReady"])
-    updated = min(made["shards"], sum(pod["metadata"]["name"] not in outdated for pod in found.pods))
+    outdated, unready = set(rollout["outdated"]), set(rollout["notReady"])
+    updated = min(rollout["shards"], sum(pod["metadata"]["name"] not in outdated for pod in shard_set.pods))
     lines = [
-        f"{made['state']}: {updated} of {made['shards']} pods are as the template (version {made['template']})"
+        f"{rollout['state']}: {updated} of {rollout['shards']} pods are as the template (version {rollout['template']})"
     ]
-    if made["waitsFor"] and made["state"] != "Complete":
-        lines.append(f"waits because {_WAITS.get(made['waitsFor'], made['waitsFor'])}")
-    if waiting := made.get("standingBy"):
+    if rollout["waitsFor"] and rollout["state"] != "Complete":
+        lines.append(f"waits because {_WAITS.get(rollout['waitsFor'], rollout['waitsFor'])}")
+    if waiting := rollout.get("standingBy"):
         lines.append(f"standing by, with their locks held: {', '.join(waiting)}")
-    if made["draining"]:
-        lines.append(f"{made['draining']} hands over its slots before it is replaced")
-    if made["paused"]:
-        lines.append(made["paused"])
-    names = {pod["metadata"]["name"] for pod in found.pods} | outdated | unready
+    if rollout["draining"]:
+        lines.append(f"{rollout['draining']} hands over its slots before it is replaced")
+    if rollout["paused"]:
+        lines.append(rollout["paused"])
+    names = {pod["metadata"]["name"] for pod in shard_set.pods} | outdated | unready
     rows = [
         (name, "old" if name in outdated else "new", "no" if name in unready else "yes")
         for name in sorted(names, key=lambda n: (len(n), n))

@@ -28,19 +28,19 @@ def status(
 
     async def run() -> int:
         async with connected(where) as kube:
-            found = await the_set(kube, namespace_of(where), name_of(where))
-        made = rolling.progress(found)
-        emit(made, output, lambda: rolling.text(found, made))
+            shard_set = await the_set(kube, namespace_of(where), name_of(where))
+        progress = rolling.progress(shard_set)
+        emit(progress, output, lambda: rolling.text(shard_set, progress))
         return 0
 
     return asyncio.run(run())
 
 
 def _rollout(doing: str, change_: dict[str, Any]) -> Build:
-    def build(found: ReadSet) -> tuple[str, dict[str, Any]]:
-        if found.section("workers").get("driver") != "pods":
+    def build(shard_set: ReadSet) -> tuple[str, dict[str, Any]]:
+        if shard_set.section("workers").get("driver") != "pods":
             raise BadInput(
-                f"shardset {found.namespace}/{found.name} has workers that somebody else starts: "
+                f"shardset {shard_set.namespace}/{shard_set.name} has workers that somebody else starts: "
                 "only sets with the driver pods roll out"
             )
         return doing, {"rollout": change_}
@@ -60,12 +60,12 @@ def resume(
 ) -> int:
     """Go on, also past a canary, with the template as it is now."""
 
-    def build(found: ReadSet) -> tuple[str, dict[str, Any]]:
-        section = found.section("rollout")
+    def build(shard_set: ReadSet) -> tuple[str, dict[str, Any]]:
+        section = shard_set.section("rollout")
         approved = {"approved": True} if section.get("canary") else {}
         resumes = int(section.get("resumes") or 0) + 1
-        wanted = {"paused": None, "undo": None, "resumes": resumes, **approved}
-        return _rollout("Resume the rollout.", wanted)(found)
+        patch = {"paused": None, "undo": None, "resumes": resumes, **approved}
+        return _rollout("Resume the rollout.", patch)(shard_set)
 
     return changed(where, build, yes=yes)
 

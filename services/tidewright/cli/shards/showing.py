@@ -20,38 +20,40 @@ def columns(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     )
 
 
-def plan(found: ReadSet, made: Preview) -> str:
+def plan(shard_set: ReadSet, preview: Preview) -> str:
     """Moves, restarts, and the bound of the gap."""
-    lines = [f"Plan for shardset {found.namespace}/{found.name}:"]
-    share = f" ({made.moved / made.slots:.1%})" if made.slots and made.moved else ""
-    lines.append(f"  moves     {made.moved} of {made.slots} slots{share}")
-    for move in made.moves:
+    lines = [f"Plan for shardset {shard_set.namespace}/{shard_set.name}:"]
+    share = f" ({preview.moved / preview.slots:.1%})" if preview.slots and preview.moved else ""
+    lines.append(f"  moves     {preview.moved} of {preview.slots} slots{share}")
+    for move in preview.moves:
         lines.append(
             f"              {move.source or '(nobody)'} -> {move.target}: {move.count} ({_short(move.slots)})"
         )
-    for word, names in (("starts", made.starts), ("stops", made.stops), ("restarts", made.restarts)):
+    for word, names in (("starts", preview.starts), ("stops", preview.stops), ("restarts", preview.restarts)):
         lines.append(f"  {word.ljust(9)} {len(names)}{': ' + ', '.join(names) if names else ''}")
-    lines.append(f"  gap       {made.gap}")
-    lines.append(f"  crash     {made.crash_gap_s:g} s at most for the slots of a member that fails meanwhile")
-    lines += [f"  note      {note}" for note in made.notes]
+    lines.append(f"  gap       {preview.gap}")
+    lines.append(
+        f"  crash     {preview.crash_gap_s:g} s at most for the slots of a member that fails meanwhile"
+    )
+    lines += [f"  note      {note}" for note in preview.notes]
     return "\n".join(lines)
 
 
-def overview(found: Sequence[ReadSet]) -> str:
+def overview(shard_sets: Sequence[ReadSet]) -> str:
     """All sets, a line each."""
     rows = []
-    for one in found:
-        ready = condition(one, "Ready")
-        states = [record.state for record in one.document.slots]
+    for shard_set in shard_sets:
+        ready = condition(shard_set, "Ready")
+        states = [record.state for record in shard_set.document.slots]
         rows.append(
             (
-                one.namespace,
-                one.name,
+                shard_set.namespace,
+                shard_set.name,
                 len(states),
-                len(one.document.members),
+                len(shard_set.document.members),
                 states.count(SlotState.FREE),
-                len(one.document.moving),
-                "yes" if one.document.frozen else "no",
+                len(shard_set.document.moving),
+                "yes" if shard_set.document.frozen else "no",
                 ready.get("status", "?"),
                 ready.get("reason", "NotSeenYet"),
             )
@@ -60,11 +62,12 @@ def overview(found: Sequence[ReadSet]) -> str:
     return columns(head, rows)
 
 
-def details(found: ReadSet) -> str:
+def details(shard_set: ReadSet) -> str:
     """One set: its members with their slots, and the conditions that are not as they should be."""
-    document = found.document
+    document = shard_set.document
     renewals = {
-        f"{m['spec']['member']}#{m['spec']['incarnation']}": (m.get("status") or {}) for m in found.members
+        f"{m['spec']['member']}#{m['spec']['incarnation']}": (m.get("status") or {})
+        for m in shard_set.members
     }
     rows: list[tuple[object, ...]] = []
     for member, record in sorted(document.members.items()):
@@ -75,7 +78,7 @@ def details(found: ReadSet) -> str:
              record.incarnation[:12])
         )  # fmt: skip
     lines = [
-        f"shardset {found.namespace}/{found.name}: {len(document.slots)} slots, revision {document.revision}"
+        f"shardset {shard_set.namespace}/{shard_set.name}: {len(document.slots)} slots, revision {document.revision}"
         + (", frozen" if document.frozen else ""),
         columns(("MEMBER", "STATE", "WEIGHT", "OWNS", "SLOTS", "BUSY", "INCARNATION"), rows),
     ]
@@ -83,25 +86,27 @@ def details(found: ReadSet) -> str:
         lines.append(f"without owner: {runs(free)}")
     if document.moving:
         lines.append(f"moving: {runs(document.moving)}")
-    for one in found.status.get("conditions") or ():
-        trouble = one["status"] == ("False" if one["type"] == "Ready" else "True")
-        if trouble and one["type"] != "Ready":
-            lines.append(f"{one['type']}: {one['reason']}: {one['message']}")
+    for status_condition in shard_set.status.get("conditions") or ():
+        trouble = status_condition["status"] == ("False" if status_condition["type"] == "Ready" else "True")
+        if trouble and status_condition["type"] != "Ready":
+            lines.append(
+                f"{status_condition['type']}: {status_condition['reason']}: {status_condition['message']}"
+            )
     return "\n".join(lines)
 
 
-def condition(found: ReadSet, kind: str) -> dict[str, Any]:
+def condition(shard_set: ReadSet, kind: str) -> dict[str, Any]:
     """A condition of a set, empty when it is not there."""
-    return next((c for c in found.status.get("conditions") or () if c["type"] == kind), {})
+    return next((c for c in shard_set.status.get("conditions") or () if c["type"] == kind), {})
 
 
-def as_json(found: ReadSet) -> dict[str, Any]:
+def as_json(shard_set: ReadSet) -> dict[str, Any]:
     """One set for programs."""
     return {
-        "namespace": found.namespace,
-        "name": found.name,
-        "assignment": found.status.get("assignment"),
-        "conditions": found.status.get("conditions") or [],
+        "namespace": shard_set.namespace,
+        "name": shard_set.name,
+        "assignment": shard_set.status.get("assignment"),
+        "conditions": shard_set.status.get("conditions") or [],
     }
 
 

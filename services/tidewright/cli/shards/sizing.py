@@ -13,14 +13,14 @@ from tidewright.cli.shards.where import (
 )
 
 
-def resized(found: ReadSet, count: int) -> tuple[str, dict[str, Any]]:
+def resized(shard_set: ReadSet, count: int) -> tuple[str, dict[str, Any]]:
     """Another number of shards, as a change.
 
     Raises:
         BadInput: this set's number is not the spec's to say.
     """
-    workers, autosize = found.section("workers"), found.section("autosize")
-    who = f"shardset {found.namespace}/{found.name}"
+    workers, autosize = shard_set.section("workers"), shard_set.section("autosize")
+    who = f"shardset {shard_set.namespace}/{shard_set.name}"
     if count < 0:
         raise BadInput(f"{count} shards: expected a number of at least 0")
     if workers.get("driver", "external") == "external":
@@ -28,7 +28,7 @@ def resized(found: ReadSet, count: int) -> tuple[str, dict[str, Any]]:
     if autosize:
         bounds = f"{autosize.get('min', 1)} to {autosize.get('max', 16)}"
         raise BadInput(f"{who} is sized by its load, from {bounds}: change autosize.min or autosize.max")
-    if found.mapped:
+    if shard_set.mapped:
         raise BadInput(
             f"{who} has a shard for each of assignment.perShard: change that list, with `shards plan -f` first"
         )
@@ -36,12 +36,12 @@ def resized(found: ReadSet, count: int) -> tuple[str, dict[str, Any]]:
     return f"Resize from {before} to {count} shards.", {"workers": {"replicas": count}}
 
 
-def doubled(found: ReadSet) -> tuple[str, dict[str, Any]]:
+def doubled(shard_set: ReadSet) -> tuple[str, dict[str, Any]]:
     """Twice the slots, as a change."""
-    slots = len(found.document.slots)
-    if found.mapped:
+    slots = len(shard_set.document.slots)
+    if shard_set.mapped:
         raise BadInput(
-            f"shardset {found.namespace}/{found.name} has values of a label (strategy mapping) and no keyspace to double"
+            f"shardset {shard_set.namespace}/{shard_set.name} has values of a label (strategy mapping) and no keyspace to double"
         )
     return f"Double the keyspace from {slots} to {2 * slots} slots.", {"keyspace": {"slots": 2 * slots}}
 
@@ -53,7 +53,7 @@ def resize(
     yes: Yes = False,
 ) -> int:
     """Change the number of shards."""
-    return changed(where, lambda found: resized(found, count), yes=yes)
+    return changed(where, lambda shard_set: resized(shard_set, count), yes=yes)
 
 
 def double(

@@ -36,14 +36,21 @@ class Check:
     message: str
 
 
-async def verify(kube: Kube, found: ReadSet, log: LogOptions | None, output: Output, *, objects: bool) -> int:
+async def verify(
+    kube: Kube, shard_set: ReadSet, log: LogOptions | None, output: Output, *, objects: bool
+) -> int:
     """Look at everything; exit code 1 when something is not as it should be."""
-    spec, _problems = read_spec(found.spec)
-    if not found.document.slots:
-        raise CommandError(f"shardset {found.namespace}/{found.name} has no assignment yet")
-    checks = [*_document(found), *_claims(found), *_told(found, spec), await _ledger(found, log)]
+    spec, _problems = read_spec(shard_set.spec)
+    if not shard_set.document.slots:
+        raise CommandError(f"shardset {shard_set.namespace}/{shard_set.name} has no assignment yet")
+    checks = [
+        *_document(shard_set),
+        *_claims(shard_set),
+        *_told(shard_set, spec),
+        await _ledger(shard_set, log),
+    ]
     if objects:
-        checks += [check async for check in _objects(kube, found, spec)]
+        checks += [check async for check in _objects(kube, shard_set, spec)]
     words = {True: "ok", False: "FAILED", None: "not checked"}
     emit(
         [{"check": c.name, "good": c.good, "message": c.message} for c in checks],
@@ -53,11 +60,11 @@ async def verify(kube: Kube, found: ReadSet, log: LogOptions | None, output: Out
     return 1 if any(c.good is False for c in checks) else 0
 
 
-def _document(found: ReadSet) -> Iterator[Check]:
-    document = found.document
+def _document(shard_set: ReadSet) -> Iterator[Check]:
+    document = shard_set.document
     free = document.unowned()
     yield Check("every slot has one owner", not free, f"without owner: {runs(free)}" if free else "")
-    said = condition(found, "Orphaned").get("status") == "True"
+    said = condition(shard_set, "Orphaned").get("status") == "True"
     yield Check(
         "no silent orphan",
         said or not free,
@@ -67,10 +74,10 @@ def _document(found: ReadSet) -> Iterator[Check]:
     yield Check("owners are members", not strangers, ", ".join(strangers))
 
 
-def _claims(found: ReadSet) -> Iterator[Check]:
+def _claims(shard_set: ReadSet) -> Iterator[Check]:
     claims: Counter[int] = Counter()
     records = set()
-    for member in found.members:
+    for member in shard_set.members:
         name = f"{member['spec']['member']}#{member['spec']['incarnation']}"
         status = member.get("status") or {}
         if not member["spec"].get("taken") and not status.get("released"):
@@ -78,17 +85,19 @@ def _claims(found: ReadSet) -> Iterator[Check]:
             claims.update(parse_runs(status.get("acting") or ""))
     twice = sorted(slot for slot, count in claims.items() if count > 1)
     yield Check("no slot is claimed twice", not twice, f"claimed twice: {runs(twice)}" if twice else "")
-    if found.members:
-        lost = sorted({r.owner for r in found.document.slots if r.owner} - records)
+    if shard_set.members:
+        lost = sorted({r.owner for r in shard_set.document.slots if r.owner} - records)
         yield Check("owners hold a lease", not lost, f"no record of {', '.join(lost)}" if lost else "")
-        idle = [s for s, r in enumerate(found.document.slots) if r.state is SlotState.OWNED and not claims[s]]
+        idle = [
+            s for s, r in enumerate(shard_set.document.slots) if r.state is SlotState.OWNED and not claims[s]
+        ]
         yield Check("owners act", not idle, f"nobody reports to act on {runs(idle)}" if idle else "")
 
 
-def _told(found: ReadSet, spec: SetSpec) -> Iterator[Check]:
-    if spec.dynamic or not found.told:
+def _told(shard_set: ReadSet, spec: SetSpec) -> Iterator[Check]:
+    if spec.dynamic or not shard_set.told:
         return
-    count = Counter(slot for slots in found.told.values() for slot in slots)
+    count = Counter(slot for slots in shard_set.told.values() for slot in slots)
     twice = sorted(s for s, n in count.items() if n > 1)
     missing = sorted(set(range(spec.slots)) - set(count))
     message = "; ".join(
@@ -98,11 +107,11 @@ def _told(found: ReadSet, spec: SetSpec) -> Iterator[Check]:
     )
     yield Check("pods are told every slot once", not message, message)
     if spec.injector.value == "propeller" or spec.mapped:
-        wrong = [pod["metadata"]["name"] for pod in found.pods if not _as_told(found, spec, pod)]
+        wrong = [pod["metadata"]["name"] for pod in shard_set.pods if not _as_told(shard_set, spec, pod)]
         yield Check("arguments say what pods were told", not wrong, ", ".join(wrong))
 
 
-def _as_told(found: ReadSet, spec: SetSpec, pod: dict[str, Any]) -> bool:
+def _as_told(shard_set: ReadSet, spec: SetSpec, pod: dict[str, Any]) -> bool:
     """Whether the container's own arguments are those of its slots, or of its values of the label."""
     index = int(pod["metadata"]["name"].rpartition("-")[2])
     args = next((c.get("args") or [] for c in pod["spec"]["containers"] if c["name"] == spec.container), [])
@@ -110,37 +119,37 @@ def _as_told(found: ReadSet, spec: SetSpec, pod: dict[str, Any]) -> bool:
         if index >= len(spec.per_shard):
             return False
         values, rest = included(spec.per_shard, index)
-        lock = native_lock_name(found.name, index)
-        wanted = mapped(spec.injector, spec.label, values, rest=rest, lock=lock, flag=spec.flag).args
-        return bool(args[len(args) - len(wanted) :] == list(wanted))
-    told = {int(v) for r in parse_args(args).requirements for v in r.values if v.isdecimal()}
-    return bool(names_shard_flag(args)) and told == set(found.told.get(index, ()))
+        lock = native_lock_name(shard_set.name, index)
+        desired = mapped(spec.injector, spec.label, values, rest=rest, lock=lock, flag=spec.flag).args
+        return bool(args[len(args) - len(desired) :] == list(desired))
+    argument_slots = {int(v) for r in parse_args(args).requirements for v in r.values if v.isdecimal()}
+    return bool(names_shard_flag(args)) and argument_slots == set(shard_set.told.get(index, ()))
 
 
-async def _ledger(found: ReadSet, log: LogOptions | None) -> Check:
+async def _ledger(shard_set: ReadSet, log: LogOptions | None) -> Check:
     name = "the ledger gives this assignment"
     try:
         async with opened(log, None) as source:
-            ledger = await history.ledger(source, found.namespace, found.name)
+            ledger = await history.ledger(source, shard_set.namespace, shard_set.name)
     except CommandError as error:
         return Check(name, None, str(error))
     if ledger.refused:
         return Check(name, False, f"an entry was refused: {ledger.refused[0]}")
-    if ledger.document.revision < found.document.revision:
+    if ledger.document.revision < shard_set.document.revision:
         return Check(name, False, f"it ends at revision {ledger.document.revision}, the status is further")
-    if ledger.document.revision > found.document.revision:
+    if ledger.document.revision > shard_set.document.revision:
         return Check(name, None, "the status is on its way: run the command again")
     wrong = [
         slot
-        for slot, (a, b) in enumerate(zip(ledger.document.slots, found.document.slots, strict=True))
+        for slot, (a, b) in enumerate(zip(ledger.document.slots, shard_set.document.slots, strict=True))
         if msgspec.structs.replace(a, since=0.0) != msgspec.structs.replace(b, since=0.0)
     ]
     return Check(name, not wrong, f"slots {runs(wrong)} differ" if wrong else "")
 
 
-async def _objects(kube: Kube, found: ReadSet, spec: SetSpec) -> AsyncIterator[Check]:
+async def _objects(kube: Kube, shard_set: ReadSet, spec: SetSpec) -> AsyncIterator[Check]:
     """The labels of all objects of the source, where workers go by them."""
-    source = source_of(found.spec)
+    source = source_of(shard_set.spec)
     if not source.kind or not spec.labels_objects:
         return
     places = await Discovery(kube).resources(source.group, source.kind)
@@ -152,14 +161,14 @@ async def _objects(kube: Kube, found: ReadSet, spec: SetSpec) -> AsyncIterator[C
         )
         return
     missing = illegal = own = total = 0
-    path = places[0].collection("" if source.all_namespaces else found.namespace)
+    path = places[0].collection("" if source.all_namespaces else shard_set.namespace)
     async for item in listed(kube, path, {"labelSelector": source.selector} if source.selector else {}):
         total += 1
         value = (item["metadata"].get("labels") or {}).get(spec.slot_label)
-        wanted = slot_label_value(source, identity(item["metadata"], source.kind), spec.slots, spec.hash)
+        key_slot = slot_label_value(source, identity(item["metadata"], source.kind), spec.slots, spec.hash)
         missing += value is None
         illegal += value is not None and not legal_slot(value, spec.slots)
-        own += value is not None and legal_slot(value, spec.slots) and value != wanted
+        own += value is not None and legal_slot(value, spec.slots) and value != key_slot
     label = spec.slot_label
     yield Check(
         f"objects carry {label}", not missing, f"{missing} of {total} do not" if missing else f"{total} do"

@@ -66,8 +66,8 @@ def changed(where: SetOptions | None, build: Build, *, yes: bool, ask: bool = Tr
 
     async def run() -> int:
         async with connected(where) as kube:
-            found = await the_set(kube, namespace_of(where), name)
-            doing, patch = build(found)
-            return await change(kube, found, patch, doing=doing, yes=yes, ask=ask)
+            shard_set = await the_set(kube, namespace_of(where), name)
+            doing, patch = build(shard_set)
+            return await change(kube, shard_set, patch, doing=doing, yes=yes, ask=ask)
 
     return asyncio.run(run())
