@@ -82,7 +82,7 @@ def wpa(
         if candidates[0].label == candidates[1].label:
             candidates = [_relabelled(candidates[0], str(file)), _relabelled(candidates[1], str(compare))]
     rules = [runs.rules_of(candidate) for candidate in candidates]
-    counts = {len(one.metrics) for one in rules}
+    counts = {len(candidate_rules.metrics) for candidate_rules in rules}
     if len(counts) > 1:
         raise BadInput(
             f"--compare {compare}: has {max(counts)} metrics, the other {min(counts)}; one load is for both"
@@ -96,8 +96,8 @@ def wpa(
         start_replicas=start_replicas if start_replicas is not None else series.start_replicas,
     )
     with progress("running", len(series) * len(candidates)) as advance:
-        made = runs.run_all(candidates, series, model, {"strict": strict}, advance)
-    _print(Result(series, model, made, bool(sweep)), output)
+        finished_runs = runs.run_all(candidates, series, model, {"strict": strict}, advance)
+    _print(Result(series, model, finished_runs, bool(sweep)), output)
     return 0
 
 

@@ -39,12 +39,14 @@ def load(path: Path, option: str) -> Candidate:
         BadInput: the file cannot be read, or holds not exactly one WatermarkPodAutoscaler.
     """
     documents = all_documents(path, f"{option} {path}", f"a manifest of kind {KIND}")
-    objects = [one for document in documents for one in _items(document)]
-    found = [one for one in objects if one.get("kind") == KIND]
-    if len(found) != 1:
-        kinds = ", ".join(str(one.get("kind", "an object without a kind")) for one in objects) or "nothing"
-        raise BadInput(f"{option} {path}: holds {len(found)} of kind {KIND} (found: {kinds}); one is needed")
-    metadata, spec = found[0].get("metadata") or {}, found[0].get("spec")
+    objects = [obj for document in documents for obj in _items(document)]
+    autoscalers = [obj for obj in objects if obj.get("kind") == KIND]
+    if len(autoscalers) != 1:
+        kinds = ", ".join(str(obj.get("kind", "an object without a kind")) for obj in objects) or "nothing"
+        raise BadInput(
+            f"{option} {path}: holds {len(autoscalers)} of kind {KIND} (found: {kinds}); one is needed"
+        )
+    metadata, spec = autoscalers[0].get("metadata") or {}, autoscalers[0].get("spec")
     if not isinstance(spec, dict) or not isinstance(metadata, dict):
         raise BadInput(f"{option} {path}: {KIND} without a spec")
     name = str(metadata.get("name", ""))
@@ -82,14 +84,14 @@ def variants(base: Candidate, sweeps: Sequence[str]) -> list[Candidate]:
     combinations = list(itertools.product(*axes))
     if len(combinations) > MOST_VARIANTS:
         raise BadInput(f"--sweep: {len(combinations)} combinations, at most {MOST_VARIANTS}")
-    made = []
+    candidates = []
     for combination in combinations:
         spec = copy.deepcopy(base.spec)
         for field, value in combination:
             put(spec, field, value)
         label = ", ".join(f"{field}={value}" for field, value in combination)
-        made.append(Candidate(label, base.namespace, base.name, spec))
-    return made
+        candidates.append(Candidate(label, base.namespace, base.name, spec))
+    return candidates
 
 
 def put(spec: dict[str, Any], field: str, text: str) -> None:

@@ -132,9 +132,9 @@ def _table(result: Result) -> str:
     if len(result.runs) > 1:
         for n, (heading, _, value) in enumerate(COLUMNS):
             if heading not in ("BELOW-LOW", "LEAST", "MOST", "UP", "DOWN"):
-                found = [value(run.report) for run in result.runs]
-                if min(found) != max(found):
-                    best[n] = min(found)
+                figures = [value(run.report) for run in result.runs]
+                if min(figures) != max(figures):
+                    best[n] = min(figures)
     head = "<th scope=col>Policy</th>" + "".join(
         f'<th scope=col title="{escape(HEADINGS[heading][1])}">{escape(HEADINGS[heading][0])}</th>'
         for heading, _, _ in COLUMNS
@@ -143,12 +143,12 @@ def _table(result: Result) -> str:
     if result.series.recorded:
         rows.append("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in recorded(result)) + "</tr>")
     for run in result.runs:
-        told = [f"<td>{escape(run.candidate.label)}</td>"]
+        cells = [f"<td>{escape(run.candidate.label)}</td>"]
         for n, (_, form, value) in enumerate(COLUMNS):
             figure = value(run.report)
             mark = " class=best" if best.get(n) == figure else ""
-            told.append(f"<td{mark}>{escape(shown(form, figure))}</td>")
-        rows.append("<tr>" + "".join(told) + "</tr>")
+            cells.append(f"<td{mark}>{escape(shown(form, figure))}</td>")
+        rows.append("<tr>" + "".join(cells) + "</tr>")
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
@@ -203,15 +203,15 @@ def _ticks(first: float, last: float) -> list[tuple[float, str]]:
     """Round times of the span (UTC), as many as find room, and what is written under them."""
     step = next((s for s in TICKS_S if (last - first) / s <= MOST_TICKS), TICKS_S[-1])
     margin = (last - first) * 0.03  # a text there would leave the drawing
-    found: list[tuple[float, str]] = []
+    ticks: list[tuple[float, str]] = []
     at = float(math.ceil((first + margin) / step) * step)
     while at <= last - margin:
         day, time = rfc3339(at)[:10], rfc3339(at)[11:16]
-        found.append((at, day if step >= 86400 or (time == "00:00" and step >= 3600) else time))
+        ticks.append((at, day if step >= 86400 or (time == "00:00" and step >= 3600) else time))
         at += step
-    if found and not any("-" in text for _, text in found):
-        found[0] = (found[0][0], rfc3339(found[0][0])[:16].replace("T", " "))
-    return found
+    if ticks and not any("-" in text for _, text in ticks):
+        ticks[0] = (ticks[0][0], rfc3339(ticks[0][0])[:16].replace("T", " "))
+    return ticks
 
 
 def _grid(
@@ -286,25 +286,26 @@ def _decisions(run: Run) -> str:
     steps = run.report.steps
     if not steps:
         return "<p>Nothing was ever scaled.</p>"
-    told = []
+    entries = []
     for step in steps[:MOST_DECISIONS]:
         way = "up" if step.to_replicas > step.from_replicas else "down"
         why = "".join(f"<li>{escape(sentence)}</li>" for sentence in sentences(step.because))
-        told.append(
+        entries.append(
             f'<details><summary class="{way}"><time>{rfc3339(step.at)[:19].replace("T", " ")}</time>'
             f"<b>{step.from_replicas} &rarr; {step.to_replicas}</b><span>{escape(_reason(step))}</span>"
             f"</summary><ul>{why}</ul></details>"
         )
     if len(steps) > MOST_DECISIONS:
-        told.append(f"<p>{len(steps) - MOST_DECISIONS:,} more are in the JSON form.</p>")
-    return '<div class="list">' + "\n".join(told) + "</div>"
+        entries.append(f"<p>{len(steps) - MOST_DECISIONS:,} more are in the JSON form.</p>")
+    return '<div class="list">' + "\n".join(entries) + "</div>"
 
 
 def _reason(step: Step) -> str:
     """The reason in the reference's words, and what bounded the step."""
-    bound = next((BOUNDS[one.rule] for one in step.because if one.rule in BOUNDS), "")
+    bound = next((BOUNDS[because.rule] for because in step.because if because.rule in BOUNDS), "")
     reason = next(
-        (str(one.values.get("reason", "")) for one in step.because if one.rule == "ScaleDecided"), ""
+        (str(because.values.get("reason", "")) for because in step.because if because.rule == "ScaleDecided"),
+        "",
     )
     return f"{reason}{bound}"
 

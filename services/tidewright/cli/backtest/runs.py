@@ -66,7 +66,7 @@ def run_all(
     Raises:
         BadInput: a spec or the series cannot be used.
     """
-    made = []
+    finished_runs = []
     for candidate in candidates:
         done = 0
 
@@ -82,8 +82,8 @@ def run_all(
         except ValueError as error:  # InvalidSpec, BadSeries
             raise BadInput(f"{candidate.label}: {error}") from error
         step(len(series))
-        made.append(Run(candidate, report))
-    return made
+        finished_runs.append(Run(candidate, report))
+    return finished_runs
 
 
 def as_json(result: Result) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def step_json(step: Step) -> dict[str, Any]:
         "from": step.from_replicas,
         "to": step.to_replicas,
         "why": sentences(step.because),
-        "because": [{"rule": one.rule, "values": dict(one.values)} for one in step.because],
+        "because": [{"rule": because.rule, "values": dict(because.values)} for because in step.because],
     }
 
 
@@ -154,5 +154,5 @@ def shown(form: str, value: float) -> str:
         (seconds // 60 % 60, "m"),
         (seconds % 60, "s"),
     ]
-    told = [f"{count}{unit}" for count, unit in parts if count]
-    return "".join(told[:2]) or "0s"
+    rendered = [f"{count}{unit}" for count, unit in parts if count]
+    return "".join(rendered[:2]) or "0s"

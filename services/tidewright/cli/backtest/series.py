@@ -65,16 +65,16 @@ def columns(header: Sequence[str], metrics: Sequence[Metric], where: str) -> tup
     at = next((names.index(name) for name in TIMES if name in names), None)
     if at is None:
         raise BadInput(f"{where}: no column timestamp; found {', '.join(names) or 'nothing'}")
-    wanted = [metric.name for metric in metrics]
-    if all(name in names for name in wanted):
-        return at, [names.index(name) for name in wanted]
-    if len(wanted) == 1 and "value" in names:
+    metric_names = [metric.name for metric in metrics]
+    if all(name in names for name in metric_names):
+        return at, [names.index(name) for name in metric_names]
+    if len(metric_names) == 1 and "value" in names:
         return at, [names.index("value")]
     others = [index for index in range(len(names)) if index != at]
-    if len(others) == len(wanted):
+    if len(others) == len(metric_names):
         return at, others
     raise BadInput(
-        f"{where}: the spec has {len(wanted)} metrics ({', '.join(wanted)}), and the columns are {', '.join(names)}: "
+        f"{where}: the spec has {len(metric_names)} metrics ({', '.join(metric_names)}), and the columns are {', '.join(names)}: "
         "name them like the metrics"
     )
 
@@ -140,7 +140,7 @@ async def from_log(source: Source, rules: Rules, namespace: str, *, shared: bool
     from tidewright.log.subjects import escape
 
     slot, space = slot_in(source, namespace), escape(namespace)
-    found = Series(source.name, array("d"), [array("d") for _ in rules.metrics])
+    series = Series(source.name, array("d"), [array("d") for _ in rules.metrics])
     latest: dict[str, float] = {}
     queries = {metric.query for metric in rules.metrics}
     fresh: set[str] = set()
@@ -155,8 +155,8 @@ async def from_log(source: Source, rules: Rules, namespace: str, *, shared: bool
             rules.target_name,
         ):
             ready = max(1, fact.ready_replicas or fact.status_replicas)
-            if not found.recorded or found.recorded[-1][1] != fact.replicas:
-                found.recorded.append((fact.at, fact.replicas))
+            if not series.recorded or series.recorded[-1][1] != fact.replicas:
+                series.recorded.append((fact.at, fact.replicas))
         elif isinstance(fact, MetricSampled) and fact.name in queries and not fact.error and not fact.refresh:
             total = (sum(fact.series_milli) or sum(fact.pods_milli.values())) / 1000
             spread = shared and not rules.average and fact.name.startswith("external/")
@@ -164,14 +164,14 @@ async def from_log(source: Source, rules: Rules, namespace: str, *, shared: bool
             fresh.add(fact.name)
             if fresh == queries:
                 fresh.clear()
-                found.times.append(fact.at)
-                for column, metric in zip(found.values, rules.metrics, strict=True):
+                series.times.append(fact.at)
+                for column, metric in zip(series.values, rules.metrics, strict=True):
                     column.append(latest[metric.query])
-    if not found.times:
+    if not series.times:
         raise BadInput(
             f"{source.name}: no samples of {', '.join(sorted(queries))} in namespace {namespace}; "
             f"`tidewright events -n {namespace} --class fact` shows what there is"
         )
-    before = [replicas for at, replicas in found.recorded if at <= found.times[0]]
-    found.start_replicas = before[-1] if before else None
-    return found
+    before = [replicas for at, replicas in series.recorded if at <= series.times[0]]
+    series.start_replicas = before[-1] if before else None
+    return series

@@ -58,8 +58,10 @@ def table(result: Result) -> list[str]:
     for run in result.runs:
         rows.append([run.candidate.label, *(shown(form, value(run.report)) for _, form, value in COLUMNS)])
     if len(result.runs) == 2 and not result.swept:
-        one, two = (run.report for run in result.runs)
-        rows.append(["difference", *(_signed(form, value(two) - value(one)) for _, form, value in COLUMNS)])
+        first, second = (run.report for run in result.runs)
+        rows.append(
+            ["difference", *(_signed(form, value(second) - value(first)) for _, form, value in COLUMNS)]
+        )
     widths = [max(len(row[n]) for row in rows) for n in range(len(rows[0]))]
     return [
         "  ".join(
@@ -81,11 +83,11 @@ def recorded(result: Result) -> list[str]:
     changes = [(before, after) for (_, before), (at, after) in pairwise(steps) if first < at <= last]
     counts = [replicas for at, replicas in inside] or [0]
     up = sum(after > before for before, after in changes)
-    told = {
+    figures = {
         "REPLICA-HOURS": f"{hours:,.1f}", "SCALES": f"{len(changes)}", "UP": f"{up}",
         "DOWN": f"{len(changes) - up}", "LEAST": f"{min(counts)}", "MOST": f"{max(counts)}",
     }  # fmt: skip
-    return ["as recorded", *(told.get(heading, "-") for heading, _, _ in COLUMNS)]
+    return ["as recorded", *(figures.get(heading, "-") for heading, _, _ in COLUMNS)]
 
 
 def _signed(form: str, value: float) -> str:

@@ -56,9 +56,12 @@ def wpa(
         async with opened(log, file) as source:
             return await compared(source, space, name, since, within), source.name
 
-    found, where = asyncio.run(run())
-    emit([_json(one) for one in found], output, lambda: _text(found, where))
-    return 1 if any(row.verdict is not PairVerdict.SAME for one in found for row in one.rows) else 0
+    comparisons, where = asyncio.run(run())
+    emit([_json(comparison) for comparison in comparisons], output, lambda: _text(comparisons, where))
+    differing = any(
+        row.verdict is not PairVerdict.SAME for comparison in comparisons for row in comparison.rows
+    )
+    return 1 if differing else 0
 
 
 async def compared(
@@ -90,28 +93,35 @@ async def compared(
             continue
         if isinstance(event, Event):
             comparing.fold(event)
-    found = [one for one in comparing.results(within_s, start) if not name or one.name == name]
-    if not found:
+    comparisons = [
+        comparison for comparison in comparing.results(within_s, start) if not name or comparison.name == name
+    ]
+    if not comparisons:
         what = f"WatermarkPodAutoscaler {name}" if name else "WatermarkPodAutoscaler"
         where = f"namespace {namespace}" if namespace else "any namespace"
         raise BadInput(f"{source.name}: no {what} in {where}; `tidewright compare wpa -A` shows all")
-    return found
+    return comparisons
 
 
-def _json(one: Comparison) -> dict[str, Any]:
+def _json(comparison: Comparison) -> dict[str, Any]:
     from tidewright.autoscaler.tell.comparing import PairVerdict
     from tidewright.kube.times import rfc3339
 
-    def change(found: CountChange | None) -> dict[str, Any] | None:
-        if found is None:
+    def change(count_change: CountChange | None) -> dict[str, Any] | None:
+        if count_change is None:
             return None
-        return {"at": rfc3339(found.at), "from": found.before, "to": found.after, "times": found.times}
+        return {
+            "at": rfc3339(count_change.at),
+            "from": count_change.before,
+            "to": count_change.after,
+            "times": count_change.times,
+        }
 
     return {
-        "namespace": one.namespace,
-        "name": one.name,
-        "written_by_us": one.written,
-        "counts": {verdict.value.replace(" ", "_"): one.count(verdict) for verdict in PairVerdict},
+        "namespace": comparison.namespace,
+        "name": comparison.name,
+        "written_by_us": comparison.written,
+        "counts": {verdict.value.replace(" ", "_"): comparison.count(verdict) for verdict in PairVerdict},
         "rows": [
             {
                 "at": rfc3339(row.at),
@@ -120,34 +130,42 @@ def _json(one: Comparison) -> dict[str, Any]:
                 "theirs": change(row.theirs),
                 "why": list(row.why),
             }
-            for row in one.rows
+            for row in comparison.rows
         ],
     }
 
 
-def _text(found: list[Comparison], where: str) -> str:
+def _text(comparisons: list[Comparison], where: str) -> str:
     from tidewright.autoscaler.tell.comparing import PairVerdict
 
     headings = ["NAMESPACE", "NAME", "SAME", "DIFFERENT", "ONLY-OURS", "ONLY-THEIRS", "WRITTEN-BY-US"]
     rows = [headings]
     rows += [
-        [one.namespace, one.name, *(str(one.count(verdict)) for verdict in PairVerdict), str(one.written)]
-        for one in found
+        [
+            comparison.namespace,
+            comparison.name,
+            *(str(comparison.count(verdict)) for verdict in PairVerdict),
+            str(comparison.written),
+        ]
+        for comparison in comparisons
     ]
     widths = [max(len(row[n]) for row in rows) for n in range(len(headings))]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
-    for one in found:
-        differing = [row for row in one.rows if row.verdict is not PairVerdict.SAME]
+    for comparison in comparisons:
+        differing = [row for row in comparison.rows if row.verdict is not PairVerdict.SAME]
         if differing:
-            lines += ["", f"{one.namespace}/{one.name}"]
+            lines += ["", f"{comparison.namespace}/{comparison.name}"]
             for row in differing:
                 lines += _told(row)
-        if one.written:
-            lines += ["", WRITTEN.format(name=f"{one.namespace}/{one.name}", count=one.written)]
-    if all(row.verdict is PairVerdict.SAME for one in found for row in one.rows):
-        count = sum(len(one.rows) for one in found)
+        if comparison.written:
+            lines += [
+                "",
+                WRITTEN.format(name=f"{comparison.namespace}/{comparison.name}", count=comparison.written),
+            ]
+    if all(row.verdict is PairVerdict.SAME for comparison in comparisons for row in comparison.rows):
+        count = sum(len(comparison.rows) for comparison in comparisons)
         same, none = ", and we would have made each of them", " by anybody: there is nothing to compare yet"
         lines += ["", f"{where}: {count} changes{same if count else none}."]
     return "\n".join(lines)
@@ -156,11 +174,11 @@ def _text(found: list[Comparison], where: str) -> str:
 def _told(row: Row) -> list[str]:
     from tidewright.kube.times import readable
 
-    def change(who: str, found: CountChange | None) -> str:
-        if found is None:
+    def change(who: str, count_change: CountChange | None) -> str:
+        if count_change is None:
             return f"{who} nothing"
-        again = f" (decided {found.times} times)" if found.times > 1 else ""
-        return f"{who} {found.before} -> {found.after} at {readable(found.at)}{again}"
+        again = f" (decided {count_change.times} times)" if count_change.times > 1 else ""
+        return f"{who} {count_change.before} -> {count_change.after} at {readable(count_change.at)}{again}"
 
     return [
         f"  {readable(row.at)}  {row.verdict.value}: {change('we', row.ours)}, {change('the incumbent', row.theirs)}",

@@ -53,22 +53,26 @@ def provisioning(
     output: Output = "table",
 ) -> int:
     """What would be done about a ProvisioningRequest, without doing it."""
-    wanted = read(file, namespace)
-    for one in wanted:
+    requests = read(file, namespace)
+    for request in requests:
         try:
-            parse(one.spec)
+            parse(request.spec)
         except ValueError as error:
-            raise BadInput(f"ProvisioningRequest {one.namespace}/{one.name}: {error}") from error
-    answers = asyncio.run(_answers(wanted, state, at, log))
+            raise BadInput(f"ProvisioningRequest {request.namespace}/{request.name}: {error}") from error
+    answers = asyncio.run(_answers(requests, state, at, log))
     emit(
-        [as_json(one, answer) for one, answer in zip(wanted, answers, strict=True)],
+        [as_json(request, answer) for request, answer in zip(requests, answers, strict=True)],
         output,
-        lambda: "\n\n".join(as_text(one, answer) for one, answer in zip(wanted, answers, strict=True)),
+        lambda: "\n\n".join(
+            as_text(request, answer) for request, answer in zip(requests, answers, strict=True)
+        ),
     )
     return 0
 
 
-async def _answers(wanted: list[PlannedRequest], state: str, at: str, log: LogOptions | None) -> list[Answer]:
+async def _answers(
+    requests: list[PlannedRequest], state: str, at: str, log: LogOptions | None
+) -> list[Answer]:
     """Each request on its own, on the same state."""
     async with opened(log, None if state == LIVE else Path(state)) as source:
         moment = await moment_of(source, at)
@@ -77,24 +81,24 @@ async def _answers(wanted: list[PlannedRequest], state: str, at: str, log: LogOp
     return [
         preview(
             msgspec.json.decode(body, type=State),
-            one.namespace,
-            one.name,
-            one.spec,
-            templates=one.templates,
+            request.namespace,
+            request.name,
+            request.spec,
+            templates=request.templates,
             now=max(fold.at, moment.at),
         )
-        for one in wanted
+        for request in requests
     ]
 
 
-def as_json(wanted: PlannedRequest, answer: Answer) -> dict[str, Any]:
+def as_json(request: PlannedRequest, answer: Answer) -> dict[str, Any]:
     """For programs."""
-    return {"namespace": wanted.namespace, "name": wanted.name, **msgspec.to_builtins(answer)}
+    return {"namespace": request.namespace, "name": request.name, **msgspec.to_builtins(answer)}
 
 
-def as_text(wanted: PlannedRequest, answer: Answer) -> str:
+def as_text(request: PlannedRequest, answer: Answer) -> str:
     """For people."""
-    lines = [f"ProvisioningRequest {wanted.namespace}/{wanted.name}: {_headline(wanted, answer)}"]
+    lines = [f"ProvisioningRequest {request.namespace}/{request.name}: {_headline(request, answer)}"]
     for increase in answer.increases:
         added = increase.size - increase.from_size
         lines.append(
@@ -109,18 +113,18 @@ def as_text(wanted: PlannedRequest, answer: Answer) -> str:
         lines += ["", "Why:", *(f"  - {text}" for text in answer.sentences if not text.startswith("group "))]
     if answer.verdicts:
         lines += ["", "Groups:", *(f"  - {verdict_sentence(verdict)}" for verdict in answer.verdicts)]
-    told = [
+    messages = [
         m
         for m in answer.messages
         if not answer.increases and answer.result not in ("Successful", "NotNeeded")
     ]
-    if told:
-        lines += ["", "Users would be told:", *(f"  - {message}" for message in dict.fromkeys(told))]
+    if messages:
+        lines += ["", "Users would be told:", *(f"  - {message}" for message in dict.fromkeys(messages))]
     return "\n".join(lines)
 
 
-def _headline(wanted: PlannedRequest, answer: Answer) -> str:
-    pods = sum(int(s.get("count", 0)) for s in wanted.spec.get("podSets", ()))
+def _headline(request: PlannedRequest, answer: Answer) -> str:
+    pods = sum(int(s.get("count", 0)) for s in request.spec.get("podSets", ()))
     if answer.increases:
         nodes = sum(i.size - i.from_size for i in answer.increases)
         return f"{nodes} nodes would be ordered for its {pods} pods."
@@ -130,5 +134,5 @@ def _headline(wanted: PlannedRequest, answer: Answer) -> str:
         case "Failed":
             return "it would fail for good."
     if answer.result == NOT_OURS:
-        return f"class {wanted.spec.get('provisioningClassName')!r} is not decided here, or nothing is decided now."
+        return f"class {request.spec.get('provisioningClassName')!r} is not decided here, or nothing is decided now."
     return "there is no room, and nothing would be ordered."

@@ -34,7 +34,7 @@ def read(path: Path, namespace: str) -> list[PlannedRequest]:
     for document in documents:
         listed = isinstance(document, dict) and str(document.get("kind", "")).endswith("List")
         flat += document.get("items") or [] if listed else [document]
-    found: list[PlannedRequest] = []
+    requests: list[PlannedRequest] = []
     templates: dict[str, dict[str, dict[str, Any]]] = {}
     for number, manifest in enumerate(flat, start=1):
         if not isinstance(manifest, dict) or not isinstance(manifest.get("metadata"), dict):
@@ -48,10 +48,10 @@ def read(path: Path, namespace: str) -> list[PlannedRequest]:
             spec = manifest.get("spec")
             if not isinstance(spec, dict):
                 raise BadInput(f"{name}: ProvisioningRequest {own!r}: spec is missing")
-            found.append(PlannedRequest(space, own or f"unnamed-{number}", spec))
-    if not found:
+            requests.append(PlannedRequest(space, own or f"unnamed-{number}", spec))
+    if not requests:
         kinds = ", ".join(sorted({str(m.get("kind")) for m in flat})) or "nothing"
         raise BadInput(f"{name}: no ProvisioningRequest of {GROUP} in it, but {kinds}")
-    for wanted in found:
-        wanted.templates = templates.get(wanted.namespace, {})
-    return found
+    for request in requests:
+        request.templates = templates.get(request.namespace, {})
+    return requests

@@ -58,10 +58,10 @@ def ws(
 def _read(file: Path, namespace: str) -> dict[str, Any]:
     """The one WorkloadSpread of a manifest."""
     documents = all_documents(file, f"-f {file}", f"a manifest of kind {KIND}")
-    found = [d for d in documents if isinstance(d, dict) and d.get("kind") == KIND]
-    if len(found) != 1:
-        raise BadInput(f"-f {file}: holds {len(found)} objects of kind {KIND}, one is expected")
-    obj: dict[str, Any] = found[0]
+    spreads = [d for d in documents if isinstance(d, dict) and d.get("kind") == KIND]
+    if len(spreads) != 1:
+        raise BadInput(f"-f {file}: holds {len(spreads)} objects of kind {KIND}, one is expected")
+    obj: dict[str, Any] = spreads[0]
     if not str(obj.get("apiVersion", "")).startswith(f"{GROUP}/"):
         raise BadInput(f"-f {file}: apiVersion is {obj.get('apiVersion')!r}: {GROUP}/v1alpha1 or v1beta1")
     metadata = {"namespace": namespace, **(obj.get("metadata") or {})}

@@ -208,7 +208,7 @@ def read_metrics(path: Path) -> tuple[Any, ...]:
     return metrics
 
 
-def _path(wanted: type, value: Any) -> Any:
-    if wanted is Path and isinstance(value, str):
+def _path(expected: type, value: Any) -> Any:
+    if expected is Path and isinstance(value, str):
         return Path(value)
-    raise TypeError(f"{value!r} is no {wanted.__name__}")
+    raise TypeError(f"{value!r} is no {expected.__name__}")

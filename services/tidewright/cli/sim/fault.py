@@ -101,8 +101,8 @@ def add(
         "seed": seed,
         "count": count,
     }
-    made = _ask(target, "POST", "/sim/faults", rule)
-    emit(made, output, lambda: f"fault {made['id']} in force: {_told(made)}")
+    fault = _ask(target, "POST", "/sim/faults", rule)
+    emit(fault, output, lambda: f"fault {fault['id']} in force: {_told(fault)}")
     return 0
 
 
@@ -121,8 +121,8 @@ def remove(
     target: TargetFlags | None = None,
 ) -> int:
     """Lift one rule, or all."""
-    left = _ask(target, "DELETE", f"/sim/faults/{id}" if id else "/sim/faults")
-    print(f"lifted; {len(left)} left")
+    remaining = _ask(target, "DELETE", f"/sim/faults/{id}" if id else "/sim/faults")
+    print(f"lifted; {len(remaining)} left")
     return 0
 
 

@@ -125,15 +125,22 @@ async def _clock(kube: Any, speed: float | None) -> Any:
     from tidewright.log.clock import Clock
 
     clock = Clock()
-    found = None
+    cluster_clock = None
     if speed is None:
         try:
-            found = msgspec.json.decode((await kube.request("GET", "/sim/clock")).body)
+            cluster_clock = msgspec.json.decode((await kube.request("GET", "/sim/clock")).body)
         except KubeError as error:
             if error.status not in {400, 403, 404}:
                 raise
-    if found is not None:
-        clock.set(ClockSet(at=found["log"], wall=found["wall"], log=found["log"], speed=found["speed"]))
+    if cluster_clock is not None:
+        clock.set(
+            ClockSet(
+                at=cluster_clock["log"],
+                wall=cluster_clock["wall"],
+                log=cluster_clock["log"],
+                speed=cluster_clock["speed"],
+            )
+        )
     elif speed is not None:
         wall = clock.now()
         clock.set(ClockSet(at=wall, wall=wall, log=wall, speed=speed))

@@ -89,17 +89,17 @@ async def meant(kube: Kube, name: str, selector: str, namespace: str, *, everyth
         query["fieldSelector"] = f"metadata.name={name}"
     elif selector:
         query["labelSelector"] = selector
-    found: list[Object] = []
+    objects: list[Object] = []
     while True:
         answer = await kube.request("GET", collection(namespace), query=query)
         page = msgspec.json.decode(answer.body, type=_List)
-        found += [Object(i.metadata.namespace, i.metadata.name, i.spec.dryRun) for i in page.items or []]
+        objects += [Object(i.metadata.namespace, i.metadata.name, i.spec.dryRun) for i in page.items or []]
         if not page.metadata.next:
             break
         query["continue"] = page.metadata.next
-    if not found:
+    if not objects:
         raise CommandError("no matching WatermarkPodAutoscaler intance")  # sic: scripts match it
-    return found
+    return objects
 
 
 async def set_dry(kube: Kube, it: Object, *, dry: bool) -> None:
@@ -121,7 +121,7 @@ def current_namespace(kubeconfig: Path | None, context: str | None) -> str:
     paths = (
         [kubeconfig] if kubeconfig is not None else [Path(part) for part in named.split(os.pathsep) if part]
     )
-    wanted = context or ""
+    context_name = context or ""
     contexts: dict[str, Any] = {}
     for path in paths:
         try:
@@ -130,7 +130,7 @@ def current_namespace(kubeconfig: Path | None, context: str | None) -> str:
             continue
         if not isinstance(content, dict):
             continue
-        wanted = wanted or str(content.get("current-context") or "")
+        context_name = context_name or str(content.get("current-context") or "")
         for entry in content.get("contexts") or []:
             contexts.setdefault(str(entry.get("name")), entry.get("context") or {})
-    return str(contexts.get(wanted, {}).get("namespace") or "default")
+    return str(contexts.get(context_name, {}).get("namespace") or "default")
