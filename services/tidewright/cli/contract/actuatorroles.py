@@ -78,7 +78,7 @@ def _plural(kind: Kind) -> str:
 def rights(grant: Grant) -> set[Right]:
     """What the actuator needs at the API server to carry out what one line of the table allows."""
     effect = grant.effect
-    found: set[Right] = set()
+    needed: set[Right] = set()
     for kind in grant.kinds:
         if kind == GROUP or (kind == ANY and effect is PatchObject):
             continue  # of the cloud; and kinds that users name in their ShardSets, which they grant themselves
@@ -105,11 +105,11 @@ def rights(grant: Grant) -> set[Right]:
             case RecordObjectEvent.__name__:
                 group, verbs = "", {"events": ("create", "patch")}
             case ReportClusterStatus.__name__:
-                found |= {("", "configmaps", "create", ""), ("", "configmaps", "patch", STATUS_NAME)}
+                needed |= {("", "configmaps", "create", ""), ("", "configmaps", "patch", STATUS_NAME)}
             case _:
-                found |= _endpoint(grant.service)
-        found |= {(group, resource, verb, "") for resource, given in verbs.items() for verb in given}
-    return found
+                needed |= _endpoint(grant.service)
+        needed |= {(group, resource, verb, "") for resource, given in verbs.items() for verb in given}
+    return needed
 
 
 _ENDPOINTS: Final = tuple(grant.effect for grant in GRANTS if issubclass(grant.effect, EndpointEffect))
@@ -120,13 +120,13 @@ def _endpoint(service: str) -> set[Right]:
     labels = service == "shard-labels"
     name = webhooks.LABELS if labels else webhooks.SPREAD
     kinds = [webhooks.MUTATING] if labels else [webhooks.MUTATING, webhooks.VALIDATING]
-    found = {(_ADMISSION, _CONFIGURATIONS[kind], "create", "") for kind in kinds}
+    needed = {(_ADMISSION, _CONFIGURATIONS[kind], "create", "") for kind in kinds}
     for kind in kinds:
-        found |= {(_ADMISSION, _CONFIGURATIONS[kind], verb, name) for verb in ("get", "update", "delete")}
+        needed |= {(_ADMISSION, _CONFIGURATIONS[kind], verb, name) for verb in ("get", "update", "delete")}
     if not labels:
         definitions = ("apiextensions.k8s.io", "customresourcedefinitions")
-        found |= {(*definitions, verb, webhooks.SPREADS) for verb in ("get", "update")}
-    return found
+        needed |= {(*definitions, verb, webhooks.SPREADS) for verb in ("get", "update")}
+    return needed
 
 
 def where(grant: Grant, own_namespace: str) -> str:
@@ -140,10 +140,10 @@ def _cluster_scoped(right: Right) -> bool:
     return right[0] in (_ADMISSION, "apiextensions.k8s.io") or right[1] == "nodes"
 
 
-def rules(found: Iterable[Right]) -> list[Rule]:
+def rules(needed: Iterable[Right]) -> list[Rule]:
     """Rights as rules, the same verbs and names together."""
     verbs: dict[tuple[str, str, str], set[str]] = defaultdict(set)
-    for group, resource, verb, name in found:
+    for group, resource, verb, name in needed:
         verbs[group, resource, name].add(verb)
     together: dict[tuple[str, tuple[str, ...], str], list[str]] = defaultdict(list)
     for (group, resource, name), given in sorted(verbs.items()):
@@ -166,10 +166,10 @@ def manifests(feature: Feature, *, own_namespace: str, namespaces: Sequence[str]
             for place in places:
                 by_place[place].add(right)
     name = f"tidewright-actuator-{feature}"
-    found: list[Manifest] = []
+    documents: list[Manifest] = []
     for place, given in sorted(by_place.items()):
-        found += _role(name, place, rules(given), own_namespace)
-    return found
+        documents += _role(name, place, rules(given), own_namespace)
+    return documents
 
 
 def base(own_namespace: str) -> list[Manifest]:

@@ -46,7 +46,7 @@ def wanted(cluster: str) -> dict[str, str]:
         "rbac.yaml": [document for service in SERVICES for document in access(service)],
         "services.yaml": [document for service in SERVICES for document in workload(service, cluster)],
     }
-    files = {name: _text(found) for name, found in documents.items()}
+    files = {name: _text(manifests) for name, manifests in documents.items()}
     for feature in Feature:
         roles = actuatorroles.manifests(feature, own_namespace=NAMESPACE)
         files[_roles_of(feature)] = f"# {feature}: {actuatorroles.WHY[feature]}.\n{_text(roles)}"
@@ -84,13 +84,13 @@ def access(service: Service) -> list[Manifest]:
         "metadata": _named(service.name),
         "automountServiceAccountToken": False,
     }
-    found: list[Manifest] = [account]
+    documents: list[Manifest] = [account]
     subject = {"kind": "ServiceAccount", "name": service.name, "namespace": NAMESPACE}
     api = "rbac.authorization.k8s.io"
     if given := rbac.rules(service):
         role = f"tidewright-{service.name}"
         reference = {"apiGroup": api, "kind": "ClusterRole", "name": role}
-        found += [
+        documents += [
             {"apiVersion": f"{api}/v1", "kind": "ClusterRole", "metadata": {"name": role}, "rules": given},
             {
                 "apiVersion": f"{api}/v1", "kind": "ClusterRoleBinding", "metadata": {"name": role},
@@ -98,39 +98,39 @@ def access(service: Service) -> list[Manifest]:
             },
         ]  # fmt: skip
     if service.role is Role.ACTUATOR:
-        found += actuatorroles.base(NAMESPACE)
+        documents += actuatorroles.base(NAMESPACE)
     if service.role is Role.WATCHER:
         reference = {"apiGroup": api, "kind": "Role", "name": service.name}
         own = rbac.rule("", ["configmaps"], "list", "watch")
-        found += [
+        documents += [
             {"apiVersion": f"{api}/v1", "kind": "Role", "metadata": _named(service.name), "rules": [own]},
             {
                 "apiVersion": f"{api}/v1", "kind": "RoleBinding", "metadata": _named(service.name),
                 "roleRef": reference, "subjects": [subject],
             },
         ]  # fmt: skip
-    return found
+    return documents
 
 
 def command(service: Service, cluster: str) -> list[str]:
     """Arguments of the image for a service."""
-    found = ["run", service.name, "--cluster", cluster]
-    found += ["--health-host", "0.0.0.0", "--health-port", str(PROBES)]  # noqa: S104 - within a pod
-    found += ["--metrics-token-file", f"{TOKENS_AT}/metrics"]
+    arguments = ["run", service.name, "--cluster", cluster]
+    arguments += ["--health-host", "0.0.0.0", "--health-port", str(PROBES)]  # noqa: S104 - within a pod
+    arguments += ["--metrics-token-file", f"{TOKENS_AT}/metrics"]
     match service.role:
         case Role.WATCHER:
-            found += ["--in-cluster", "--mode", "shadow"]
-            found += ["--config-map", f"{NAMESPACE}/tidewright", "--push-token-file", f"{TOKENS_AT}/push"]
+            arguments += ["--in-cluster", "--mode", "shadow"]
+            arguments += ["--config-map", f"{NAMESPACE}/tidewright", "--push-token-file", f"{TOKENS_AT}/push"]
         case Role.ACTUATOR:
-            found += ["--in-cluster", "--own-namespace", NAMESPACE]
-            found += ["--features", ",".join(sorted(actuatorroles.BY_DEFAULT))]
+            arguments += ["--in-cluster", "--own-namespace", NAMESPACE]
+            arguments += ["--features", ",".join(sorted(actuatorroles.BY_DEFAULT))]
             for name in _tokens_of(service):
-                found += ["--endpoint-token", f"{name}={TOKENS_AT}/{name}"]
+                arguments += ["--endpoint-token", f"{name}={TOKENS_AT}/{name}"]
         case Role.ENDPOINT:
-            found += ["--host", "0.0.0.0", "--port", str(ADMISSION)]  # noqa: S104 - within a pod
-            found += ["--service", f"{NAMESPACE}/{service.name}:443"]
-            found += ["--token-file", f"{TOKENS_AT}/{service.name}"]
-    return found
+            arguments += ["--host", "0.0.0.0", "--port", str(ADMISSION)]  # noqa: S104 - within a pod
+            arguments += ["--service", f"{NAMESPACE}/{service.name}:443"]
+            arguments += ["--token-file", f"{TOKENS_AT}/{service.name}"]
+    return arguments
 
 
 def installer(cluster: str) -> list[Manifest]:
@@ -248,13 +248,13 @@ def workload(service: Service, cluster: str) -> list[Manifest]:
 
 def _nats_env(user: str) -> list[Manifest]:
     """Where the log is, and who we are there: the password and the servers' CA lie in files."""
-    found = {
+    variables = {
         "NATS": "tls://nats:4222",
         "NATS_USER": user,
         "NATS_PASSWORD_FILE": f"{NATS_AT}/password",
         "NATS_CA": f"{NATS_AT}/ca.crt",
     }
-    return [{"name": f"TIDEWRIGHT_{name}", "value": value} for name, value in found.items()]
+    return [{"name": f"TIDEWRIGHT_{name}", "value": value} for name, value in variables.items()]
 
 
 def _nats_files(user: str, *more: str) -> Manifest:

@@ -89,31 +89,33 @@ def complete(folder: Path) -> list[Path]:
 
 def complaints(folder: Path) -> list[str]:
     """What is wrong with the samples: missing, no longer decoding, or losing a field on the way."""
-    found = []
+    problems = []
     for tag, event_type in BY_NAME.items():
         path = path_of(folder, tag)
         if not path.exists():
-            found.append(f"{path}: {tag} has no golden file; `make golden` writes one")
+            problems.append(f"{path}: {tag} has no golden file; `make golden` writes one")
             continue
         body = path.read_bytes()
         try:
             event = decode(body)
         except NotAnEvent as error:
-            found.append(f"{path}: no longer decodes: {error}; give the changed type a new tag and an upcast")
+            problems.append(
+                f"{path}: no longer decodes: {error}; give the changed type a new tag and an upcast"
+            )
             continue
         if isinstance(event, Unknown):
-            found.append(f"{path}: holds a {event.type}, which no type here reads")
+            problems.append(f"{path}: holds a {event.type}, which no type here reads")
             continue
         before, after = msgspec.json.decode(body), msgspec.json.decode(encode(event))
         lost = sorted(k for k, v in before.items() if after.get(k) != v)
         if lost:
-            found.append(
+            problems.append(
                 f"{path}: {', '.join(lost)} lost or changed in decoding; fields are never taken away"
             )
         unsaid = sorted(sample(event_type, tag).keys() - before.keys())
         if unsaid:
-            found.append(f"{path}: does not say {', '.join(unsaid)}; `make golden` adds new fields")
+            problems.append(f"{path}: does not say {', '.join(unsaid)}; `make golden` adds new fields")
     known = {path_of(folder, tag) for tag in BY_NAME}
     for path in sorted(set(folder.glob("*.json")) - known):
-        found.append(f"{path}: its event type is gone; a type that was ever written must decode for ever")
-    return found
+        problems.append(f"{path}: its event type is gone; a type that was ever written must decode for ever")
+    return problems

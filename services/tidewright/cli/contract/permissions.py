@@ -72,7 +72,7 @@ def publishes(service: Service, cluster: str) -> list[str]:
     """Subjects on which a service may publish, for one cluster."""
     root, stream = f"tw.{escape(cluster)}", stream_of(cluster)
     name = service.name
-    own = [f"{root}.{one}" for one in writes(service)]
+    own = [f"{root}.{subject}" for subject in writes(service)]
     if service.role is Role.DECIDER:
         snapshots = bucket(stream, name)
         own += [f"$O.{snapshots}.>", *reading_objects(snapshots)]
@@ -107,8 +107,8 @@ def stream_of(cluster: str) -> str:
 
 def imports(cluster: str) -> dict[str, list[str]]:
     """Account to the subjects that it imports from the log's."""
-    found = {service.name: publishes(service, cluster) for service in SERVICES}
-    return {**found, READER: publishes_reader(cluster), ARCHIVE: follows(cluster)}
+    by_account = {service.name: publishes(service, cluster) for service in SERVICES}
+    return {**by_account, READER: publishes_reader(cluster), ARCHIVE: follows(cluster)}
 
 
 def configuration(cluster: str, stores: tuple[str, str] | None = None) -> str:

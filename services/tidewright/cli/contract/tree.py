@@ -28,26 +28,28 @@ def wanted(crds: Path) -> dict[str, str]:
 def incompatible(proto: Path) -> list[str]:
     """Changes of event types that would break what was written under the schemas in `proto`."""
     current = schemas.all_schemas()
-    found = []
+    problems = []
     for path in sorted((proto / "events").glob("*.json")):
         tag = path.name.removesuffix(".json")
         if tag not in current:
-            found.append(f"{tag}: its type is gone; a type that was ever written must decode for ever")
+            problems.append(f"{tag}: its type is gone; a type that was ever written must decode for ever")
             continue
         changes = breaking_changes(json.loads(path.read_text()), current[tag])
-        found.extend(f"{tag}: {change}; {ADVICE}" for change in changes)
-    return found
+        problems.extend(f"{tag}: {change}; {ADVICE}" for change in changes)
+    return problems
 
 
 def stale(proto: Path, files: dict[str, str]) -> list[str]:
     """Files below `proto` that are missing, different, or no longer generated."""
     there = {str(p.relative_to(proto)) for p in proto.rglob("*") if p.is_file()}
-    found = [f"{proto}/{name}: missing" for name in sorted(files.keys() - there)]
-    found += [f"{proto}/{name}: no longer generated from anything" for name in sorted(there - files.keys())]
-    found += [
+    problems = [f"{proto}/{name}: missing" for name in sorted(files.keys() - there)]
+    problems += [
+        f"{proto}/{name}: no longer generated from anything" for name in sorted(there - files.keys())
+    ]
+    problems += [
         f"{proto}/{n}: stale" for n in sorted(files.keys() & there) if (proto / n).read_text() != files[n]
     ]
-    return found
+    return problems
 
 
 def write(proto: Path, files: dict[str, str]) -> list[str]:

@@ -45,19 +45,19 @@ class Step:
     body: Object
 
 
-def step(manifest: Object, found: Object | None, policy: Policy) -> Step:
+def step(manifest: Object, current: Object | None, policy: Policy) -> Step:
     """What to do with one, given our manifest and what is there."""
     ours = manifest["metadata"]["annotations"][CRD_VERSION]
-    if found is None:
+    if current is None:
         if policy == "skip":
             return Step("leave", "absent, and --crds skip creates nothing", {})
         return Step("create", f"it was absent (crd-version {ours})", manifest)
-    reason = _not_ours(found)
+    reason = _not_ours(current)
     if reason:
         return Step("leave", reason, {})
-    theirs = crd_version(found)
+    theirs = crd_version(current)
     if theirs is None:
-        text = found["metadata"]["annotations"][CRD_VERSION]
+        text = current["metadata"]["annotations"][CRD_VERSION]
         return Step("leave", f"annotation {CRD_VERSION} is {text!r}, which is no number", {})
     if theirs == int(ours):
         return Step("keep", f"created by Tidewright, crd-version {ours} as here", {})
@@ -69,55 +69,55 @@ def step(manifest: Object, found: Object | None, policy: Policy) -> Step:
         return Step(
             "leave", f"crd-version {theirs}, and {ours} is here: --crds ours brings it up to date", {}
         )
-    if lost := sorted(stored_versions(found) - {version["name"] for version in versions(manifest)}):
+    if lost := sorted(stored_versions(current) - {version["name"] for version in versions(manifest)}):
         return Step(
             "leave",
             f"crd-version {theirs}; {ours} has no {', '.join(lost)}, in which objects are stored: "
             "migrate them, then take it out of status.storedVersions",
             {},
         )
-    return Step("update", f"crd-version {theirs} -> {ours}", _updated(manifest, found))
+    return Step("update", f"crd-version {theirs} -> {ours}", _updated(manifest, current))
 
 
-def _not_ours(found: Object) -> str:
+def _not_ours(current: Object) -> str:
     """Why one that is there is not ours to change; empty when it is ours."""
-    metadata = found["metadata"]
+    metadata = current["metadata"]
     if CRD_VERSION not in (metadata.get("annotations") or {}):
         return f"not created by Tidewright (no annotation {CRD_VERSION})"
     if metadata.get("deletionTimestamp"):
         return "it is being deleted: run this again when it is gone"
-    others = sorted({str(entry.get("manager")) for entry in managers_of_spec(found)} - SYSTEM_MANAGERS)
+    others = sorted({str(entry.get("manager")) for entry in managers_of_spec(current)} - SYSTEM_MANAGERS)
     if others:
         return f"its spec was written by {', '.join(others)}: it is theirs to change, annotation or not"
     return ""
 
 
-def _updated(manifest: Object, found: Object) -> Object:
+def _updated(manifest: Object, current: Object) -> Object:
     """What is there with our present spec; the conversion that our own endpoint keeps there stays in force."""
     spec = dict(manifest["spec"])
-    conversion = (found["spec"].get("conversion") or {}) if isinstance(found.get("spec"), dict) else {}
+    conversion = (current["spec"].get("conversion") or {}) if isinstance(current.get("spec"), dict) else {}
     if conversion.get("strategy") == "Webhook":
-        served = {version["name"] for version in versions(found) if version.get("served")}
+        served = {version["name"] for version in versions(current) if version.get("served")}
         spec["conversion"] = conversion
         spec["versions"] = [
             {**version, "served": bool(version.get("served")) or version["name"] in served}
             for version in versions(manifest)
         ]
     annotations = {
-        **(found["metadata"].get("annotations") or {}),
+        **(current["metadata"].get("annotations") or {}),
         **manifest["metadata"]["annotations"],
     }
     # With the resourceVersion that was read: a write in between is refused, and looked at anew.
-    return {**found, "metadata": {**found["metadata"], "annotations": annotations}, "spec": spec}
+    return {**current, "metadata": {**current["metadata"], "annotations": annotations}, "spec": spec}
 
 
-def unmet(manifest: Object, found: Object | None) -> str:
+def unmet(manifest: Object, current: Object | None) -> str:
     """What will not work with a definition that is there or absent; empty when all does."""
     kind, service = manifest["spec"]["names"]["kind"], _service(manifest)
-    if found is None:
+    if current is None:
         return f"{service} does nothing about a {kind} until it is there"
     needed = _needed(manifest)
-    served = [version for version in versions(found) if version.get("served")]
+    served = [version for version in versions(current) if version.get("served")]
     match = next((version for version in served if version["name"] == needed), None)
     if match is None:
         names = ", ".join(version["name"] for version in served) or "no version"
@@ -129,8 +129,8 @@ def unmet(manifest: Object, found: Object | None) -> str:
 
 def versions(definition: Object) -> list[Object]:
     """The entries of `spec.versions`."""
-    found = (definition.get("spec") or {}).get("versions")
-    return [dict(version) for version in found or ()]
+    entries = (definition.get("spec") or {}).get("versions")
+    return [dict(version) for version in entries or ()]
 
 
 def stored_versions(definition: Object) -> set[str]:

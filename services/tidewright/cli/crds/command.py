@@ -45,10 +45,10 @@ async def _report(kube: Kube) -> int:
     overwritten = 0
     for manifest in manifests():
         name = str(manifest["metadata"]["name"])
-        found = await definition(kube, name)
-        said = finding(found) if found is not None else None
+        current = await definition(kube, name)
+        said = finding(current) if current is not None else None
         if said is None:
-            print(f"{'absent' if found is None else 'no trace':<11} {name}")
+            print(f"{'absent' if current is None else 'no trace':<11} {name}")
             continue
         overwritten += said.verdict == "overwritten"
         print(f"{said.verdict:<11} {name}: {said.lines[0]}")

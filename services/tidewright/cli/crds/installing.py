@@ -50,33 +50,33 @@ class Outcome:
 def manifests() -> list[Object]:
     """The CRDs that the services bring, by name."""
     folder = files("tidewright.kube") / "crds"
-    found = [
+    definitions = [
         document
         for file in folder.iterdir()
         if file.name.endswith(".yaml")
         for document in yaml.safe_load_all(file.read_text(encoding="utf-8"))
         if document
     ]
-    return sorted(found, key=lambda manifest: str(manifest["metadata"]["name"]))
+    return sorted(definitions, key=lambda manifest: str(manifest["metadata"]["name"]))
 
 
 async def install(
-    kube: Kube, policy: Policy = "ours", wanted: Sequence[Object] | None = None
+    kube: Kube, policy: Policy = "ours", definitions: Sequence[Object] | None = None
 ) -> list[Outcome]:
     """Do with each what `choosing.step` says, and say so. Safe to repeat.
 
     Args:
         kube: the cluster.
         policy: what may be touched.
-        wanted: the definitions; by default all that the services bring.
+        definitions: of custom resources; by default all that the services bring.
 
     Raises:
         KubeError: the API server refuses one.
         Unavailable: these credentials may not, or one that was made is not established in time.
     """
-    wanted = manifests() if wanted is None else wanted
-    outcomes = [await _one(kube, manifest, policy) for manifest in wanted]
-    for manifest, outcome in zip(wanted, outcomes, strict=True):
+    definitions = manifests() if definitions is None else definitions
+    outcomes = [await _one(kube, manifest, policy) for manifest in definitions]
+    for manifest, outcome in zip(definitions, outcomes, strict=True):
         if outcome.action in ("created", "updated"):
             await _established(kube, manifest)
     return outcomes
@@ -86,14 +86,14 @@ async def _one(kube: Kube, manifest: Object, policy: Policy) -> Outcome:
     name = str(manifest["metadata"]["name"])
     for _ in range(LOOKS):
         try:
-            found = await definition(kube, name)
+            current = await definition(kube, name)
         except KubeError as error:
             if policy != "skip" or error.error_class != "forbidden":
                 raise
             return Outcome(name, "left", "--crds skip; these credentials may not read it")
-        chosen = step(manifest, found, policy)
+        chosen = step(manifest, current, policy)
         if chosen.verb in ("keep", "leave"):
-            return Outcome(name, _DONE[chosen.verb], chosen.why, unmet(manifest, found))
+            return Outcome(name, _DONE[chosen.verb], chosen.why, unmet(manifest, current))
         try:
             await _send(kube, name, chosen)
         except KubeError as error:
@@ -127,8 +127,8 @@ async def definition(kube: Kube, name: str) -> Object | None:
         if error.status == 404:
             return None
         raise
-    found: Object = msgspec.json.decode(answer.body)
-    return found
+    current: Object = msgspec.json.decode(answer.body)
+    return current
 
 
 async def _established(kube: Kube, manifest: Object) -> None:
@@ -136,8 +136,8 @@ async def _established(kube: Kube, manifest: Object) -> None:
     try:
         async with asyncio.timeout(ESTABLISHED_WITHIN_S):
             while True:
-                found = await definition(kube, name) or {}
-                conditions = (found.get("status") or {}).get("conditions") or []
+                current = await definition(kube, name) or {}
+                conditions = (current.get("status") or {}).get("conditions") or []
                 if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
                     if await _served(kube, manifest):
                         return

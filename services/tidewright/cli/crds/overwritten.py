@@ -28,14 +28,14 @@ class Finding:
     lines: tuple[str, ...]
 
 
-def finding(found: Object) -> Finding | None:
+def finding(current: Object) -> Finding | None:
     """What an earlier version did to a definition; None when nothing shows that it did anything."""
-    name = str(found["metadata"]["name"])
-    entries = found["metadata"].get("managedFields") or ()
+    name = str(current["metadata"]["name"])
+    entries = current["metadata"].get("managedFields") or ()
     applied = next(
         (e for e in entries if e.get("manager") == MANAGER and e.get("operation") == "Apply"), None
     )
-    if applied is None or is_ours(found):
+    if applied is None or is_ours(current):
         return None
     when = str(applied.get("time") or "")
     said = f"applied by an earlier version of Tidewright at {when or 'an unknown time'}"
@@ -48,8 +48,8 @@ def finding(found: Object) -> Finding | None:
             and str(entry.get("time") or "") <= when
         }
     )
-    served = {version["name"] for version in versions(found) if version.get("served")}
-    lost = sorted(stored_versions(found) - served)
+    served = {version["name"] for version in versions(current) if version.get("served")}
+    lost = sorted(stored_versions(current) - served)
     spec = (applied.get("fieldsV1") or {}).get("f:spec") or {}
     if "f:versions" not in spec and not lost:
         return None  # repaired: somebody has written the versions since

@@ -29,12 +29,12 @@ def new(
 ) -> int:
     """Make a root key and a key per service as files, with a Kubernetes Secret for each; what is there stays."""
     keys = KeyFolder(folder)
-    made = keys.make(renew)
+    new_files = keys.make(renew)
     written = manifests.write(keys, namespace, tuple(WRITES))
-    for path in made:
+    for path in new_files:
         print(f"{path}: made, {keyfiles.key_id(keyfiles.read_private(path).public_key())}")
     print(f"{len(written)} manifests for Kubernetes written beside them; trust anchor: {keys.anchor}")
-    if keys.key(ROOT) in made:
+    if keys.key(ROOT) in new_files:
         print(f"Keep {keys.key(ROOT)} where no service runs: it decides whom every service believes.")
     if renew:
         print(
@@ -92,23 +92,23 @@ def show(*, log: AskedLogOptions | None = None, output: Output = "table") -> int
                 "root": said.root,
                 "vouched": on.trust is not None,
                 "services": {
-                    one.service: [keyfiles.key_id(keyfiles.decoded(key)) for key in one.keys]
-                    for one in said.services
+                    entry.service: [keyfiles.key_id(keyfiles.decoded(key)) for key in entry.keys]
+                    for entry in said.services
                 },
             }
 
     with translated():
-        found = asyncio.run(run())
-    emit(found, output, lambda: _table(found))
+        record = asyncio.run(run())
+    emit(record, output, lambda: _table(record))
     return 0
 
 
-def _table(found: dict[str, object]) -> str:
-    services = found["services"]
+def _table(record: dict[str, object]) -> str:
+    services = record["services"]
     if not isinstance(services, dict) or not services:
-        return f"the log of {found['cluster']} has no key record: nothing on it is authenticated"
-    vouched = "the trust anchor vouches for it" if found["vouched"] else "not checked: pass --trust root.pub"
-    head = f"generation {found['generation']}, by root key {found['root']} ({vouched}); "
-    head += f"sequences up to {found['history']} were written before"
+        return f"the log of {record['cluster']} has no key record: nothing on it is authenticated"
+    vouched = "the trust anchor vouches for it" if record["vouched"] else "not checked: pass --trust root.pub"
+    head = f"generation {record['generation']}, by root key {record['root']} ({vouched}); "
+    head += f"sequences up to {record['history']} were written before"
     width = max(map(len, services))
     return "\n".join([head, *(f"  {name:{width}}  {', '.join(keys)}" for name, keys in services.items())])

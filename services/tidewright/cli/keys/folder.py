@@ -48,12 +48,12 @@ class KeyFolder:
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             self.path.chmod(0o700)
-            made = [
+            new_files = [
                 self._made(name) for name in (ROOT, *WRITES) if name in again or not self.key(name).exists()
             ]
         except OSError as error:
             raise BadInput(f"{self.path} cannot be written: {error.strerror}") from error
-        return made
+        return new_files
 
     def _made(self, name: str) -> Path:
         key, path = Ed25519PrivateKey.generate(), self.key(name)
@@ -77,7 +77,7 @@ class KeyFolder:
             BadKey: a file is no public key.
             BadInput: a service has none.
         """
-        found: list[ServiceKeys] = []
+        services: list[ServiceKeys] = []
         for name, writes in WRITES.items():
             files = sorted(self.path.glob(f"{name}.*.pub"))
             keys = [key for file in files for key in keyfiles.read_anchors(file)]
@@ -85,5 +85,5 @@ class KeyFolder:
                 raise BadInput(
                     f"{self.path} has no public key of {name}: run `tidewright keys new {self.path}`"
                 )
-            found.append(ServiceKeys(service=name, keys=tuple(map(keyfiles.encoded, keys)), writes=writes))
-        return tuple(found)
+            services.append(ServiceKeys(service=name, keys=tuple(map(keyfiles.encoded, keys)), writes=writes))
+        return tuple(services)
