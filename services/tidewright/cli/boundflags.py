@@ -64,15 +64,15 @@ class BoundFlags:
 
     def tokens(self) -> dict[str, Path]:
         """Endpoint to its file of tokens. Raises BadInput."""
-        found: dict[str, Path] = {}
+        files: dict[str, Path] = {}
         for text in self.endpoint_token:
             name, sign, file = text.partition("=")
             if not sign or not file or name not in ENDPOINTS:
                 raise BadInput(
                     f"--endpoint-token {text!r}: expected NAME=FILE, NAME one of {', '.join(ENDPOINTS)}"
                 )
-            found[name] = Path(file)
-        return found
+            files[name] = Path(file)
+        return files
 
 
 def _names(given: Iterable[str]) -> list[str]:
@@ -80,7 +80,7 @@ def _names(given: Iterable[str]) -> list[str]:
 
 
 def _pairs(flag: str, given: Iterable[str], known: Iterable[str]) -> dict[str, frozenset[str]]:
-    found: dict[str, frozenset[str]] = {}
+    by_name: dict[str, frozenset[str]] = {}
     for text in given:
         name, sign, rest = text.partition("=")
         values = _names([rest])
@@ -88,5 +88,5 @@ def _pairs(flag: str, given: Iterable[str], known: Iterable[str]) -> dict[str, f
             raise BadInput(f"{flag} {text!r}: expected NAME=VALUE,...")
         if name not in known:
             raise BadInput(f"{flag} {name!r}: no such service: valid are {', '.join(sorted(known))}")
-        found[name] = found.get(name, frozenset()) | frozenset(values)
-    return found
+        by_name[name] = by_name.get(name, frozenset()) | frozenset(values)
+    return by_name

@@ -142,19 +142,19 @@ class DataFolder:
                 opened.write(f"{secrets.token_urlsafe(24)}\n")
         return file
 
-    def port(self, name: str, wanted: int | None) -> int:
-        """A free port: the wanted one, or that of the last run, or any.
+    def port(self, name: str, requested: int | None) -> int:
+        """A free port: the requested one, or that of the last run, or any.
 
         Raises:
-            Unavailable: the wanted one is in use.
+            Unavailable: the requested one is in use.
         """
         known = _known_ports(self.path)
-        if wanted is not None:
-            if not _is_free(wanted):
+        if requested is not None:
+            if not _is_free(requested):
                 raise Unavailable(
-                    f"port {wanted} is in use: stop what uses it, or name another with --{name}-port"
+                    f"port {requested} is in use: stop what uses it, or name another with --{name}-port"
                 )
-            port = wanted
+            port = requested
         elif name in known and _is_free(known[name]):
             port = known[name]
         else:

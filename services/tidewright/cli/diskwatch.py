@@ -58,19 +58,19 @@ class Judged:
     restart: bool
 
 
-def judged(watched: Watched, found: Space, now_s: float) -> Judged:
+def judged(watched: Watched, disk: Space, now_s: float) -> Judged:
     """What follows from what a look found."""
     # With a margin on the way back, so that a disk at the brink is not said to be full every second.
-    full = bool(found.full) if not watched.full else found.free < found.kept_free * 5 // 4
-    tight = watched.limit > 0 and watched.limit - watched.used < found.kept_free
-    roomier = limit_for(found, watched.used) > watched.limit + found.kept_free
+    full = bool(disk.full) if not watched.full else disk.free < disk.kept_free * 5 // 4
+    tight = watched.limit > 0 and watched.limit - watched.used < disk.kept_free
+    roomier = limit_for(disk, watched.used) > watched.limit + disk.kept_free
     restart = not full and (watched.broken or (tight and roomier)) and now_s - watched.started_s >= AGAIN_S
     return Judged(full, full != watched.full, restart)
 
 
-def limit_for(found: Space, used: int) -> int:
+def limit_for(disk: Space, used: int) -> int:
     """The store's limit, bytes: what it has and what the disk has left, less what is kept free of it."""
-    return max(used + found.free - found.kept_free, MOST_KEPT_FREE // 64)
+    return max(used + disk.free - disk.kept_free, MOST_KEPT_FREE // 64)
 
 
 class DiskWatch:
@@ -101,25 +101,25 @@ class DiskWatch:
                 self.watched = replace(self.watched, used=await asyncio.to_thread(size_of, self._store))
             looks += 1
             try:
-                found = space(self._folder)
+                disk = space(self._folder)
             except OSError as error:
                 logger.warning(
                     "the data folder cannot be looked at", folder=str(self._folder), error=str(error)
                 )
             else:
-                self.look(found, asyncio.get_running_loop().time())
+                self.look(disk, asyncio.get_running_loop().time())
             await asyncio.sleep(LOOK_S)
 
-    def look(self, found: Space, now_s: float) -> None:
+    def look(self, disk: Space, now_s: float) -> None:
         """Say and do what follows from one look."""
-        seen = judged(self.watched, found, now_s)
+        seen = judged(self.watched, disk, now_s)
         if seen.news and seen.full:
             logger.error(
-                no_space(self._folder), free_bytes=found.free, needed_bytes=found.kept_free,
+                no_space(self._folder), free_bytes=disk.free, needed_bytes=disk.kept_free,
                 meanwhile="nothing is decided, nothing is lost, and it goes on by itself",
             )  # fmt: skip
         elif seen.news:
-            logger.info("there is space again, going on", folder=str(self._folder), free_bytes=found.free)
+            logger.info("there is space again, going on", folder=str(self._folder), free_bytes=disk.free)
         self.watched = replace(self.watched, full=seen.full)
         if seen.restart:
             logger.warning(

@@ -70,12 +70,12 @@ def whose(folder: Path) -> Whose:
 
 def strangers(folder: Path) -> list[str]:
     """What no version of Tidewright put into a folder: relative names, folders with a slash."""
-    found = _names(folder) - _KNOWN
+    unknown = _names(folder) - _KNOWN
     if "nats" in _names(folder) and not _is_store(folder / "nats"):
-        found.add("nats")
+        unknown.add("nats")
     if "cluster" in _names(folder) and not _names(folder / "cluster") <= _IN_CLUSTER:
-        found.add("cluster")
-    return sorted(f"{name}/" if (folder / name).is_dir() else name for name in found)
+        unknown.add("cluster")
+    return sorted(f"{name}/" if (folder / name).is_dir() else name for name in unknown)
 
 
 def _names(folder: Path) -> set[str]:

@@ -96,8 +96,8 @@ def install(
             timeout_s=5.0,
             patience_s=PATIENCE_S,
         ) as it:
-            found = await it.settings(it.stream)
-            if not known and not ((found or {}).get("metadata") or {}).get(CLUSTER_ID):
+            current = await it.settings(it.stream)
+            if not known and not ((current or {}).get("metadata") or {}).get(CLUSTER_ID):
                 raise BadInput(
                     f"which cluster is the log {on.cluster!r} of? Say --kubeconfig FILE, --in-cluster or --cluster-id UID "
                     "(`kubectl get namespace kube-system -o jsonpath={.metadata.uid}`); --cluster-id none leaves it open"

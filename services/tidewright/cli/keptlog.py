@@ -99,27 +99,27 @@ async def _drain(child: asyncio.subprocess.Process) -> None:
             pass
 
 
-async def cluster_on(log: Log, wanted: str) -> str:
-    """The cluster whose log is meant: the wanted one; where none was named, the only one there is.
+async def cluster_on(log: Log, cluster: str) -> str:
+    """The cluster whose log is meant: the one of that name; where none was named, the only one there is.
 
     Raises:
         BadInput: there is none of that name.
     """
     names = await clusters(log)
-    if wanted in names:
-        return wanted
-    if wanted == LogOptions.cluster and len(names) == 1:
+    if cluster in names:
+        return cluster
+    if cluster == LogOptions.cluster and len(names) == 1:
         return names[0]
     raise BadInput(
-        f"--cluster {wanted}: there is no log of that cluster"
+        f"--cluster {cluster}: there is no log of that cluster"
         + (f"; valid are {', '.join(names)}" if names else ", nor of another one")
     )
 
 
 async def clusters(log: Log) -> list[str]:
     """The clusters whose logs are on a server."""
-    found = await log.api("STREAM.LIST", {})
-    return sorted(filter(None, (_cluster_of(stream["config"]) for stream in found.get("streams") or ())))
+    answer = await log.api("STREAM.LIST", {})
+    return sorted(filter(None, (_cluster_of(stream["config"]) for stream in answer.get("streams") or ())))
 
 
 def _cluster_of(config: dict[str, object]) -> str:

@@ -59,9 +59,9 @@ class SourceFlags:
         return tuple(
             part
             for name, value in given
-            for one in (value if isinstance(value, tuple) else (value,))
-            if one
-            for part in (name, one)
+            for item in (value if isinstance(value, tuple) else (value,))
+            if item
+            for part in (name, item)
         )
 
 

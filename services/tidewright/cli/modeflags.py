@@ -55,27 +55,27 @@ class ModeFlags:
         )
         if mode is None:
             return None
-        wanted = OperatorModes(
+        modes = OperatorModes(
             mode=mode,
             services=dict.fromkeys(enforced, "enforce"),
             namespaces=self.act_in,
             regardless=regardless,
         )
         try:
-            check(wanted, services())
+            check(modes, services())
         except BadModes as error:
             raise BadInput(f"--mode, --enforce, --act-in, --regardless: {error}") from error
-        return wanted
+        return modes
 
 
-def arguments(wanted: OperatorModes) -> tuple[str, ...]:
+def arguments(modes: OperatorModes) -> tuple[str, ...]:
     """Modes as arguments of `tidewright run watcher`."""
-    found: list[str] = []
-    enforced = [name for name, mode in wanted.services.items() if mode == "enforce"]
-    found += ["--enforce", *enforced] if enforced else ["--mode", wanted.mode]
-    found += ["--act-in", wanted.namespaces] if wanted.namespaces else []
-    found += ["--regardless", *wanted.regardless] if wanted.regardless else []
-    return tuple(found)
+    parts: list[str] = []
+    enforced = [name for name, mode in modes.services.items() if mode == "enforce"]
+    parts += ["--enforce", *enforced] if enforced else ["--mode", modes.mode]
+    parts += ["--act-in", modes.namespaces] if modes.namespaces else []
+    parts += ["--regardless", *modes.regardless] if modes.regardless else []
+    return tuple(parts)
 
 
 def services() -> Services:
@@ -84,7 +84,7 @@ def services() -> Services:
 
     return Services(
         {
-            service.name: tuple(one.name for one in SERVICES if one.of == service.name)
+            service.name: tuple(endpoint.name for endpoint in SERVICES if endpoint.of == service.name)
             for service in SERVICES
             if service.role is Role.DECIDER
         }
@@ -92,4 +92,4 @@ def services() -> Services:
 
 
 def _names(given: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name for one in given for name in one.replace(",", " ").split()))
+    return tuple(dict.fromkeys(name for text in given for name in text.replace(",", " ").split()))

@@ -211,8 +211,8 @@ def stages(options: StackOptions) -> list[list[Service]]:
             return 2
         return 0 if service.role is Role.WATCHER and not options.embedded_cluster else 1
 
-    found = [[service for service in running if place(service) == n] for n in range(3)]
-    return [stage for stage in found if stage]
+    by_place = [[service for service in running if place(service) == n] for n in range(3)]
+    return [stage for stage in by_place if stage]
 
 
 class Stack:
@@ -319,9 +319,9 @@ class Stack:
             record = await log.last(log.subjects.config(CLOCK))
         except WrongStream:
             record = None  # there is no stream yet
-        found = registry.read(record.body) if record else None
-        if isinstance(found, ClockSet):
-            self.clock.set(found)
+        recorded = registry.read(record.body) if record else None
+        if isinstance(recorded, ClockSet):
+            self.clock.set(recorded)
         speed, start = self.options.speed, self.options.log_start
         self._new_clock = speed is not None and (speed != self.clock.speed or start is not None)
         if speed is not None and self._new_clock:

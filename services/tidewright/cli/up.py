@@ -177,13 +177,13 @@ async def _run(options: StackOptions, printer: Printer) -> int:
 
 async def _until(stop: asyncio.Event, stack: Stack) -> None:
     """Wait for a signal; a failure of the supervisor itself ends the wait, and is raised."""
-    told, broken = asyncio.create_task(stop.wait()), asyncio.create_task(stack.supervisor.wait())
+    stopped, broken = asyncio.create_task(stop.wait()), asyncio.create_task(stack.supervisor.wait())
     try:
-        await asyncio.wait({told, broken}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({stopped, broken}, return_when=asyncio.FIRST_COMPLETED)
         if broken.done():
             broken.result()
     finally:
-        told.cancel()
+        stopped.cancel()
         broken.cancel()
 
 
@@ -222,21 +222,21 @@ def _listed(names: list[str]) -> str:
 
 def _acting(stack: Stack) -> list[str]:
     """In the first line what changes in the cluster and what does not, and how that is changed."""
-    options, wanted = stack.options, stack.options.wanted_modes
+    options, modes = stack.options, stack.options.wanted_modes
     running = ", ".join(options.running)
     deciding = [s.name for s in SERVICES if s.role is Role.DECIDER and s.name in options.running]
-    acts = [name for name in deciding if wanted.services.get(name, wanted.mode) == "enforce"]
+    acts = [name for name in deciding if modes.services.get(name, modes.mode) == "enforce"]
     rest = [name for name in deciding if name not in acts]
-    where = f", and only in namespaces with {wanted.namespaces}" if wanted.namespaces else ""
+    where = f", and only in namespaces with {modes.namespaces}" if modes.namespaces else ""
     if not rest:
         if options.embedded_cluster and not where:
             return [f"Tidewright is up: {running}."]
         lines = [f"Tidewright is up and ACTS on this cluster{where}; --mode shadow has it decide only."]
     else:
-        made = sum(outcome.action in ("created", "updated") for outcome in stack.crds)
+        changed_crds = sum(outcome.action in ("created", "updated") for outcome in stack.crds)
         but = ""
-        if made and not options.embedded_cluster:
-            but = f" but the {f'{made} CustomResourceDefinitions' if made > 1 else 'CustomResourceDefinition'} named below"
+        if changed_crds and not options.embedded_cluster:
+            but = f" but the {f'{changed_crds} CustomResourceDefinitions' if changed_crds > 1 else 'CustomResourceDefinition'} named below"
         nothing = f"writes nothing to this cluster{but}"
         if acts:
             verb, others = "act" if len(acts) > 1 else "acts", "are" if len(rest) > 1 else "is"
@@ -246,7 +246,7 @@ def _acting(stack: Stack) -> list[str]:
         else:
             go_on = "--mode enforce has it act, --enforce SERVICES some"
             lines = [f"Tidewright is up in SHADOW: it decides, and {nothing}; {go_on}."]
-    waiting = [name for name in acts if name not in wanted.regardless]
+    waiting = [name for name in acts if name not in modes.regardless]
     if waiting and not options.embedded_cluster:
         lines.append(
             "  beside   nobody acts where another controller is seen at the same work "
@@ -259,10 +259,10 @@ def _acting(stack: Stack) -> list[str]:
 
 def _definitions(stack: Stack) -> list[str]:
     """What was done with CustomResourceDefinitions, where it is worth a line: not of ours that were as they are."""
-    told = [outcome.line() for outcome in stack.crds if outcome.action != "kept" or outcome.unmet]
+    lines = [outcome.line() for outcome in stack.crds if outcome.action != "kept" or outcome.unmet]
     if stack.options.embedded_cluster:
-        told = [outcome.line() for outcome in stack.crds if outcome.unmet or outcome.action == "left"]
-    return [f"  {'crds' if n == 0 else '':<8} {line}" for n, line in enumerate(told)]
+        lines = [outcome.line() for outcome in stack.crds if outcome.unmet or outcome.action == "left"]
+    return [f"  {'crds' if n == 0 else '':<8} {line}" for n, line in enumerate(lines)]
 
 
 def _asking(stack: Stack) -> list[str]:

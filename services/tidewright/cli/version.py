@@ -20,7 +20,7 @@ SHOWN = ("nats-py", "kubernetes-asyncio", "msgspec", "numpy")
 
 def version(*, output: Output = "table") -> None:
     """Versions of this software and of what it runs on; those of deciders are what their decisions say."""
-    found = {
+    versions = {
         "tidewright": __version__,
         **{service.name: software_of(load(service)) for service in SERVICES if service.role is Role.DECIDER},
         "python": platform.python_version(),
@@ -28,7 +28,7 @@ def version(*, output: Output = "table") -> None:
         **{name: metadata.version(name) for name in SHOWN},
         "platform": sys.platform,
     }
-    emit(found, output, lambda: "\n".join(f"{name:<20}{value}" for name, value in found.items()))
+    emit(versions, output, lambda: "\n".join(f"{name:<20}{value}" for name, value in versions.items()))
 
 
 def _server() -> str:
