@@ -81,13 +81,13 @@ class Sets:
         if not isinstance(event, ShardSetObserved | ShardSetGone):
             return
         path = f"{PATH}/{event.namespace}/{event.name}"
-        found = labelled(event) if isinstance(event, ShardSetObserved) else None
-        if found == self.by_path.get(path):
+        labelled_set = labelled(event) if isinstance(event, ShardSetObserved) else None
+        if labelled_set == self.by_path.get(path):
             return
-        if found is None:
+        if labelled_set is None:
             self.by_path.pop(path, None)
         else:
-            self.by_path[path] = found
+            self.by_path[path] = labelled_set
         self._changed()
 
 

@@ -126,9 +126,9 @@ def _stricter_rules(shard: ShardConfig) -> Iterator[Finding]:
     owners: dict[str, int] = {}
     for index, mapping in enumerate(shard.per_shard_mapping):
         for position, value in enumerate(mapping.ids):
-            found = _id_rule(value, f"{path}[{index}].ids[{position}]", owners.get(value), index)
-            if found is not None:
-                yield found
+            finding = _id_rule(value, f"{path}[{index}].ids[{position}]", owners.get(value), index)
+            if finding is not None:
+                yield finding
             owners.setdefault(value, index)
     if WILDCARD not in owners:
         message = f"no shard has the id '*': a {shard.type.value.lower()} that no shard names has no owner"

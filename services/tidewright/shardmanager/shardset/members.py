@@ -152,15 +152,17 @@ def _runs(value: Any) -> list[int]:
 
 
 def _acknowledgements(value: Any) -> list[Acknowledgement]:
-    found = []
+    acknowledgements = []
     for item in value if isinstance(value, list) else ():
         if (
             isinstance(item, Mapping)
             and isinstance(item.get("slot"), int)
             and isinstance(item.get("epoch"), int)
         ):
-            found.append(Acknowledgement(item["slot"], item["epoch"], str(item.get("checkpoint") or "")))
-    return found
+            acknowledgements.append(
+                Acknowledgement(item["slot"], item["epoch"], str(item.get("checkpoint") or ""))
+            )
+    return acknowledgements
 
 
 def _signals(value: Any) -> MemberSignals:

@@ -81,8 +81,8 @@ def _round(state: State, shard_set: ShardSetState) -> Iterator[Decision]:
         target = driver.owners_by_pods(state, shard_set, document)
     elif any(entry.kind == "double" for entry in entries):
         target, basis = doubled_target(shard_set)
-    elif (made := target_of(shard_set, document)) is not None:
-        target, basis = made
+    elif (renewed := target_of(shard_set, document)) is not None:
+        target, basis = renewed
     planned = plan(document, target, reports, times=shard_set.spec.times, now=now, freed=freed)
     before = len(entries) + len(lost)
     follow = list(planned.entries)
@@ -131,8 +131,8 @@ def _membership(state: State, shard_set: ShardSetState) -> list[AssignmentEntry]
     entries: list[AssignmentEntry] = []
 
     def add(kind: EntryKind, member: str = "", **more: int | str) -> None:
-        made = AssignmentEntry(kind=kind, revision=document.revision + len(entries), at=now, member=member)
-        entries.append(_with(made, more))
+        entry = AssignmentEntry(kind=kind, revision=document.revision + len(entries), at=now, member=member)
+        entries.append(_with(entry, more))
 
     if not document.slots:
         add("create", keyspace=spec.slots)
@@ -215,7 +215,7 @@ def _load_moves(shard_set: ShardSetState, document: Document, now: float) -> lis
                 cost[slot] = max(cost[slot], amount)
     pinned = set(spec.pins)
     cooling = [slot for slot, at in shard_set.moved_at.items() if at + spec.cooldown_s > now]
-    made = rebalance(
+    rebalanced = rebalance(
         owners,
         cost,
         weights,
@@ -224,8 +224,8 @@ def _load_moves(shard_set: ShardSetState, document: Document, now: float) -> lis
         cooling=[*cooling, *pinned],
     )
     groups: dict[str, list[int]] = {}
-    for move in made.moves:
-        groups.setdefault(made.table[move.slot], []).append(move.slot)
+    for move in rebalanced.moves:
+        groups.setdefault(rebalanced.table[move.slot], []).append(move.slot)
     return [
         _offer(document, n, now, slots=slots, member=member, cause="load")
         for n, (member, slots) in enumerate(sorted(groups.items()))
@@ -301,14 +301,14 @@ def _size(shard_set: ShardSetState, now: float) -> SizeShards | None:
     follower = copy(shard_set.follower)
     follower.observe(now, recommended)
     busy = bool(shard_set.document.moving) or not driver.settled(shard_set) or spec.frozen
-    wanted = follower.follow(now, shard_set.size, recommended, frozen=busy)
-    if wanted == shard_set.size and recommended == _last_recommended(shard_set):
+    shards = follower.follow(now, shard_set.size, recommended, frozen=busy)
+    if shards == shard_set.size and recommended == _last_recommended(shard_set):
         return None
     total = sum(demand.loads, Fraction(0))
     return SizeShards(
         at=now,
         target=set_ref(shard_set),
-        shards=wanted,
+        shards=shards,
         from_shards=shard_set.size,
         recommended=recommended,
         because=(
@@ -335,26 +335,26 @@ def _publish(
     state: State, shard_set: ShardSetState, document: Document, overdue: Sequence[int], *, invalid: str = ""
 ) -> Iterator[Decision]:
     """The status, when it differs from the one that was last written, and reports for the log."""
-    found = {
+    reports = {
         INVALID: invalid,
         "DrainOverdue": f"slots {runs(overdue)} are not released" if overdue else "",
     }
     if not invalid:
         free = [s for s, r in enumerate(document.slots) if r.state is SlotState.FREE]
         twice = doubly_claimed(shard_set, state.now)
-        found["UnownedSlots"] = f"slots {runs(free)} have no owner" if free else ""
-        found["DoublyClaimedSlots"] = f"slots {runs(twice)} are claimed twice" if twice else ""
-        found["PinnedToNobody"] = _pinned_to_nobody(shard_set, document)
-        found["NotExhaustive"] = "; ".join(shard_set.spec.notices)
-        found["GateRefused"] = shard_set.spec.gate_refused
-        found["HotSlot"] = signals.hot(shard_set, document)
-        found.update(labeller.troubles(shard_set))
-        found["WorkloadMissing"] = stateful_set.missing(state, shard_set)
-        found.update(driver.troubles(state, shard_set))
-    for reason, message in found.items():
+        reports["UnownedSlots"] = f"slots {runs(free)} have no owner" if free else ""
+        reports["DoublyClaimedSlots"] = f"slots {runs(twice)} are claimed twice" if twice else ""
+        reports["PinnedToNobody"] = _pinned_to_nobody(shard_set, document)
+        reports["NotExhaustive"] = "; ".join(shard_set.spec.notices)
+        reports["GateRefused"] = shard_set.spec.gate_refused
+        reports["HotSlot"] = signals.hot(shard_set, document)
+        reports.update(labeller.troubles(shard_set))
+        reports["WorkloadMissing"] = stateful_set.missing(state, shard_set)
+        reports.update(driver.troubles(state, shard_set))
+    for reason, message in reports.items():
         if reason != INVALID and message != shard_set.reported.get(reason, ""):
             yield ReportShards(at=state.now, target=set_ref(shard_set), reason=reason, message=message)
-    conditions = conditions_of(shard_set, found, state.now)
+    conditions = conditions_of(shard_set, reports, state.now)
     rollout = driver.rollout_status(state, shard_set) if not invalid else None
     status = status_of(shard_set, document, conditions, rollout)
     if digest(status) != shard_set.published:

@@ -40,10 +40,10 @@ def hot(shard_set: ShardSetState, document: Document) -> str:
         for slot, amount in load.items():
             if slot < len(cost):
                 cost[slot] = max(cost[slot], amount)
-    found = [s for s in hot_slots(owners, cost, weights, shard_set.spec.theta) if cost[s] >= HOT_FLOOR]
+    hottest = [s for s in hot_slots(owners, cost, weights, shard_set.spec.theta) if cost[s] >= HOT_FLOOR]
     keys = {slot: names for seen in reporting(shard_set) for slot, names in seen.signals.hot.items()}
     said = []
-    for slot in found:
+    for slot in hottest:
         named = f", mostly {', '.join(sorted(keys[slot]))}" if keys.get(slot) else ""
         said.append(f"slot {slot} of {owners[slot].partition('#')[0]}{named}")
     if not said:

@@ -123,19 +123,19 @@ class SpecReader:
         return []
 
     def weights(self, section: Mapping[str, Any], path: str) -> dict[str, int]:
-        found: dict[str, int] = {}
+        by_member: dict[str, int] = {}
         for member, weight in self._entries(section, path):
             if isinstance(weight, int) and not isinstance(weight, bool) and weight >= 1:
-                found[str(member)] = weight
+                by_member[str(member)] = weight
             else:
                 self.refuse(f"{path}.{member}", f"is {weight!r}: expected a whole number of at least 1")
-        return found
+        return by_member
 
     def pins(self, section: Mapping[str, Any], path: str, slots: int) -> dict[int, str]:
-        found: dict[int, str] = {}
+        by_slot: dict[int, str] = {}
         for slot, member in self._entries(section, path):
             if str(slot).isdecimal() and int(slot) < slots and isinstance(member, str) and member:
-                found[int(slot)] = member
+                by_slot[int(slot)] = member
             else:
                 self.refuse(f"{path}.{slot}", f"is {member!r}: expected a member for a slot below {slots}")
-        return found
+        return by_slot

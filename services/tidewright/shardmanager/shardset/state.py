@@ -465,12 +465,12 @@ def doubled_target(shard_set: ShardSetState) -> tuple[list[str | None], str]:
 def weights_of(shard_set: ShardSetState, document: Document) -> dict[str, int]:
     """The members that may own slots, with their weights."""
     spec = shard_set.spec
-    found: dict[str, int] = {}
+    weights: dict[str, int] = {}
     for member, record in document.members.items():
         # An expired lease may still be renewed: its slots are not planned away before it is taken.
         if record.state in (MemberState.READY, MemberState.EXPIRED):
-            found[member] = spec.weights.get(record.name, record.weight)
-    return found
+            weights[member] = spec.weights.get(record.name, record.weight)
+    return weights
 
 
 def doubly_claimed(shard_set: ShardSetState, now: float) -> list[int]:
@@ -486,15 +486,15 @@ def doubly_claimed(shard_set: ShardSetState, now: float) -> list[int]:
 def wanted_moves(shard_set: ShardSetState, document: Document, now: float) -> dict[str, list[int]]:
     """The spec's moves that can be begun now: slots by member id."""
     ids = {record.name: member for member, record in document.members.items() if member in document.ready()}
-    found: dict[str, list[int]] = {}
+    moves: dict[str, list[int]] = {}
     for slot, name in sorted(shard_set.spec.moves.items()):
         if shard_set.moved.get(slot) == name or name not in ids or slot >= len(document.slots):
             continue
         record, seen = document.slots[slot], shard_set.members.get(ids[name])
         healthy = seen is not None and seen.lease(shard_set.spec, now) is LeaseState.READY
         if healthy and record.state is SlotState.OWNED and not record.incoming and record.owner != ids[name]:
-            found.setdefault(ids[name], []).append(slot)
-    return found
+            moves.setdefault(ids[name], []).append(slot)
+    return moves
 
 
 def orphans(shard_set: ShardSetState) -> list[int]:

@@ -48,9 +48,9 @@ def digest(status: JsonObject) -> str:
     return blake2b(_encoder.encode(status), digest_size=12).hexdigest()
 
 
-def conditions_of(shard_set: ShardSetState, found: Mapping[str, str], now: float) -> list[JsonObject]:
-    """The conditions for what was found (reason to message, empty when all is well)."""
-    said = {reason: message for reason, message in found.items() if message}
+def conditions_of(shard_set: ShardSetState, reports: Mapping[str, str], now: float) -> list[JsonObject]:
+    """The conditions for what is reported (reason to message, empty when all is well)."""
+    said = {reason: message for reason, message in reports.items() if message}
     trouble = {reason: message for reason, message in said.items() if reason not in _NOTICES}
     conditions: list[JsonObject] = []
     for kind, reasons in _CONDITIONS.items():

@@ -83,15 +83,17 @@ class ShardExplainer:
             return Told((asked,))
         pods = state.pods.get(asked.namespace, {})
         stem = f"{asked.name}-"
-        found = [Reference("pod", asked.namespace, name) for name in sorted(pods) if name.startswith(stem)]
-        found += [
+        references = [
+            Reference("pod", asked.namespace, name) for name in sorted(pods) if name.startswith(stem)
+        ]
+        references += [
             Reference("shardmember", asked.namespace, m.record)
             for m in shard_set.members.values()
             if m.record
         ]
         if shard_set.spec.driver is Driver.STATEFULSET:
-            found.append(Reference("statefulset", asked.namespace, shard_set.spec.template))
-        return Told((asked, *found))
+            references.append(Reference("statefulset", asked.namespace, shard_set.spec.template))
+        return Told((asked, *references))
 
     def concerns(self, event: Event, asked: Reference) -> bool:
         """Everything but timers and the writing of the status."""
@@ -99,12 +101,12 @@ class ShardExplainer:
 
     def sentences(self, event: Event) -> Sequence[str]:
         """Why a decision is what it is."""
-        reasons = [text for one in getattr(event, "because", ()) if (text := _reason(one))]
+        reasons = [text for reason in getattr(event, "because", ()) if (text := _reason(reason))]
         match event:
             case ChangeAssignment(entry=entry):
                 return [
                     sentence(entry),
-                    *(held_back(one.values) for one in event.because if one.rule == HELD_BACK),
+                    *(held_back(reason.values) for reason in event.because if reason.rule == HELD_BACK),
                 ]
             case SizeShards():
                 size = f"From {event.from_shards} to {event.shards} shards; the load calls for {event.recommended}."
@@ -134,23 +136,23 @@ class ShardExplainer:
         shard_set = state.sets.get(f"{target.namespace}/{target.name}")
         if shard_set is None:
             return [Reference(target.kind.lower(), target.namespace, target.name)]
-        found = [Reference("shardset", target.namespace, target.name)]
+        references = [Reference("shardset", target.namespace, target.name)]
         if isinstance(event, ChangeRollout) and shard_set.spec.template:
-            found.append(Reference("podtemplate", target.namespace, shard_set.spec.template))
+            references.append(Reference("podtemplate", target.namespace, shard_set.spec.template))
         if isinstance(event, ChangeAssignment):
             member = shard_set.members.get(event.entry.member)
             if member is not None and member.record:
-                found.append(Reference("shardmember", target.namespace, member.record))
-        return found
+                references.append(Reference("shardmember", target.namespace, member.record))
+        return references
 
     def opposite(self, state: State, event: Event) -> Sequence[str]:
         """Taking a lease and sizing are decided by thresholds."""
-        for one in getattr(event, "because", ()):
-            values = one.values
-            if one.rule == "LeaseExpired" and "observed_at_s" in values:
+        for reason in getattr(event, "because", ()):
+            values = reason.values
+            if reason.rule == "LeaseExpired" and "observed_at_s" in values:
                 wait = float(values["duration_s"] or 0) + float(values["skew_margin_s"] or 0)
                 return [f"A renewal within {wait:g} s of the one before would have kept the lease."]
-            if one.rule == "Demand" and isinstance(event, SizeShards):
+            if reason.rule == "Demand" and isinstance(event, SizeShards):
                 unit = float(values["capacity"] or 0) * float(values["target"] or 0)
                 low, high = unit * event.from_shards * 0.9, unit * event.from_shards * 1.1
                 return [f"A load between {low:g} and {high:g} would have kept {event.from_shards} shards."]
@@ -168,8 +170,8 @@ class ShardExplainer:
                 fleets = {name: f for name, f in sorted(state.fleets.items()) if f.template_key == key}
                 return None if template is None and not fleets else {"template": template, "fleets": fleets}
             case "shardmember":
-                found = _member(state, asked)
-                return None if found is None else {"member": found[1], "set": found[0].name}
+                membership = _member(state, asked)
+                return None if membership is None else {"member": membership[1], "set": membership[0].name}
             case "pod":
                 pod = state.pods.get(asked.namespace, {}).get(asked.name)
                 if pod is None:
@@ -184,8 +186,8 @@ class ShardExplainer:
     def standing(self, state: State, asked: Reference, now: float) -> Sequence[str]:
         """How a set, a fleet, a member or a shard's pod stands."""
         if asked.kind == "shardmember":
-            found = _member(state, asked)
-            return _membership(*found, now) if found is not None else []
+            membership = _member(state, asked)
+            return _membership(*membership, now) if membership is not None else []
         if asked.kind == "pod":
             pod = state.pods.get(asked.namespace, {}).get(asked.name)
             owner = next((s for s in _sets(state, asked.namespace) if pod and is_managed(s, pod)), None)
@@ -225,18 +227,18 @@ def _membership(shard_set: ShardSetState, member: MemberSeen, now: float) -> lis
         return [*said, "Its lease was taken: it is over, and does not come back under this incarnation."]
     if member.leaving:
         said.append("It is leaving: its slots are handed over.")
-    left = member.expires_at(shard_set.spec) - now
-    return [*said, f"Its lease may be taken in {max(0.0, left):.0f} s unless it renews."]
+    remaining_s = member.expires_at(shard_set.spec) - now
+    return [*said, f"Its lease may be taken in {max(0.0, remaining_s):.0f} s unless it renews."]
 
 
-def _reason(one: Because) -> str:
-    if one.rule == HELD_BACK:
-        return held_back(one.values)
-    text = _RULES.get(one.rule)
+def _reason(reason: Because) -> str:
+    if reason.rule == HELD_BACK:
+        return held_back(reason.values)
+    text = _RULES.get(reason.rule)
     if text is None:
         return ""
     try:
-        return text.format(**one.values)
+        return text.format(**reason.values)
     except (KeyError, ValueError, TypeError):
         return ""  # of another version, with other values
 
@@ -272,9 +274,11 @@ def _set(shard_set: ShardSetState, now: float) -> list[str]:
         said.append("It is frozen: no move begins.")
     for member, seen in sorted(shard_set.members.items()):
         if seen.record and not seen.lost and not seen.released:
-            left = seen.expires_at(shard_set.spec) - now
-            if left < shard_set.spec.lease.duration_s / 2:
-                said.append(f"The lease of {member} may be taken in {max(0.0, left):.0f} s unless it renews.")
+            remaining_s = seen.expires_at(shard_set.spec) - now
+            if remaining_s < shard_set.spec.lease.duration_s / 2:
+                said.append(
+                    f"The lease of {member} may be taken in {max(0.0, remaining_s):.0f} s unless it renews."
+                )
     if shard_set.spec.driver is Driver.PODS:
         rollout = shard_set.rollout
         word = (

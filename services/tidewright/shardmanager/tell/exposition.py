@@ -52,8 +52,8 @@ def series(state: State) -> Iterator[Sample]:
 
 def help_of_fleets() -> dict[str, str]:
     """What the original's names say, under the prefixes of both brands."""
-    found = {m.name: m.help for prefix in ("flyte", "kozmo") for m in metrics(prefix)}
-    return {**found, **HELP}
+    texts = {m.name: m.help for prefix in ("flyte", "kozmo") for m in metrics(prefix)}
+    return {**texts, **HELP}
 
 
 def types_of_fleets() -> dict[str, str]:

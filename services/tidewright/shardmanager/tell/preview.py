@@ -98,12 +98,12 @@ def preview(
         return Preview(slots=new.slots, notes=(note,), gap_s=None, gap="none stated: nothing is assigned yet")
     crash_gap_s = new.lease.worst_gap(activation_s=ACTIVATION_S, poll_s=POLL_S)
     if new.mapped:
-        made = _mapped(name, old, new, told or {}, grace_s)
+        change = _mapped(name, old, new, told or {}, grace_s)
     elif new.dynamic:
-        made = _dynamic(name, document, old, new)
+        change = _dynamic(name, document, old, new)
     else:
-        made = _told(name, old, new, told or {}, grace_s)
-    notes = [*made.notes, *([new.gate_refused] if new.gate_refused else [])]
+        change = _told(name, old, new, told or {}, grace_s)
+    notes = [*change.notes, *([new.gate_refused] if new.gate_refused else [])]
     if new.slots == 2 * len(document.slots) and not new.mapped:
         notes.append(
             f"slot s becomes s and s + {len(document.slots)}, with the same owner: no key changes its owner"
@@ -112,11 +112,11 @@ def preview(
         notes.append(
             "the set is frozen: moves begin only when it is not, lost owners are replaced all the same"
         )
-    if made.moved and new.dynamic:
-        rounds = ceil(made.moved / new.times.max_concurrent)
-        notes.append(f"{made.moved} slots in about {rounds} round(s) of at most {new.times.max_concurrent}")
+    if change.moved and new.dynamic:
+        rounds = ceil(change.moved / new.times.max_concurrent)
+        notes.append(f"{change.moved} slots in about {rounds} round(s) of at most {new.times.max_concurrent}")
     return msgspec.structs.replace(
-        made, slots=len(document.slots), crash_gap_s=crash_gap_s, notes=tuple(notes)
+        change, slots=len(document.slots), crash_gap_s=crash_gap_s, notes=tuple(notes)
     )
 
 
@@ -247,7 +247,7 @@ def _mapped(
     ]
     starts = [i for i in range(len(new.per_shard)) if i not in present]
     stops = [i for i in present if i >= len(new.per_shard)]
-    notes = [f"{old.label or new.label} {one}" for one in moved]
+    notes = [f"{old.label or new.label} {move}" for move in moved]
     if restarts:
         notes += _pod_notes(new)
     touched = bool(restarts or stops or moved)

@@ -116,7 +116,7 @@ def troubles(state: State, shard_set: ShardSetState) -> dict[str, str]:
     spec = shard_set.spec
     if spec.driver is not Driver.PODS:
         return {}
-    found = dict.fromkeys(
+    reports = dict.fromkeys(
         (
             "EffectRefused",
             "TemplateMissing",
@@ -129,34 +129,34 @@ def troubles(state: State, shard_set: ShardSetState) -> dict[str, str]:
         "",
     )
     if lost := sorted(name for name, gate in shard_set.gates.items() if gate.lost):
-        found["GateLost"] = (
+        reports["GateLost"] = (
             f"leases {', '.join(lost)} were taken by others while the manager held them: two workers may have acted"
         )
     template = wanted_template(state, shard_set)
     if template is None:
-        found["TemplateMissing"] = f"podtemplate {shard_set.namespace}/{spec.template} not found"
+        reports["TemplateMissing"] = f"podtemplate {shard_set.namespace}/{spec.template} not found"
     else:
-        found["TemplateUnusable"] = _template_trouble(spec, template)
+        reports["TemplateUnusable"] = _template_trouble(spec, template)
     pods = state.pods.get(shard_set.namespace, {})
     foreign = [
         n for n in sorted(pods) if index_of(shard_set, n) is not None and not is_managed(shard_set, pods[n])
     ]
     if foreign:
-        found["ForeignPod"] = (
+        reports["ForeignPod"] = (
             f"pods {', '.join(foreign)} have a name of this set and are not of it; left alone"
         )
-    found["EffectRefused"] = "; ".join(f"{w}: {why}" for w, why in sorted(shard_set.refused.items()))
+    reports["EffectRefused"] = "; ".join(f"{w}: {why}" for w, why in sorted(shard_set.refused.items()))
     stuck = [p.name for p in managed(state, shard_set) if overdue(spec, p, state.now)]
     if stuck:
-        found["ShardStuck"] = (
+        reports["ShardStuck"] = (
             f"pods {', '.join(stuck)} do not go away for {spec.fence_after_s:g} s: fence their nodes"
         )
     if shard_set.rollout.paused:
         deadline = f"no progress for {spec.progress_deadline_s:g} s"
-        found["RolloutPaused"] = (
+        reports["RolloutPaused"] = (
             deadline if shard_set.rollout.why in ("", "ProgressDeadlineExceeded") else shard_set.rollout.why
         )
-    return found
+    return reports
 
 
 def _template_trouble(spec: SetSpec, template: Template) -> str:
