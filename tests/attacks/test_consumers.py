@@ -13,9 +13,10 @@ from tests.attacks.conftest import filled
 from tests.attacks.test_replies import TARGETS
 from tidewright.cli.contract.permissions import READER, imports
 from tidewright.host.loop.membership import BucketMembership
-from tidewright.log.connection import CONSUMER_LIMITS, Message
+from tidewright.log.connection import Message
 from tidewright.log.errors import NoConsumer
 from tidewright.log.install import members_of
+from tidewright.log.stream_settings import CONSUMER_LIMITS
 
 CREATE = "$JS.API.CONSUMER.CREATE."
 

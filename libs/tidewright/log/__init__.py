@@ -4,7 +4,11 @@ subjects    names on the bus: classes, slots, reversible escaping
 errors      what can go wrong, as one tree
 cancellation  a client that may lose a cancellation, asked so that it counts
 credentials  a credentials file, looked at before it is used
-connection  `Log`: connect, make or check the stream, append atomically, look up, read
+opening     a connection to a server: soon or not at all, and why not
+connection  `Log`: make or check the stream, append atomically, look up, read
+stream_settings whether a stream's settings are as wanted, and what is wrong with another's
+refusals    the server's error codes as errors of the log
+diagnostics loggers whose library is imported with the first line
 store_quota     refuse before the store is full
 commit_pacing   how a writer of batches leaves the stream to the others
 partial_batches batches that the server stored in part

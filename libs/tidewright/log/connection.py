@@ -1,15 +1,13 @@
 """`Log`: one connection to one cluster's stream.
 
-Three things here are public protocol that the client library does not wrap: stream settings newer
-than its types, atomic batches, and expectations per message. They are thin, and they are all here.
+Three things are public protocol that the client library does not wrap: stream settings newer than its
+types (`tidewright.log.stream_settings`), atomic batches, and expectations per message. They are thin.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
-import ssl
 import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,10 +27,13 @@ from tidewright.log.continuity import Continuity, Extent
 from tidewright.log.diagnostics import get_logger
 from tidewright.log.doubts import Doubts
 from tidewright.log.envelope import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE, EXPECTED
-from tidewright.log.identity import BusClient, Identity, client_options, shown
+from tidewright.log.identity import Identity, shown
 from tidewright.log.lookups import Lookups
+from tidewright.log.opening import described, opened
 from tidewright.log.partial_batches import Torn
+from tidewright.log.refusals import FULL, NO_MESSAGE, NOT_FOUND, refusal
 from tidewright.log.store_quota import Room, place_of
+from tidewright.log.stream_settings import AGED, CONSUMER_LIMITS, has_settings, mismatch
 from tidewright.log.subjects import Slot, Subjects
 
 if TYPE_CHECKING:
@@ -45,28 +46,7 @@ if TYPE_CHECKING:
 
 MAX_BATCH = 1000
 """Messages in one atomic batch; the server's limit."""
-MIN_SERVER = (2, 14)
-"""Scheduled messages that can be cancelled, atomic batches with expectations."""
-
 DEFAULT_SLOTS = 32
-CONNECT_S = 3
-"""For one server to answer when a connection is made."""
-
-AGED = "tw.aged"
-"""Of the stream's metadata: it has, or had, a maximum age, so that its beginning may be gone."""
-
-_CONFLICTS = frozenset({10071, 10164})
-_FULL = frozenset({10002, 10023, 10047, 10122})
-_UNANSWERED = frozenset({10176, 10210, 10008, 10009})
-"""Batch abandoned, too many open batches, cluster without a leader: none of them stored anything."""
-CONSUMER_LIMITS = {"inactive_threshold": 60_000_000_000}
-"""A consumer that nobody asks for anything is gone after a minute, whatever its maker wanted, nanoseconds: a stream takes a
-thousand, and no service may delete those of another that is there no more."""
-_NOT_FOUND = 10059
-_NO_MESSAGE = 10037
-_CONSUMERS = 10026
-
-_VIOLATION = re.compile(r'permissions violation for publish to "([^"]+)"', re.IGNORECASE)
 TRIES = 5
 """Of an append that expects nothing, and has to, to be signed."""
 ASK_AGAIN_S = 0.2
@@ -153,43 +133,7 @@ class Log:
             LogUnavailable: nobody answers at `url`, or a server without JetStream or too old.
             LogForbidden: the credentials are refused.
         """
-        last: list[Exception] = []
-        denied: dict[str, float] = {}
-
-        async def on_error(error: Exception) -> None:
-            last[:] = [*last[-4:], error]
-            if violation := _VIOLATION.search(str(error)):
-                denied[violation[1].lower()] = time.monotonic()
-            logger.debug("log connection", error=str(error) or type(error).__name__)
-
-        identity = credentials if isinstance(credentials, Identity) else Identity(credentials=credentials)
-        servers, options = client_options(url, identity)
-        client = BusClient()
-        client.identity = identity
-        try:
-            # The client library has no bound of its own for a handshake that fails over and over.
-            async with asyncio.timeout(CONNECT_S * (len(servers) + 1)):
-                await client.connect(
-                    servers,
-                    name=name,
-                    error_cb=on_error,
-                    max_reconnect_attempts=1,
-                    reconnect_time_wait=0,
-                    connect_timeout=CONNECT_S,
-                    **options,
-                )
-        except (OSError, nats.errors.Error, TimeoutError, ValueError) as error:
-            await _abandoned(client)
-            raise _not_connected(url, client, [*last, error]) from error
-        # The first connection fails fast and says why; from here on an outage is waited out.
-        client.options["max_reconnect_attempts"] = -1
-        client.options["reconnect_time_wait"] = 0.2
-        version = client.connected_server_version
-        if (version.major, version.minor) < MIN_SERVER:
-            await client.close()
-            raise errors.LogUnavailable(
-                f"nats-server at {shown(url)} is {version.major}.{version.minor}: {'.'.join(map(str, MIN_SERVER))} or later is needed"
-            )
+        client, denied = await opened(url, credentials, name)
         log = cls(client, cluster, url, timeout_s, patience_s)
         log._denied = denied
         return log
@@ -398,7 +342,7 @@ class Log:
         """What the stream says of itself; None when it is not there."""
         info = await self._api(f"STREAM.INFO.{self.stream}", {})
         if "error" in info:
-            if info["error"].get("err_code") == _NOT_FOUND:
+            if info["error"].get("err_code") == NOT_FOUND:
                 return None
             raise self._error(info["error"], f"stream {self.stream}")
         state, config = info["state"], info["config"]
@@ -411,7 +355,7 @@ class Log:
         """The configuration of a stream of the server's; None when there is none of that name."""
         answer = await self._api(f"STREAM.INFO.{stream}", {})
         if "error" in answer:
-            if answer["error"].get("err_code") == _NOT_FOUND:
+            if answer["error"].get("err_code") == NOT_FOUND:
                 return None
             raise self._error(answer["error"], f"stream {stream}")
         config: dict[str, Any] = answer["config"]
@@ -423,13 +367,13 @@ class Log:
             if present == value or (key == subjects.CLUSTER_ID and present is None):
                 continue
             kind = errors.OtherCluster if key == subjects.CLUSTER_ID else errors.WrongStream
-            raise kind(_mismatch(self.stream, shown(self.url), key, present, value))
+            raise kind(mismatch(self.stream, shown(self.url), key, present, value))
 
     async def subjects_of(self, stream: str, pattern: str) -> list[str]:
         """The subjects of a stream that match a filter and have a message; none when there is no such stream."""
         answer = await self._api(f"STREAM.INFO.{stream}", {"subjects_filter": pattern})
         if "error" in answer:
-            if answer["error"].get("err_code") == _NOT_FOUND:
+            if answer["error"].get("err_code") == NOT_FOUND:
                 return []
             raise self._error(answer["error"], f"stream {stream}")
         return sorted(answer["state"].get("subjects") or ())
@@ -551,7 +495,7 @@ class Log:
                     if answer:
                         ack = msgspec.json.decode(answer)
                         if "error" in ack:
-                            in_doubt = in_doubt and ack["error"].get("err_code") in _FULL
+                            in_doubt = in_doubt and ack["error"].get("err_code") in FULL
                             for one in messages:  # one that was refused on its way is missing in the batch
                                 self._check_allowed(one.subject)
                             raise self._error(
@@ -645,7 +589,7 @@ class Log:
         if "error" not in answer:
             return answer
         code = answer["error"].get("err_code")
-        if code == _NO_MESSAGE or (code == _NOT_FOUND and stream not in ("", self.stream)):
+        if code == NO_MESSAGE or (code == NOT_FOUND and stream not in ("", self.stream)):
             return None
         raise self._error(answer["error"], verb)
 
@@ -689,7 +633,7 @@ class Log:
         except (nats.errors.Error, OSError, TimeoutError) as error:
             self._check_allowed(subject)
             raise errors.LogUnavailable(
-                f"nats-server at {shown(self.url)} did not answer in {self.timeout_s:g} s ({_words(error)})"
+                f"nats-server at {shown(self.url)} did not answer in {self.timeout_s:g} s ({described(error)})"
             ) from error
         return answer.data
 
@@ -704,86 +648,4 @@ class Log:
             )
 
     def _error(self, error: Mapping[str, Any], what: str) -> errors.LogError:
-        code, text = error.get("err_code"), error.get("description", "")
-        if code in _CONFLICTS:
-            return errors.Conflict(f"{what}: {text}")
-        if code in _FULL:
-            return errors.StoreFull(
-                f"{what}: the store of nats-server at {shown(self.url)} is full ({text}): enlarge it or shorten max_age; nothing was dropped"
-            )
-        if code == _NOT_FOUND:
-            return errors.LogUnavailable(f"{what}: there is no such stream")
-        if code in _UNANSWERED or error.get("code") == 503:
-            return errors.LogUnavailable(f"{what}: {text} ({code})")
-        if code == _CONSUMERS:
-            return errors.NoConsumer(f"{what}: {text} ({code})")
-        return errors.AppendRefused(f"{what}: {text} ({code})")
-
-
-async def _abandoned(client: BusClient) -> None:
-    """Let go of a connection that was not made: its tasks would go on trying."""
-    with contextlib.suppress(OSError, nats.errors.Error, TimeoutError):
-        async with asyncio.timeout(1):
-            await client.close()
-
-
-def _not_connected(url: str, client: BusClient, causes: Sequence[BaseException]) -> errors.LogError:
-    """Why a connection was not made, and what to do."""
-    words = " ".join(str(cause) for cause in causes).lower()
-    if "authorization" in words or "authentication" in words:
-        return errors.LogForbidden(
-            f"nats-server at {shown(url)} refuses these credentials: pass --nats-credentials FILE, --nats-user and "
-            "--nats-password-file, or a URL with user and password"
-        )
-    for cause in causes:
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return errors.LogForbidden(
-                f"the certificate of nats-server at {shown(url)} is not trusted ({cause.verify_message}): "
-                "name the file of its CA with --nats-ca FILE"
-            )
-    if "does not speak tls" in words:
-        return errors.LogForbidden(
-            f"nats-server at {shown(url)} does not speak TLS, and nothing is said to it in the clear: "
-            "leave --nats-ca and --nats-cert away, or have it speak TLS"
-        )
-    if client.asks_for_certificate and client.identity.cert is None:
-        return errors.LogForbidden(
-            f"nats-server at {shown(url)} asks for a certificate: pass --nats-cert FILE and --nats-key FILE"
-        )
-    if client.asks_for_certificate and any(isinstance(cause, ssl.SSLError) for cause in causes):
-        return errors.LogForbidden(
-            f"nats-server at {shown(url)} does not take the certificate {client.identity.cert}: pass one that its CA signed"
-        )
-    return errors.LogUnavailable(
-        f"no NATS server answers at {shown(url)} ({_words(causes[-1])}): start one, or pass --nats URL of a running one"
-    )
-
-
-def has_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a stream's configuration is as wanted; what is not named is not looked at."""
-    present = found.get("metadata") or {}
-    return all(
-        all(present.get(k) == v for k, v in value.items())
-        if key == "metadata"
-        else (found.get(key) or 0) == (value or 0)
-        for key, value in wanted.items()
-    )
-
-
-def _mismatch(stream: str, url: str, key: str, found: str | None, wanted: str) -> str:
-    """What is wrong with a stream that is there, and what to do."""
-    where = f"the log at {url} (stream {stream})"
-    match key:
-        case subjects.CLUSTER_ID:
-            return (
-                f"{where} is of another cluster: its kube-system has uid {found}, this cluster's has {wanted}; "
-                "use this cluster's own log, or another name for it with --cluster NAME"
-            )
-        case "tw.slots":
-            return f"{where} was made with {found} slots, which stay for its life: use --slots {found} instead of {wanted}, or another log"
-    return f"{where} has {key}={found!r} where this software expects {wanted!r}: use another log, or the software that made this one"
-
-
-def _words(error: BaseException) -> str:
-    """What an error says, or its kind when it says nothing."""
-    return str(error) or type(error).__name__
+        return refusal(error, what, self.url)

@@ -14,9 +14,10 @@ from tidewright.events import registry
 from tidewright.events.acting import MODES
 from tidewright.events.config import Mode, ModesSet
 from tidewright.log import errors
-from tidewright.log.connection import CONSUMER_LIMITS, DEFAULT_SLOTS, Log, Message, has_settings
+from tidewright.log.connection import DEFAULT_SLOTS, Log, Message
 from tidewright.log.envelope import Writer
 from tidewright.log.snapshots import bucket
+from tidewright.log.stream_settings import CONSUMER_LIMITS, has_settings
 
 WRITER = "install"
 TTL_S = 2.0
