@@ -40,6 +40,10 @@ def encoded(state: State) -> bytes:
     return msgspec.json.encode(state, order="sorted")
 
 
+RESOURCE = "example.com/gpu"
+ANY_OF_OURS = [{"cel": {"expression": f'device.driver == "{GPU}"'}}]
+
+
 def derived(state: State) -> dict[str, Any]:
     """What placement sees of devices, once an evaluation has put it right."""
     Evaluation(state, "", binding=False)
@@ -49,6 +53,7 @@ def derived(state: State) -> dict[str, Any]:
         "free": {
             name: {node: int(column[row]) for node, row in sorted(index.grid.rows.items())}
             for name, column in sorted(index.grid.free.items())
+            if name != RESOURCE or column.any()  # nothing of it is as if no node had ever had any
         },
         "stocks": {node: devices.stocks.get(row) for node, row in sorted(index.grid.rows.items())},
         "common": devices.common,
@@ -157,7 +162,7 @@ def gone(cluster: Cluster, kind: str, name: str, namespace: str = "") -> None:
 
 
 def happens(chance: Random, cluster: Twins) -> None:
-    what = chance.randrange(14)
+    what = chance.randrange(16)
     number = chance.randrange(10)
     match what:
         case 0 | 1:
@@ -169,6 +174,8 @@ def happens(chance: Random, cluster: Twins) -> None:
             if chance.random() < 0.2:
                 claims = [{"name": "c", "resourceClaimName": f"c{chance.randrange(3)}"}]
             shape = cluster.shape({"cpu": 10}, {"resourceClaims": claims})
+            if chance.random() < 0.4:
+                shape = cluster.shape({"cpu": 10, RESOURCE: 1})
             node = chance.choice(NODES) if chance.random() < 0.3 else ""
             cluster.pod(f"p{number}", shape, node=node)
         case 6 | 7:
@@ -194,6 +201,17 @@ def happens(chance: Random, cluster: Twins) -> None:
             )
         case 12:
             gone(cluster, "DeviceTaintRule", f"r{chance.randrange(2)}")
+        case 13:
+            stands = {"extendedResourceName": RESOURCE} if chance.random() < 0.7 else {}
+            told(
+                cluster,
+                "DeviceClass",
+                chance.choice(("gpu", "other")),
+                spec={**stands, "selectors": ANY_OF_OURS},
+            )
+        case 14:
+            amounts = {RESOURCE: chance.randrange(3)} if chance.random() < 0.5 else {}
+            cluster.add_node(chance.choice(NODES), "", **amounts)
         case _ if chance.random() < 0.5:
             cluster.template(f"w{number}", "10m", resourceClaims=by_template(f"t{number}"))
             cluster.request(f"r{number}", CHECK, [(f"w{number}", 2)], {"BookingSeconds": "20"})

@@ -130,6 +130,13 @@ class PodShape(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it asks for devices that its claims have not got yet."""
         return any(claim.wishes for claim in self.claims)
 
+    def requests_at(self, stock: Stock | None) -> Mapping[str, int]:
+        """Its requests on a node with these devices: without those in place of which it claims some there."""
+        claimed = {c.resource for c in self.claims if c.resource}
+        if stock is not None:
+            claimed -= stock.plugged
+        return {n: a for n, a in self.requests.items() if n not in claimed} if claimed else self.requests
+
     @property
     def single(self) -> bool:
         """Whether a volume of it is for one pod at a time, wherever that is."""

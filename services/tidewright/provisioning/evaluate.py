@@ -329,7 +329,11 @@ def _claiming(state: State, index: Index) -> list[str]:
     asked = {state.pods[key].shape for key in index.waiting}
     asked |= {digest for request in state.requests.values() for digest, _ in request.sets}
     known = (d for d in asked if d in state.shapes)
-    return sorted(d for d in known if has_claims(state.shapes[d].scheduling) or index.claims.follows_for(d))
+    return sorted(
+        d
+        for d in known
+        if has_claims(state.shapes[d].scheduling, state.shapes[d].requests) or index.claims.follows_for(d)
+    )
 
 
 def _counted(state: State, index: Index, waiting: Iterable[tuple[PodKey, Pod]]) -> dict[str, Demand]:

@@ -4,7 +4,8 @@ A claim makes requests; each has one choice, or several of which the first that 
 (the API's constraints) hold between the devices of its requests. What is not known here is refused by
 name, and never left out of account.
 
-    parse(...)   the `devices` of a claim's spec, in any version of the API, to a `Claimed`
+    parse(...)         the `devices` of a claim's spec, in any version of the API, to a `Claimed`
+    in_place_of(...)   what a pod asks for with an extended resource that a device class stands for
 """
 
 from __future__ import annotations
@@ -76,6 +77,7 @@ class Claimed(msgspec.Struct, frozen=True):
     """What one claim asks for.
 
     Attributes:
+        resource: an extended resource in place of which it is made, on nodes whose device plugins do not offer that one.
         claim: `namespace/name` of a claim that all pods which name it have together; empty where each pod
             gets one of its own from a template.
         seats: pods that may still be added to those that hold it.
@@ -87,6 +89,7 @@ class Claimed(msgspec.Struct, frozen=True):
     claim: str = ""
     seats: int = MOST_USERS
     digest: str = ""
+    resource: str = ""
 
 
 Classes = Callable[[str], tuple[str, ...] | None]
@@ -107,6 +110,13 @@ def parse(spec: Mapping[str, Any] | None, classes: Classes) -> Claimed:
     bonds = tuple(_bond(constraint) for constraint in (spec or {}).get("constraints") or ())
     digest = blake2b(msgspec.json.encode((wishes, bonds)), digest_size=12).hexdigest()
     return Claimed(wishes=wishes, bonds=bonds, digest=digest)
+
+
+def in_place_of(resource: str, amount: int, name: str, selectors: tuple[str, ...]) -> Claimed:
+    """What a pod claims in place of an extended resource: so many devices of the class `name` that stands for it."""
+    wishes = (Wish(resource, (Ask(Matcher(name, selectors), count=amount),)),)
+    digest = blake2b(msgspec.json.encode((resource, wishes)), digest_size=12).hexdigest()
+    return Claimed(wishes=wishes, digest=digest, resource=resource)
 
 
 def _wish(request: Mapping[str, Any], classes: Classes) -> Wish:

@@ -63,9 +63,10 @@ class Stock:
         counters: totals of their pools' shared counters.
         taken: numbers of devices that somebody has alone, as bits.
         parts: number of a device that is shared to what is used of each of its capacities.
+        plugged: extended resources that device plugins of the node offer: what is claimed in their place is not needed.
     """
 
-    __slots__ = ("_served", "counters", "devices", "parts", "taken")
+    __slots__ = ("_served", "counters", "devices", "parts", "plugged", "taken")
 
     def __init__(
         self,
@@ -73,11 +74,13 @@ class Stock:
         counters: Mapping[Counter, int] | None = None,
         taken: int = 0,
         parts: Mapping[int, tuple[int, ...]] | None = None,
+        plugged: frozenset[str] = frozenset(),
     ) -> None:
         self.devices = tuple(devices)
         self.counters = counters or {}
         self.taken = taken
         self.parts = parts or {}
+        self.plugged = plugged
         self._served: dict[tuple[tuple[str, bool], ...], Served] = {}
 
     def __eq__(self, other: object) -> bool:
@@ -88,11 +91,15 @@ class Stock:
 
     def content(self) -> tuple[object, ...]:
         """All that makes it what it is."""
-        return self.devices, dict(self.counters), self.taken, dict(self.parts)
+        return self.devices, dict(self.counters), self.taken, dict(self.parts), self.plugged
 
     def full(self) -> Stock:
         """The same with nothing taken."""
-        return Stock(self.devices, self.counters)
+        return Stock(self.devices, self.counters, plugged=self.plugged)
+
+    def beside(self, plugged: frozenset[str]) -> Stock:
+        """The same on a node whose device plugins offer these extended resources."""
+        return Stock(self.devices, self.counters, self.taken, self.parts, plugged)
 
     def free(self) -> int:
         """Devices that nobody has alone."""
@@ -121,7 +128,7 @@ class Stock:
             elif pick.how == PART:
                 before = parts.get(number, (0,) * len(pick.amounts))
                 parts[number] = tuple(a + b for a, b in zip(before, pick.amounts, strict=True))
-        return Stock(self.devices, self.counters, taken, parts)
+        return Stock(self.devices, self.counters, taken, parts, self.plugged)
 
 
 def among(
@@ -137,7 +144,12 @@ def among(
         own: which of them each further pod has for itself.
         stocks: each with the numbers of the devices that can be reached.
         most: pods that are of interest.
+
+    Claims in place of extended resources that one of the stocks has from device plugins are left out; they are the last ones.
     """
+    kept = [not (claim.resource and any(claim.resource in s.plugged for s, _ in stocks)) for claim in claims]
+    own = [mine for mine, needed in zip(own, kept, strict=True) if needed]
+    claims = [claim for claim, needed in zip(claims, kept, strict=True) if needed]
     choices = [ask for *_, ask in choices_of(claims)]
     bonds = [claims[c].bonds[b] for c, b in bonds_of(claims)]
     known: list[dict[str, int]] = [{} for _ in bonds]

@@ -168,7 +168,13 @@ def _slice(resource_slice: Mapping[str, Any], meta: Meta) -> JsonObject:
 
 
 def _device_class(device_class: Mapping[str, Any], meta: Meta) -> JsonObject:
-    return {"selectors": (device_class.get("spec") or {}).get("selectors")}
+    spec = device_class.get("spec") or {}
+    resource = spec.get("extendedResourceName")
+    return {
+        "selectors": spec.get("selectors"),
+        "extendedResourceName": resource,
+        "created": meta.creationTimestamp if resource else None,  # of two the younger one stands for it
+    }
 
 
 def _taint_rule(rule: Mapping[str, Any], meta: Meta) -> JsonObject:

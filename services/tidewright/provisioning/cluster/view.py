@@ -86,7 +86,7 @@ def template_view(template: TemplateNode, claims: Claims) -> NodeView:
         labels=labels,
         taints=taints_of(template.taints),
         allocatable={**claims.attachable(""), **allocatable},
-        stock=claims.offers.template_stock("", template.devices),
+        stock=claims.plugged(claims.offers.template_stock("", template.devices), allocatable),
         around=claims.offers.around(labels),
     )
 
@@ -335,7 +335,7 @@ def _patterns(
                     labels=node.labels,
                     taints=taints_of(node.taints),
                     allocatable={**node.allocatable, **index.claims.attachable(name)},
-                    stock=index.claims.offers.template_stock(name),
+                    stock=index.claims.plugged(index.claims.offers.template_stock(name), node.allocatable),
                     around=index.claims.offers.around(node.labels),
                 ),
                 ready_for_s=ready_for,

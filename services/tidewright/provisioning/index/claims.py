@@ -11,19 +11,22 @@ change of one object is a change of the few shapes that refer to it. Facts only 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from tidewright.events.base import JsonObject
-from tidewright.kube.devices.claims import MOST_USERS, Claimed, parse
+from tidewright.kube.devices.claims import MOST_USERS, Claimed, in_place_of, parse
 from tidewright.kube.devices.devices import expressions
+from tidewright.kube.devices.stock import Stock
 from tidewright.kube.podshape import PodShape, Volume
 from tidewright.kube.podspecs import node_term
 from tidewright.kube.volumes import Unplaceable, attached, volumes_of
 from tidewright.provisioning.index.offers import Offers
 
 NO_LIMIT = 2**31
+CLASS_PREFIX = "deviceclass.resource.kubernetes.io/"
+"""Before the name of a device class: an extended resource that every class stands for."""
 EVERY = "*"
 """In place of a name: whoever looked at all objects of a kind."""
 ANY = "?"
@@ -46,6 +49,7 @@ class Claims:
         self._attaches: dict[str, frozenset[str]] = {}
         self._drivers: set[str] = set()
         self._left = False
+        self._stood: dict[str, str] | None = None
         self.offers = Offers(objects)
         self.prepared: set[str] = set()
         self.stale_shapes: set[str] = set()
@@ -91,12 +95,13 @@ class Claims:
 
     def resolve(self, shape: PodShape, scheduling: Mapping[str, list[JsonObject]]) -> PodShape:
         """The shape with what its claims ask for; `blocked` when one of them cannot be met as things are."""
-        if not has_claims(scheduling) or shape.error:
+        if not has_claims(scheduling, shape.requests) or shape.error:
             return shape
         self._user = shape.digest
         try:
             volumes = (*_others(shape, scheduling), *self._volumes(shape, scheduling))
             claims, places = self._devices_of(scheduling.get("resourceClaims") or (), shape.namespace)
+            claims = (*claims, *self._in_place(shape.requests))
         except ValueError as error:
             return msgspec.structs.replace(shape, blocked=str(error))
         requests = dict(shape.requests)
@@ -172,6 +177,33 @@ class Claims:
                 return spec
         raise Unplaceable(f"resource claim {claim.get('name')!r} names neither a claim nor a template")
 
+    def _in_place(self, requests: Mapping[str, int]) -> Iterator[Claimed]:
+        """What is claimed in place of extended resources that device classes stand for."""
+        for name in sorted(filter(_extended, requests)):
+            if requests[name] > 0:
+                self._note("DeviceClass", EVERY)
+                stands = self._stands().get(name)
+                if stands is not None:
+                    found = self._objects["DeviceClass"][stands]
+                    yield in_place_of(name, requests[name], stands, expressions(found.get("selectors")))
+
+    def _stands(self) -> dict[str, str]:
+        """Extended resources to the device classes that stand for them: of several the youngest, then the first by name."""
+        if self._stood is None:
+            classes = self._objects.get("DeviceClass", {})
+            self._stood = {f"{CLASS_PREFIX}{name}": name for name in classes}
+            named = [
+                name for name in sorted(classes, reverse=True) if classes[name].get("extendedResourceName")
+            ]
+            for name in sorted(named, key=lambda name: str(classes[name].get("created", ""))):
+                self._stood[classes[name]["extendedResourceName"]] = name
+        return self._stood
+
+    def plugged(self, stock: Stock | None, allocatable: Mapping[str, int]) -> Stock | None:
+        """The devices of a node, with what its device plugins offer of resources that device classes stand for."""
+        found = frozenset(name for name in self._stands() if allocatable.get(name))
+        return (Stock(()) if stock is None else stock).beside(found) if found else stock
+
     def _class(self, name: str) -> tuple[str, ...] | None:
         found = self.get("DeviceClass", name)
         return None if found is None else expressions(found.get("selectors"))
@@ -220,6 +252,9 @@ class Claims:
         if there == (new is not None):  # the first of its kind came, or the last one went
             self.stale_shapes |= self._users.get((kind, ANY), set())
         match kind:
+            case "DeviceClass":
+                before, self._stood = self._stood, None
+                self.all_nodes |= before is not None and before.keys() != self._stands().keys()
             case "CSINode" if self._drivers:
                 self.stale_nodes.add(key)
             case "ResourceClaim":
@@ -235,9 +270,18 @@ _ALLOCATION = ("DeviceClass", "ResourceClaim", "ResourceClaimTemplate", "Resourc
 _CLAIMS = (("ResourceClaim", "resourceClaimName"), ("ResourceClaimTemplate", "resourceClaimTemplateName"))
 
 
-def has_claims(scheduling: Mapping[str, object]) -> bool:
-    """Whether the scheduling fields of a pod name claims, of volumes or of devices."""
-    return bool(scheduling.get("volumes") or scheduling.get("resourceClaims"))
+def has_claims(scheduling: Mapping[str, object], requests: Iterable[str] = ()) -> bool:
+    """Whether the scheduling fields of a pod name claims, or it asks for resources in place of which devices may be claimed."""
+    return bool(
+        scheduling.get("volumes") or scheduling.get("resourceClaims") or any(map(_extended, requests))
+    )
+
+
+def _extended(resource: str) -> bool:
+    """Whether a resource is one that a device class may stand for."""
+    domain, slash, _ = resource.partition("/")
+    native = domain == "kubernetes.io" or domain.endswith(".kubernetes.io") or domain.startswith("requests.")
+    return bool(slash) and (not native or resource.startswith(CLASS_PREFIX))
 
 
 def _others(shape: PodShape, scheduling: Mapping[str, list[JsonObject]]) -> tuple[Volume, ...]:

@@ -114,7 +114,7 @@ def _noted(state: State, index: Index, name: str, node: Node) -> NodeView:
     if node.provider_id:
         index.machines[node.provider_id] = name
     view = node.view(name, index.claims.attachable(name))
-    stock = index.claims.offers.stock(name)
+    stock = index.claims.plugged(index.claims.offers.stock(name), node.allocatable)
     if stock is not None:
         view = msgspec.structs.replace(view, stock=stock)
     if unripe(index, name, node, awaited(state.groups.get(node.group))):

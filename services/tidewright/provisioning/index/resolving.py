@@ -85,7 +85,7 @@ def _spaced(index: Index, shape: PodShape, scheduling: JsonObject) -> PodShape:
 def seat_of(state: State, index: Index, digest: str) -> PodShape:
     """How a pod of a shape counts on the node that it is on."""
     fields = state.shapes.get(digest)
-    if fields is None or not has_claims(fields.scheduling):
+    if fields is None or not has_claims(fields.scheduling, fields.requests):
         return shape_of(state, index, digest)
     seat = index.seats.get(digest)
     if seat is None:

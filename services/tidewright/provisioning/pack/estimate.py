@@ -168,7 +168,7 @@ class _Counting:
         self.needs = [
             needs_of(
                 i,
-                [(at[name], amount) for name, amount in item.shape.requests.items() if amount > 0],
+                [(at[name], n) for name, n in item.shape.requests_at(self.stock).items() if n > 0],
                 i in alone,
                 frozenset(enemies.get(i, ())),
                 item.shape.claims,

@@ -152,9 +152,15 @@ class Grid(Nodes):
         """How many pods of this shape each row still takes, its own affinity and spread left aside."""
         mask = self.open(shape)
         room = np.full(len(self.views), np.iinfo(np.int32).max, dtype=np.int64)
+        claimed = {claim.resource for claim in shape.claims}
         for name, amount in shape.requests.items():
             if amount > 0:
                 column = self.free.get(name)
+                if name in claimed:
+                    rows = self.devices.plugged(name)
+                    if rows:
+                        room[rows] = np.minimum(room[rows], self._column_of(name)[rows] // amount)
+                    continue
                 if column is None:
                     return np.zeros(len(self.views), dtype=np.int64)
                 np.minimum(room, column // amount, out=room)

@@ -92,6 +92,10 @@ class Holdings:
         else:
             self.stocks.pop(row, None)
 
+    def plugged(self, resource: str) -> list[int]:
+        """Rows whose device plugins offer an extended resource that a device class stands for."""
+        return [row for row, stock in self.stocks.items() if resource in stock.plugged]
+
     def waits(self, shape: PodShape) -> bool:
         """Whether where one pod goes decides where others may: a claim to be shared has not got its devices."""
         return any(c.claim and c.wishes and c.claim not in self.pins for c in shape.claims)

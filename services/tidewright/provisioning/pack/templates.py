@@ -76,7 +76,7 @@ def fits_reason(shape: PodShape, template: Template) -> str:
         if conflict(shape, item.shape):
             return "conflicts with a pod that every node of the group carries"
     free = template.free()
-    for name, amount in sorted(shape.requests.items()):
+    for name, amount in sorted(shape.requests_at(template.view.stock).items()):
         if amount > free.get(name, 0):
             return "Too many pods" if name == PODS else f"Insufficient {name}"
     return _lacks_devices(shape, template) if shape.claims else ""

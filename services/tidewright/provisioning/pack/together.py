@@ -106,7 +106,7 @@ def _held(grid: Grid, row: int, free: dict[str, int], kin: Sequence[Item], allow
         room = grid.most(item.shape, item.count)
         if conflict(item.shape, item.shape):
             room = min(room, 1)
-        for name, amount in item.shape.requests.items():
+        for name, amount in item.shape.requests_at(grid.devices.stocks.get(row)).items():
             if amount > 0:
                 room = min(room, free[name] // amount)
         if room > 0 and item.shape.claims:

@@ -55,7 +55,7 @@ class Walk:
         """One pod goes to this row."""
         self.grid.put(self.shape, row)
         self.room[row] -= 1
-        for name, amount in self.shape.requests.items():
+        for name, amount in self.shape.requests_at(self.grid.devices.stocks.get(row)).items():
             if amount > 0:
                 self.room[row] = min(self.room[row], self.grid.free[name][row] // amount)
         if self._tied:

@@ -48,7 +48,10 @@ def _some_node_could(shape: PodShape, grid: Grid) -> bool:
     return any(
         bool(allowed[row])
         and view is not None
-        and all(amount <= view.allocatable.get(name, 0) for name, amount in shape.requests.items())
+        and all(
+            amount <= view.allocatable.get(name, 0)
+            for name, amount in shape.requests_at(grid.devices.stocks.get(row)).items()
+        )
         and not _lacks_devices(shape, grid, row)
         for row, view in enumerate(grid.views)
     )
@@ -79,7 +82,7 @@ def _nearest(shape: PodShape, templates: Mapping[NodeGroupId, Template]) -> str:
         short = max(
             (
                 ((amount - free.get(resource, 0)) / amount, resource, free.get(resource, 0))
-                for resource, amount in sorted(shape.requests.items())
+                for resource, amount in sorted(shape.requests_at(template.view.stock).items())
                 if amount > free.get(resource, 0)
             ),
             default=None,

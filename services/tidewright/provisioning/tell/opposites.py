@@ -41,7 +41,8 @@ def _per_group(shape: PodShape, templates: Iterable[tuple[str, Template]]) -> It
     """How much of its request is too much, and the sentence, for groups where one amount decides."""
     for name, template in templates:
         free = template.free()
-        short = [r for r, amount in sorted(shape.requests.items()) if amount > free.get(r, 0)]
+        asks = shape.requests_at(template.view.stock)
+        short = [r for r, amount in sorted(asks.items()) if amount > free.get(r, 0)]
         if len(short) != 1 or not (room := free.get(short[0], 0)):
             continue
         resource = short[0]
