@@ -6,7 +6,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ import nats
 import nats.errors
 from nats.aio.client import Client
 
+from tests.waiting import until_now
 from tidewright.cli.contract.permissions import (
     ARCHIVE,
     INSTALLER,
@@ -69,11 +69,13 @@ def run_server(folder: Path, port: int, text: str, name: str = "bus") -> Iterato
     said = folder / f"{name}.log"
     process = subprocess.Popen([BIN, "-c", config, "-l", said], env=env)
     try:
-        until = time.monotonic() + STARTED_WITHIN_S
-        while "Server is ready" not in (said.read_text() if said.exists() else ""):
-            assert process.poll() is None, said.read_text()
-            assert time.monotonic() < until, said.read_text()
-            time.sleep(0.02)
+        until_now(
+            lambda: said.read_text() if said.exists() else "",
+            lambda text: process.poll() is not None or "Server is ready" in text,
+            what="a server that is ready",
+            within_s=STARTED_WITHIN_S,
+        )
+        assert process.poll() is None, said.read_text()
         yield process
     finally:
         process.terminate()

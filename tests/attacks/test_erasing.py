@@ -11,6 +11,7 @@ import pytest
 
 from tests.attacks.bus import STREAM, Bus, answer, free_port, served
 from tests.attacks.conftest import filled
+from tests.waiting import until
 from tidewright.cli.asking.exports import exported, imported, part_of
 from tidewright.cli.asking.source import RunningLog
 from tidewright.cli.contract.permissions import ARCHIVE, INSTALLER
@@ -34,9 +35,7 @@ async def doomed(folder: Path) -> AsyncIterator[Bus]:
 
 async def archived(archive: Log, last: int) -> list[tuple[int, str, bytes]]:
     """What the archive has, once it has followed up to a sequence."""
-    async with asyncio.timeout(60):
-        while (await archive.bounds())[1] < last:  # noqa: ASYNC110  # another account's log, asked
-            await asyncio.sleep(0.05)
+    await until(archive.bounds, lambda found: found[1] >= last)
     await archive.adopt_slots()
     return [(r.seq, r.subject, r.body) async for r in RunningLog(archive).records()]
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import time
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 
 from tests.e2e.conftest import Cluster
 from tests.e2e.pipeline.test_pipeline import DEPLOYMENT, LABELS, World, autoscaler, ready
+from tests.waiting import until_now
 from tidewright.cli.contract import permissions
 from tidewright.cli.services import SERVICES, Role, Service
 from tidewright.kube.client import Kube
@@ -97,10 +97,8 @@ class Running:
         Raises:
             AssertionError: it was not said in time; what was said instead is in the message.
         """
-        deadline = time.monotonic() + READY_WITHIN_S
-        while text not in self.said():
-            assert time.monotonic() < deadline, f"{self.name} did not say {text!r}:\n{self.said()[-4000:]}"
-            time.sleep(0.2)
+        what = f"{text!r} of {self.name}"
+        until_now(self.said, lambda said: text in said, what=what, within_s=READY_WITHIN_S, every_s=0.2)
 
 
 @pytest.fixture(scope="module")

@@ -27,6 +27,7 @@ import pytest
 import yaml
 
 from tests.nats_server import EmbeddedServer
+from tests.waiting import until
 from tidewright.cli.crds.installing import Outcome, install
 from tidewright.cli.services import DECIDERS
 from tidewright.cli.supervisor import Program, Supervisor
@@ -265,11 +266,12 @@ class Services:
 
     async def until_said(self, service: str, words: str) -> None:
         """Return when a service has logged some words."""
-        async with asyncio.timeout(READY_WITHIN_S):
-            while True:
-                if any(name == service and words in line for name, line in self.lines):
-                    return
-                await asyncio.sleep(0.05)
+        await until(
+            lambda: [line for name, line in self.lines if name == service],
+            lambda lines: any(words in line for line in lines),
+            what=f"{words!r} of {service}",
+            within_s=READY_WITHIN_S,
+        )
 
     def _program(self, name: str, more: Sequence[str]) -> Program:
         command = ["run", name, "--nats", self.nats_url, "--cluster", self.name, "--log-format", "json"]

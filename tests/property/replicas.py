@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from tests.unit.host.counting import COUNTING, State
+from tests.waiting import until
 from tidewright.events import registry
 from tidewright.events.facts import PodObserved
 from tidewright.host.loop.host import Host
@@ -249,7 +250,7 @@ class SimulatedMembership(BucketMembership):
         for name in list(self._bucket.entries):
             self._hear(name, there=True)
         self._tasks = [asyncio.create_task(self._beat())]
-        while self._member not in self._members:  # noqa: ASYNC110  # simulated time
+        while self._member not in self._members:  # noqa: ASYNC110  # a member's own, for as long as it takes
             await asyncio.sleep(0.05)
 
     async def leave(self) -> None:
@@ -342,13 +343,13 @@ class World:
             self.stream.append([Message(subject, registry.encode(fact))])
 
     async def until(self, holds: Callable[[], bool], within_s: float = 60.0) -> float:
-        """Wait for something; how long it took."""
+        """Wait for something; how long it took, in simulated seconds."""
         loop = asyncio.get_running_loop()
         begun = loop.time()
-        while not holds():
-            if loop.time() - begun > within_s:
-                raise TimeoutError(f"not within {within_s:g} simulated seconds: {self.told()}")
-            await asyncio.sleep(0.01)
+        try:
+            await until(holds, within_s=within_s, every_s=0.01)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; replicas: {self.told()}") from error
         return loop.time() - begun
 
     def told(self) -> str:

@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from tests.unit.actuator.effects import ANYTHING, Watched
+from tests.waiting import until
 from tidewright.actuator.apply import Applier
 from tidewright.actuator.ledger import ActPosition
 from tidewright.actuator.requests import DECISION
@@ -526,9 +527,7 @@ async def test_an_actuator_without_the_bus_does_not_have_the_last_word(
             monkeypatch.setattr(log, name, waiting)
         async with bench.acting():
             await second.decide(scale(5, 3, decision="one"))
-            async with asyncio.timeout(30):
-                while not kube.calls:  # noqa: ASYNC110  # it tries, and is refused
-                    await asyncio.sleep(0.01)
+            await until(lambda: kube.calls)
             cut.set()
             async with second.acting():
                 await second.outcomes(1)
@@ -584,8 +583,7 @@ async def test_reports_leave_half_of_the_burst_to_scales(bench: Bench) -> None:
     ]
     await bench.decide(*reports)
     async with bench.acting(qps=0.05, burst=24) as actuator:  # so slow that nothing comes after the burst
-        while actuator._limiter.has_capacity(13):  # noqa: ASYNC110  # nothing to await: it tells nobody
-            await asyncio.sleep(0.01)
+        await until(lambda: not actuator._limiter.has_capacity(13))
         # Each report has made one request of its two, and waits for the other.
         await bench.decide(scale(5, decision="up"))
         (first,) = await bench.outcomes(1)

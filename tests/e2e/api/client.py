@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from tests.waiting import until
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 
@@ -91,11 +92,8 @@ class Client:
         return False
 
     async def until(self, holds: Callable[[], Any]) -> Any:
-        """Wait until an awaited condition is true; its value. Raises TimeoutError."""
-        async with asyncio.timeout(PATIENCE_S):
-            while not (found := await holds()):  # noqa: ASYNC110  # the cluster may be a remote one
-                await asyncio.sleep(0.02)
-            return found
+        """Wait until an awaited condition is true; its value."""
+        return await until(holds, within_s=PATIENCE_S)
 
     async def watch(self, path: str, **query: str) -> AsyncIterator[Object]:
         """The events of a watch, decoded."""

@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 import pytest_asyncio
 
+from tests import waiting
 from tests.e2e.autoscaler.world import PATIENCE_S, Object, World, shell, template, wants
 from tests.e2e.conftest import Cluster, Services, tidewright
 from tests.nats_server import EmbeddedServer
@@ -42,16 +43,21 @@ class Tail:
     async def until(self, wanted: Callable[[Event], bool]) -> list[Event]:
         """Everything up to the first event that is wanted, which is the last one."""
         found: list[Event] = []
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                for record in await self._reader.fetch(1, timeout_s=5):
-                    if not record.body:
-                        continue  # the end of a timer
-                    event = registry.decode(record.body)
-                    if isinstance(event, Event):
-                        found.append(event)
-                        if wanted(event):
-                            return found
+
+        async def read() -> list[Event]:
+            for record in await self._reader.fetch(1, timeout_s=1):
+                event = registry.decode(record.body) if record.body else None  # the end of a timer has none
+                if isinstance(event, Event):
+                    found.append(event)
+            return found
+
+        return await waiting.until(
+            read,
+            lambda events: bool(events) and wanted(events[-1]),
+            what=waiting.text_of(wanted),
+            within_s=PATIENCE_S,
+            every_s=0.0,
+        )
 
 
 class Rival:

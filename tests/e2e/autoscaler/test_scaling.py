@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import aiohttp
@@ -12,6 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.e2e.autoscaler.world import LABELS, PATIENCE_S, Object, World, condition, says, wants
 from tests.e2e.conftest import Services
+from tests.waiting import until
 from tidewright.events import registry
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.facts import MetricSampled
@@ -77,14 +77,16 @@ async def push(running: Services, world: World, value: float) -> None:
     """Push the metric to the watcher."""
     port: int = running.push_port  # type: ignore[attr-defined]  # of these tests
     sample: Object = {"metric": world.metric, "namespace": world.namespace, "labels": LABELS, "value": value}
-    async with aiohttp.ClientSession() as session, asyncio.timeout(PATIENCE_S):
-        while True:
+    async with aiohttp.ClientSession() as session:
+
+        async def answered() -> Object:
             async with session.post(f"http://127.0.0.1:{port}/v1/metrics", json=[sample]) as answer:
-                found = await answer.json()
+                found: Object = await answer.json()
                 assert answer.status == 200, found
-                if found["used"]:
-                    return
-            await asyncio.sleep(0.05)  # the watcher has not heard of the object yet
+                return found
+
+        # Before that, the watcher has not heard of the object yet.
+        await until(answered, lambda found: found["used"], within_s=PATIENCE_S)
 
 
 async def scales(running: Services, world: World) -> tuple[ScaleWorkload, Any]:

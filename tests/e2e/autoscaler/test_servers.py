@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 import pytest_asyncio
 from aiohttp import web
@@ -17,6 +18,7 @@ from tests.e2e.autoscaler.world import LABELS, PATIENCE_S, Object, World, condit
 from tests.e2e.conftest import Cluster, Services, free_port, tidewright
 from tests.nats_server import EmbeddedServer
 from tests.unit.watcher.certificates import certificate
+from tests.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -249,12 +251,16 @@ async def test_whoever_may_not_push_moves_nothing(world: World, own: Services, t
         assert condition(await world.get(wpa), "ScalingActive")["status"] == "False"
         # The last one that is right is what all the others would have been.
         headers = {"Authorization": "Bearer a-token-that-is-good-for-all"}
-        async with asyncio.timeout(PATIENCE_S):
-            while True:
-                async with session.post("/v1/metrics", json=[sample], headers=headers) as answer:
-                    if answer.status == 200 and (await answer.json())["used"]:
-                        break
-                await asyncio.sleep(0.1)
+
+        async def answered() -> tuple[int, str]:
+            async with session.post("/v1/metrics", json=[sample], headers=headers) as answer:
+                return answer.status, await answer.text()
+
+        await until(
+            answered,
+            lambda found: found[0] == 200 and msgspec.json.decode(found[1])["used"],
+            within_s=PATIENCE_S,
+        )
     await world.until(target, wants(6))
 
 
@@ -282,11 +288,11 @@ async def test_in_shadow_mode_nothing_is_written_and_the_incumbent_is_compared(
     await world.patch(f"{target}/scale", {"spec": {"replicas": 11}})  # and as we would not
     await world.until(target, lambda d: d.get("status", {}).get("readyReplicas") == 11)
     where = ("--nats", own.nats_url, "--cluster", own.name, "-n", world.namespace)
-    async with asyncio.timeout(PATIENCE_S):
-        while True:  # until the watcher has seen it
-            code, out, error = await shell(*tidewright("compare", "wpa", "web", *where))
-            if "6 -> 11" in out:
-                break
+    code, out, error = await until(  # the watcher has seen it
+        lambda: shell(*tidewright("compare", "wpa", "web", *where)),
+        lambda found: "6 -> 11" in found[1],
+        within_s=PATIENCE_S,
+    )
     assert (code, error) == (1, "")
     row = out.splitlines()[1].split()
     assert row[:3] == [world.namespace, "web", "1"]

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import psutil
 
+from tests import waiting
 from tests.e2e.provisioning.world import GROUP_LABEL, World, condition, false, true
 from tests.e2e.sim.world import send, until
 from tidewright.events.provisioning import CreateNodeGroup, DeleteInstances, IncreaseNodeGroup
@@ -14,9 +14,7 @@ from tidewright.events.provisioning import CreateNodeGroup, DeleteInstances, Inc
 
 async def settles_at(world: World, group: str, size: int) -> None:
     """Wait until the cloud wants so many nodes of a group."""
-    async with asyncio.timeout(30):
-        while await world.target(group) != size:  # noqa: ASYNC110 - a cloud has no watch
-            await asyncio.sleep(0.1)
+    await waiting.until(lambda: world.target(group), lambda found: found == size)
 
 
 async def test_slow_throttled_failed_and_lost_answers_still_make_one_order(world: World) -> None:
@@ -112,6 +110,7 @@ async def test_a_group_is_made_for_what_no_group_holds_and_removed_when_it_is_em
     ]
     await world.kube.request("DELETE", f"{world.pods}/lonely")
     await world.nodes(0)
-    async with asyncio.timeout(30):
-        while any(g["id"].startswith("autoprovisioned") for g in await world.cloud("GET", "/groups")):  # noqa: ASYNC110 - a cloud has no watch
-            await asyncio.sleep(0.2)
+    await waiting.until(
+        lambda: world.cloud("GET", "/groups"),
+        lambda groups: not any(g["id"].startswith("autoprovisioned") for g in groups),
+    )

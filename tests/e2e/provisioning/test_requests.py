@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
+from tests import waiting
 from tests.e2e.provisioning.world import (
     ATOMIC,
     CHECK,
@@ -226,6 +226,4 @@ def all_ready(told: dict[str, Any], group: str, nodes: int) -> bool:
 
 async def _settles_at(world: World, group: str, size: int) -> None:
     """Wait until the cloud wants so many nodes of a group."""
-    async with asyncio.timeout(30):
-        while await world.target(group) != size:  # noqa: ASYNC110 - a cloud has no watch
-            await asyncio.sleep(0.1)
+    await waiting.until(lambda: world.target(group), lambda found: found == size)

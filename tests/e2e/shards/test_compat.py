@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 import msgspec.yaml
 
+from tests import waiting
 from tests.e2e.conftest import Cluster, Services
 from tests.e2e.sim.world import merge, send, until
 from tidewright.cli.main import run
@@ -153,13 +154,16 @@ class Passes:
                 log.slot_of(self.namespace), "shard-manager", "podtemplate", self.namespace,
                 "kozmopropeller-template",
             )  # fmt: skip
-            last = None
-            async with asyncio.timeout(30), log.reader([subject], after=0) as reader:
-                while True:
-                    for record in await reader.fetch(100, timeout_s=5.0):
-                        last = registry.decode(record.body)
-                        if isinstance(last, RecordPass) and holds(last):
-                            return last
+            async with log.reader([subject], after=0) as reader:
+
+                async def read() -> list[RecordPass]:
+                    events = [registry.decode(r.body) for r in await reader.fetch(100, timeout_s=1.0)]
+                    return [event for event in events if isinstance(event, RecordPass)]
+
+                found = await waiting.until(
+                    read, lambda passes: any(map(holds, passes)), what=waiting.text_of(holds), every_s=0.0
+                )
+            return next(filter(holds, found))
 
 
 async def test_an_existing_fleet_is_adopted_without_a_restart_and_strangers_are_left_alone(

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable
 from typing import Any
 
+from tests import waiting
+from tests.waiting import text_of
 from tidewright.kube.client import Kube
 from tidewright.kube.listwatch import Added, Deleted, ListDone, ListStarted, Modified, Page, list_watch
 from tidewright.sim.options import Delay, KubeletOptions, NodePool, SimOptions
@@ -39,30 +40,33 @@ async def until(
     objects: dict[str, dict[str, Any]] = {}
     listed = False
     stream = list_watch(kube, path)
+
+    async def changed() -> bool:
+        """Take in what comes next; whether it is as wanted then."""
+        nonlocal listed
+        match await anext(stream):
+            case ListStarted():
+                objects.clear()
+            case Page(objects=raws):
+                for raw in raws:
+                    obj = json.loads(raw)
+                    objects[obj["metadata"]["name"]] = obj
+            case ListDone():
+                listed = True
+            case Added(raw=raw) | Modified(raw=raw):
+                obj = json.loads(bytes(raw))
+                objects[obj["metadata"]["name"]] = obj
+            case Deleted(raw=raw):
+                objects.pop(json.loads(bytes(raw))["metadata"]["name"], None)
+        return listed and holds(objects)
+
     try:
-        async with asyncio.timeout(timeout_s):
-            async for item in stream:
-                match item:
-                    case ListStarted():
-                        objects.clear()
-                    case Page(objects=raws):
-                        for raw in raws:
-                            obj = json.loads(raw)
-                            objects[obj["metadata"]["name"]] = obj
-                    case ListDone():
-                        listed = True
-                    case Added() | Modified():
-                        obj = json.loads(bytes(item.raw))
-                        objects[obj["metadata"]["name"]] = obj
-                    case Deleted():
-                        objects.pop(json.loads(bytes(item.raw))["metadata"]["name"], None)
-                if listed and holds(objects):
-                    return objects
-    except TimeoutError:
-        raise AssertionError(f"{path} did not become as wanted; it is {json.dumps(objects)[:4000]}") from None
+        await waiting.until(changed, what=f"{text_of(holds)} of {path}", within_s=timeout_s, every_s=0.0)
+    except AssertionError as error:
+        raise AssertionError(f"{error}; it is {json.dumps(objects)[:4000]}") from None
     finally:
         await stream.aclose()
-    raise AssertionError("a watch never ends")
+    return objects
 
 
 def ready_pods(objects: dict[str, dict[str, Any]]) -> list[str]:

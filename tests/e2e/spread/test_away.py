@@ -15,6 +15,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from tests import waiting
 from tests.e2e.conftest import Services, free_port, tidewright
 from tests.e2e.sim.world import until
 from tests.e2e.spread.world import World, clean, deployment, spread, subset
@@ -47,9 +48,7 @@ class Away:
         self.process = await asyncio.create_subprocess_exec(
             *tidewright("run", "spread-admission", *on, *at, *more), stderr=asyncio.subprocess.DEVNULL
         )
-        async with asyncio.timeout(60):
-            while not await self.configured():  # noqa: ASYNC110  # the API server tells nobody
-                await asyncio.sleep(0.05)
+        await waiting.until(self.configured)
 
     async def configured(self) -> bool:
         with contextlib.suppress(KubeError):

@@ -15,6 +15,7 @@ import pytest
 
 from tests.e2e.conftest import running, tidewright
 from tests.e2e.up.test_up import Up, start  # noqa: F401 - a fixture
+from tests.waiting import until
 from tidewright.cli.crds.choosing import Object, Policy
 from tidewright.cli.crds.installing import PATH, definition, install, manifests
 from tidewright.kube.client import Kube
@@ -56,12 +57,15 @@ async def created(kube: Kube, manifest: Object) -> bytes:
     """Create a definition as somebody else would; its bytes once it is established."""
     name = manifest["metadata"]["name"]
     await kube.request("POST", PATH, query={"fieldManager": "helm"}, body=msgspec.json.encode(manifest))
-    while True:
-        body = (await kube.request("GET", f"{PATH}/{name}")).body
+
+    async def there() -> bytes:
+        return (await kube.request("GET", f"{PATH}/{name}")).body
+
+    def established(body: bytes) -> bool:
         conditions = (msgspec.json.decode(body).get("status") or {}).get("conditions") or ()
-        if {"Established"} <= {c["type"] for c in conditions if c["status"] == "True"}:
-            return body
-        await asyncio.sleep(0.05)
+        return {"Established"} <= {c["type"] for c in conditions if c["status"] == "True"}
+
+    return await until(there, established)
 
 
 async def raw(kube: Kube, name: str) -> bytes:

@@ -7,7 +7,6 @@ import contextlib
 import errno
 import subprocess
 import sys
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
@@ -20,6 +19,7 @@ import pytest
 from tests.e2e.conftest import tidewright
 from tests.e2e.pipeline.test_pipeline import DEPLOYMENT, LABELS, World, autoscaler, ready
 from tests.e2e.up.test_up import CONFIG_MAPS, Up, start
+from tests.waiting import text_of, until
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.log.connection import Log, Message
@@ -78,11 +78,9 @@ def http(url: str, body: Any = None) -> tuple[int, dict[str, str], str]:
         return error.code, dict(error.headers), error.read().decode()
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not await asyncio.to_thread(holds):
-        assert time.monotonic() < deadline
-        await asyncio.sleep(0.2)
+async def until_there(holds: Callable[[], bool]) -> None:
+    """Wait for what blocks while it looks."""
+    await until(lambda: asyncio.to_thread(holds), what=text_of(holds), within_s=WITHIN_S, every_s=0.2)
 
 
 async def run(*arguments: str) -> tuple[int, str]:
@@ -107,12 +105,12 @@ async def test_everything_says_so_and_goes_on_by_itself(start: Callable[..., Any
         await world.make(world.deployments, DEPLOYMENT)
         await world.make(world.autoscalers, autoscaler(METRIC, upscaleForbiddenWindowSeconds=1))
         await world.until(f"{world.deployments}/web", ready(2))
-        await until(lambda: 'used":1' in http(push, sample)[2].replace(" ", ""))
+        await until_there(lambda: 'used":1' in http(push, sample)[2].replace(" ", ""))
         await world.until(f"{world.deployments}/web", lambda d: d["spec"]["replicas"] == 6)
 
         fill(disk)
         # Straight away, and some more, so that the server meets the end of its disk.
-        await until(lambda: http(readyz)[0] == 503)
+        await until_there(lambda: http(readyz)[0] == 503)
         assert words in http(readyz)[2]
         for _ in range(3):
             status, headers, said = await asyncio.to_thread(http, push, sample)
@@ -131,8 +129,8 @@ async def test_everything_says_so_and_goes_on_by_itself(start: Callable[..., Any
         assert said.count("\n") == 1
 
         free(disk)
-        await until(lambda: http(readyz)[0] == 200)
-        await until(lambda: http(push, {**sample, "value": 100.0})[0] == 200)
+        await until_there(lambda: http(readyz)[0] == 200)
+        await until_there(lambda: http(push, {**sample, "value": 100.0})[0] == 200)
         await world.until(f"{world.deployments}/web", lambda d: d["spec"]["replicas"] == 10)
         await kube.request("POST", CONFIG_MAPS, body=body)
     assert await up.end() == 0
@@ -167,7 +165,7 @@ async def test_a_server_that_met_the_end_of_its_disk_is_started_again(
         with pytest.raises(LogUnavailable, match="did not answer"):
             await unasked.commit([message])  # still: there is room, and it does not look again
         await up.until(lambda: _restarted(up))
-        await until(lambda: http(readyz)[0] == 200)
+        await until_there(lambda: http(readyz)[0] == 200)
         await until(lambda: not unasked.unable)
         assert (await unasked.commit([message])).count == 1
     assert await up.end() == 0

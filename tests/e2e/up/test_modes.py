@@ -12,6 +12,7 @@ import pytest
 
 from tests.e2e.conftest import Cluster, tidewright
 from tests.e2e.up.test_up import start
+from tests.waiting import until
 from tidewright.kube.client import Kube
 
 __all__ = ["start"]
@@ -129,9 +130,7 @@ async def test_nothing_changes_beside_a_cluster_until_it_is_told_to_act(
         "Tidewright is up: autoscaler acts. provisioning, spread and shard-manager are in SHADOW"
     )
     await push(up)
-    async with asyncio.timeout(60):
-        while await replicas(kube) != 3:  # noqa: ASYNC110  # the API server tells who watches, and this is shorter
-            await asyncio.sleep(0.2)
+    await until(lambda: replicas(kube), lambda found: found == 3)
     changed = {key.split(" ")[0] for key, value in (await versions(kube)).items() if before.get(key) != value}
     assert not changed & {*OTHERS, "/apis/coordination.k8s.io/v1/namespaces/default/leases"}
     assert await up.end() == 0
@@ -148,12 +147,18 @@ async def push(up: Any) -> None:
 async def told(up: Any, *parts: str) -> None:
     """Wait until `tidewright events` shows a line with these parts."""
     ask = up.said(r"ask +\S+ events --follow (.*)").split()
-    async with asyncio.timeout(90):
-        while True:
-            process = await asyncio.create_subprocess_exec(
-                *tidewright("events", *ask), stdout=asyncio.subprocess.PIPE, stderr=sys.stderr
-            )
-            out, _ = await process.communicate()
-            if any(all(part in line for part in parts) for line in out.decode().splitlines()):
-                return
-            await asyncio.sleep(1.0)
+
+    async def shown() -> str:
+        process = await asyncio.create_subprocess_exec(
+            *tidewright("events", *ask), stdout=asyncio.subprocess.PIPE, stderr=sys.stderr
+        )
+        out, _ = await process.communicate()
+        return out.decode()
+
+    await until(
+        shown,
+        lambda out: any(all(part in line for part in parts) for line in out.splitlines()),
+        what=f"a line with {parts}",
+        within_s=90.0,
+        every_s=1.0,
+    )

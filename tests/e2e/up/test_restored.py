@@ -12,6 +12,7 @@ import pytest
 from tests.e2e.conftest import Cluster, tidewright
 from tests.e2e.pipeline.test_pipeline import DEPLOYMENT, LABELS, World, autoscaler, ready
 from tests.e2e.up.test_permissions import CLUSTER, guarded, url
+from tests.waiting import until
 from tidewright.cli.contract.permissions import ARCHIVE, INSTALLER, READER
 from tidewright.cli.supervisor import Program, Supervisor
 from tidewright.kube.client import Kube
@@ -86,9 +87,7 @@ async def test_an_erased_log_comes_back_and_the_services_go_on(
             await world.until(f"{world.deployments}/web", lambda d: d["spec"]["replicas"] == 6)
             await erase(guarded)
             _, erased = await log.bounds()
-            async with asyncio.timeout(60):
-                while (await archive.bounds())[1] < erased:  # noqa: ASYNC110  # another account's log, asked
-                    await asyncio.sleep(0.1)
+            await until(archive.bounds, lambda found: found[1] >= erased)
             await supervisor.stop()
 
             # As docs/log.md has it.

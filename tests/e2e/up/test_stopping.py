@@ -14,6 +14,7 @@ import pytest
 
 from tests.nats_server import EmbeddedServer
 from tests.unit.watcher.cluster import Cluster
+from tests.waiting import until
 from tidewright.cli.services import SERVICES, Role
 from tidewright.log.connection import Log
 
@@ -37,10 +38,14 @@ class Run:
             self.said += line.decode()
 
     async def until(self, *words: str) -> None:
-        async with asyncio.timeout(90):
-            while not any(word in self.said for word in words):
-                assert self.process.returncode is None, self.said
-                await asyncio.sleep(0.05)
+        found = [*words]
+        await until(
+            lambda: self.said,
+            lambda said: self.process.returncode is not None or any(word in said for word in found),
+            what=f"{found} in what it says",
+            within_s=90.0,
+        )
+        assert self.process.returncode is None, self.said
 
     async def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)

@@ -19,6 +19,7 @@ import pytest
 
 from tests.e2e.conftest import Cluster, free_port, tidewright
 from tests.nats_server import EmbeddedServer
+from tests.waiting import text_of, until
 from tidewright.kube.client import Kube
 
 CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
@@ -33,7 +34,6 @@ class Up:
         self.out: list[str] = []
         self.lines: list[dict[str, Any]] = []
         self.words: list[str] = []
-        self._more = asyncio.Event()
         self._reading = [asyncio.create_task(self._stdout()), asyncio.create_task(self._stderr())]
 
     @classmethod
@@ -50,8 +50,6 @@ class Up:
         assert self.process.stdout is not None
         async for raw in self.process.stdout:
             self.out.append(raw.decode().rstrip())
-            self._more.set()
-        asyncio.get_running_loop().call_soon(self._more.set)
 
     async def _stderr(self) -> None:
         assert self.process.stderr is not None
@@ -61,17 +59,20 @@ class Up:
                 self.lines.append(msgspec.json.decode(line))
             except msgspec.DecodeError:
                 self.words.append(line)
-            self._more.set()
-        asyncio.get_running_loop().call_soon(self._more.set)
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Wait until what it printed is as wanted; fails when it ends before."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(WITHIN_S):
-                while not holds() and not all(reading.done() for reading in self._reading):
-                    self._more.clear()
-                    await self._more.wait()
-        assert holds(), f"out {self.out}, words {self.words}, lines {self.lines[-20:]}"
+
+        def printed() -> str:
+            return f"out {self.out}, words {self.words}, lines {self.lines[-20:]}"
+
+        await until(
+            printed,
+            lambda _: holds() or all(reading.done() for reading in self._reading),
+            what=text_of(holds),
+            within_s=WITHIN_S,
+        )
+        assert holds(), f"it ended: {printed()}"
 
     async def ready(self) -> None:
         await self.until(lambda: any(line.startswith("Ctrl-C ends it") for line in self.out))

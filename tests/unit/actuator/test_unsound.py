@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.unit.actuator.effects import ANYTHING, Watched
-from tests.unit.host.test_host import until
+from tests.waiting import until
 from tidewright.actuator import service
 from tidewright.actuator.apply import Allowance, Applier
 from tidewright.actuator.ledger import ActPosition
@@ -82,9 +82,7 @@ async def test_a_forged_checkpoint_neither_replays_nor_silences(
     try:
         if running:
             await until(lambda: applier.attempts == 1)
-            async with asyncio.timeout(30):
-                while await outcomes(log) < 1:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await until(lambda: outcomes(log), lambda found: found >= 1)
             await log.commit([Message(subject, body)])
             await log.commit([decision(log, 1)])
         await until(lambda: words in health.not_ready)

@@ -7,7 +7,7 @@ from typing import cast
 
 from tests.unit.actuator.effects import ANYTHING, Watched
 from tests.unit.actuator.test_unsound import WEB, outcomes
-from tests.unit.host.test_host import until
+from tests.waiting import until
 from tidewright.actuator.apply import Allowance, Applier
 from tidewright.actuator.plan import Job, Plan
 from tidewright.actuator.service import Actuator, Options
@@ -76,9 +76,7 @@ async def test_what_waited_is_carried_out_by_what_is_said_then(log: Log) -> None
             await decide(log, effect)
         await until(lambda: applier.applied == [forget.id])
         await until(lambda: health.not_ready == NOBODY)
-        async with asyncio.timeout(30):
-            while await outcomes(log) < 2:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: outcomes(log), lambda found: found >= 2)
         assert applier.applied == [forget.id]
 
         # Somebody who looks has seen an incumbent, and says so before it is heard to look.
@@ -86,9 +84,7 @@ async def test_what_waited_is_carried_out_by_what_is_said_then(log: Log) -> None
         subject = log.subjects.fact(ALL, INCUMBENT, "", "autoscaler")
         await log.commit([Message(subject, registry.encode(rival))])
         lookout.found()
-        async with asyncio.timeout(30):
-            while await outcomes(log) < 3:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: outcomes(log), lambda found: found >= 3)
         assert applier.applied == [forget.id]
         found = await said(log)
         assert isinstance(found["autoscaler.1.5.0"], Superseded)

@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.nats_server import EmbeddedServer
+from tests.waiting import until
 from tidewright.host.loop import fenced
 from tidewright.host.loop.fenced import InFlight, Part, Position, present
 from tidewright.log.connection import Committed, Log, Message
@@ -136,10 +137,7 @@ async def test_a_part_goes_to_another_process_when_its_owner_is_not_there_and_no
         await connected(nats)
     )  # who comes later takes over at once, so that it may be rolled out
     try:
-        async with asyncio.timeout(30):
-            await second.owns.wait()
-            while first.owns.is_set():  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: second.owns.is_set() and not first.owns.is_set())
         _, end = await log.bounds()
         await asyncio.sleep(2 * fenced.ABSENT_S + 1.0)
         assert second.owns.is_set()
@@ -166,10 +164,14 @@ async def test_a_checkpoint_is_said_again_before_the_log_forgets_it(nats: Embedd
     try:
         await one.owns.wait()
         claimed = one.part.position.commit
-        async with asyncio.timeout(30):
-            while one.part.position.commit < claimed + 5:
-                await asyncio.sleep(0.05)
-                assert await log.last(log.subjects.checkpoint(ALL, "watcher", "pod")) is not None
+        checkpoint = log.subjects.checkpoint(ALL, "watcher", "pod")
+
+        async def said() -> int:
+            """The commits that were made, all the time with a checkpoint on the log."""
+            assert await log.last(checkpoint) is not None
+            return one.part.position.commit
+
+        await until(said, lambda commits: commits >= claimed + 5)
         assert (await log.bounds())[0] > 1
     finally:
         await one.end()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 from tests.alone import Alone
 from tests.nats_server import EmbeddedServer
 from tests.unit.host.counting import COUNTING
+from tests.waiting import until
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event
 from tidewright.events.config import ClockSet
@@ -69,16 +70,8 @@ async def hosting(
             await task
 
 
-async def until(condition: Callable[[], bool], timeout_s: float = 30) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110  # what is awaited here tells nobody
-            await asyncio.sleep(0.01)
-
-
 async def until_recorded(log: Log, namespace: str) -> None:
-    async with asyncio.timeout(30):
-        while namespace not in await holds(log):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await until(lambda: holds(log), lambda found: namespace in found)
 
 
 async def decisions(log: Log) -> list[Decision]:
@@ -99,10 +92,13 @@ async def holds(log: Log) -> dict[str, list[str]]:
 async def expect_holds(log: Log, count: int) -> None:
     """Each namespace has holds 1..count in order: none lost, none doubled."""
     wanted = {n: [f"hold {i}" for i in range(1, count + 1)] for n in NAMESPACES}
-    async with asyncio.timeout(20):
-        while (found := await holds(log)) != wanted:
-            assert all(reasons == wanted[n][: len(reasons)] for n, reasons in found.items()), found
-            await asyncio.sleep(0.05)
+
+    async def so_far() -> dict[str, list[str]]:
+        found = await holds(log)
+        assert all(reasons == wanted[n][: len(reasons)] for n, reasons in found.items()), found
+        return found
+
+    await until(so_far, lambda found: found == wanted)
 
 
 async def test_every_decision_is_recorded_once_over_restarts(log: Log) -> None:
@@ -117,6 +113,7 @@ async def test_every_decision_is_recorded_once_over_restarts(log: Log) -> None:
 async def test_a_restart_goes_on_from_the_recorded_state(log: Log) -> None:
     await log.commit([pod(log, n, i) for n in NAMESPACES for i in range(8)])
     async with hosting(log) as host:
+        await until(lambda: len(host.owned) == log.slots)
         await expect_holds(log, 2)
         before = {s: (o.fold.state, o.fold.chain) for s, o in host.owned.items()}
     async with hosting(log) as host:
@@ -130,9 +127,7 @@ async def test_decisions_form_a_chain_that_recomputation_reproduces(log: Log) ->
     await log.commit([pod(log, "shop", i) for i in range(12)])
     slot = log.slot_of("shop")
     async with hosting(log):
-        async with asyncio.timeout(15):
-            while len(await decisions(log)) < 8:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await until(lambda: decisions(log), lambda found: len(found) >= 8)
     fold = Fold(COUNTING, slot)
     recomputed = []
     async with log.reader([log.subjects.facts("*", "pod")]) as reader:
@@ -270,9 +265,7 @@ async def test_members_are_known_again_after_the_server_was_killed(nats: Embedde
         watching = asyncio.create_task(_note(stays, seen))
         await nats.kill()
         await nats.start()
-        async with asyncio.timeout(15):
-            while not await _listed(log, "dies"):  # noqa: ASYNC110  # nothing to await
-                await asyncio.sleep(0.05)
+        await until(lambda: _listed(log, "dies"))
         assert seen <= {frozenset({"stays", "dies"})}
         watching.cancel()
         await other.client.close()  # as far as the bus can tell, it is dead

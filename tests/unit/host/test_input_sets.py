@@ -12,7 +12,8 @@ from structlog.testing import capture_logs
 
 from tests.unit.host import counting
 from tests.unit.host.counting import COUNTING
-from tests.unit.host.test_host import NAMESPACES, hosting, pod, until
+from tests.unit.host.test_host import NAMESPACES, hosting, pod
+from tests.waiting import until
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event
 from tidewright.events.decisions import HoldReplicas

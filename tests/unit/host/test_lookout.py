@@ -7,6 +7,7 @@ import asyncio
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.waiting import until
 from tidewright.host.loop.lookout import (
     GRACE_S,
     INCUMBENTS,
@@ -104,9 +105,7 @@ async def test_who_acts_hears_a_watcher_that_looks_and_misses_one_that_went(log:
             assert not reason()
         assert await watched(log)
         await member.leave()
-        async with asyncio.timeout(30):
-            while await watched(log):  # noqa: ASYNC110  # the bucket tells when its entry is gone
-                await asyncio.sleep(0.05)
+        await until(lambda: watched(log), lambda found: not found)
         assert not reason()  # another one may be on its way
         now[0] += GRACE_S + 1.0
         assert reason()

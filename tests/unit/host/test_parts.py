@@ -10,7 +10,8 @@ import pytest
 
 from tests.alone import Alone
 from tests.unit.host.counting import COUNTING, State, decide
-from tests.unit.host.test_host import decisions, pod, until
+from tests.unit.host.test_host import decisions, pod
+from tests.waiting import until
 from tidewright.events.base import Decision, Event, ObjectRef
 from tidewright.events.decisions import HoldReplicas, SetTimer
 from tidewright.events.facts import PodObserved

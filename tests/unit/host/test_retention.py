@@ -13,7 +13,8 @@ from structlog.testing import capture_logs
 from tests.alone import Alone
 from tests.nats_server import EmbeddedServer
 from tests.unit.host.counting import COUNTING, State
-from tests.unit.host.test_host import decisions, pod, until
+from tests.unit.host.test_host import decisions, pod
+from tests.waiting import until
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event
 from tidewright.events.config import ClockSet
@@ -133,9 +134,7 @@ async def test_a_slot_that_stopped_does_not_have_the_others_commit_at_every_fetc
 async def until_aged_out(log: Log) -> None:
     """Wait until everything that is on the log by now has left it."""
     _, last = await log.bounds()
-    async with asyncio.timeout(30):
-        while (await log.bounds())[0] <= last:  # noqa: ASYNC110  # the server tells nobody
-            await asyncio.sleep(0.05)
+    await until(log.bounds, lambda found: found[0] > last)
 
 
 async def decisions_of(log: Log) -> list[Decision]:
@@ -187,14 +186,14 @@ async def test_a_full_store_refuses_visibly_and_drops_nothing(tmp_path: Path) ->
             with capture_logs() as lines:
                 await fill(log)
                 # What is decided now does not fit any more.
-                await until(lambda: "full" in host.health.not_ready, 30)
+                await until(lambda: "full" in host.health.not_ready)
                 assert host.health.metrics.commits.labels("full")._value.get() > 0
                 assert any(line["event"].startswith("store full") for line in lines)
                 assert (await log.bounds())[0] == first  # nothing was dropped to make room
                 await server.stop()
                 server = EmbeddedServer(tmp_path / "nats", port=int(log.url.rsplit(":", 1)[1]))
                 await server.start()
-                await until(lambda: not host.health.not_ready and log.client.is_connected, 30)
+                await until(lambda: not host.health.not_ready and log.client.is_connected)
             pods = await pods_on(log)
             await until_decided(log, 2 * (pods // 3))
             stop.set()
@@ -230,6 +229,4 @@ async def pods_on(log: Log) -> int:
 
 
 async def until_decided(log: Log, count: int) -> None:
-    async with asyncio.timeout(20):
-        while len(await decisions(log)) < count:  # noqa: ASYNC110  # another task decides
-            await asyncio.sleep(0.05)
+    await until(lambda: decisions(log), lambda found: len(found) >= count)

@@ -15,7 +15,8 @@ from structlog.testing import capture_logs
 from tests.alone import Alone
 from tests.nats_server import EmbeddedServer
 from tests.unit.host.counting import COUNTING
-from tests.unit.host.test_host import NAMESPACES, expect_holds, hosting, pod, until
+from tests.unit.host.test_host import NAMESPACES, expect_holds, hosting, pod
+from tests.waiting import until
 from tidewright.host.fold.decider import Decider, StoredState
 from tidewright.host.fold.inputs import Inputs
 from tidewright.host.fold.order import Fold
@@ -112,10 +113,8 @@ async def test_history_is_kept_for_replay_and_pruned_beyond_retention(log: Log) 
     assert oldest == snapshot  # the older one lacks the event between it and the log's beginning
     await store.prune("counting", slot, snapshot.position + 1)
     assert await store.before("counting", slot, (1,), older.position) is None
-    async with asyncio.timeout(30):
-        # Its name goes a second later.
-        while await store.history("counting", slot) != [snapshot.position]:  # noqa: ASYNC110  # asked, not told
-            await asyncio.sleep(0.1)
+    # Its name goes a second later.
+    await until(lambda: store.history("counting", slot), lambda found: found == [snapshot.position])
     assert await store.before("counting", Slot("0"), (1,), 5) is None
 
 
@@ -136,12 +135,12 @@ async def test_some_snapshots_stay_so_that_a_state_of_long_ago_is_found(log: Log
 
 async def latest_after(log: Log, slot: Slot, position: int) -> Snapshot:
     """The slot's latest snapshot, once it lies behind a position."""
-    async with asyncio.timeout(30):
-        while True:
-            found = await store_of(log).latest("counting", slot, (1,))
-            if found is not None and found.position > position:
-                return found
-            await asyncio.sleep(0.02)
+    found = await until(
+        lambda: store_of(log).latest("counting", slot, (1,)),
+        lambda found: found is not None and found.position > position,
+    )
+    assert found is not None
+    return found
 
 
 async def test_with_retention_not_every_snapshot_stays_but_the_first_of_a_process_does(log: Log) -> None:
@@ -370,7 +369,7 @@ async def test_a_bucket_that_may_not_be_used_is_asked_for_once_and_the_log_is_fo
             await log.adopt_slots()
             with capture_logs() as lines:
                 async with hosting(log) as host:
-                    await until(lambda: sum(o.fold.folded for o in host.owned.values()) >= 120, 5)
+                    await until(lambda: sum(o.fold.folded for o in host.owned.values()) >= 120)
     finally:
         await nats.stop()
     away = [line for line in lines if "cannot be used" in line["event"]]

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 from tests.bench.log_takeover import World
 from tests.nats_server import EmbeddedServer
 from tests.unit.host.counting import COUNTING, State
-from tests.unit.host.test_host import decisions, pod, until
+from tests.unit.host.test_host import decisions, pod
+from tests.waiting import until
 from tidewright.events import registry
 from tidewright.events.config import ClockSet
 from tidewright.host.loop.host import Host
@@ -45,9 +46,7 @@ async def test_the_standby_follows_and_decides_on_when_the_owner_stops(log: Log)
         await until(lambda: not standby.owned and standby.warm == {ALL})
         assert standby.health.not_ready == ""
         await log.commit([pod(log, "shop", i) for i in range(6)])
-        async with asyncio.timeout(30):
-            while len(await decisions(log)) < 4:  # noqa: ASYNC110  # the owner decides
-                await asyncio.sleep(0.02)
+        await until(lambda: decisions(log), lambda found: len(found) >= 4)
         assert (await log.last(log.subjects.checkpoint(ALL, "counting"))) is not None
         assert not standby.owned
         assert owner.owned
@@ -55,9 +54,7 @@ async def test_the_standby_follows_and_decides_on_when_the_owner_stops(log: Log)
         await until(lambda: bool(standby.owned))
         assert standby.owned[ALL].fold.state.pods == {"shop": 6}
         await log.commit([pod(log, "shop", i) for i in range(6, 12)])
-        async with asyncio.timeout(30):
-            while len(await decisions(log)) < 8:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await until(lambda: decisions(log), lambda found: len(found) >= 8)
         found = await decisions(log)
         assert len({d.id for d in found}) == len(found) == 8
 
@@ -89,9 +86,7 @@ async def test_a_killed_owner_is_replaced_by_the_standby_process(nats: EmbeddedS
             await until(lambda: bool(world.owner))
             alone = world.owner[ALL]
             await world.add()
-            async with asyncio.timeout(15):
-                while await members(log) < 2:  # noqa: ASYNC110  # the bucket tells its members only
-                    await asyncio.sleep(0.05)
+            await until(lambda: members(log), lambda found: found >= 2)
             await world.settled()
             before = world.owner[ALL]
             owner = world.replicas[0 if before == alone else 1]

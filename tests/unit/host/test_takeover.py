@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 import msgspec
 import pytest
 
 from tests.unit.host.counting import COUNTING, State
-from tests.unit.host.test_host import NAMESPACES, decisions, expect_holds, hosting, pod, until, until_recorded
+from tests.unit.host.test_host import NAMESPACES, decisions, expect_holds, hosting, pod, until_recorded
+from tests.waiting import until
 from tidewright.host.fold.order import Fold
 from tidewright.host.loop.arriving import Arrival
 from tidewright.host.loop.commit import Committer, Restored
@@ -94,7 +96,7 @@ async def test_slots_that_keep_changing_hands_are_snapshotted_all_the_same(log: 
     for life in range(6):
         host = a_host(log, f"m{life}", Told(f"m{life}"), settings, Snapshots(log))
         async with until_killed(host):
-            await until(lambda host=host: len(host.owned) == log.slots)  # type: ignore[misc]  # bound now
+            await until(partial(len, host.owned), lambda owned: owned == log.slots)
             claimed_at = host.owned[slot].read
             await log.commit([pod(log, n, life * 30 + i) for n in NAMESPACES for i in range(30)])
             await expect_holds(log, 10 * (life + 1))
@@ -225,9 +227,7 @@ async def test_a_slot_is_read_on_from_where_its_restoring_has_read_to(log: Log) 
     assert arrival.last[idle][0].position == 0
     await arrival.close()
     async with until_killed(second):
-        async with asyncio.timeout(30):
-            while len(await decisions(log)) < 22:  # noqa: ASYNC110  # the second replica writes them
-                await asyncio.sleep(0.02)
+        await until(lambda: decisions(log), lambda found: len(found) >= 22)
     ids = [d.id for d in await decisions(log)]
     assert len(ids) == len(set(ids)) == 22
 
@@ -249,6 +249,10 @@ async def test_of_several_claims_only_those_fail_whose_slot_has_moved_on(log: Lo
     assert await other.claim(again) == []
 
 
+def _at_least(count: int, found: Sequence[object]) -> bool:
+    return len(found) >= count
+
+
 @pytest.mark.parametrize("partition", ["slots", "cluster"])
 async def test_a_slot_goes_on_deciding_after_its_owner_is_gone(log: Log, partition: str) -> None:
     settings = Settings(partition="cluster" if partition == "cluster" else "slots")
@@ -257,8 +261,7 @@ async def test_a_slot_goes_on_deciding_after_its_owner_is_gone(log: Log, partiti
         async with until_killed(host):
             await log.commit([pod(log, "shop", 3 * life + i) for i in range(3)])
             await until_recorded(log, "shop")
-            async with asyncio.timeout(30):
-                while len(await decisions(log)) < 2 * (life + 1):  # noqa: ASYNC110  # others write it
-                    await asyncio.sleep(0.02)
+            count = 2 * (life + 1)
+            await until(partial(decisions, log), partial(_at_least, count))
     ids = [d.id for d in await decisions(log)]
     assert len(ids) == len(set(ids)) == 4

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 
 from tests.nats_server import EmbeddedServer
-from tests.unit.host.test_host import NAMESPACES, expect_holds, holds, hosting, pod, until, until_recorded
+from tests.unit.host.test_host import NAMESPACES, expect_holds, holds, hosting, pod, until_recorded
 from tests.unit.host.test_verify import verified
+from tests.waiting import until
 from tidewright.host.loop.fenced import InFlight, Part, Position, mind
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log import continuity, errors
@@ -357,6 +358,4 @@ async def test_a_log_that_is_another_than_before_halts_a_part_for_good(log: Log,
 
 
 async def _holds(log: Log, namespace: str, count: int) -> None:
-    async with asyncio.timeout(30):
-        while len((await holds(log)).get(namespace, ())) < count:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await until(lambda: holds(log), lambda found: len(found.get(namespace, ())) >= count)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import msgspec
@@ -11,6 +10,7 @@ from nats.js.api import ObjectStoreConfig
 from prometheus_client import CollectorRegistry, Counter
 from structlog.testing import capture_logs
 
+from tests.waiting import until
 from tidewright.events import registry
 from tidewright.events.outcomes import Applied
 from tidewright.log import belief, errors, lookups, timers
@@ -29,10 +29,7 @@ async def _end(log: Log) -> int:
 
 
 async def _grown(log: Log, before: int) -> int:
-    async with asyncio.timeout(30):
-        while (end := await _end(log)) <= before:  # noqa: ASYNC110  # the server tells nobody
-            await asyncio.sleep(0.01)
-    return end
+    return await until(lambda: _end(log), lambda end: end > before)
 
 
 async def _stored(log: Log, subject: str, stream: str) -> Record:
@@ -123,8 +120,7 @@ async def test_an_object_that_was_put_into_a_bucket_so_is_none(log: Log) -> None
     await an_answer(log, log.subjects.config("x"), b"forged")
     query = msgspec.json.encode({"last_by_subj": "$O.mine.C.*"})
     await log.client.publish("$JS.API.DIRECT.GET.OBJ_mine", query, reply=subject)
-    while (await _stored(log, subject, "OBJ_theirs")).body == b"true":  # noqa: ASYNC110  # until it lies there
-        await asyncio.sleep(0.01)
+    await until(lambda: _stored(log, subject, "OBJ_theirs"), lambda found: found.body != b"true")
     last = await log.lookups.last(subject, "OBJ_theirs")
     assert last is not None
     assert last.body == b"true"

@@ -15,6 +15,7 @@ import pytest
 from tests.attacks.bus import free_port, run_server
 from tests.certificates import Authority
 from tests.nats_server import EmbeddedServer
+from tests.waiting import until
 from tidewright.log.connection import Log
 from tidewright.log.errors import LogForbidden, LogUnavailable
 from tidewright.log.identity import Identity, client_options, shown
@@ -133,7 +134,5 @@ async def test_certificates_and_passwords_are_replaced_without_a_restart(
         config.write_text(config.read_text().replace("password: p", "password: q"))
         reconnects = log.client.stats["reconnects"]
         process.send_signal(signal.SIGHUP)
-        async with asyncio.timeout(60):
-            while log.client.stats["reconnects"] == reconnects or not log.client.is_connected:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await until(lambda: log.client.stats["reconnects"] != reconnects and log.client.is_connected)
         assert await log.adopt_slots() == 4

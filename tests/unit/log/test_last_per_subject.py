@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 
 import pytest
 
+from tests.waiting import until
 from tidewright.log import timers
 from tidewright.log.batched_get import TooMany
 from tidewright.log.connection import Log, Message
@@ -55,9 +55,8 @@ async def forge(log: Log, victim: str) -> int:
     await log.commit(
         [Message(schedule, b"{}", {timers.SCHEDULE: timers.due(time.time() - 1), timers.TARGET: victim})]
     )
-    async with asyncio.timeout(30):
-        while (found := await log.lookups.stored(query)) == before or found is None:  # noqa: ASYNC110  # nothing to await
-            await asyncio.sleep(0.01)  # the server tells nobody
+    found = await until(lambda: log.lookups.stored(query), lambda found: found not in (before, None))
+    assert found is not None
     return found.seq
 
 

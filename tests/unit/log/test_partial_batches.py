@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.nats_server import EmbeddedServer
+from tests.waiting import until
 from tidewright.events.timers import TimerFired
 from tidewright.log import errors, partial_batches, store_quota, timers
 from tidewright.log.connection import Log, Message
@@ -62,9 +63,7 @@ async def test_nothing_is_appended_beside_a_torn_batch_until_the_server_has_stor
             await server.stop()
             server = EmbeddedServer(tmp_path, port=int(log.url.rsplit(":", 1)[1]))
             await server.start()
-            async with asyncio.timeout(30):
-                while not log.client.is_connected:  # noqa: ASYNC110  # the client tells nobody
-                    await asyncio.sleep(0.01)
+            await until(lambda: log.client.is_connected)
             await log.settled()
             await log.commit(batch(log, count + 1))
             everything = await on_the_log(log)

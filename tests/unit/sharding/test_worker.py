@@ -10,6 +10,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from tests.waiting import until
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 from tidewright.kube.listwatch import Added, Item
@@ -96,8 +97,7 @@ class Api:
                     await self.news.wait()
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        async with self.news, asyncio.timeout(30):
-            await self.news.wait_for(holds)
+        await until(holds)
 
     @property
     def record(self) -> dict[str, Any]:

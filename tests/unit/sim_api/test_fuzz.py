@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.e2e.api.crontabs import crontab, definition
+from tests.waiting import until
 from tidewright.sim.api.http.answers import Answer, Headers
 from tidewright.sim.api.server import ApiServer
 
@@ -287,9 +288,8 @@ async def test_hundreds_of_watches_and_slow_ones(server: ApiServer) -> None:
     open_ = [await asyncio.open_connection(host, int(port)) for _ in range(300)]
     for _, writer in open_:
         writer.write(ask)
-    async with asyncio.timeout(30):
-        while len(server._frontend.watches) < len(open_):  # noqa: ASYNC110  # nothing else tells
-            await asyncio.sleep(0.01)
+    async with asyncio.timeout(60):
+        await until(lambda: len(server._frontend.watches) >= len(open_))
         body = msgspec.json.encode({"metadata": {"name": "w"}, "data": {"a": "x" * 1000}})
         made = await server._frontend.answer("POST", path, Headers(), body)
         assert made.code == 201

@@ -222,12 +222,6 @@ def spread_of(host: Host[State]) -> SpreadState | None:
     return None if owned is None else owned.fold.state.spreads.get(f"{NAMESPACE}/{SPREAD}")
 
 
-async def until(condition: Any, timeout_s: float = 15) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not condition():  # noqa: ASYNC110  # what is awaited here tells nobody
-            await asyncio.sleep(0.01)
-
-
 def subset_of(pod: JsonObject) -> str | None:
     """Where an admitted pod was put."""
     text = (pod["metadata"].get("annotations") or {}).get("apps.kruise.io/matched-workloadspread")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -28,8 +29,8 @@ from tests.unit.spread.cluster import (
     spread_fact,
     spread_of,
     subset_of,
-    until,
 )
+from tests.waiting import until
 from tidewright.events import registry
 from tidewright.events.base import JsonObject
 from tidewright.events.config import ConfigSet
@@ -40,7 +41,12 @@ from tidewright.host.webhook import certificates
 from tidewright.kube.customworkloads import WHITELIST_CONFIG_MAP, WHITELIST_KEY
 from tidewright.log import errors
 from tidewright.log.connection import Log, Message
+from tidewright.spread.admission.books import Book
 from tidewright.spread.state import State
+
+
+def placed_in(book: Book) -> int:
+    return len(book.ledger.placed)
 
 
 def in_force(replica: Replica) -> bool:
@@ -125,7 +131,7 @@ async def test_pods_of_two_spreads_of_one_workload_go_to_the_ledger_of_their_own
         for name in names:
             book = endpoints[0].books.find(NAMESPACE, name)
             assert book is not None
-            await until(lambda book=book: len(book.ledger.placed) == 3)
+            await until(partial(placed_in, book), lambda count: count == 3)
             assert book.ledger.counts == {HASH: {"a": 2, "b": 1}}
 
 
@@ -134,7 +140,9 @@ async def test_a_retried_request_finds_its_own_place(nats: EmbeddedServer, log: 
     async with deciding(log), replicas(nats, 2) as (one, other):
         await until(lambda: in_force(one) and in_force(other))
         assert subset_of(await one.admit("r1", new_pod())) == "a"
-        await until(lambda: bool(other.books.find(NAMESPACE, SPREAD).ledger.placed))  # type: ignore[union-attr]  # in force
+        book = other.books.find(NAMESPACE, SPREAD)
+        assert book is not None
+        await until(partial(placed_in, book))
         assert subset_of(await other.admit("r1", new_pod())) == "a"
         assert subset_of(await other.admit("r2", new_pod())) == "b"
 

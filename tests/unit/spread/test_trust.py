@@ -7,7 +7,8 @@ import asyncio
 import pytest
 
 from tests.nats_server import EmbeddedServer
-from tests.unit.spread.cluster import replicas, until
+from tests.unit.spread.cluster import replicas
+from tests.waiting import until
 from tidewright.events import registry
 from tidewright.events.acting import MODES
 from tidewright.events.config import Mode, ModesSet

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tests.unit.host.test_host import until
 from tests.unit.watcher.cluster import Cluster
 from tests.unit.watcher.test_service import cluster
+from tests.waiting import until
 from tidewright.host.process.health import Health
 from tidewright.host.process.process import Process, ProcessOptions
 from tidewright.log.connection import Log, Message

@@ -10,6 +10,7 @@ from typing import Any, cast
 import pytest
 
 from tests.unit.watcher.test_scales import ARENA, FACT, PLACE
+from tests.waiting import until
 from tidewright.events.spread import WorkloadSpreadObserved
 from tidewright.kube.customworkloads import GroupKind, Whitelist, WhitelistEntry
 from tidewright.log.reader import Record
@@ -95,8 +96,7 @@ async def test_of_a_kind_that_is_watched_no_more_nothing_is_said_to_a_new_spread
     custom.observe(
         WorkloadSpreadObserved(at=1.0, namespace=namespace, name="s", uid="s", spec={"targetRef": target})
     )
-    while not custom._scales._targets:  # noqa: ASYNC110  # what is awaited here tells nobody
-        await asyncio.sleep(0)
+    await until(lambda: custom._scales._targets, every_s=0.0)
     arranging.cancel()
     await asyncio.gather(arranging, return_exceptions=True)
     assert custom._scales._waiting == {}

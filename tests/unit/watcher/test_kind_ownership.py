@@ -12,6 +12,7 @@ import pytest
 
 from tests.nats_server import EmbeddedServer
 from tests.unit.watcher.cluster import Cluster
+from tests.waiting import until
 from tidewright.host.loop.fenced import Fenced
 from tidewright.kube.kinds import BY_NAME
 from tidewright.log.connection import Log
@@ -153,9 +154,8 @@ async def test_spreads_that_another_process_hears_of_leave_it_the_custom_workloa
         )  # fmt: skip
         watching = asyncio.create_task(service.run(options))
         try:
-            async with asyncio.timeout(30):
-                while not (await claimed("slotlabels") and await claimed("metric")):  # noqa: ASYNC110  # the log tells nobody
-                    await asyncio.sleep(0.02)
+            await until(lambda: claimed("slotlabels"))
+            await until(lambda: claimed("metric"))
             assert not await claimed("custom")
         finally:
             watching.cancel()

@@ -21,6 +21,7 @@ from tests.unit.watcher.certificates import certificate
 from tests.unit.watcher.cluster import Cluster
 from tests.unit.watcher.remotewrite import compressed, request, series
 from tests.unit.watcher.test_service import WPAS, Tail, cluster, wpa_spec
+from tests.waiting import until
 from tidewright.events.base import Event
 from tidewright.events.facts import MetricSampled, WatermarkPodAutoscalerObserved
 from tidewright.host.ports import certificate_files
@@ -306,9 +307,7 @@ async def test_a_watcher_that_does_not_sample_sends_the_push_elsewhere(
     async with serving(cluster, nats, tmp_path) as first:
         await asked_for(cluster, tail)
         async with serving(cluster, nats, tmp_path) as second:
-            async with asyncio.timeout(30):
-                while (await push(second, json=SAMPLE))[0] == 503:  # noqa: ASYNC110  # until it has claimed
-                    await asyncio.sleep(0.01)
+            await until(lambda: push(second, json=SAMPLE), lambda found: found[0] != 503)
             # The first finds out by its next commit.
             assert (await push(first, json=SAMPLE))[0] == 503
             async with first.post("/v1/metrics", json=SAMPLE) as answer:

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from tests.unit.watcher.cluster import Cluster, refusal
+from tests.waiting import text_of, until
 from tidewright.events.facts import ObjectFact, WorkloadObserved
 from tidewright.kube.client import Kube
 from tidewright.kube.customworkloads import GroupKind
@@ -41,13 +42,9 @@ class Said:
         assert subject == "subject"
         assert isinstance(fact, WorkloadObserved)
         self.facts.append(fact)
-        self._arrived.set()
 
     async def until(self, wanted: Callable[[WorkloadObserved], bool]) -> None:
-        async with asyncio.timeout(30):
-            while not any(wanted(fact) for fact in self.facts):
-                self._arrived.clear()
-                await self._arrived.wait()
+        await until(lambda: self.facts, lambda facts: any(map(wanted, facts)), what=text_of(wanted))
 
 
 @asynccontextmanager
@@ -104,9 +101,7 @@ async def test_a_scale_that_cannot_be_read_for_now_is_asked_for_again(
         cluster.answers[PATH] = refusal(503, "ServiceUnavailable", "later")
         made.follow(frozenset((ARENA,)))
         await made.observe(ARENA, "subject", PLACE, FACT)
-        async with asyncio.timeout(30):
-            while PATH not in cluster.requests:  # noqa: ASYNC110  # what is awaited here tells nobody
-                await asyncio.sleep(0.01)
+        await until(lambda: PATH in cluster.requests)
         assert said.facts == []
         cluster.answers[PATH] = answered(2, "")
         await said.until(lambda f: f.replicas == 2)

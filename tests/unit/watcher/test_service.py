@@ -13,6 +13,7 @@ import pytest
 
 from tests.nats_server import EmbeddedServer
 from tests.unit.watcher.cluster import Cluster, refusal
+from tests.waiting import text_of, until
 from tidewright.events import registry
 from tidewright.events.base import Event
 from tidewright.events.config import ClockSet, ConfigSet
@@ -58,15 +59,20 @@ class Tail:
 
     async def until(self, wanted: Callable[[Event], bool]) -> Event:
         """Read on until an event satisfies the condition."""
-        async with asyncio.timeout(30):
-            while True:
-                for record in await self.reader.fetch(1, timeout_s=5):
-                    event = registry.decode(record.body)
-                    assert isinstance(event, Event)
-                    self.events.append(event)
-                    self.subjects.append(record.subject)
-                    if wanted(event):
-                        return event
+        found = await until(
+            self._next, lambda event: event is not None and wanted(event), what=text_of(wanted), every_s=0.0
+        )
+        assert found is not None
+        return found
+
+    async def _next(self) -> Event | None:
+        for record in await self.reader.fetch(1, timeout_s=1):
+            event = registry.decode(record.body)
+            assert isinstance(event, Event)
+            self.events.append(event)
+            self.subjects.append(record.subject)
+            return event
+        return None
 
 
 @pytest.fixture
