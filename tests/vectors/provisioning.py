@@ -1,4 +1,4 @@
-"""`provisioning.json`: each kind of case is a call of the decider's own functions, and a comparison.
+"""`provisioning.json`: each kind of case is events for the decider or a call of its own functions, and a comparison.
 
 Kinds `scale-down-*` and `cloud-*` are not covered yet. Where a case says that its expectation follows
 from a defect of the reference and gives ours (`expected_ours`), ours is what is compared.
@@ -8,6 +8,7 @@ provisioning_requests   the life of requests
 provisioning_readers    a request's object and those who go by it: its pods, bookings, Kueue
 provisioning_scaleup    from pods to one plan
 provisioning_groups     the state of groups
+provisioning_told       what is told to the decider as events, and answered by its decisions
 provisioning_life       a played cluster around the whole decider
 """
 
@@ -21,6 +22,7 @@ from tests.vectors import (
     provisioning_readers,
     provisioning_requests,
     provisioning_scaleup,
+    provisioning_told,
 )
 from tests.vectors.reference import provisioning as reference
 from tests.vectors.suite import Case, Result, Suite, Verdict
@@ -30,6 +32,7 @@ KINDS = (
     | provisioning_readers.KINDS
     | provisioning_scaleup.KINDS
     | provisioning_groups.KINDS
+    | provisioning_told.KINDS
 )
 
 LATER = ("scale-down-", "cloud-")

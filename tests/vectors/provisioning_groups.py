@@ -1,4 +1,4 @@
-"""Cases about the state of groups: backoff, readiness, health, time-outs, nodes that were not made."""
+"""Cases about the state of groups: backoff, readiness, health, time-outs."""
 
 from __future__ import annotations
 
@@ -209,18 +209,7 @@ def unregistered_steps(case: Case) -> Found:
     return found
 
 
-def creation_errors(case: Case) -> Found:
-    options = case["options"]
-    deleted = clusterstate.to_delete(
-        [instance_of(i) for i in case["instances"]],
-        zero_or_max=options["zero_or_max"],
-        allow_non_atomic=options["allow_non_atomic_to_max"],
-    )
-    return differences(wanted(case), {"deleted": deleted})
-
-
 KINDS: dict[str, Callable[[Case], Found]] = {
     "backoff": backoff_case,
     "cluster-state": cluster_state,
-    "creation-errors": creation_errors,
 }

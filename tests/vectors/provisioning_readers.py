@@ -12,8 +12,6 @@ from tests.vectors.provisioning_world import NOW, Found, wanted
 from tests.vectors.reference import provisioning as reference
 from tests.vectors.suite import Case, differences
 from tidewright.events import facts as f
-from tidewright.events.base import JsonObject
-from tidewright.events.config import ConfigSet
 from tidewright.kube.podspecs import of_template
 from tidewright.provisioning.fold.evolve import evolve
 from tidewright.provisioning.index.indexing import index_of
@@ -30,11 +28,6 @@ def crd(case: Case) -> Found:
     if case.get("message") and not any(case["message"] in text for text in wrong):
         found.append(f"expected message {case['message']!r}, found {wrong}")
     return found
-
-
-def class_support(case: Case) -> Found:
-    mode = spec.mode_of(case["class"], case["parameters"], case["options"]["processor_instance"])
-    return differences(wanted(case), {"supported": mode is not None})
 
 
 def expand(case: Case) -> Found:
@@ -97,31 +90,30 @@ def book(case: Case) -> Found:
     return differences(plain, actual) + condition_differences(expected, stored)
 
 
-def state_with(pods: Sequence[w.Entry], config: JsonObject, now: float) -> State:
+def state_with(pods: Sequence[w.Entry]) -> State:
     """A state that has heard of these pods: unschedulable ones, as facts tell them."""
     state = State()
-    evolve(state, ConfigSet(at=NOW, name="provisioning", data=config))
     for pod in pods:
         shape = w.shape(pod)
         evolve(state, f.ShapeObserved(at=NOW, digest=shape.digest, requests=shape.requests))
         evolve(
             state,
             f.PodObserved(
-                at=now,
+                at=NOW,
                 namespace=pod.get("namespace", "default"),
                 name=pod["name"],
                 shape=shape.digest,
                 phase="Pending",
                 annotations=dict(pod.get("annotations", {})),
-                created_at=NOW - pod.get("age", 0),
-                unschedulable_since=now,
+                created_at=NOW,
+                unschedulable_since=NOW,
             ),
         )
     return state
 
 
 def filter_consumers(case: Case) -> Found:
-    state = state_with(case["pods"], {}, NOW)
+    state = state_with(case["pods"])
     limit = case.get("options", {}).get("event_limit", EVENTS_PER_PLAN)
     found = pending(state, index_of(state), NOW, event_limit=limit)
     actual = {
@@ -131,14 +123,6 @@ def filter_consumers(case: Case) -> Found:
         "event_message": found.told[0].message if found.told else "",
     }
     return differences(wanted(case), actual)
-
-
-def young_pods(case: Case) -> Found:
-    now = NOW + case["at"]
-    delay = f"{case['options']['new_pod_scale_up_delay']}s"
-    state = state_with(case["pods"], {"new-pod-scale-up-delay": delay}, now)
-    kept = [key.split("/", 1)[1] for key, _ in pending(state, index_of(state), now).pods]
-    return differences(wanted(case), {"kept": kept})
 
 
 def read_by_kueue(case: Case) -> Found:
@@ -198,10 +182,8 @@ def read_by_kueue(case: Case) -> Found:
 
 KINDS: dict[str, Callable[[Case], Found]] = {
     "provreq-booking": book,
-    "provreq-class": class_support,
     "provreq-expand": expand,
     "provreq-filter": filter_consumers,
     "kueue": read_by_kueue,
     "crd": crd,
-    "young-pods": young_pods,
 }

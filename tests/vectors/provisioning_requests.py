@@ -216,13 +216,6 @@ def refresh(case: Case) -> Found:
     return found + differences({k: v for k, v in expected.items() if k in actual}, actual)
 
 
-def collect(case: Case) -> Found:
-    candidates = [w.candidate_of(r) for r in case["requests"]]
-    deleted = [c.name for c in candidates if lifecycle.collectable(c, NOW, 604_800)]
-    actual = {"deleted": deleted, "kept": [c.name for c in candidates if c.name not in deleted]}
-    return differences(wanted(case), actual)
-
-
 def alternate(case: Case) -> Found:
     handled = reference.handled_kinds(
         "ordinary" in case["pods"], "request" in case["pods"], case["mode"], len(case["expected"]["handled"])
@@ -236,7 +229,6 @@ KINDS: dict[str, Callable[[Case], Found]] = {
     "provreq-batch-status": batch_status,
     "provreq-pickup": pickup,
     "provreq-refresh": refresh,
-    "provreq-gc": collect,
     "provreq-alternate": alternate,
     "provreq-lifecycle": run_life,
 }
