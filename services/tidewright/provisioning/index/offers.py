@@ -18,7 +18,8 @@ import msgspec
 
 from tidewright.events.base import JsonObject
 from tidewright.kube import quantities
-from tidewright.kube.devices.devices import Device, capacities, device
+from tidewright.kube.devices.devices import Device, capacities
+from tidewright.kube.devices.devices import device as read_device
 from tidewright.kube.devices.stock import Counter as CounterName
 from tidewright.kube.devices.stock import Stock
 from tidewright.kube.podshape import NodeView
@@ -91,18 +92,18 @@ class Offers:
         """The devices of a node, without what allocations have; None where it has none."""
         return self._stock(self._own(node))
 
-    def template_stock(self, node: str, told: Iterable[JsonObject] = ()) -> Stock | None:
+    def template_stock(self, node: str, entries: Iterable[JsonObject] = ()) -> Stock | None:
         """The devices of the next node like this one, or of one with these: nobody has taken any."""
-        found, counters = list(self._own(node)), self._counters(pool for pool, _ in self._local(node))
-        for one in told:
-            pool = (one.get("driver", ""), one.get("pool", ""))
-            if COUNTERS in one:
-                counters |= _counters_of(pool, one)
+        devices, counters = list(self._own(node)), self._counters(pool for pool, _ in self._local(node))
+        for entry in entries:
+            pool = (entry.get("driver", ""), entry.get("pool", ""))
+            if COUNTERS in entry:
+                counters |= _counters_of(pool, entry)
                 continue
             with suppress(ValueError):  # what cannot be read is not there
-                found.append(device(*pool, one))
-        found = [self._ruled(one, anew=True) for one in found]
-        return Stock(sorted(found, key=lambda one: one.key[:2]), counters) if found else None
+                devices.append(read_device(*pool, entry))
+        devices = [self._ruled(device, anew=True) for device in devices]
+        return Stock(sorted(devices, key=lambda device: device.key[:2]), counters) if devices else None
 
     def around(self, labels: Mapping[str, str]) -> Stock | None:
         """What a node of these labels would reach of the devices that nodes have together."""
@@ -111,8 +112,8 @@ class Offers:
         if common is None:
             return None
         good = [
-            one
-            for one, reach in zip(common.stock.devices, common.reaches, strict=True)
+            device
+            for device, reach in zip(common.stock.devices, common.reaches, strict=True)
             if reach.everywhere or any(term.matches(view) for term in reach.terms)
         ]
         return self._stock(good, common.stock.counters) if good else None
@@ -120,15 +121,15 @@ class Offers:
     def common(self) -> Common | None:
         """The devices that several nodes reach, and from where; None where there are none."""
         pools = sorted(key for key, pool in self._pools.items() if pool.common or "" in pool.places)
-        found = [
-            (reach, one)
+        offered = [
+            (reach, device)
             for key in pools
             for name in sorted(self._pools[key].slices)
-            for reach, one in self._read.get(name, ())
+            for reach, device in self._read.get(name, ())
             if self._pools[key].common or not reach.node
         ]
-        stock = self._stock([one for _, one in found], self._counters(pools))
-        return None if stock is None else Common(stock, tuple(reach for reach, _ in found))
+        stock = self._stock([device for _, device in offered], self._counters(pools))
+        return None if stock is None else Common(stock, tuple(reach for reach, _ in offered))
 
     def drivers_of(self, node: str) -> set[str]:
         """The drivers that offer devices of a node."""
@@ -142,21 +143,21 @@ class Offers:
             many = drivers[pool[0]]
             numbers[pool] = {"driver": pool[0], **({"pool": str(many)} if many else {})}
             drivers[pool[0]] += 1
-        found = [
+        counter_sets = [
             {**numbers[pool], COUNTERS: sets}
             for pool in numbers
             if (sets := [s for name in sorted(self._pools[pool].slices) for s in self._sets(pool, name)])
         ]
         return (
-            *found,
+            *counter_sets,
             *(
                 {
-                    **numbers[one.driver, one.pool],
-                    "name": one.name,
-                    **_told(one),
-                    **msgspec.json.decode(one.body),
+                    **numbers[device.driver, device.pool],
+                    "name": device.name,
+                    **_told(device),
+                    **msgspec.json.decode(device.body),
                 }
-                for one in self._own(node)
+                for device in self._own(node)
             ),
         )
 
@@ -168,37 +169,39 @@ class Offers:
     def _own(self, node: str) -> Iterator[Device]:
         for _, names in self._local(node):
             for name in sorted(names):
-                yield from (one for reach, one in self._read[name] if reach.node == node)
+                yield from (device for reach, device in self._read[name] if reach.node == node)
 
     def _stock(
         self, devices: Iterable[Device], counters: Mapping[CounterName, int] | None = None
     ) -> Stock | None:
-        found = tuple(devices)
-        if not found:
+        all_devices = tuple(devices)
+        if not all_devices:
             return None
         taken, parts = 0, {}
-        for number, one in enumerate(found):
-            if one.key in self._taken:
+        for number, device in enumerate(all_devices):
+            if device.key in self._taken:
                 taken |= 1 << number
-            if one.key in self._sharers:
-                used: Mapping[str, int] = self._parts.get(one.key, {})
-                parts[number] = tuple(used.get(name, 0) for name, _ in capacities(one))
+            if device.key in self._sharers:
+                used: Mapping[str, int] = self._parts.get(device.key, {})
+                parts[number] = tuple(used.get(name, 0) for name, _ in capacities(device))
         if counters is None:
-            counters = self._counters({(one.driver, one.pool) for one in found if one.consumes})
-        return Stock(found, counters, taken, parts)
+            counters = self._counters(
+                {(device.driver, device.pool) for device in all_devices if device.consumes}
+            )
+        return Stock(all_devices, counters, taken, parts)
 
     def _counters(self, pools: Iterable[Pool]) -> dict[CounterName, int]:
-        found: dict[CounterName, int] = {}
+        counters: dict[CounterName, int] = {}
         for pool in pools:
             if self._pools[pool].counting:
                 for name in self._pools[pool].slices:
-                    found |= _counters_of(pool, {COUNTERS: self._sets(pool, name)})
-        return found
+                    counters |= _counters_of(pool, {COUNTERS: self._sets(pool, name)})
+        return counters
 
     def _sets(self, pool: Pool, name: str) -> list[JsonObject]:
         """The counter sets of a slice, if it is of its pool's last generation."""
-        found = self._slices[name]
-        return (found.get(COUNTERS) or []) if found.get("generation", 0) == self._pools[pool].last else []
+        fields = self._slices[name]
+        return (fields.get(COUNTERS) or []) if fields.get("generation", 0) == self._pools[pool].last else []
 
     # --- Changes ---
 
@@ -242,18 +245,22 @@ class Offers:
                 pool = self._pools[key]
                 for name in sorted(pool.slices & self._read.keys()):
                     self._put(
-                        key, pool, name, tuple((reach, self._ruled(one)) for reach, one in self._read[name])
+                        key,
+                        pool,
+                        name,
+                        tuple((reach, self._ruled(device)) for reach, device in self._read[name]),
                     )
 
-    def _ruled(self, one: Device, *, anew: bool = False) -> Device:
+    def _ruled(self, device: Device, *, anew: bool = False) -> Device:
         """A device with the taints that rules put on it; `anew`: on one like it of another pool."""
         rules = self._objects.get("DeviceTaintRule", {})
-        found = tuple(
+        taints = tuple(
             Taint(rule.get("key", ""), rule.get("value", ""), rule.get("effect", ""))
             for rule in (rules[name] for name in sorted(rules))
-            if _rules(rule, one.driver, "" if anew else one.pool) and rule.get("device", one.name) == one.name
+            if _rules(rule, device.driver, "" if anew else device.pool)
+            and rule.get("device", device.name) == device.name
         )
-        return one if found == one.ruled else msgspec.structs.replace(one, ruled=found)
+        return device if taints == device.ruled else msgspec.structs.replace(device, ruled=taints)
 
     def _leave(self, name: str, old: JsonObject) -> None:
         key = _pool(old)
@@ -277,9 +284,9 @@ class Offers:
         """Read the devices of a slice; of all slices of its pool, when their last generation is another now."""
         names = pool.slices if last != pool.last else {changed} & pool.slices
         for name in sorted(names):
-            found = self._slices[name]
-            valid = found.get("generation", 0) == pool.last
-            offered = ((reach, self._ruled(one)) for reach, one in _devices(key, found) if valid)
+            fields = self._slices[name]
+            valid = fields.get("generation", 0) == pool.last
+            offered = ((reach, self._ruled(device)) for reach, device in _devices(key, fields) if valid)
             self._put(key, pool, name, tuple(offered))
         if pool.counting:  # a counter of one slice is about the devices of others
             self._stale_pool(key, pool)
@@ -287,9 +294,9 @@ class Offers:
     def _put(self, key: Pool, pool: _Pool, name: str, devices: tuple[tuple[Reach, Device], ...]) -> None:
         """From now on a slice offers these devices."""
         was = pool.common
-        for reach, one in self._read.pop(name, ()):
+        for reach, device in self._read.pop(name, ()):
             self._stale(key, reach.node)
-            self._where.pop(one.key, None)
+            self._where.pop(device.key, None)
             pool.places[reach.node] -= 1
             if not pool.places[reach.node]:
                 del pool.places[reach.node]
@@ -301,8 +308,8 @@ class Offers:
                     del self._at[reach.node]
         if devices:
             self._read[name] = devices
-        for reach, one in devices:
-            self._where[one.key] = reach.node
+        for reach, device in devices:
+            self._where[device.key] = reach.node
             pool.places[reach.node] += 1
             if reach.node:
                 self._at.setdefault(reach.node, {}).setdefault(key, set()).add(name)
@@ -321,15 +328,15 @@ class Offers:
             self.stale_common = True
 
 
-def _devices(pool: Pool, found: JsonObject) -> Iterator[tuple[Reach, Device]]:
+def _devices(pool: Pool, fields: JsonObject) -> Iterator[tuple[Reach, Device]]:
     """The devices of a slice that can be read, each with where it can be used."""
-    whole = _reach(found, "nodeSelectorTerms")
-    for one in found.get("devices") or ():
+    whole = _reach(fields, "nodeSelectorTerms")
+    for entry in fields.get("devices") or ():
         try:
-            read = device(*pool, one)
+            read = read_device(*pool, entry)
         except ValueError:
             continue
-        yield (_reach(one, "nodeSelector") if found.get("perDevice") else whole), read
+        yield (_reach(entry, "nodeSelector") if fields.get("perDevice") else whole), read
 
 
 def _rules(rule: JsonObject, driver: str, pool: str) -> bool:
@@ -338,34 +345,37 @@ def _rules(rule: JsonObject, driver: str, pool: str) -> bool:
     return bool(rule.get("selects")) and about
 
 
-def _reach(found: JsonObject, selector: str) -> Reach:
-    terms = found.get(selector) or ()
+def _reach(fields: JsonObject, selector: str) -> Reach:
+    terms = fields.get(selector) or ()
     if isinstance(terms, Mapping):
         terms = terms.get("nodeSelectorTerms") or ()
     return Reach(
-        found.get("nodeName") or "", tuple(node_term(term) for term in terms), bool(found.get("allNodes"))
+        fields.get("nodeName") or "", tuple(node_term(term) for term in terms), bool(fields.get("allNodes"))
     )
 
 
-def _counters_of(pool: Pool, found: JsonObject) -> dict[CounterName, int]:
+def _counters_of(pool: Pool, fields: JsonObject) -> dict[CounterName, int]:
     try:
         return {
-            (*pool, one["name"], name): quantities.milli(counter["value"])
-            for one in found.get(COUNTERS) or ()
-            for name, counter in (one.get("counters") or {}).items()
+            (*pool, counter_set["name"], name): quantities.milli(counter["value"])
+            for counter_set in fields.get(COUNTERS) or ()
+            for name, counter in (counter_set.get("counters") or {}).items()
         }
     except (AttributeError, KeyError, TypeError, ValueError):
         return {}  # who consumes them is not handed out
 
 
-def _told(one: Device) -> JsonObject:
+def _told(device: Device) -> JsonObject:
     """What a device consumes, as a slice says it."""
     sets: dict[str, JsonObject] = {}
-    for name, counter, amount in one.consumes:
+    for name, counter, amount in device.consumes:
         sets.setdefault(name, {})[counter] = {"value": quantities.format_milli(amount)}
     parts = [{"counterSet": name, "counters": counters} for name, counters in sets.items()]
-    return {**({"consumesCounters": parts} if parts else {}), **({"bindsToNode": True} if one.binds else {})}
+    return {
+        **({"consumesCounters": parts} if parts else {}),
+        **({"bindsToNode": True} if device.binds else {}),
+    }
 
 
-def _pool(found: JsonObject) -> Pool:
-    return (found.get("driver", ""), found.get("pool", ""))
+def _pool(fields: JsonObject) -> Pool:
+    return (fields.get("driver", ""), fields.get("pool", ""))

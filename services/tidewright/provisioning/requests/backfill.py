@@ -57,14 +57,14 @@ class Head:
         self._left: tuple[Grid, World] | None = None
 
     def passing(
-        self, key: RequestKey, asked: Asked, made: Attempt, before: World, world: World
+        self, key: RequestKey, asked: Asked, attempt: Attempt, before: World, world: World
     ) -> Attempt | None:
         """The attempt with which a request passes, and does not put the head further from its room.
 
         Args:
             key: the request that was tried.
             asked: what it asks for.
-            made: what came of it.
+            attempt: what came of it.
             before: the world as it was.
             world: as the attempt left it. Where another attempt is returned, `world.grid` holds what that one placed.
 
@@ -74,8 +74,8 @@ class Head:
         self.looked_at += 1
         if self._takes_quota(key):
             return None
-        if not self._delayed_by(made, before, world):
-            return made
+        if not self._delayed_by(attempt, before, world):
+            return attempt
         elsewhere = self._elsewhere(key, asked, before)
         if elsewhere is None:
             return None
@@ -83,17 +83,17 @@ class Head:
         self.looked_at += 1
         return None if self._delayed_by(again, before, world) else again
 
-    def _delayed_by(self, made: Attempt, before: World, after: World) -> bool:
+    def _delayed_by(self, attempt: Attempt, before: World, after: World) -> bool:
         """Whether the head would be further from its room; what the attempt's plan orders is added to `after` here."""
         there = self._shortfall(before)
-        left = after.grid
-        if made.plan is not None and made.plan.targets:
-            after = msgspec.structs.replace(after, grid=left.fork(), limits=after.limits.fork())
-            enact(after, made.plan, {shape.digest: shape for shape in made.shapes})
+        grid = after.grid
+        if attempt.plan is not None and attempt.plan.targets:
+            after = msgspec.structs.replace(after, grid=grid.fork(), limits=after.limits.fork())
+            enact(after, attempt.plan, {shape.digest: shape for shape in attempt.shapes})
         short = shortfall(self._work.modes[self.key], self._asked, after)
         if short > there:
             return True
-        self._short = left, short
+        self._short = grid, short
         return False
 
     def _elsewhere(self, key: RequestKey, asked: Asked, before: World) -> tuple[Attempt, Grid] | None:
@@ -101,28 +101,28 @@ class Head:
         if self._left is None or self._left[0] is not before.grid:
             place = nearest(self._work.modes[self.key], self._asked, before)
             self._left = before.grid, kept(place, before)
-        left = self._left[1]
-        world = msgspec.structs.replace(left)
-        made = search(self._work.modes[key], asked, world)
-        if made.result not in (SUCCESSFUL, NOT_NEEDED):
+        beside = self._left[1]
+        world = msgspec.structs.replace(beside)
+        attempt = search(self._work.modes[key], asked, world)
+        if attempt.result not in (SUCCESSFUL, NOT_NEEDED):
             return None
-        grid = _repeated(made, left.grid, world.grid, before.grid)
-        if made.plan is not None:
-            made.plan = self._as_it_is(made.plan, before, left)
-        return None if grid is None else (made, grid)
+        grid = _repeated(attempt, beside.grid, world.grid, before.grid)
+        if attempt.plan is not None:
+            attempt.plan = self._as_it_is(attempt.plan, before, beside)
+        return None if grid is None else (attempt, grid)
 
-    def _as_it_is(self, made: Plan, before: World, left: World) -> Plan:
+    def _as_it_is(self, plan: Plan, before: World, beside: World) -> Plan:
         """A plan with the true maxima of groups; where one may not grow for the head's sake, that is the reason."""
         most = {group.id: group.max for group in before.groups}
-        full = {g.id for g in left.groups if g.max < most[g.id] and g.target >= g.max}
+        full = {g.id for g in beside.groups if g.max < most[g.id] and g.target >= g.max}
         return msgspec.structs.replace(
-            made,
+            plan,
             targets=tuple(
-                msgspec.structs.replace(t, max_size=most.get(t.group, t.max_size)) for t in made.targets
+                msgspec.structs.replace(t, max_size=most.get(t.group, t.max_size)) for t in plan.targets
             ),
             reasons={
                 group: KEPT.format(head=self.key) if group in full else reason
-                for group, reason in made.reasons.items()
+                for group, reason in plan.reasons.items()
             },
         )
 
@@ -146,10 +146,10 @@ class Head:
         )
 
 
-def _repeated(made: Attempt, before: Grid, after: Grid, there: Grid) -> Grid | None:
+def _repeated(attempt: Attempt, before: Grid, after: Grid, there: Grid) -> Grid | None:
     """Another grid with the pods that an attempt placed between two; None where it has not got the devices for them."""
     grid = there.fork()
-    for shape in {shape.digest: shape for shape in made.shapes}.values():
+    for shape in {shape.digest: shape for shape in attempt.shapes}.values():
         was, now = before.where.get(shape.digest, {}), after.where.get(shape.digest, {})
         for row in sorted(now):
             pods = now[row] - was.get(row, 0)
