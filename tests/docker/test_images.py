@@ -39,8 +39,6 @@ pytestmark = [
     pytest.mark.timeout(300),
 ]
 
-USERS = [*(service.name for service in SERVICES), permissions.READER]
-
 
 class Engine:
     """Containers of one network, ended together; each is reached by its name."""
@@ -120,7 +118,7 @@ def cluster(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Cluster
     """NATS, the embedded cluster and every service but the admission endpoint, ready."""
     nats = engine.run(
         NATS, "nats", ["-c", "/etc/nats/nats.conf"],
-        env={permissions.variable(user): "local" for user in USERS},
+        env={permissions.variable(user): "local" for user in permissions.USERS},
         files={
             ROOT / "deploy" / "compose" / "nats.conf": "/etc/nats/nats.conf",
             ROOT / "deploy" / "nats" / "permissions.conf": "/etc/nats/permissions.conf",
@@ -137,9 +135,19 @@ def cluster(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Cluster
     mounted = {kubeconfig: "/etc/tidewright/kubeconfig"}
     at = ["--kubeconfig", "/etc/tidewright/kubeconfig"]
     engine.run(IMAGE, "definitions", ["crds", *at], files=mounted).until_said("watermarkpodautoscalers")
+    installer = {
+        "TIDEWRIGHT_NATS": f"nats://{permissions.INSTALLER}:local@nats:4222",
+        "TIDEWRIGHT_ARCHIVE_NATS": f"nats://{permissions.ARCHIVE}:local@nats:4222",
+    }
+    install = engine.run(
+        IMAGE, "install", ["install", "--cluster", "prod", *at], env=installer, files=mounted
+    )
+    install.until_said("archive TW_prod: ")
 
     def start(service: Service) -> Running:
         command = ["run", service.name, "--cluster", "prod"]
+        if service.role is Role.WATCHER:
+            command += ["--mode", "enforce"]
         asks = service.role in (Role.WATCHER, Role.ACTUATOR)
         env = {"TIDEWRIGHT_NATS": f"nats://{service.name}:local@nats:4222"}
         return engine.run(

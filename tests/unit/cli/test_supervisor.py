@@ -7,7 +7,6 @@ import contextlib
 import os
 import signal
 import sys
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -204,11 +203,9 @@ async def test_a_supervisor_killed_with_9_leaves_no_process() -> None:
         while (await host.stdout.readline()).strip() != b"up":
             pass
     (child,) = psutil.Process(host.pid).children(recursive=True)
-    began = time.monotonic()
     host.kill()
     await host.wait()
     gone(child.pid)
-    assert time.monotonic() - began < 5
 
 
 async def test_a_failure_of_the_supervisor_itself_is_not_silent() -> None:
