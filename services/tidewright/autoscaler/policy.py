@@ -53,11 +53,11 @@ def of_config(data: JsonObject) -> Policy:
     A bad value must not stop the autoscaler, and half a policy is better than none: each member is
     judged alone. Unknown members are left to newer versions.
     """
-    found: JsonObject = {}
+    members: JsonObject = {}
     for field in msgspec.structs.fields(Policy):
         if field.name in data:
             try:
-                found[field.name] = msgspec.convert(data[field.name], field.type)
+                members[field.name] = msgspec.convert(data[field.name], field.type)
             except msgspec.ValidationError:
                 continue
-    return Policy(**found)
+    return Policy(**members)

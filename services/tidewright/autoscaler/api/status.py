@@ -213,16 +213,16 @@ def _metric_status(metric: Metric, value: int) -> Json:
 def _selector(labels: tuple[tuple[str, str], ...], text: str) -> JsonObject:
     """A selector as the API has it; shared by all statuses that show it, and changed by none."""
     matched = dict(labels)
-    found: JsonObject = {"matchLabels": matched} if matched else {}
+    selector: JsonObject = {"matchLabels": matched} if matched else {}
     try:
         requirements = LabelSelector.parse(text).requirements
     except SelectorError:
-        return found
+        return selector
     expressions = [
         {"key": r.key, "operator": r.operator, "values": sorted(r.values)}
         for r in requirements
         if not (r.operator == "In" and r.values == {matched.get(r.key)})
     ]
     if expressions:
-        found["matchExpressions"] = expressions
-    return found
+        selector["matchExpressions"] = expressions
+    return selector

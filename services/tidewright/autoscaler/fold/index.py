@@ -120,10 +120,10 @@ class NamespaceIndex:
         self._watchers.pop(key, None)
 
     def _filed(self, labels: Mapping[str, str]) -> list[str]:
-        found: list[str] = list(self._anchored.get(ANYTHING, ()))
+        selectors: list[str] = list(self._anchored.get(ANYTHING, ()))
         for equality in _equalities(labels):
-            found.extend(self._anchored.get(equality, ()))
-        return found
+            selectors.extend(self._anchored.get(equality, ()))
+        return selectors
 
     def watchers(self, key: str) -> tuple[str, ...]:
         """Names of the objects whose targets select this label set, in order."""

@@ -57,24 +57,24 @@ def ancestors(objects: Mapping[str, Owned], owners: Iterable[str]) -> Iterator[s
     waiting, seen = list(owners), set[str]()
     for reference in waiting:
         key, _, uid = reference.rpartition(_UID)
-        found = objects.get(key)
-        if found is None or key in seen or (uid and found.uid and uid != found.uid):
+        owner = objects.get(key)
+        if owner is None or key in seen or (uid and owner.uid and uid != owner.uid):
             continue
         seen.add(key)
         yield key
-        waiting.extend(found.owners)
+        waiting.extend(owner.owners)
 
 
 def walked(pods: Iterable[Pod], objects: Mapping[str, Owned], *, target_name: str, target: str) -> list[Pod]:
     """The pods with their effective owner as the walk finds it: the target (by its key), or none."""
     known: dict[tuple[str, ...], bool] = {}
-    found: list[Pod] = []
+    owned: list[Pod] = []
     for pod in pods:
         belongs = known.get(pod.references)
         if belongs is None:
             belongs = known[pod.references] = target in ancestors(objects, pod.references)
-        found.append(pod if belongs is (target_name in pod.owners) else _owned(pod, target_name, belongs))
-    return found
+        owned.append(pod if belongs is (target_name in pod.owners) else _owned(pod, target_name, belongs))
+    return owned
 
 
 def _owned(pod: Pod, target_name: str, belongs: bool) -> Pod:

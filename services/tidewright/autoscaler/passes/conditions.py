@@ -161,12 +161,12 @@ def freshness(stale: Sequence[str], limit_s: float) -> Setting:
 
 def backoff(verdict: Verdict) -> tuple[Setting, ...]:
     """The settings of `AbleToScale` while a window is open, in the order of the reference."""
-    found: tuple[Setting, ...] = ()
+    settings: tuple[Setting, ...] = ()
     if verdict.down_closed_until is not None:
-        found = (BACKOFF_DOWN,)
+        settings = (BACKOFF_DOWN,)
     if verdict.up_closed_until is not None:
-        found += (BACKOFF_BOTH if found else BACKOFF_UP,)
-    return found
+        settings += (BACKOFF_BOTH if settings else BACKOFF_UP,)
+    return settings
 
 
 def set_condition(conditions: list[Condition], setting: Setting, now: float) -> Change:

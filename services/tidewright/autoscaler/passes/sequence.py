@@ -20,13 +20,13 @@ _DISABLED = Override.DISABLED  # asked for in every pass
 
 def before(rules: Rules, gate: Gate) -> list[Setting]:
     """Conditions up to the reading of the scale; only the first two when the gate is closed."""
-    found = [c.PROCESSING]
+    settings = [c.PROCESSING]
     if gate.setting is not None:
-        found.append(gate.setting)
+        settings.append(gate.setting)
     if not gate.blocked:
-        found.append(c.DRY_RUN_ON if rules.dry_run else c.DRY_RUN_OFF)
-        found.append(c.GOT_SCALE)
-    return found
+        settings.append(c.DRY_RUN_ON if rules.dry_run else c.DRY_RUN_OFF)
+        settings.append(c.GOT_SCALE)
+    return settings
 
 
 def computed(rules: Rules, policy: Policy, found: Pass, *, was_stale: bool = False) -> list[Setting]:

@@ -73,8 +73,8 @@ class AutoscalerExplainer:
         if namespace is None:
             return Told()
         if asked.kind == OURS:
-            found = namespace.objects.get(asked.name)
-            return Told() if found is None or found.rules is None else Told((_target(found.rules, asked),))
+            scaler = namespace.objects.get(asked.name)
+            return Told() if scaler is None or scaler.rules is None else Told((_target(scaler.rules, asked),))
         return Told(tuple(Reference(OURS, asked.namespace, o.name) for o in _scaling(state, asked)))
 
     def concerns(self, event: Event, asked: Reference) -> bool:
@@ -95,10 +95,10 @@ class AutoscalerExplainer:
     def facts(self, state: State, event: Event) -> Sequence[Reference]:
         """The object, its target, and the answers to its queries."""
         owner = decided_for(event)
-        found = _object(state, owner) if owner is not None else None
-        if owner is None or found is None or found.rules is None:
+        scaler = _object(state, owner) if owner is not None else None
+        if owner is None or scaler is None or scaler.rules is None:
             return ()
-        rules, space = found.rules, owner.namespace
+        rules, space = scaler.rules, owner.namespace
         asked = [Reference("metric", space, query) for query in dict.fromkeys(m.query for m in rules.metrics)]
         if rules.recommender is not None:
             asked.append(Reference("recommendation", space, owner.name))
@@ -107,15 +107,15 @@ class AutoscalerExplainer:
     def opposite(self, state: State, event: Event) -> Sequence[str]:
         """Value by value, then limits and time."""
         owner = decided_for(event)
-        found = _object(state, owner) if owner is not None else None
-        if owner is None or found is None or found.rules is None:
+        scaler = _object(state, owner) if owner is not None else None
+        if owner is None or scaler is None or scaler.rules is None:
             return ()
         namespace, index = state.namespace(owner.namespace)
-        workload = namespace.workloads.get(found.rules.target_key)
-        if workload is None or found.name not in index.views:
+        workload = namespace.workloads.get(scaler.rules.target_key)
+        if workload is None or scaler.name not in index.views:
             return ()
-        scene = scene_of(state, owner.namespace, found, found.rules, workload)
-        return opposites.told(found.rules, state.in_force, scene)
+        scene = scene_of(state, owner.namespace, scaler, scaler.rules, workload)
+        return opposites.told(scaler.rules, state.in_force, scene)
 
     def aggregate(self, state: State, asked: Reference) -> Mapping[str, object] | None:
         """The object with its target, its pods and the last answers; of a target: what scales it."""
@@ -124,16 +124,16 @@ class AutoscalerExplainer:
             return None
         if asked.kind != OURS:
             scaling = _scaling(state, asked)
-            return {found.name: found for found in scaling} or None
-        found = namespace.objects.get(asked.name)
-        if found is None or found.rules is None:
-            return None if found is None else {"object": found}
+            return {scaler.name: scaler for scaler in scaling} or None
+        scaler = namespace.objects.get(asked.name)
+        if scaler is None or scaler.rules is None:
+            return None if scaler is None else {"object": scaler}
         _, index = state.namespace(asked.namespace)
-        queries = [metric.query for metric in found.rules.metrics]
-        keys = index.selected(found.name)[0] if found.name in index.views else ()
+        queries = [metric.query for metric in scaler.rules.metrics]
+        keys = index.selected(scaler.name)[0] if scaler.name in index.views else ()
         return {
-            "object": found,
-            "target": namespace.workloads.get(found.rules.target_key),
+            "object": scaler,
+            "target": namespace.workloads.get(scaler.rules.target_key),
             "pods": {name: pod for key in keys for name, pod in sorted(namespace.groups[key].pods.items())},
             "samples": {query: namespace.samples[query] for query in queries if query in namespace.samples},
             "recommendation": namespace.recommendations.get(asked.name),
@@ -144,14 +144,14 @@ class AutoscalerExplainer:
     def standing(self, state: State, asked: Reference, now: float) -> Sequence[str]:
         """What the values ask for now, every stage of it, and what stops the next scale until when."""
         if asked.kind == OURS:
-            found = _object(state, asked)
-            return () if found is None else _standing(state, asked.namespace, found, now)
+            scaler = _object(state, asked)
+            return () if scaler is None else _standing(state, asked.namespace, scaler, now)
         return [
             sentence
-            for found in _scaling(state, asked)
+            for scaler in _scaling(state, asked)
             for sentence in (
-                f"It is scaled by {KIND} {asked.namespace}/{found.name}.",
-                *_standing(state, asked.namespace, found, now),
+                f"It is scaled by {KIND} {asked.namespace}/{scaler.name}.",
+                *_standing(state, asked.namespace, scaler, now),
             )
         ]
 
@@ -186,29 +186,29 @@ def _scaling(state: State, target: Reference) -> list[Autoscaler]:
     if namespace is None:
         return []
     return [
-        found
-        for _, found in sorted(namespace.objects.items())
-        if found.rules is not None and _target(found.rules, target) == target
+        scaler
+        for _, scaler in sorted(namespace.objects.items())
+        if scaler.rules is not None and _target(scaler.rules, target) == target
     ]
 
 
-def _standing(state: State, space: str, found: Autoscaler, now: float) -> list[str]:
-    if found.deleting:
+def _standing(state: State, space: str, scaler: Autoscaler, now: float) -> list[str]:
+    if scaler.deleting:
         return ["It is being deleted: nothing is decided for it any more."]
-    rules = found.rules
+    rules = scaler.rules
     if rules is None:
-        return [f"Nothing happens because the spec cannot be used: {found.problem}."]
+        return [f"Nothing happens because the spec cannot be used: {scaler.problem}."]
     state.now = max(state.now, now)
-    stopped = _stopped(state, space, found, rules)
+    stopped = _stopped(state, space, scaler, rules)
     if stopped:
         return stopped
     namespace, _ = state.namespace(space)
     workload = namespace.workloads[rules.target_key]
-    scene = scene_of(state, space, found, rules, workload)
+    scene = scene_of(state, space, scaler, rules, workload)
     made = evaluate(rules, state.in_force, scene)
     reason = hold_reason(made)
     told = [f"{rules.target_kind} {rules.target_name} is at {plural(made.current, 'replica')}."]
-    told += sentences(because(rules, state.in_force, made, last_scale_at=last_scale_of(state, found)))
+    told += sentences(because(rules, state.in_force, made, last_scale_at=last_scale_of(state, scaler)))
     limited = made.limited
     if (
         reason in LIMITS
@@ -225,30 +225,30 @@ def _standing(state: State, space: str, found: Autoscaler, now: float) -> list[s
         told.append(HELD.get(reason, f"Nothing happens: {reason}."))
     if reason == TARGET_AT_ZERO:
         return told
-    held = holding.held(state, space, found)
+    held = holding.held(state, space, scaler)
     if not held.acts:
         told.append(
             f"Nothing is written ({held.mode}): {held.why}; windows count from what was only decided."
         )
     elif rules.dry_run:
         told.append("It is a dry run: nothing is written, and windows count from what was only decided.")
-    return told + next_stop(found, state.now, stale=reason == STALE_METRIC)
+    return told + next_stop(scaler, state.now, stale=reason == STALE_METRIC)
 
 
-def _stopped(state: State, space: str, found: Autoscaler, rules: Rules) -> list[str]:
+def _stopped(state: State, space: str, scaler: Autoscaler, rules: Rules) -> list[str]:
     """Why no pass is made at all, in the order in which a pass would find out."""
     namespace, index = state.namespace(space)
-    opened = gate(found.lifecycle, namespace.monitors.get(found.name), namespace=space, name=found.name)
+    opened = gate(scaler.lifecycle, namespace.monitors.get(scaler.name), namespace=space, name=scaler.name)
     if opened.blocked:
         message = opened.setting.message if opened.setting is not None else opened.event
         return sentences((Because(rule="ScalingBlocked", values={"monitor": message}),))
-    older = older_than(space, namespace, index, found, rules=rules)
+    older = older_than(space, namespace, index, scaler, rules=rules)
     target = f"{rules.target_kind} {space}/{rules.target_name}"
     if older is not None:
         return sentences(
             (Because(rule="TargetTaken", values={"target": target, "owner": f"{space}/{older}"}),)
         )
-    if not is_sampled(namespace, found, rules):
+    if not is_sampled(namespace, scaler, rules):
         if rules.recommender is not None:
             return [f"Nothing happens because the recommender {rules.recommender.name} has not answered yet."]
         missing = [metric.display for metric in rules.metrics if metric.query not in namespace.samples]
@@ -256,8 +256,8 @@ def _stopped(state: State, space: str, found: Autoscaler, rules: Rules) -> list[
     if rules.target_key not in namespace.workloads:
         error = namespace.unreadable.get(rules.target_key) or f"{target} is not there"
         return [f"Nothing happens because the target cannot be scaled: {error}."]
-    ordered = found.ordered
-    if ordered is not None and is_on_its_way(state, found):
+    ordered = scaler.ordered
+    if ordered is not None and is_on_its_way(state, scaler):
         way = f"The scale from {ordered.from_replicas} to {ordered.replicas} of {clock(ordered.at)} is on its way"
         return [f"{way}: nothing else is decided until the actuator says what came of it."]
     return []

@@ -76,44 +76,44 @@ def samples(state: State) -> Iterator[Sample]:
         if namespace is None:
             continue
         for name in sorted(namespace.objects):
-            found = namespace.objects.get(name)  # it may go while the others are told
-            if found is not None and not found.deleting:
+            scaler = namespace.objects.get(name)  # it may go while the others are told
+            if scaler is not None and not scaler.deleting:
                 # Told whole: events are folded while the series of others are written.
-                yield from list(_of_object(state, namespace_name, found))
+                yield from list(_of_object(state, namespace_name, scaler))
 
 
-def _of_object(state: State, namespace_name: str, found: Autoscaler) -> Iterator[Sample]:
-    own = {"wpa_name": found.name, "wpa_namespace": namespace_name}
+def _of_object(state: State, namespace_name: str, scaler: Autoscaler) -> Iterator[Sample]:
+    own = {"wpa_name": scaler.name, "wpa_namespace": namespace_name}
     places = {"resource_namespace": namespace_name, "namespace": namespace_name}
-    yield Sample(f"{PREFIX}labels_info", _tags(state, found) | own | places, 1.0)
-    blocked = find(found.kept.conditions, c.SCALING_BLOCKED)
+    yield Sample(f"{PREFIX}labels_info", _tags(state, scaler) | own | places, 1.0)
+    blocked = find(scaler.kept.conditions, c.SCALING_BLOCKED)
     if blocked is not None:
-        monitor = {"monitor_name": found.name, "monitor_namespace": namespace_name}
+        monitor = {"monitor_name": scaler.name, "monitor_namespace": namespace_name}
         labels = {**own, "lifecycle_status": "blocked", **monitor}
         yield Sample(f"{PREFIX}lifecycle_control_status", labels, float(blocked.status))
-    rules = found.rules
+    rules = scaler.rules
     target = "" if rules is None else rules.target_name
     kind = "" if rules is None else rules.target_kind
     base = {**own, **places, "resource_name": target, "resource_kind": kind, "target_name": target}
     values = gauges.of_settings(
-        [Setting(k.type, k.status, k.reason, k.message) for k in found.kept.conditions]
+        [Setting(k.type, k.status, k.reason, k.message) for k in scaler.kept.conditions]
     )
     values.pop(Series("lifecycle_control_status"), None)
     if rules is not None:
-        values |= _of_pass(state, namespace_name, found, rules, state.in_force)
+        values |= _of_pass(state, namespace_name, scaler, rules, state.in_force)
     for series, value in values.items():
         labels = base | ({LABELS[series.name]: series.label} if series.label else {})
         yield Sample(PREFIX + series.name, labels, float(value))
         if series.name in MISSPELT:
             yield Sample(PREFIX + MISSPELT[series.name], labels, float(value))
-    yield Sample(f"{PREFIX}upscale_replicas_total", base, float(found.added), counter=True)
-    yield Sample(f"{PREFIX}downscale_replicas_total", base, float(found.removed), counter=True)
+    yield Sample(f"{PREFIX}upscale_replicas_total", base, float(scaler.added), counter=True)
+    yield Sample(f"{PREFIX}downscale_replicas_total", base, float(scaler.removed), counter=True)
 
 
-def _tags(state: State, found: Autoscaler) -> dict[str, str]:
+def _tags(state: State, scaler: Autoscaler) -> dict[str, str]:
     """The object's labels that the policy names, under names that the exposition allows."""
     wanted = state.in_force.labels_as_tags
-    return {label_name(label): found.labels[label] for label in wanted if label in found.labels}
+    return {label_name(label): scaler.labels[label] for label in wanted if label in scaler.labels}
 
 
 def label_name(label: str) -> str:
@@ -123,15 +123,15 @@ def label_name(label: str) -> str:
 
 
 def _of_pass(
-    state: State, namespace_name: str, found: Autoscaler, rules: Rules, policy: Policy
+    state: State, namespace_name: str, scaler: Autoscaler, rules: Rules, policy: Policy
 ) -> gauges.Values:
     """What a pass would measure now; nothing while it could not be made."""
     namespace, _ = state.namespace(namespace_name)
     workload = namespace.workloads.get(rules.target_key)
-    if workload is None or not is_sampled(namespace, found, rules):
+    if workload is None or not is_sampled(namespace, scaler, rules):
         return {}
-    scene = scene_of(state, namespace_name, found, rules, workload)
+    scene = scene_of(state, namespace_name, scaler, rules, workload)
     made = evaluate(rules, policy, scene)
-    values = gauges.of_pass(rules, policy, made, last_scale_at=last_scale_of(state, found))
-    values[Series("replicas_scaling_effective")] = found.kept.desired
+    values = gauges.of_pass(rules, policy, made, last_scale_at=last_scale_of(state, scaler))
+    values[Series("replicas_scaling_effective")] = scaler.kept.desired
     return values
