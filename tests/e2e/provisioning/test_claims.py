@@ -52,7 +52,8 @@ async def test_a_request_for_devices_grows_the_group_that_has_them_and_counts_th
         world, f"{DEVICES}/deviceclasses",
         {
             "apiVersion": "resource.k8s.io/v1", "kind": "DeviceClass",
-            "metadata": {"name": f"gpu-{world.mark}"}, "spec": {"selectors": [selector]},
+            "metadata": {"name": f"gpu-{world.mark}"},
+            "spec": {"selectors": [selector], "extendedResourceName": f"{driver}/gpu"},
         },
     )  # fmt: skip
     model = f'device.attributes["{driver}"].model == "m1"'
@@ -70,6 +71,9 @@ async def test_a_request_for_devices_grows_the_group_that_has_them_and_counts_th
     shared = [{"name": "gpu", "resourceClaimName": "shared"}]
     await world.pod_template("sharer", cpu="100m", resourceClaims=shared)
     await world.pod_template(cpu="100m", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "one"}])
+    gpu = {f"{driver}/gpu": "1"}
+    containers = [{"name": "c", "image": "x", "resources": {"requests": gpu, "limits": gpu}}]
+    await world.pod_template("plain", containers=containers)
     await world.ask("train", ("worker", 6))
     await world.request("train", true("Provisioned", "CapacityIsProvisioned"))
     ordered = await world.decided(IncreaseNodeGroup)
@@ -89,7 +93,7 @@ async def test_a_request_for_devices_grows_the_group_that_has_them_and_counts_th
     await world.ask("none", ("worker", 1), cls=CHECK)  # six of eight are kept, and two are tainted
     await world.request("none", false("Provisioned", "CapacityIsNotFound"))
     await send(world.kube, "DELETE", f"{RULES}/{tainted}")
-    await world.ask("two", ("worker", 1), ("sharer", 3), cls=CHECK)  # a device each: the claim takes one
+    await world.ask("two", ("plain", 1), ("sharer", 3), cls=CHECK)  # a device each: the claim takes one
     await world.request("two", true("Provisioned", "CapacityIsFound"))
     await world.ask("more", ("worker", 1), cls=CHECK)
     await world.request("more", false("Provisioned", "CapacityIsNotFound"))
