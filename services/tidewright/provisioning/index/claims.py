@@ -19,6 +19,7 @@ from tidewright.events.base import JsonObject
 from tidewright.kube.devices.claims import MOST_USERS, Claimed, in_place_of, parse
 from tidewright.kube.devices.devices import expressions
 from tidewright.kube.devices.stock import Stock
+from tidewright.kube.keys import key_of
 from tidewright.kube.podshape import PodShape, Volume
 from tidewright.kube.podspecs import node_term
 from tidewright.kube.volumes import Unplaceable, attached, volumes_of
@@ -89,7 +90,7 @@ class Claims:
         if not any(term.get("namespaceSelector") for term in terms):
             return None
         self._user = digest
-        return {name: dict(found.get("labels") or {}) for name, found in self.every("Namespace").items()}
+        return {name: dict(fields.get("labels") or {}) for name, fields in self.every("Namespace").items()}
 
     # --- Pods ---
 
@@ -127,30 +128,30 @@ class Claims:
         return volumes_of(scheduling.get("volumes") or (), shape.namespace, self)
 
     def _attachments(self, volumes: Iterable[Volume]) -> list[tuple[str, int]]:
-        found = [volume.driver for volume in volumes if volume.driver]
+        drivers = [volume.driver for volume in volumes if volume.driver]
         before = self._attaches.get(self._user, frozenset())
-        self._left |= not before <= {*found}
-        if found:
-            self._attaches[self._user] = frozenset(found)
+        self._left |= not before <= {*drivers}
+        if drivers:
+            self._attaches[self._user] = frozenset(drivers)
         else:
             self._attaches.pop(self._user, None)
-        if not self._drivers.issuperset(found):
-            self._drivers.update(found)
+        if not self._drivers.issuperset(drivers):
+            self._drivers.update(drivers)
             self.all_nodes = True
-        return [(attached(driver), 1) for driver in found]
+        return [(attached(driver), 1) for driver in drivers]
 
     def _devices_of(
         self, claims: Sequence[JsonObject], namespace: str
     ) -> tuple[tuple[Claimed, ...], tuple[Volume, ...]]:
         """What is asked for, and where claims that are allocated already tie the pod."""
-        found: list[Claimed] = []
+        claimed: list[Claimed] = []
         places: list[Volume] = []
         if claims and not any(self.follows(kind) for kind in _ALLOCATION):
             return (), ()  # not served here, or used by nobody: then no claim can be missing
         for claim in claims:
             spec = self._claim_spec(claim, namespace)
             name = claim.get("resourceClaimName")
-            key = f"{namespace}/{name}" if name else ""
+            key = key_of(namespace, name) if name else ""
             seats = MOST_USERS - spec.get("reserved", 0)
             if seats <= 0:
                 raise Unplaceable(
@@ -160,18 +161,18 @@ class Claims:
             if allocation is not None:
                 terms = tuple(node_term(term) for term in allocation.get("nodeSelectorTerms") or ())
                 places.append(Volume(claim=f"resourceclaim {name}", terms=terms))
-                found.append(Claimed(claim=key, seats=seats))
-            elif key not in {one.claim for one in found if key}:
-                one = parse(spec.get("devices"), self._class)
-                found.append(msgspec.structs.replace(one, claim=key, seats=seats))
-        return tuple(found), tuple(places)
+                claimed.append(Claimed(claim=key, seats=seats))
+            elif key not in {known.claim for known in claimed if key}:
+                parsed = parse(spec.get("devices"), self._class)
+                claimed.append(msgspec.structs.replace(parsed, claim=key, seats=seats))
+        return tuple(claimed), tuple(places)
 
     def _claim_spec(self, claim: JsonObject, namespace: str) -> JsonObject:
         """A template is expanded here: every pod has a claim of its own made from it."""
         for kind, field in _CLAIMS:
             name = claim.get(field)
             if name:
-                spec = self.get(kind, f"{namespace}/{name}")
+                spec = self.get(kind, key_of(namespace, name))
                 if spec is None:
                     raise Unplaceable(f'{kind.lower()} "{name}" not found')
                 return spec
@@ -184,8 +185,10 @@ class Claims:
                 self._note("DeviceClass", EVERY)
                 stands = self._stands().get(name)
                 if stands is not None:
-                    found = self._objects["DeviceClass"][stands]
-                    yield in_place_of(name, requests[name], stands, expressions(found.get("selectors")))
+                    device_class = self._objects["DeviceClass"][stands]
+                    yield in_place_of(
+                        name, requests[name], stands, expressions(device_class.get("selectors"))
+                    )
 
     def _stands(self) -> dict[str, str]:
         """Extended resources to the device classes that stand for them: of several the youngest, then the first by name."""
@@ -201,12 +204,12 @@ class Claims:
 
     def plugged(self, stock: Stock | None, allocatable: Mapping[str, int]) -> Stock | None:
         """The devices of a node, with what its device plugins offer of resources that device classes stand for."""
-        found = frozenset(name for name in self._stands() if allocatable.get(name))
-        return (Stock(()) if stock is None else stock).beside(found) if found else stock
+        resources = frozenset(name for name in self._stands() if allocatable.get(name))
+        return (Stock(()) if stock is None else stock).beside(resources) if resources else stock
 
     def _class(self, name: str) -> tuple[str, ...] | None:
-        found = self.get("DeviceClass", name)
-        return None if found is None else expressions(found.get("selectors"))
+        device_class = self.get("DeviceClass", name)
+        return None if device_class is None else expressions(device_class.get("selectors"))
 
     def forget(self, digest: str, *, wholly: bool) -> None:
         """Nobody asks with this shape; `wholly`: nor does any pod of it sit anywhere."""
@@ -229,7 +232,7 @@ class Claims:
         """Let go the drivers that nobody asks for any longer: amounts are those of an index built anew."""
         if self._left:
             self._left = False
-            drivers = {driver for found in self._attaches.values() for driver in found}
+            drivers = {driver for of_user in self._attaches.values() for driver in of_user}
             if drivers != self._drivers:
                 self._drivers, self.all_nodes = drivers, True
 
@@ -239,8 +242,8 @@ class Claims:
         """What a node attaches besides its own word, by driver."""
         if not self._drivers:
             return {}
-        told = self._objects.get("CSINode", {}).get(name, {}).get("drivers") or {}
-        limits = {driver: told.get(driver) for driver in self._drivers}
+        drivers = self._objects.get("CSINode", {}).get(name, {}).get("drivers") or {}
+        limits = {driver: drivers.get(driver) for driver in self._drivers}
         return {attached(driver): NO_LIMIT if most is None else most for driver, most in limits.items()}
 
     # --- Changes ---
@@ -286,8 +289,8 @@ def _extended(resource: str) -> bool:
 
 def _others(shape: PodShape, scheduling: Mapping[str, list[JsonObject]]) -> tuple[Volume, ...]:
     """Volumes of the shape that say themselves where they are, and those of which nothing else is known."""
-    told = [volume for volume in scheduling.get("volumes") or () if "claim" in volume]
-    named = {volume["claim"] for volume in told}
+    claiming = [volume for volume in scheduling.get("volumes") or () if "claim" in volume]
+    named = {volume["claim"] for volume in claiming}
     return tuple(
         volume for volume in shape.volumes if volume.claim in named or not (volume.driver or volume.terms)
     )
