@@ -4,5 +4,5 @@ Pure: plan (order, supersession, priorities), requests (bodies, preconditions, c
 (errors to retries and outcomes), correlate (object events: aggregation and limits), ledger (which
 decisions have their outcome), identity (a decision's name over all logs).
 Shell: apply (one effect against the API server), endpoints (certificates into webhook configurations),
-cloud (one against a cloud), service (the process: read, dispatch, commit).
+cloud (one against a cloud), acting (read, dispatch, commit), metrics, options, service (the process).
 """

@@ -186,7 +186,8 @@ def actuator(
     allowed: BoundFlags | None = None,
 ) -> int:
     """Make decisions true, write outcomes."""
-    from tidewright.actuator.service import Options, run
+    from tidewright.actuator.options import Options
+    from tidewright.actuator.service import run
 
     if qps <= 0:
         raise BadInput(f"--qps {qps:g}: requests per second, more than 0")

@@ -13,10 +13,11 @@ import pytest
 
 from tests.unit.actuator.effects import ANYTHING, Watched
 from tests.waiting import until
+from tidewright.actuator.acting import Actuator
 from tidewright.actuator.apply import Applier
 from tidewright.actuator.ledger import ActPosition
+from tidewright.actuator.options import Mode, Options
 from tidewright.actuator.requests import DECISION
-from tidewright.actuator.service import Actuator, Mode, Options
 from tidewright.events import registry
 from tidewright.events.acting import INCUMBENT, MODES
 from tidewright.events.base import ObjectRef, Outcome

@@ -15,9 +15,10 @@ from structlog.testing import capture_logs
 
 from tests.e2e.actuator.test_actuator import Client, kube, make_deployment
 from tests.unit.actuator.effects import Watched
+from tidewright.actuator.acting import Actuator
 from tidewright.actuator.allowed.bounds import Bounds, Feature
 from tidewright.actuator.apply import Applier
-from tidewright.actuator.service import Actuator, Options
+from tidewright.actuator.options import Options
 from tidewright.events import registry
 from tidewright.events.base import Event, JsonObject, ObjectRef, Outcome
 from tidewright.events.config import ConfigSet

@@ -11,7 +11,8 @@ import pytest
 from tests.e2e.actuator.test_actuator import DEPLOYMENTS, WEB, Bench, Client, kube
 from tests.looking import looked_at
 from tests.nats_server import EmbeddedServer
-from tidewright.actuator.service import Options, run
+from tidewright.actuator.options import Options
+from tidewright.actuator.service import run
 from tidewright.events import registry
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.facts import WatermarkPodAutoscalerObserved

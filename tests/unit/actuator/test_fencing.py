@@ -10,11 +10,12 @@ import msgspec
 import pytest
 
 from tests.unit.actuator.effects import Watched
-from tidewright.actuator import service, verdict
+from tidewright.actuator import acting, verdict
+from tidewright.actuator.acting import Actuator
 from tidewright.actuator.apply import Allowance, Applier
 from tidewright.actuator.ledger import ActPosition
+from tidewright.actuator.options import Options
 from tidewright.actuator.plan import Job
-from tidewright.actuator.service import Actuator, Options
 from tidewright.actuator.verdict import Again, Done, Result
 from tidewright.events.base import ObjectRef
 from tidewright.events.decisions import ScaleWorkload
@@ -61,7 +62,7 @@ class Twice:
 async def test_a_fence_met_between_two_requests_is_not_the_outcome_of_the_effect(
     second: str | LogError, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "OWNED_S", -1.0)  # look each time
+    monkeypatch.setattr(acting, "OWNED_S", -1.0)  # look each time
     log = Shared([])
     options, applier = Options(nats_url="", cluster="c"), cast("Applier", Twice())
     actuator = Actuator(options, cast("Log", log), applier, lookout=Watched())

@@ -10,10 +10,11 @@ import pytest
 
 from tests.unit.actuator.effects import ANYTHING, Watched
 from tests.waiting import until
-from tidewright.actuator import service
+from tidewright.actuator import acting
+from tidewright.actuator.acting import Actuator
 from tidewright.actuator.apply import Allowance, Applier
 from tidewright.actuator.ledger import ActPosition
-from tidewright.actuator.service import Actuator, Options
+from tidewright.actuator.options import Options
 from tidewright.actuator.verdict import Done, Result
 from tidewright.events import registry
 from tidewright.events.base import ObjectRef
@@ -64,7 +65,7 @@ async def outcomes(log: Log) -> int:
 async def test_a_forged_checkpoint_neither_replays_nor_silences(
     log: Log, body: bytes, words: str, running: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "OWNED_S", -1.0)  # look each time
+    monkeypatch.setattr(acting, "OWNED_S", -1.0)  # look each time
     subject = log.subjects.checkpoint(ALL, "actuator")
     await log.commit([decision(log, 0)])
     if not running:

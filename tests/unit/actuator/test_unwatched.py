@@ -8,9 +8,10 @@ from typing import cast
 from tests.unit.actuator.effects import ANYTHING, Watched
 from tests.unit.actuator.test_unsound import WEB, outcomes
 from tests.waiting import until
+from tidewright.actuator.acting import Actuator
 from tidewright.actuator.apply import Allowance, Applier
+from tidewright.actuator.options import Options
 from tidewright.actuator.plan import Job, Plan
-from tidewright.actuator.service import Actuator, Options
 from tidewright.actuator.verdict import Done, Result
 from tidewright.events import registry
 from tidewright.events.acting import INCUMBENT

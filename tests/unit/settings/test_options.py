@@ -14,6 +14,7 @@ import pytest
 
 from tidewright.actuator import service as actuator
 from tidewright.actuator.allowed.bounds import Bounds
+from tidewright.actuator.options import Options as ActuatorOptions
 from tidewright.cli import run
 from tidewright.cli.errors import CommandError
 from tidewright.cli.services import BY_NAME, SERVICES
@@ -131,7 +132,7 @@ TAKEN: dict[type[Any], str] = {
     watcher.Options: "services/tidewright/watcher",
     PushOptions: "services/tidewright/watcher",
     Tls: "services/tidewright/watcher",
-    actuator.Options: "services/tidewright/actuator",
+    ActuatorOptions: "services/tidewright/actuator",
     Bounds: "services/tidewright/actuator",
     admission.Options: "services/tidewright/spread/admission",
     EndpointOptions: "libs/tidewright/host/webhook",

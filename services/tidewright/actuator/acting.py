@@ -1,0 +1,459 @@
+"""The work of the actuator: read decisions, dispatch under the budget, commit outcomes.
+
+    read --Plan--> dispatch --tasks--> outcomes --batches, with the checkpoint--> log
+
+A crash between a write and its outcome makes the write again, and finds it done. A process that is
+fenced drops its plan and stands by.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from contextlib import suppress
+from functools import partial
+from heapq import heappop, heappush
+from typing import Literal
+
+import msgspec
+import structlog
+from aiolimiter import AsyncLimiter
+
+from tidewright.actuator import verdict
+from tidewright.actuator.allowed.bounds import Refusal
+from tidewright.actuator.allowed.grounds import Grounds
+from tidewright.actuator.allowed.judge import Judging, is_id, judge
+from tidewright.actuator.allowed.table import SERVICES, Grant
+from tidewright.actuator.apply import Allowance, Applier, without_writing
+from tidewright.actuator.cloud import API_VERSION as CLOUD
+from tidewright.actuator.cloud import CloudApplier
+from tidewright.actuator.ledger import ActPosition, Ledger
+from tidewright.actuator.metrics import Metrics
+from tidewright.actuator.modes import Modes
+from tidewright.actuator.options import SERVICE, Options
+from tidewright.actuator.plan import Job, Plan, Rank, rank
+from tidewright.actuator.verdict import Again, Done, Refused, Result
+from tidewright.events import registry
+from tidewright.events.base import Decision, Event, Outcome
+from tidewright.events.config import ClockSet
+from tidewright.events.decisions import Effect
+from tidewright.events.endpoints import ForgetEndpoint
+from tidewright.host.loop.fenced import Fenced, InFlight, Part, attempts, mind, present
+from tidewright.host.loop.lookout import BucketLookout, Lookout
+from tidewright.host.process.health import Health
+from tidewright.log import errors
+from tidewright.log.clock import Clock
+from tidewright.log.connection import MAX_BATCH, Log, Message
+from tidewright.log.envelope import TRACEPARENT, Writer
+from tidewright.log.reader import Record
+from tidewright.log.subjects import ALL, Parsed
+
+CLOCK = "clock"
+
+CLOCK_CHECK_S = 1.0
+CONCURRENCY = 64
+"""Effects that are being applied, or wait for their next attempt."""
+LOOKED_S = 0.5
+"""How often the work is reminded that somebody looks, wall seconds: it may have waited for that."""
+OWNED_S = 0.5
+"""Wall seconds for which it is believed that nobody has taken over. Who takes over waits as long before acting:
+what a process without the bus still writes was looked at before, and the API server refuses it for its version."""
+ALERTS = 256
+"""Causes of a refusal that are each said once: whoever makes up names does not fill the log of this process."""
+_TOKENS = ("service", "kind", "namespace", "name")
+"""Of a decision's subject, after its slot."""
+READ_AGAIN = 50_000
+"""Sequences without an effect after which the position moves on all the same: a restart would look through them again."""
+READ_AHEAD = 5_000
+"""Decisions without an outcome beyond which no more are read."""
+
+
+_log = structlog.get_logger(__name__)
+
+
+class Actuator:
+    """One process's share of the acting: all of it, while it owns the checkpoint."""
+
+    def __init__(
+        self,
+        options: Options,
+        log: Log,
+        applier: Applier,
+        *,
+        health: Health | None = None,
+        cloud: CloudApplier | None = None,
+        judging: Judging = judge,
+        lookout: Lookout | None = None,
+    ) -> None:
+        """`judging` says what is allowed, `lookout` whether somebody looks: the bucket of members, when None.
+
+        Others are for tests of how effects are made.
+        """
+        self._judging = judging
+        self._lookout = lookout or BucketLookout(log)
+        self._options = options
+        self._log = log
+        self._applier = applier
+        self._cloud = cloud
+        self._health = health
+        self._metrics = Metrics(health) if health else None
+        self._grounds = Grounds(log)
+        self._alerted: set[tuple[str, str]] = set()
+        self._clock = Clock()
+        self._modes = Modes(log)
+        self._clock_read_at = float("-inf")
+        self._writer = Writer(SERVICE)
+        self._in_flight = InFlight()
+        self._part: Part[ActPosition] = Part(
+            log, self._writer, log.subjects.checkpoint(ALL, SERVICE), ActPosition, self._in_flight
+        )
+        burst = options.burst or max(int(options.qps * 2), 1)
+        self._limiter = AsyncLimiter(burst, burst / options.qps)
+        self._kept = burst // 2
+        """Requests of the burst that reports leave to what changes something: it does not wait behind a backlog."""
+        self._confirming = asyncio.Lock()
+        self._reset(ActPosition())
+
+    def _reset(self, position: ActPosition) -> None:
+        self._plan = Plan()
+        self._ledger = Ledger(position.position, position.done)
+        self._at = position.at
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._room.set()
+        self._spending: list[tuple[Rank, int, asyncio.Future[None]]] = []
+        """A heap of running jobs that wait for one more request."""
+        self._outcomes: asyncio.Queue[tuple[Job, Outcome]] = asyncio.Queue()
+        self._read_at: dict[int, float] = {}
+        self._owned_at = float("-inf")
+
+    async def run(self) -> None:
+        """Act for ever, stepping back while another process does."""
+        beside = [
+            asyncio.create_task(self._report()),
+            asyncio.create_task(mind(self._log.continuity, self._in_flight)),
+            asyncio.create_task(self._look()),
+        ]
+        try:
+            async with present(self._log, self._writer, self._in_flight, self._log.max_age_s):
+                await self._part.keep(self._own)
+        finally:
+            for task in beside:
+                task.cancel()
+
+    async def _look(self) -> None:
+        """Have what waits for somebody to look go on when somebody does."""
+        finding = asyncio.create_task(self._lookout.run())
+        try:
+            while True:
+                await self._lookout.kept()
+                self._wake.set()
+                await asyncio.sleep(LOOKED_S)
+        finally:
+            finding.cancel()
+
+    async def _own(self) -> None:
+        position = await self._part.claim()
+        async for attempt in attempts(self._in_flight):
+            with attempt:  # a log that lost its beginning has nothing to begin anew from
+                await self._log.continuity.require(position.position, "the actuator's checkpoint")
+        self._reset(position)
+        if position.incarnation not in ("", self._writer.incarnation):
+            await asyncio.sleep(OWNED_S)
+        _log.info("acting", at_most=self._options.mode, position=position.position, qps=self._options.qps)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._read(position.position))
+            tasks.create_task(self._dispatch(tasks))
+            tasks.create_task(self._commit())
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    async def _read_clock(self) -> None:
+        """Follow the mapping on the log.
+
+        The watcher sets the clock before it says anything, so whoever has read a decision and looks
+        then has the mapping that the decision's time is of.
+        """
+        async for attempt in attempts():
+            with attempt:
+                record = await self._log.last(self._log.subjects.config(CLOCK))
+                event = registry.read(record.body) if record else None
+                if isinstance(event, ClockSet):
+                    self._clock.set(event)
+        self._clock_read_at = time.monotonic()
+
+    async def _read(self, after: int) -> None:
+        # One filter: with several, the server slows down where others write.
+        async with self._log.reader([f"{self._log.subjects.root}.decision.>"], after=after) as reader:
+            while True:
+                await self._room.wait()
+                records: list[Record] = []
+                async for attempt in attempts():
+                    with attempt:
+                        records = await reader.fetch(500, timeout_s=5.0)
+                if not records:
+                    continue
+                found = [(record, _decoded(record)) for record in records]
+                # Whoever decided for a later time than ours knew of a setting that we do not know yet.
+                latest = max((event.at for _, event in found if isinstance(event, Decision)), default=0.0)
+                unread_s = time.monotonic() - self._clock_read_at
+                if unread_s > CLOCK_CHECK_S or latest > self._clock.now():
+                    await self._read_clock()
+                for record, event in found:
+                    self._take(record, event)
+                self._wake.set()
+
+    def _take(self, record: Record, event: Event | registry.Unknown | None) -> None:
+        if not isinstance(event, Effect):
+            if isinstance(event, registry.Unknown):
+                _log.warning("a decision of a newer version is left alone", seq=record.seq, type=event.type)
+            self._ledger.passed(record.seq)
+            return
+        parsed = self._log.subjects.parse(record.subject)
+        if len(parsed.rest) != len(_TOKENS):
+            _log.warning(
+                "a decision on no subject of one is left alone", seq=record.seq, subject=record.subject
+            )
+            self._ledger.passed(record.seq)
+            return
+        if not self._ledger.take(record.seq):
+            return
+        self._read_at[record.seq] = time.monotonic()
+        job = Job(record.seq, record.subject, event, record.headers.get(TRACEPARENT, ""))
+        # Before it is in the plan: what is not allowed must not supersede what is.
+        granted = self._judged(parsed, event)
+        if isinstance(granted, Refusal):
+            self._finish(job, verdict.outcome(event, self._refused(job, granted), 0.0, 0))
+            return
+        job = msgspec.structs.replace(job, ground=granted.ground, marks=granted.marks)
+        nothing = without_writing(event, shadow=self._options.mode == "shadow")
+        if nothing is not None:
+            self._finish(job, verdict.outcome(event, nothing, 0.0, 0))
+        else:
+            for waiting, by in self._plan.add(job):
+                self._finish(waiting, verdict.superseded(waiting.effect, by.effect, 0.0))
+        if self._ledger.open >= READ_AHEAD:
+            self._room.clear()
+
+    def _judged(self, parsed: Parsed, effect: Effect) -> Grant | Refusal:
+        try:
+            return self._judging(parsed, effect, self._options.bounds, self._log.slot_of)
+        except Exception as error:  # noqa: BLE001 - fields are of any form: what cannot be judged is not allowed
+            return Refusal("Unreadable", f"it cannot be judged: {type(error).__name__}: {error}")
+
+    def _refused(self, job: Job, refusal: Refusal) -> Refused:
+        """Refuse an effect, and say so to people: once a cause, for it is counted anyway."""
+        service = self._log.subjects.parse(job.subject).rest[0]
+        if self._metrics is not None:
+            self._metrics.not_allowed.labels(service if service in SERVICES else "other", refusal.rule).inc()
+        if (service, refusal.rule) not in self._alerted and len(self._alerted) < ALERTS:
+            self._alerted.add((service, refusal.rule))
+            _log.warning(
+                "a service asks for what it may not", service=service, rule=refusal.rule, error=str(refusal),
+                type=type(job.effect).__name__, seq=job.seq, subject=job.subject,
+                do="find out who speaks in its name; nothing was changed",
+            )  # fmt: skip
+        return Refused(verdict.NOT_ALLOWED, str(refusal))
+
+    # -- acting ----------------------------------------------------------------------------------
+
+    async def _spend(self, job: Job) -> None:
+        """Wait for one more request of a running job: in the order of the plan, with those that wait to start."""
+        granted = asyncio.get_running_loop().create_future()
+        heappush(self._spending, (rank(job.effect), job.seq, granted))
+        self._wake.set()
+        await granted
+        await self._owned()
+
+    async def _owned(self) -> None:
+        """Return when this process is known to be the one that acts.
+
+        Without it, one whose way to the bus is cut would go on applying what it has read, after
+        another has applied that and later decisions: the earlier one would have the last word.
+
+        Raises:
+            Fenced: it is not.
+        """
+        async with self._confirming:
+            asked = time.monotonic()
+            if asked - self._owned_at > OWNED_S:
+                await self._part.confirm()
+                self._owned_at = asked
+
+    async def _dispatch(self, tasks: asyncio.TaskGroup) -> None:
+        """Give the budget out: a place in it first, then to the best that waits by then."""
+        while True:
+            whose, urgency = self._best()
+            if whose is None:
+                self._wake.clear()
+                await self._wake.wait()
+                continue
+            if urgency >= Rank.OBJECT_EVENT and not self._limiter.has_capacity(1 + self._kept):
+                # Until there is room for a report, or something comes that need not wait for it.
+                self._wake.clear()
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(1 / self._options.qps):
+                        await self._wake.wait()
+                continue
+            await self._limiter.acquire()
+            match self._best()[0]:
+                case "running":
+                    heappop(self._spending)[2].set_result(None)
+                case "waiting" if (job := self._plan.next()) is not None:
+                    tasks.create_task(self._apply(job))
+
+    def _best(self) -> tuple[Literal["running", "waiting"] | None, Rank]:
+        """Whether a running job's next request or a waiting job's first is more urgent, and how urgent."""
+        while self._spending and self._spending[0][2].done():  # cancelled meanwhile
+            heappop(self._spending)
+        first = self._plan.first
+        if first is not None and first[0] is not Rank.WITHDRAW:
+            waits = self._plan.running >= CONCURRENCY or self._lookout.since is None
+            first = None if waits else first
+        if self._spending and (first is None or self._spending[0][:2] <= first):
+            return "running", self._spending[0][0]
+        return (None, Rank.MEASURED_STATUS) if first is None else ("waiting", first[0])
+
+    async def _apply(self, job: Job) -> None:
+        """One effect to its outcome."""
+        loop = asyncio.get_running_loop()
+        await self._owned()
+        # What the log, or a watcher, was away for before is not its fault.
+        deadline = loop.time() + self._options.retry_for_s
+        allowance = Allowance(partial(self._spend, job), prepaid=1)
+        attempt = 0
+        while True:
+            since: float | None = None
+            if not isinstance(job.effect, ForgetEndpoint):
+                began = loop.time()
+                since = await self._lookout.kept()
+                deadline += loop.time() - began
+            if not (held := await self._modes.now(job.effect, since=since)).acts:
+                undone = Done(reason=verdict.DRY_RUN if held.mode == "dry-run" else verdict.SHADOW)
+                self._end(job, verdict.outcome(job.effect, undone, 0.0, allowance.requests), allowance)
+                return
+            attempt += 1
+            result = await self._attempt(job, allowance)
+            if not isinstance(result, Again):
+                break
+            wait_s = verdict.delay_s(attempt, result, random.random())  # noqa: S311 - jitter
+            if self._plan.superseding(job) is None and loop.time() + wait_s <= deadline:
+                _log.info(
+                    "trying again",
+                    decision=job.effect.id, attempt=attempt, reason=result.reason, wait_s=round(wait_s, 3),
+                )  # fmt: skip
+                await asyncio.sleep(wait_s)
+            elif self._plan.superseding(job) is None:
+                break
+            if (later := self._plan.superseding(job)) is not None:
+                overtaken = verdict.superseded(job.effect, later.effect, 0.0, allowance.requests)
+                self._end(job, overtaken, allowance)
+                return
+            await self._owned()
+        self._end(job, verdict.outcome(job.effect, result, 0.0, allowance.requests), allowance)
+
+    async def _attempt(self, job: Job, allowance: Allowance) -> Result:
+        effect = job.effect
+        try:
+            if job.ground and (refusal := await self._grounds.refusal(job.ground, effect)) is not None:
+                return self._refused(job, refusal)
+            if effect.target.api_version != CLOUD:
+                result = await self._applier.attempt(effect, allowance, job.marks)
+                if isinstance(result, Refused) and result.reason == verdict.NOT_ALLOWED:
+                    return self._refused(job, Refusal.of(result.message))
+                return result
+            if self._cloud is None:
+                return Refused(verdict.NOT_SUPPORTED, "the actuator was started without a cloud (--cloud)")
+            return await self._cloud.attempt(effect, allowance)
+        except (Fenced, errors.LogError):  # from the look at the checkpoint before a request
+            raise
+        except Exception as error:  # noqa: BLE001 - see below
+            # One decision must not stop all others: it is a defect of ours, and its outcome says so.
+            _log.exception("a decision could not be applied", decision=job.effect.id, seq=job.seq)
+            return Refused("Internal", f"{type(error).__name__}: {error}")
+
+    def _end(self, job: Job, outcome: Outcome, allowance: Allowance) -> None:
+        self._applier.finished(job.effect)
+        self._plan.done(job)
+        if self._metrics is not None:
+            self._metrics.requests.inc(allowance.requests)
+        self._finish(job, outcome)
+        self._wake.set()
+
+    # -- outcomes --------------------------------------------------------------------------------
+
+    def _finish(self, job: Job, outcome: Outcome) -> None:
+        self._outcomes.put_nowait((job, outcome))
+
+    async def _commit(self) -> None:
+        """Outcomes onto the log, grouped; without any, the checkpoint alone, when it is due or lies far back."""
+        while True:
+            group: list[tuple[Job, Outcome]] = []
+            try:
+                async with asyncio.timeout(self._part.renewal_in_s):
+                    group.append(await self._outcomes.get())
+            except TimeoutError:
+                ahead = self._ledger.position - self._part.position.position
+                if self._part.renewal_in_s and ahead < READ_AGAIN:
+                    continue
+            while len(group) < MAX_BATCH - 1 and not self._outcomes.empty():
+                group.append(self._outcomes.get_nowait())
+            messages = [self._message(job, outcome) for job, outcome in group]
+            for job, _ in group:
+                self._ledger.finish(job.seq)
+            began = time.monotonic()
+            await self._part.commit(
+                messages,
+                ActPosition(at=self._at, position=self._ledger.position, done=self._ledger.done),
+            )
+            self._owned_at = max(self._owned_at, began)
+            for job, outcome in group:
+                self._count(job, outcome)
+            if self._ledger.open < READ_AHEAD:
+                self._room.set()
+
+    def _message(self, job: Job, outcome: Outcome) -> Message:
+        self._at = max(self._at, self._clock.now(), job.effect.at)
+        stamped = msgspec.structs.replace(outcome, at=self._at)
+        parsed = self._log.subjects.parse(job.subject)
+        # The decision's own tokens: its decider reads the outcomes of its slot.
+        subject = f"{self._log.subjects.root}.outcome.{parsed.slot}.{'.'.join(parsed.rest[1:])}"
+        name = job.effect.id if is_id(job.effect.id) else ""
+        headers = self._writer.headers(
+            f"{SERVICE}.{name or job.seq}", cause=name, cause_seq=job.seq, trace=job.trace
+        )
+        return Message(subject, registry.encode(stamped), headers)
+
+    def _count(self, job: Job, outcome: Outcome) -> None:
+        word = type(outcome).__name__
+        since = self._read_at.pop(job.seq, None)
+        _log.info(
+            "outcome",
+            decision=job.effect.id, type=type(job.effect).__name__, outcome=word, reason=outcome.reason,
+            message=outcome.message, attempts=outcome.attempts, seq=job.seq,
+        )  # fmt: skip
+        if self._metrics is not None:
+            self._metrics.outcomes.labels(word, outcome.reason).inc()
+            if since is not None:
+                self._metrics.seconds.observe(time.monotonic() - since)
+
+    async def _report(self) -> None:
+        while self._health is not None and self._metrics is not None:
+            self._health.tick()
+            self._health.not_ready = self._log.unable or self._in_flight.why or self._lookout.why_not
+            self._in_flight.tell(self._health)
+            self._metrics.open.set(self._ledger.open)
+            await asyncio.sleep(0.5)
+
+
+def _decoded(record: Record) -> Event | registry.Unknown | None:
+    """What a record says; None when it cannot be read."""
+    try:
+        return registry.decode(record.body)
+    except registry.NotAnEvent as error:
+        _log.error(
+            "a decision that cannot be read is left alone",
+            seq=record.seq, subject=record.subject, error=str(error),
+        )  # fmt: skip
+        return None
