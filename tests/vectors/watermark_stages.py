@@ -117,7 +117,7 @@ def _normalize(case: Case, _: Policy) -> Found:
     found = normalize(
         rules_of(case["spec"]),
         current=inputs["current_replicas"],
-        wanted=inputs["desired_replicas"],
+        proposed=inputs["desired_replicas"],
         ready=inputs["ready_replicas"],
     )
     return {

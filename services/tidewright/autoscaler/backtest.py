@@ -277,15 +277,15 @@ class _Run:
                 f"row {self.report.samples + 1}: {len(values)} values, but the spec has "
                 f"{len(self.rules.metrics)} metrics"
             )
-        found: list[float] = []
+        measured: list[float] = []
         for metric, value in zip(self.rules.metrics, values, strict=False):
             if not math.isfinite(value):
                 raise BadSeries(
                     f"row {self.report.samples + 1}: {value} is not a number that can be measured"
                 )
             spread = self.model.shared and metric.source == "external" and not self.rules.average
-            found.append(value / self.ready if spread and self.ready else value)
-        return found
+            measured.append(value / self.ready if spread and self.ready else value)
+        return measured
 
     def _answer(self, at: float, query: str, source: str, value: float) -> MetricSampled:
         milli = value * 1000

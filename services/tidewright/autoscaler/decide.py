@@ -179,8 +179,8 @@ def _why(state: State, plan: Plan) -> tuple[Because, ...]:
 
 
 def _scale(state: State, plan: Plan, rules: Rules, at: float, concluded: Concluded | None) -> ScaleWorkload:
-    made = plan.made
-    if made is None:
+    evaluation = plan.made
+    if evaluation is None:
         raise ValueError(f"{plan.namespace}/{plan.scaler.name}: a scale was planned without a pass")
     namespace, _ = state.namespace(plan.namespace)
     workload = namespace.workloads.get(rules.target_key)
@@ -194,8 +194,8 @@ def _scale(state: State, plan: Plan, rules: Rules, at: float, concluded: Conclud
             uid="" if workload is None else workload.uid,
         ),
         dry_run=rules.dry_run,
-        replicas=made.desired,
-        from_replicas=made.current,
+        replicas=evaluation.desired,
+        from_replicas=evaluation.current,
         owner=f"{fold.KIND}/{plan.namespace}/{plan.scaler.name}",
         because=_why(state, plan),
         concluded=concluded,

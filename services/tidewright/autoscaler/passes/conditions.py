@@ -171,19 +171,19 @@ def backoff(verdict: Verdict) -> tuple[Setting, ...]:
 
 def set_condition(conditions: list[Condition], setting: Setting, now: float) -> Change:
     """Set one condition in place: the time moves exactly when the status does, newest first."""
-    wanted = setting.type
+    type_ = setting.type
     for condition in conditions:
-        if condition.type == wanted:
+        if condition.type == type_:
             break
     else:
-        conditions.append(Condition(wanted, setting.status, now, setting.reason, setting.message))
+        conditions.append(Condition(type_, setting.status, now, setting.reason, setting.message))
         conditions.sort(key=_newest_first)
         return Change.STATUS
     change = Change.NONE
     if condition.message != setting.message:
         condition.message = setting.message
         # Only this one's text can change from pass to pass while all is well; any other is news.
-        change = Change.TEXT if wanted == SCALING_ACTIVE and setting.status else Change.REASON
+        change = Change.TEXT if type_ == SCALING_ACTIVE and setting.status else Change.REASON
     if condition.reason != setting.reason:
         condition.reason = setting.reason
         change = Change.REASON

@@ -394,7 +394,7 @@ def calculate_recommender(rules: Rules, policy: Policy, scene: Scene) -> Calcula
     proposal = recommended(
         rules,
         current=scene.current,
-        wanted=answer.target_replicas,
+        target=answer.target_replicas,
         lower=answer.lower_bound_replicas,
         upper=answer.upper_bound_replicas,
         strict=policy.strict,
@@ -422,12 +422,12 @@ def settle(rules: Rules, policy: Policy, scene: Scene, calculations: tuple[Calcu
     if combined.failed >= 0:
         return _unmeasured(rules, policy, scene, calculations, combined)
     if combined.winner < 0:  # D1: nothing proposes anything
-        wanted = 0 if policy.strict else current
+        proposed = 0 if policy.strict else current
         ready = 0
     else:
-        wanted = max(combined.replicas, 0)
+        proposed = max(combined.replicas, 0)
         ready = calculations[combined.winner].ready
-    limited = normalize(rules, current=current, wanted=wanted, ready=ready)
+    limited = normalize(rules, current=current, proposed=proposed, ready=ready)
     desired = limited.replicas
     whole = desired
     if policy.align_after_limits and limited.limited:
@@ -456,7 +456,7 @@ def settle(rules: Rules, policy: Policy, scene: Scene, calculations: tuple[Calcu
         observed=scene.observed,
         calculations=calculations,
         combined=combined,
-        wanted=wanted,
+        wanted=proposed,
         limited=limited,
         aligned=whole,
         stale=stale,
@@ -465,7 +465,7 @@ def settle(rules: Rules, policy: Policy, scene: Scene, calculations: tuple[Calcu
         desired=asked if rescale else current,
         asked=asked,
         rescale=rescale,
-        reason=_reason(calculations, combined, wanted, desired=desired, current=current, override=override),
+        reason=_reason(calculations, combined, proposed, desired=desired, current=current, override=override),
         changes_at=_earliest(calculations),
     )
 
@@ -502,7 +502,7 @@ def _settled(rules: Rules, override: Override) -> int:
 def _reason(
     calculations: tuple[Calculation, ...],
     combined: Combined,
-    wanted: int,
+    proposed: int,
     *,
     desired: int,
     current: int,
@@ -512,18 +512,18 @@ def _reason(
         return str(override.value)
     if combined.stable and desired != current:
         return "Metric within watermarks, attempting to scale to converge towards watermark"
-    if wanted > current:
+    if proposed > current:
         return f"{calculations[combined.winner].display} above target"
-    return "All metrics below target" if wanted < current else ""
+    return "All metrics below target" if proposed < current else ""
 
 
 def _earliest(calculations: tuple[Calculation, ...]) -> float | None:
-    found: float | None = None
+    earliest: float | None = None
     for calculation in calculations:
         at = calculation.changes_at
-        if at is not None and (found is None or at < found):
-            found = at
-    return found
+        if at is not None and (earliest is None or at < earliest):
+            earliest = at
+    return earliest
 
 
 def _stale(rules: Rules, policy: Policy, scene: Scene) -> tuple[str, ...]:
@@ -531,20 +531,20 @@ def _stale(rules: Rules, policy: Policy, scene: Scene) -> tuple[str, ...]:
     limit = policy.stale_after_s
     if not limit:
         return ()
-    found: tuple[str, ...] = ()
+    displays: tuple[str, ...] = ()
     oldest = scene.now - limit
     for metric, sample in zip(rules.metrics, scene.samples, strict=False):
         if sample is not None and (
             sample.at < oldest or (sample.sampled_at is not None and sample.sampled_at < oldest)
         ):
-            found += (metric.display,)
+            displays += (metric.display,)
     if (
         rules.recommender is not None
         and scene.recommendation is not None
         and scene.recommendation.at < oldest
     ):
-        found += (rules.recommender.name,)
-    return found
+        displays += (rules.recommender.name,)
+    return displays
 
 
 def _unmeasured(
@@ -573,6 +573,6 @@ def _unmeasured(
     )
 
 
-def waits_for(found: Pass) -> Hold:
+def waits_for(evaluation: Pass) -> Hold:
     """What a wanted change waits for; `NONE` when nothing waits."""
-    return found.verdict.hold if found.verdict is not None and not found.rescale else Hold.NONE
+    return evaluation.verdict.hold if evaluation.verdict is not None and not evaluation.rescale else Hold.NONE

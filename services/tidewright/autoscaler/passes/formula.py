@@ -110,11 +110,11 @@ def propose(
         strict: let a proposal that no count can hold wrap, as the reference does.
     """
     if usage > marks.high_adjusted:
-        wanted = round_up(_ceil(quotient(ready * usage, marks.high), strict=strict), rules.modulo)
-        return Proposal(max(wanted, current), True, False, Converge.ABOVE)
+        replicas = round_up(_ceil(quotient(ready * usage, marks.high), strict=strict), rules.modulo)
+        return Proposal(max(replicas, current), True, False, Converge.ABOVE)
     if usage < marks.low_adjusted:
-        wanted = round_up(max(1, _floor(quotient(ready * usage, marks.low))), rules.modulo)
-        return Proposal(min(wanted, current), False, True, Converge.BELOW)
+        replicas = round_up(max(1, _floor(quotient(ready * usage, marks.low))), rules.modulo)
+        return Proposal(min(replicas, current), False, True, Converge.BELOW)
     if rules.converge not in ("highwatermark", "lowwatermark"):
         return Proposal(current, False, False, Converge.OFF)
     lower = upper = current
@@ -146,7 +146,7 @@ def converge(rules: Rules, *, current: int, lower: int, upper: int) -> Proposal:
 
 
 def recommended(
-    rules: Rules, *, current: int, wanted: int, lower: int | None, upper: int | None, strict: bool
+    rules: Rules, *, current: int, target: int, lower: int | None, upper: int | None, strict: bool
 ) -> Proposal:
     """The proposal for a recommender's answer (2.7.5).
 
@@ -157,11 +157,11 @@ def recommended(
         lower, upper = lower or 0, upper or 0
     below = upper is not None and current > upper
     above = lower is not None and current < lower
-    if wanted > current:
-        replicas = max(round_up(wanted, rules.modulo), current)
+    if target > current:
+        replicas = max(round_up(target, rules.modulo), current)
         return Proposal(replicas, above, below, Converge.ABOVE)
-    if wanted < current:
-        replicas = min(round_up(wanted, rules.modulo), current)
+    if target < current:
+        replicas = min(round_up(target, rules.modulo), current)
         return Proposal(replicas, above, below, Converge.BELOW)
     return converge(
         rules,

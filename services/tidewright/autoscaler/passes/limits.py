@@ -67,7 +67,7 @@ def down_limit(rules: Rules, current: int) -> int:
     return current - _step(rules.down_factor, current) if rules.down_factor else current
 
 
-def normalize(rules: Rules, *, current: int, wanted: int, ready: int) -> Limited:
+def normalize(rules: Rules, *, current: int, proposed: int, ready: int) -> Limited:
     """Bring a proposal inside velocity, minimum and maximum.
 
     On the way down the minimum beats the velocity limit; on the way up the maximum beats it. A
@@ -77,21 +77,21 @@ def normalize(rules: Rules, *, current: int, wanted: int, ready: int) -> Limited
     guarded = down_capped = up_capped = False
     if rules.min_replicas == 0:
         floor, reason = 1, ""
-    elif wanted < down:
+    elif proposed < down:
         floor, reason, down_capped = max(down, rules.min_replicas), SCALE_DOWN_LIMIT, True
         if 0 < ready < floor:
             floor, guarded = current, True
     else:
         floor, reason = rules.min_replicas, TOO_FEW
-    if wanted < floor:
-        return Limited(floor, wanted, reason, up, down, guarded, down_capped)
-    if wanted > up:
+    if proposed < floor:
+        return Limited(floor, proposed, reason, up, down, guarded, down_capped)
+    if proposed > up:
         ceiling, reason, up_capped = min(up, rules.max_replicas), SCALE_UP_LIMIT, True
     else:
         ceiling, reason = rules.max_replicas, TOO_MANY
-    if wanted > ceiling:
-        return Limited(ceiling, wanted, reason, up, down, guarded, down_capped, up_capped)
-    return Limited(wanted, wanted, WITHIN_RANGE, up, down, guarded, down_capped, up_capped)
+    if proposed > ceiling:
+        return Limited(ceiling, proposed, reason, up, down, guarded, down_capped, up_capped)
+    return Limited(proposed, proposed, WITHIN_RANGE, up, down, guarded, down_capped, up_capped)
 
 
 def aligned(rules: Rules, *, current: int, replicas: int) -> int:
@@ -102,9 +102,9 @@ def aligned(rules: Rules, *, current: int, replicas: int) -> int:
     """
     if replicas == current:
         return current
-    wanted = round_up(replicas, rules.modulo)
-    if wanted > rules.max_replicas:
-        wanted = rules.max_replicas - rules.max_replicas % rules.modulo
-    if wanted < rules.min_replicas:
+    multiple = round_up(replicas, rules.modulo)
+    if multiple > rules.max_replicas:
+        multiple = rules.max_replicas - rules.max_replicas % rules.modulo
+    if multiple < rules.min_replicas:
         return replicas
-    return max(wanted, current) if replicas > current else min(wanted, current)
+    return max(multiple, current) if replicas > current else min(multiple, current)

@@ -57,9 +57,15 @@ def look(state: State, namespace_name: str, scaler: Autoscaler) -> Plan | None:
     workload = namespace.workloads.get(rules.target_key)
     if workload is None:
         return _lost(namespace, namespace_name, scaler, rules, opened, unblocked=unblocked)
-    made = evaluate(rules, policy, scene_of(state, namespace_name, scaler, rules, workload))
+    evaluation = evaluate(rules, policy, scene_of(state, namespace_name, scaler, rules, workload))
     return _computed(
-        state, namespace_name, scaler, rules=rules, made=made, settings=settings, unblocked=unblocked
+        state,
+        namespace_name,
+        scaler,
+        rules=rules,
+        evaluation=evaluation,
+        settings=settings,
+        unblocked=unblocked,
     )
 
 
@@ -79,14 +85,14 @@ def ended(state: State, end: Ended) -> Plan:
             keep_timer=True,
             unblocked=unblocked,
         )
-    told = (messages.scaling(ordered.replicas, ordered.reason, strict=policy.strict),)
+    scaling = (messages.scaling(ordered.replicas, ordered.reason, strict=policy.strict),)
     at = last_scale_of(state, scaler)
     ends = [] if at is None else [at + window_s for window_s in (rules.up_window_s, rules.down_window_s)]
     return Plan(
         namespace=end.namespace,
         scaler=scaler,
         settings=[c.scaled(ordered.replicas)],
-        messages=() if outcome.reason in NOT_DONE else told,
+        messages=() if outcome.reason in NOT_DONE else scaling,
         due=min((over_at for over_at in ends if over_at > state.now), default=None),
         unblocked=unblocked,
     )
@@ -280,46 +286,50 @@ def _computed(
     scaler: Autoscaler,
     *,
     rules: Rules,
-    made: Pass,
+    evaluation: Pass,
     settings: list[Setting],
     unblocked: bool,
 ) -> Plan:
     policy = state.in_force
     was_stale = find(scaler.kept.conditions, c.METRICS_FRESH) is not None
-    settings += sequence.computed(rules, policy, made, was_stale=was_stale)
-    writes = made.rescale and not rules.dry_run
-    told: tuple[Message, ...] = ()
+    settings += sequence.computed(rules, policy, evaluation, was_stale=was_stale)
+    writes = evaluation.rescale and not rules.dry_run
+    object_events: tuple[Message, ...] = ()
     if writes:
         settings.append(c.READY_FOR_SCALE)
     else:
         last = last_scale_of(state, scaler)
-        settings += sequence.concluded(rules, policy, made, namespace=namespace_name, last_scale_at=last)
-        if made.failure is not None:
-            told = messages.failed_compute(rules, made)
-        elif not made.rescale and not policy.skip_not_scaling_events:
-            told = (messages.not_scaling(rules, namespace_name, made.asked, last, strict=policy.strict),)
+        settings += sequence.concluded(
+            rules, policy, evaluation, namespace=namespace_name, last_scale_at=last
+        )
+        if evaluation.failure is not None:
+            object_events = messages.failed_compute(rules, evaluation)
+        elif not evaluation.rescale and not policy.skip_not_scaling_events:
+            object_events = (
+                messages.not_scaling(rules, namespace_name, evaluation.asked, last, strict=policy.strict),
+            )
     if not policy.strict:
-        told += messages.foreign_pods(made)
+        object_events += messages.foreign_pods(evaluation)
     return Plan(
         namespace=namespace_name,
         scaler=scaler,
         settings=settings,
-        made=made,
-        hold=hold_reason(made),
-        scale=made.rescale,
-        messages=told,
-        due=wake_at(made),
+        made=evaluation,
+        hold=hold_reason(evaluation),
+        scale=evaluation.rescale,
+        messages=object_events,
+        due=wake_at(evaluation),
         quiet=writes,
         unblocked=unblocked,
     )
 
 
-def wake_at(made: Pass) -> float | None:
+def wake_at(evaluation: Pass) -> float | None:
     """When time alone changes the answer next: a window or delay ends, a pod counts or stops counting."""
-    due = made.changes_at
-    verdict = made.verdict
-    if verdict is not None and not made.rescale:
+    due = evaluation.changes_at
+    verdict = evaluation.verdict
+    if verdict is not None and not evaluation.rescale:
         for at in (verdict.free_at, verdict.up_closed_until, verdict.down_closed_until):
             if at is not None and (due is None or at < due):
                 due = at
-    return due if due is not None and due > made.now else None
+    return due if due is not None and due > evaluation.now else None

@@ -29,33 +29,35 @@ def before(rules: Rules, gate: Gate) -> list[Setting]:
     return settings
 
 
-def computed(rules: Rules, policy: Policy, found: Pass, *, was_stale: bool = False) -> list[Setting]:
+def computed(rules: Rules, policy: Policy, evaluation: Pass, *, was_stale: bool = False) -> list[Setting]:
     """Conditions of the computation."""
     settings = [
         setting
-        for calculation in found.calculations
+        for calculation in evaluation.calculations
         if (setting := c.CONVERGENCE.get(calculation.converge)) is not None
     ]
-    failure = found.failure
+    failure = evaluation.failure
     if failure is not None:
-        reason = messages.failure_reason(rules, found.combined.failed)
+        reason = messages.failure_reason(rules, evaluation.combined.failed)
         settings.append(c.metric_failed(reason, failure.error))
         return settings
-    winner = found.calculations[found.combined.winner] if found.combined.winner >= 0 else None
-    settings.append(c.ABOVE[found.combined.above])
-    settings.append(c.BELOW[found.combined.below])
+    winner = evaluation.calculations[evaluation.combined.winner] if evaluation.combined.winner >= 0 else None
+    settings.append(c.ABOVE[evaluation.combined.above])
+    settings.append(c.BELOW[evaluation.combined.below])
     settings.append(
         c.metric_found(winner.display, winner.details) if winner is not None else c.metric_found("", "")
     )
-    if was_stale and not found.stale:  # before the conditions of the reference, whose last one is shown
+    if was_stale and not evaluation.stale:  # before the conditions of the reference, whose last one is shown
         settings.append(c.freshness((), policy.stale_after_s))
-    if found.limited is not None:
-        settings.append(c.limited(found.limited.limited, found.limited.reason, found.limited.message))
-    if found.stale:
-        settings.append(c.freshness(found.stale, policy.stale_after_s))
-    if found.verdict is not None:
-        settings.extend(c.backoff(found.verdict))
-    if found.override is _DISABLED:
+    if evaluation.limited is not None:
+        settings.append(
+            c.limited(evaluation.limited.limited, evaluation.limited.reason, evaluation.limited.message)
+        )
+    if evaluation.stale:
+        settings.append(c.freshness(evaluation.stale, policy.stale_after_s))
+    if evaluation.verdict is not None:
+        settings.extend(c.backoff(evaluation.verdict))
+    if evaluation.override is _DISABLED:
         settings.append(c.DISABLED)
     return settings
 
@@ -63,23 +65,23 @@ def computed(rules: Rules, policy: Policy, found: Pass, *, was_stale: bool = Fal
 def concluded(
     rules: Rules,
     policy: Policy,
-    found: Pass,
+    evaluation: Pass,
     *,
     namespace: str,
     last_scale_at: float | None,
     error: str | None = None,
 ) -> list[Setting]:
     """Conditions of what came of the decision; `error` says why the scale could not be written."""
-    if found.rescale:
+    if evaluation.rescale:
         if error is not None:
             return [c.READY_FOR_SCALE, c.scale_failed(error)]
         if rules.dry_run:
             return [c.READY_FOR_SCALE]
-        return [c.READY_FOR_SCALE, c.scaled(found.desired)]
-    if found.failure is not None or not policy.skip_not_scaling_events:
+        return [c.READY_FOR_SCALE, c.scaled(evaluation.desired)]
+    if evaluation.failure is not None or not policy.skip_not_scaling_events:
         return []
-    if found.override is Override.DISABLED and not policy.strict:  # D14
+    if evaluation.override is Override.DISABLED and not policy.strict:  # D14
         return []
-    text = messages.decided_not_to(rules, namespace, found.asked, last_scale_at)
+    text = messages.decided_not_to(rules, namespace, evaluation.asked, last_scale_at)
     start = "the WPA was able to successfully calculate a replica count and d"
     return [c.not_scaling(start + text)]

@@ -31,17 +31,19 @@ class Standing:
 
     def __init__(self, state: State, plan: Plan) -> None:
         self._state, self._plan = state, plan
-        scaler, made = plan.scaler, plan.made
+        scaler, evaluation = plan.scaler, plan.made
         kept = self._kept = msgspec.structs.replace(scaler.kept)
         change = self._changed = _change(state, plan)
         if scaler.dirty > change:
             change = scaler.dirty
-        if made is not None:
+        if evaluation is not None:
             if not plan.quiet:
-                if remember(kept, made, written=True) and change < _REASON:
+                if remember(kept, evaluation, written=True) and change < _REASON:
                     change = _REASON
-            elif not made.reverts_metrics:
-                kept.utilizations = tuple([calculation.utilization for calculation in made.calculations])
+            elif not evaluation.reverts_metrics:
+                kept.utilizations = tuple(
+                    [calculation.utilization for calculation in evaluation.calculations]
+                )
         self.change = change
 
     @property
@@ -62,15 +64,15 @@ class Standing:
 
 def flips(plan: Plan) -> bool:
     """Whether a mark that a delay counts from has been passed, one way or the other, since what is kept."""
-    made, rules = plan.made, plan.scaler.rules
-    if made is None or made.failure is not None or rules is None:
+    evaluation, rules = plan.made, plan.scaler.rules
+    if evaluation is None or evaluation.failure is not None or rules is None:
         return False
     kept = plan.scaler.kept.conditions
     return any(
         delay_s > 0 and beyond is not (true_since(kept, type_) is not None)
         for delay_s, type_, beyond in (
-            (rules.up_delay_s, c.ABOVE_HIGH, made.combined.above),
-            (rules.down_delay_s, c.BELOW_LOW, made.combined.below),
+            (rules.up_delay_s, c.ABOVE_HIGH, evaluation.combined.above),
+            (rules.down_delay_s, c.BELOW_LOW, evaluation.combined.below),
         )
     )
 
@@ -109,30 +111,30 @@ def _kept_time(now: float, *, strict: bool) -> float:
     return float(now // 1) if strict else now
 
 
-def remember(kept: Kept, found: Pass, *, written: bool) -> bool:
+def remember(kept: Kept, evaluation: Pass, *, written: bool) -> bool:
     """Take a pass's figures over; `written`: it did not fail to write the scale.
 
     Returns:
         Whether more than measured values changed.
     """
-    changed = kept.current != found.observed
-    kept.current = found.observed
-    if found.failure is None and (written or not found.rescale):
-        if not found.reverts_metrics:
-            kept.utilizations = tuple([c.utilization for c in found.calculations])
-        changed = changed or kept.desired != found.desired
-        kept.desired = found.desired
-    elif found.rescale and written:
-        changed = changed or kept.desired != found.desired
-        kept.desired = found.desired
-    if found.rescale and written:
-        kept.last_scale_at = found.now
+    changed = kept.current != evaluation.observed
+    kept.current = evaluation.observed
+    if evaluation.failure is None and (written or not evaluation.rescale):
+        if not evaluation.reverts_metrics:
+            kept.utilizations = tuple([c.utilization for c in evaluation.calculations])
+        changed = changed or kept.desired != evaluation.desired
+        kept.desired = evaluation.desired
+    elif evaluation.rescale and written:
+        changed = changed or kept.desired != evaluation.desired
+        kept.desired = evaluation.desired
+    if evaluation.rescale and written:
+        kept.last_scale_at = evaluation.now
         kept.scaling_events += 1
         changed = True
     return changed
 
 
-def repeats(scaler: Autoscaler, made: Pass | None, last_scale_at: float | None) -> bool:
+def repeats(scaler: Autoscaler, evaluation: Pass | None, last_scale_at: float | None) -> bool:
     """Whether a scale that is held back says once more what was thought within the window in which it was.
 
     Bounds (`minReplicas`) act regardless of windows, for what they ask for is so at the next look. What is
@@ -141,7 +143,7 @@ def repeats(scaler: Autoscaler, made: Pass | None, last_scale_at: float | None) 
     `last_scale_at` is the time that windows count from.
     """
     rules = scaler.rules
-    if made is None or rules is None or rules.dry_run or last_scale_at is None:
+    if evaluation is None or rules is None or rules.dry_run or last_scale_at is None:
         return False
-    window_s = rules.up_window_s if made.desired > made.current else rules.down_window_s
-    return scaler.kept.desired == made.desired and made.now - last_scale_at < window_s
+    window_s = rules.up_window_s if evaluation.desired > evaluation.current else rules.down_window_s
+    return scaler.kept.desired == evaluation.desired and evaluation.now - last_scale_at < window_s

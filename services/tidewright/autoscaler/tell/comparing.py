@@ -110,12 +110,12 @@ class Comparing:
         """Take an event into account, in stream order."""
         match event:
             case WatermarkPodAutoscalerObserved():
-                found = self._of(event.namespace, event.name)
+                scaler = self._of(event.namespace, event.name)
                 try:
                     rules = compiled(event.spec, namespace=event.namespace, name=event.name)
-                    found.target = rules.target_key
+                    scaler.target = rules.target_key
                 except InvalidSpec:
-                    found.target = ""
+                    scaler.target = ""
             case WatermarkPodAutoscalerGone():
                 known = self._objects.get((event.namespace, event.name))
                 if known is not None:
@@ -128,23 +128,23 @@ class Comparing:
             case ScaleWorkload():
                 self._scaled(event)
             case HoldReplicas() if event.target.kind == KIND:
-                found = self._of(event.target.namespace, event.target.name)
-                found.holds.append((event.at, event.reason, event.because))
+                scaler = self._of(event.target.namespace, event.target.name)
+                scaler.holds.append((event.at, event.reason, event.because))
             case Applied() if event.reason not in NOT_DONE and event.decision in self._decided:
                 self._written(*self._decided[event.decision])
             case _:
                 return
 
-    def _written(self, found: _Object, change: CountChange) -> None:
+    def _written(self, scaler: _Object, change: CountChange) -> None:
         """What we did ourselves is nobody else's; the target may show it before or after the outcome."""
-        found.written += 1
-        if change in found.ours:
-            found.ours.remove(change)
-        for theirs in reversed(found.theirs):
+        scaler.written += 1
+        if change in scaler.ours:
+            scaler.ours.remove(change)
+        for theirs in reversed(scaler.theirs):
             if theirs.at >= change.at and theirs.after == change.after:
-                found.theirs.remove(theirs)
+                scaler.theirs.remove(theirs)
                 return
-        self._ours[found.namespace, found.target] = change.after
+        self._ours[scaler.namespace, scaler.target] = change.after
 
     def _of(self, namespace: str, name: str) -> _Object:
         return self._objects.setdefault((namespace, name), _Object(namespace))
@@ -157,19 +157,19 @@ class Comparing:
             return
         if self._ours.pop(key, None) == event.replicas:
             return  # we wrote it
-        for (namespace, _), found in self._objects.items():
-            if (namespace, found.target) == key:
-                found.theirs.append(CountChange(event.at, before, event.replicas, event.at))
+        for (namespace, _), scaler in self._objects.items():
+            if (namespace, scaler.target) == key:
+                scaler.theirs.append(CountChange(event.at, before, event.replicas, event.at))
 
     def _scaled(self, event: ScaleWorkload) -> None:
         namespace, _, name = event.owner.removeprefix(f"{KIND}/").partition("/")
-        found = self._of(namespace, name)
-        last = found.ours[-1] if found.ours else None
+        scaler = self._of(namespace, name)
+        last = scaler.ours[-1] if scaler.ours else None
         again = (
             last is not None
             and (last.before, last.after) == (event.from_replicas, event.replicas)
             # a decision may stand behind a change in the log that it could not know: log time tells
-            and not any(last.at <= change.at <= event.at for change in found.theirs)
+            and not any(last.at <= change.at <= event.at for change in scaler.theirs)
         )
         if again and last is not None:
             last.until, last.times = event.at, last.times + 1
@@ -178,9 +178,9 @@ class Comparing:
             return
         else:
             change = CountChange(event.at, event.from_replicas, event.replicas, event.at, why=event.because)
-            found.ours.append(change)
+            scaler.ours.append(change)
         if event.id:
-            self._decided[event.id] = (found, change)
+            self._decided[event.id] = (scaler, change)
 
     def results(self, within_s: float = WITHIN_S, since: float | None = None) -> list[Comparison]:
         """The comparisons, by namespace and name; of what happened from `since` on."""
@@ -188,25 +188,25 @@ class Comparing:
             Comparison(
                 namespace,
                 name,
-                tuple(row for row in _rows(found, within_s) if since is None or row.at >= since),
-                found.written,
+                tuple(row for row in _rows(scaler, within_s) if since is None or row.at >= since),
+                scaler.written,
             )
-            for (namespace, name), found in sorted(self._objects.items())
+            for (namespace, name), scaler in sorted(self._objects.items())
         ]
 
 
-def _rows(found: _Object, within_s: float) -> Iterable[Row]:
-    left = list(found.ours)
+def _rows(scaler: _Object, within_s: float) -> Iterable[Row]:
+    unpaired = list(scaler.ours)
     rows = []
-    for theirs in found.theirs:
-        ours = _nearest(left, theirs, within_s)
+    for theirs in scaler.theirs:
+        ours = _nearest(unpaired, theirs, within_s)
         if ours is None:
-            rows.append(Row(theirs.at, PairVerdict.ONLY_THEIRS, None, theirs, _held(found, theirs.at)))
+            rows.append(Row(theirs.at, PairVerdict.ONLY_THEIRS, None, theirs, _held(scaler, theirs.at)))
             continue
-        left.remove(ours)
+        unpaired.remove(ours)
         verdict = PairVerdict.SAME if ours.after == theirs.after else PairVerdict.DIFFERENT
         rows.append(Row(min(ours.at, theirs.at), verdict, ours, theirs, tuple(sentences(ours.why))))
-    rows += [Row(ours.at, PairVerdict.ONLY_OURS, ours, None, tuple(sentences(ours.why))) for ours in left]
+    rows += [Row(ours.at, PairVerdict.ONLY_OURS, ours, None, tuple(sentences(ours.why))) for ours in unpaired]
     return sorted(rows, key=lambda row: row.at)
 
 
@@ -222,9 +222,9 @@ def _nearest(ours: Sequence[CountChange], theirs: CountChange, within_s: float) 
     return min(near, key=lambda c: (distance(c), c.at), default=None)
 
 
-def _held(found: _Object, at: float) -> tuple[str, ...]:
+def _held(scaler: _Object, at: float) -> tuple[str, ...]:
     """Why we did nothing at that time, as it was recorded last before it."""
-    before = [hold for hold in found.holds if hold[0] <= at]
+    before = [hold for hold in scaler.holds if hold[0] <= at]
     if not before:
         return ("We had decided nothing about it yet.",)
     since, reason, why = before[-1]

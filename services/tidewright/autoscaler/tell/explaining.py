@@ -205,11 +205,11 @@ def _standing(state: State, space: str, scaler: Autoscaler, now: float) -> list[
     namespace, _ = state.namespace(space)
     workload = namespace.workloads[rules.target_key]
     scene = scene_of(state, space, scaler, rules, workload)
-    made = evaluate(rules, state.in_force, scene)
-    reason = hold_reason(made)
-    told = [f"{rules.target_kind} {rules.target_name} is at {plural(made.current, 'replica')}."]
-    told += sentences(because(rules, state.in_force, made, last_scale_at=last_scale_of(state, scaler)))
-    limited = made.limited
+    evaluation = evaluate(rules, state.in_force, scene)
+    reason = hold_reason(evaluation)
+    lines = [f"{rules.target_kind} {rules.target_name} is at {plural(evaluation.current, 'replica')}."]
+    lines += sentences(because(rules, state.in_force, evaluation, last_scale_at=last_scale_of(state, scaler)))
+    limited = evaluation.limited
     if (
         reason in LIMITS
         and limited is not None
@@ -219,20 +219,20 @@ def _standing(state: State, space: str, scaler: Autoscaler, now: float) -> list[
         reason = TOO_MANY if limited.replicas == rules.max_replicas else TOO_FEW
     if rules.recommender is not None and reason == WITHIN_WATERMARKS:
         reason = PROPOSAL_EQUALS_CURRENT
-    if not made.current and made.failure is not None:
+    if not evaluation.current and evaluation.failure is not None:
         reason = TARGET_AT_ZERO  # no pod is left to measure by, and none is wanted
     if reason and reason not in TOLD:
-        told.append(HELD.get(reason, f"Nothing happens: {reason}."))
+        lines.append(HELD.get(reason, f"Nothing happens: {reason}."))
     if reason == TARGET_AT_ZERO:
-        return told
+        return lines
     held = holding.held(state, space, scaler)
     if not held.acts:
-        told.append(
+        lines.append(
             f"Nothing is written ({held.mode}): {held.why}; windows count from what was only decided."
         )
     elif rules.dry_run:
-        told.append("It is a dry run: nothing is written, and windows count from what was only decided.")
-    return told + next_stop(scaler, state.now, stale=reason == STALE_METRIC)
+        lines.append("It is a dry run: nothing is written, and windows count from what was only decided.")
+    return lines + next_stop(scaler, state.now, stale=reason == STALE_METRIC)
 
 
 def _stopped(state: State, space: str, scaler: Autoscaler, rules: Rules) -> list[str]:

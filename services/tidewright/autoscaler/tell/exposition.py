@@ -112,8 +112,8 @@ def _of_object(state: State, namespace_name: str, scaler: Autoscaler) -> Iterato
 
 def _tags(state: State, scaler: Autoscaler) -> dict[str, str]:
     """The object's labels that the policy names, under names that the exposition allows."""
-    wanted = state.in_force.labels_as_tags
-    return {label_name(label): scaler.labels[label] for label in wanted if label in scaler.labels}
+    exported = state.in_force.labels_as_tags
+    return {label_name(label): scaler.labels[label] for label in exported if label in scaler.labels}
 
 
 def label_name(label: str) -> str:
@@ -131,7 +131,7 @@ def _of_pass(
     if workload is None or not is_sampled(namespace, scaler, rules):
         return {}
     scene = scene_of(state, namespace_name, scaler, rules, workload)
-    made = evaluate(rules, policy, scene)
-    values = gauges.of_pass(rules, policy, made, last_scale_at=last_scale_of(state, scaler))
+    evaluation = evaluate(rules, policy, scene)
+    values = gauges.of_pass(rules, policy, evaluation, last_scale_at=last_scale_of(state, scaler))
     values[Series("replicas_scaling_effective")] = scaler.kept.desired
     return values

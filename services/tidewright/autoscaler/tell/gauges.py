@@ -45,18 +45,18 @@ Values = dict[Series, float]
 
 def of_settings(settings: Sequence[Setting]) -> Values:
     """What the conditions of a pass say."""
-    found: Values = {Series("scaling_active"): 0}
+    values: Values = {Series("scaling_active"): 0}
     for setting in settings:
         if setting.type == SCALING_ACTIVE:
-            found[Series("scaling_active")] = float(setting.status)
+            values[Series("scaling_active")] = float(setting.status)
         elif setting.type in _CONDITIONS:
-            found[Series("conditions", _CONDITIONS[setting.type])] = float(setting.status)
+            values[Series("conditions", _CONDITIONS[setting.type])] = float(setting.status)
         if setting.type == SCALING_BLOCKED and not setting.message.startswith("Lifecycle Control"):
-            found[Series("lifecycle_control_status")] = float(setting.status)
-    return found
+            values[Series("lifecycle_control_status")] = float(setting.status)
+    return values
 
 
-def of_pass(rules: Rules, policy: Policy, found: Pass, *, last_scale_at: float | None) -> Values:
+def of_pass(rules: Rules, policy: Policy, evaluation: Pass, *, last_scale_at: float | None) -> Values:
     """What the computation of a pass says; the counters are what a written scale adds to them.
 
     Strictly, series are set and left alone as the reference does it (D12); otherwise each
@@ -67,11 +67,11 @@ def of_pass(rules: Rules, policy: Policy, found: Pass, *, last_scale_at: float |
         Series("min_replicas"): rules.min_replicas,
         Series("max_replicas"): rules.max_replicas,
     }
-    for index, calculation in enumerate(found.calculations):
+    for index, calculation in enumerate(evaluation.calculations):
         _of_metric(rules, policy, index, calculation, values)
-    if found.failure is not None or found.limited is None or found.verdict is None:
+    if evaluation.failure is not None or evaluation.limited is None or evaluation.verdict is None:
         return values
-    limited = found.limited
+    limited = evaluation.limited
     if policy.strict:
         if rules.min_replicas:
             values[Series("restricted_scaling", DOWN_CAPPED)] = float(limited.down_capped)
@@ -80,16 +80,18 @@ def of_pass(rules: Rules, policy: Policy, found: Pass, *, last_scale_at: float |
         elif limited.replicas >= limited.wanted:
             values.setdefault(Series("restricted_scaling", DOWN_CAPPED), 0)
     else:
-        values[Series("restricted_scaling", WITHIN)] = float(found.combined.stable)
+        values[Series("restricted_scaling", WITHIN)] = float(evaluation.combined.stable)
         values[Series("restricted_scaling", UP_CAPPED)] = float(limited.up_capped)
         values[Series("restricted_scaling", DOWN_CAPPED)] = float(limited.down_capped)
     if last_scale_at is not None:
         for transition, until in (
-            ("upscale", found.verdict.up_closed_until),
-            ("downscale", found.verdict.down_closed_until),
+            ("upscale", evaluation.verdict.up_closed_until),
+            ("downscale", evaluation.verdict.down_closed_until),
         ):
-            values[Series("transition_countdown", transition)] = 0 if until is None else until - found.now
-    values[Series("replicas_scaling_effective")] = found.desired
+            values[Series("transition_countdown", transition)] = (
+                0 if until is None else until - evaluation.now
+            )
+    values[Series("replicas_scaling_effective")] = evaluation.desired
     return values
 
 
@@ -116,8 +118,8 @@ def _of_metric(rules: Rules, policy: Policy, index: int, calculation: Calculatio
             values[Series("restricted_scaling", WITHIN)] = 0
 
 
-def of_scale(found: Pass) -> Values:
+def of_scale(evaluation: Pass) -> Values:
     """What a written scale adds to the counters; a write without a change adds 0 to the downscales."""
-    if found.desired > found.current:
-        return {Series("upscale_replicas_total"): found.desired - found.current}
-    return {Series("downscale_replicas_total"): found.current - found.desired}
+    if evaluation.desired > evaluation.current:
+        return {Series("upscale_replicas_total"): evaluation.desired - evaluation.current}
+    return {Series("downscale_replicas_total"): evaluation.current - evaluation.desired}

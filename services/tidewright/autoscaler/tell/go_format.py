@@ -55,8 +55,8 @@ class _Verb:
         self._letter()
 
     def _behind(self, pattern: re.Pattern[str], start: int) -> int:
-        found = pattern.match(self._text, start)
-        return start if found is None else found.end()
+        match = pattern.match(self._text, start)
+        return start if match is None else match.end()
 
     def _star(self, missing: str) -> bool:
         if self._text[self.end : self.end + 1] != "*":
@@ -76,12 +76,12 @@ class _Verb:
         if text[start : start + 1] != "[":
             return False
         self._wrong_index = True
-        found = _INDEX.match(text, start) if len(text) - start >= _SHORTEST_INDEX else None
-        if found is None:
+        index = _INDEX.match(text, start) if len(text) - start >= _SHORTEST_INDEX else None
+        if index is None:
             self.end = start + 1
             return False
-        self.end = found.end()
-        number = found[1]
+        self.end = index.end()
+        number = index[1]
         return number.isascii() and number.isdigit() and not _is_too_large(number)
 
     def _letter(self) -> None:

@@ -62,9 +62,9 @@ def failed_monitor(error: str) -> Message:
     return Message(WARNING, "FailedGetDatadogMonitor", error)
 
 
-def foreign_pods(found: Pass) -> tuple[Message, ...]:
+def foreign_pods(evaluation: Pass) -> tuple[Message, ...]:
     """Ours: a metric's selector matches pods of other workloads, whose values are in the sum (D25)."""
-    metrics = [calculation.display for calculation in found.calculations if calculation.foreign]
+    metrics = [calculation.display for calculation in evaluation.calculations if calculation.foreign]
     if not metrics:
         return ()
     text = f"pods of other workloads are in the sum of {', '.join(metrics)}: its selector matches more than the target's"
@@ -81,25 +81,25 @@ def failure_reason(rules: Rules, index: int) -> str:
     return "FailedGetExternalMetric" if external else "FailedGetResourceMetric"
 
 
-def compute_error(rules: Rules, found: Pass) -> str:
+def compute_error(rules: Rules, evaluation: Pass) -> str:
     """Why no replica count could be computed, with what was being computed."""
-    failure = found.failure
+    failure = evaluation.failure
     if failure is None:
         return ""
     if rules.recommender is not None:
         return f"failed to get the recommendation from {rules.recommender.url}: {failure.error}"
-    metric = rules.metrics[found.combined.failed]
+    metric = rules.metrics[evaluation.combined.failed]
     if metric.source == "external":
         return f"failed to compute replicas based on external metric {metric.name}: {failure.error}"
     return f"failed to get resource metric {metric.name}: {failure.error}"
 
 
-def failed_compute(rules: Rules, found: Pass) -> tuple[Message, ...]:
+def failed_compute(rules: Rules, evaluation: Pass) -> tuple[Message, ...]:
     """The two Warnings of a pass in which a metric failed."""
-    failure = found.failure
+    failure = evaluation.failure
     if failure is None:
         return ()
     return (
-        Message(WARNING, failure_reason(rules, found.combined.failed), failure.error),
-        Message(WARNING, "FailedComputeMetricsReplicas", compute_error(rules, found)),
+        Message(WARNING, failure_reason(rules, evaluation.combined.failed), failure.error),
+        Message(WARNING, "FailedComputeMetricsReplicas", compute_error(rules, evaluation)),
     )

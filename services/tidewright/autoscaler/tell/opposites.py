@@ -24,44 +24,46 @@ FARTHEST = 1000
 
 def told(rules: Rules, policy: Policy, scene: Scene) -> list[str]:
     """One sentence per input that alone would have turned the answer."""
-    made = evaluate(rules, policy, scene)
-    if made.failure is not None:
+    evaluation = evaluate(rules, policy, scene)
+    if evaluation.failure is not None:
         return []
-    found: list[str] = []
+    sentences: list[str] = []
     for index, metric in enumerate(rules.metrics):
         sample = scene.samples[index]
         if sample is not None and not sample.error:
-            found += _by_value(rules, policy, scene, made=made, index=index, display=metric.display)
-    found += _by_limit(rules, policy, scene, made)
-    found += _by_time(rules, policy, scene, made)
-    if not found and made.rescale and len(rules.metrics) > 1:
-        found.append("No single value would have changed this: more than one metric asks for it.")
-    return found
+            sentences += _by_value(
+                rules, policy, scene, evaluation=evaluation, index=index, display=metric.display
+            )
+    sentences += _by_limit(rules, policy, scene, evaluation)
+    sentences += _by_time(rules, policy, scene, evaluation)
+    if not sentences and evaluation.rescale and len(rules.metrics) > 1:
+        sentences.append("No single value would have changed this: more than one metric asks for it.")
+    return sentences
 
 
 def _by_value(
-    rules: Rules, policy: Policy, scene: Scene, *, made: Pass, index: int, display: str
+    rules: Rules, policy: Policy, scene: Scene, *, evaluation: Pass, index: int, display: str
 ) -> Sequence[str]:
     sample = scene.samples[index]
     total = 0 if sample is None else _total(sample)
     if sample is None or total <= 0:
         return ()
 
-    def again(wanted: int) -> Pass:
+    def again(new_total: int) -> Pass:
         samples = list(scene.samples)
-        samples[index] = _scaled(sample, wanted, total)
+        samples[index] = _scaled(sample, new_total, total)
         return evaluate(rules, policy, msgspec.structs.replace(scene, samples=samples))
 
-    def value(wanted: int) -> str:
-        usage = again(wanted).calculations[index].usage  # shown no nearer than it is, to three digits
-        return number(math.ceil(usage) if wanted > total else math.floor(usage))
+    def value(new_total: int) -> str:
+        usage = again(new_total).calculations[index].usage  # shown no nearer than it is, to three digits
+        return number(math.ceil(usage) if new_total > total else math.floor(usage))
 
-    was = number(made.calculations[index].usage)
-    if made.rescale:
-        up = made.desired > made.current
+    was = number(evaluation.calculations[index].usage)
+    if evaluation.rescale:
+        up = evaluation.desired > evaluation.current
 
-        def stays(wanted: int) -> bool:
-            other = again(wanted)
+        def stays(new_total: int) -> bool:
+            other = again(new_total)
             return other.failure is None and not (
                 other.desired > other.current if up else other.desired < other.current
             )
@@ -74,8 +76,8 @@ def _by_value(
     sentences: list[str] = []
     for word, end in (("or more", total * FARTHEST), ("or less", 0)):
 
-        def scales(wanted: int, *, up: bool = end > 0) -> bool:
-            other = again(wanted)
+        def scales(new_total: int, *, up: bool = end > 0) -> bool:
+            other = again(new_total)
             return other.failure is None and (
                 other.asked > other.current if up else other.asked < other.current
             )
@@ -96,9 +98,9 @@ def _what(other: Pass) -> str:
     return f"{waits} until {clock(verdict.free_at)}"
 
 
-def _by_limit(rules: Rules, policy: Policy, scene: Scene, made: Pass) -> Sequence[str]:
-    limited = made.limited
-    if limited is None or made.rescale or not limited.limited:
+def _by_limit(rules: Rules, policy: Policy, scene: Scene, evaluation: Pass) -> Sequence[str]:
+    limited = evaluation.limited
+    if limited is None or evaluation.rescale or not limited.limited:
         return ()
     if limited.replicas == rules.max_replicas < limited.wanted:
         other = evaluate(msgspec.structs.replace(rules, max_replicas=limited.wanted), policy, scene)
@@ -112,9 +114,9 @@ def _by_limit(rules: Rules, policy: Policy, scene: Scene, made: Pass) -> Sequenc
     return (f"{text}, it would have been scaled to {other.desired}.",) if other.rescale else ()
 
 
-def _by_time(rules: Rules, policy: Policy, scene: Scene, made: Pass) -> Sequence[str]:
-    verdict = made.verdict
-    if made.rescale or verdict is None or verdict.free_at is None:
+def _by_time(rules: Rules, policy: Policy, scene: Scene, evaluation: Pass) -> Sequence[str]:
+    verdict = evaluation.verdict
+    if evaluation.rescale or verdict is None or verdict.free_at is None:
         return ()
     other = evaluate(rules, policy, msgspec.structs.replace(scene, now=verdict.free_at, count=None))
     if not other.rescale:
@@ -129,11 +131,11 @@ def _total(sample: MetricSampled) -> int:
     return sum(sample.series_milli) if sample.series_milli else sum(sample.pods_milli.values())
 
 
-def _scaled(sample: MetricSampled, wanted: int, total: int) -> MetricSampled:
+def _scaled(sample: MetricSampled, new_total: int, total: int) -> MetricSampled:
     """The sample with another sum, spread over series and pods as it was."""
     if sample.series_milli:
-        return msgspec.structs.replace(sample, series_milli=(wanted,))
-    pods = {pod: milli * wanted // total for pod, milli in sample.pods_milli.items()}
+        return msgspec.structs.replace(sample, series_milli=(new_total,))
+    pods = {pod: milli * new_total // total for pod, milli in sample.pods_milli.items()}
     return msgspec.structs.replace(sample, pods_milli=pods)
 
 

@@ -41,57 +41,63 @@ _OVERRIDES = {
 }
 
 
-def because(rules: Rules, policy: Policy, found: Pass, *, last_scale_at: float | None) -> tuple[Because, ...]:
+def because(
+    rules: Rules, policy: Policy, evaluation: Pass, *, last_scale_at: float | None
+) -> tuple[Because, ...]:
     """All rules that a pass applied, in their order.
 
     `last_scale_at` is the time that the windows counted from.
     """
     steps = [
         step
-        for index, calculation in enumerate(found.calculations)
-        for step in _metric(rules, index, calculation, found.current)
+        for index, calculation in enumerate(evaluation.calculations)
+        for step in _metric(rules, index, calculation, evaluation.current)
     ]
-    if found.failure is None:
-        steps += _proposal(rules, policy, found)
-        if found.verdict is not None and found.override is Override.NONE:
-            steps += _window(rules, found, found.verdict, last_scale_at)
-    if found.override is not Override.NONE:
+    if evaluation.failure is None:
+        steps += _proposal(rules, policy, evaluation)
+        if evaluation.verdict is not None and evaluation.override is Override.NONE:
+            steps += _window(rules, evaluation, evaluation.verdict, last_scale_at)
+    if evaluation.override is not Override.NONE:
         values: dict[str, Scalar] = {
-            "replicas": found.current,
+            "replicas": evaluation.current,
             "min": rules.min_replicas,
             "max": rules.max_replicas,
-            "to": found.asked,
+            "to": evaluation.asked,
         }
-        steps.append(Because(rule=_OVERRIDES[found.override], values=values))
-    if found.rescale:
+        steps.append(Because(rule=_OVERRIDES[evaluation.override], values=values))
+    if evaluation.rescale:
         decided: dict[str, Scalar] = {
-            "from": found.current,
-            "to": found.desired,
-            "reason": found.reason,
+            "from": evaluation.current,
+            "to": evaluation.desired,
+            "reason": evaluation.reason,
             "dry_run": rules.dry_run,
         }
         steps.append(Because(rule="ScaleDecided", values=decided))
     return tuple(steps)
 
 
-def hold_reason(found: Pass) -> str:
+def hold_reason(evaluation: Pass) -> str:
     """One word for why a pass scales nothing; empty when it scales."""
-    if found.rescale:
+    if evaluation.rescale:
         return ""
-    failure = found.failure
+    failure = evaluation.failure
     if failure is not None:
         return PODS_NOT_READY if failure.error_class in _POD_FAILURES else METRIC_UNAVAILABLE
-    if found.override is _DISABLED:
+    if evaluation.override is _DISABLED:
         return TARGET_AT_ZERO
-    if found.stale and found.limited is not None and found.limited.replicas < found.current:
+    if (
+        evaluation.stale
+        and evaluation.limited is not None
+        and evaluation.limited.replicas < evaluation.current
+    ):
         return STALE_METRIC
-    if found.verdict is not None and found.verdict.hold is not _NO_CHANGE:
-        return str(found.verdict.hold.value)
-    limited = found.limited
+    if evaluation.verdict is not None and evaluation.verdict.hold is not _NO_CHANGE:
+        return str(evaluation.verdict.hold.value)
+    limited = evaluation.limited
     if limited is not None and limited.limited:
         return READY_GUARD if limited.guarded else limited.reason
-    if found.combined.stable:
-        held = any(calculation.held for calculation in found.calculations)
+    if evaluation.combined.stable:
+        held = any(calculation.held for calculation in evaluation.calculations)
         return UNTOLERATED_ZERO if held else WITHIN_WATERMARKS
     return PROPOSAL_EQUALS_CURRENT
 
@@ -137,18 +143,18 @@ def _metric(rules: Rules, index: int, calculation: Calculation, current: int) ->
     return steps
 
 
-def _proposal(rules: Rules, policy: Policy, found: Pass) -> list[Because]:
+def _proposal(rules: Rules, policy: Policy, evaluation: Pass) -> list[Because]:
     steps: list[Because] = []
-    if not found.calculations:
-        steps.append(Because(rule="NothingToMeasure", values={"proposal": found.wanted}))
-    elif len(found.calculations) > 1:
-        values: dict[str, Scalar] = {"metric": found.winner, "proposal": found.wanted}
+    if not evaluation.calculations:
+        steps.append(Because(rule="NothingToMeasure", values={"proposal": evaluation.wanted}))
+    elif len(evaluation.calculations) > 1:
+        values: dict[str, Scalar] = {"metric": evaluation.winner, "proposal": evaluation.wanted}
         steps.append(Because(rule="GreatestProposalWins", values=values))
-    limited = found.limited
+    limited = evaluation.limited
     if limited is None:
         return steps
     if limited.limited:
-        values = {"from": found.current, "wanted": limited.wanted, "to": limited.replicas}
+        values = {"from": evaluation.current, "wanted": limited.wanted, "to": limited.replicas}
         match limited.reason:
             case r if r == SCALE_UP_LIMIT:
                 values |= {
@@ -168,30 +174,30 @@ def _proposal(rules: Rules, policy: Policy, found: Pass) -> list[Because]:
                 values["max"] = rules.max_replicas
         steps.append(Because(rule=limited.reason or "AtLeastOne", values=values))
         if limited.guarded:
-            guard: dict[str, Scalar] = {"ready": found.ready, "to": limited.replicas}
+            guard: dict[str, Scalar] = {"ready": evaluation.ready, "to": limited.replicas}
             steps.append(Because(rule="ReadyGuard", values=guard))
-        if found.aligned != limited.replicas:
+        if evaluation.aligned != limited.replicas:
             aligned: dict[str, Scalar] = {
-                "modulo": rules.modulo, "wanted": limited.replicas, "to": found.aligned
+                "modulo": rules.modulo, "wanted": limited.replicas, "to": evaluation.aligned
             }  # fmt: skip
             steps.append(Because(rule="AlignedToModulo", values=aligned))
-    if found.stale:
+    if evaluation.stale:
         stale: dict[str, Scalar] = {
-            "metrics": ", ".join(found.stale),
+            "metrics": ", ".join(evaluation.stale),
             "limit_s": policy.stale_after_s,
-            "held": limited.replicas < found.current,
+            "held": limited.replicas < evaluation.current,
         }
         steps.append(Because(rule="StaleMetric", values=stale))
     return steps
 
 
-def _window(rules: Rules, found: Pass, verdict: Verdict, last_scale_at: float | None) -> list[Because]:
+def _window(rules: Rules, evaluation: Pass, verdict: Verdict, last_scale_at: float | None) -> list[Because]:
     if verdict.hold in (Hold.NONE, Hold.NO_CHANGE):
         return []
     upward = verdict.hold in (Hold.UP_WINDOW, Hold.UP_DELAY)
     values: dict[str, Scalar] = {
-        "wanted": found.asked,
-        "from": found.current,
+        "wanted": evaluation.asked,
+        "from": evaluation.current,
         "last_scale_at": last_scale_at,
         "window_s": rules.up_window_s if upward else rules.down_window_s,
         "delay_s": rules.up_delay_s if upward else rules.down_delay_s,

@@ -190,31 +190,31 @@ TELLERS: dict[str, Callable[[Values], str]] = {
 }
 
 
-def next_stop(found: Autoscaler, now: float, *, stale: bool = False) -> list[str]:
+def next_stop(scaler: Autoscaler, now: float, *, stale: bool = False) -> list[str]:
     """What stops the next scale of an object and until when, in words, as of `now`.
 
     `stale`: a downscale waits for a younger value.
     """
-    told: list[str] = []
-    if found.rules is None:
-        return [f"The spec cannot be used: {found.problem}."]
-    if found.ordered is not None:
-        ordered = found.ordered
-        told.append(
+    lines: list[str] = []
+    if scaler.rules is None:
+        return [f"The spec cannot be used: {scaler.problem}."]
+    if scaler.ordered is not None:
+        ordered = scaler.ordered
+        lines.append(
             f"The scale from {ordered.from_replicas} to {ordered.replicas} of {clock(ordered.at)} is on its way."
         )
-    last = found.kept.last_scale_at
+    last = scaler.kept.last_scale_at
     if last is not None:
         for word, window_s in (
-            ("Upscales", found.rules.up_window_s),
-            ("Downscales", found.rules.down_window_s),
+            ("Upscales", scaler.rules.up_window_s),
+            ("Downscales", scaler.rules.down_window_s),
         ):
             if last + window_s > now:
-                told.append(
+                lines.append(
                     f"{word} wait until {clock(last + window_s)}: {window_s} s after the scale at {clock(last)}."
                 )
     if stale:
-        told.append("Downscales wait for a younger value; upscales do not.")
-    if found.timer_due is not None:
-        told.append(f"It looks again by itself at {clock(found.timer_due)}.")
-    return told or ["No window runs and no scale is on its way: the values decide."]
+        lines.append("Downscales wait for a younger value; upscales do not.")
+    if scaler.timer_due is not None:
+        lines.append(f"It looks again by itself at {clock(scaler.timer_due)}.")
+    return lines or ["No window runs and no scale is on its way: the values decide."]
