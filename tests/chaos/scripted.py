@@ -24,6 +24,7 @@ from typing import Any
 import msgspec
 
 from tests.chaos.findings import Ledger
+from tests.looking import looked_at
 from tidewright.cli.asking.service_state import inputs_of
 from tidewright.cli.asking.source import RunningLog
 from tidewright.cli.asking.verify import verified
@@ -143,7 +144,7 @@ class Played:
 
 async def play(script: Script, folder: Path, *, kills: int, seed: int) -> Played:
     """Play the script in an empty folder that exists; kill `kills` times, evenly over its steps."""
-    draw, killed = random.Random(seed), Counter[str]()
+    killed = Counter[str]()
     with (folder / "services.log").open("w") as lines:
         sink = Printer(lines, as_json=True)
         supervisor = Supervisor(sink, backoff=Backoff(most_s=0.5, healthy_s=2.0), stop_within_s=5.0)
@@ -155,32 +156,55 @@ async def play(script: Script, folder: Path, *, kills: int, seed: int) -> Played
             async with await Log.connect(url, CLUSTER, name="script", timeout_s=10.0) as log:
                 await install_log(log, Plan(slots=SLOTS, deciders=DECIDERS))
                 await _clock(log, script[0][0])
-                await supervisor.start(*(_service(name, url, folder) for name in RUNNING))
                 source = RunningLog(log)
-                inputs = [inputs_of(BY_NAME[name], load(BY_NAME[name]), source) for name in DECIDERS]
-                followed = Followed(inputs)
-                async with log.reader([log.subjects.everything]) as reader:
-                    for n, (at, facts) in enumerate(script):
-                        said = await _clock(log, at)
-                        await _quiet(followed, reader, at, said)
-                        for start in range(0, len(facts), MAX_BATCH // 2):
-                            part = facts[start : start + MAX_BATCH // 2]
-                            said = await _say(log, [Message(s, registry.encode(f)) for s, f in part])
-                            if killed.total() < kills * (n + 1) / len(script):
-                                await asyncio.sleep(draw.uniform(0.0, 0.3))
-                                _kill(supervisor, draw, killed)
-                            # Or answers to this part would lie before or after the next one's facts.
-                            await _quiet(followed, reader, at, said)
-                        while killed.total() < kills * (n + 1) // len(script):
-                            await asyncio.sleep(draw.uniform(0.0, 0.5))
-                            _kill(supervisor, draw, killed)
-                        await _quiet(followed, reader, at, said)
+                async with looked_at(log):
+                    await supervisor.start(*(_service(name, url, folder) for name in RUNNING))
+                    followed = await _follow(
+                        script, source, Killing(supervisor, kills, random.Random(seed), killed)
+                    )
                 deciders = tuple(BY_NAME[name] for name in DECIDERS)
                 report = (await verified(source, deciders)).report
         finally:
             await supervisor.stop()
             await cluster.stop()
     return Played(_canonical(followed.ledger), followed.ledger, report, killed)
+
+
+@dataclass(frozen=True)
+class Killing:
+    """What is killed, how often in all, and what was so far."""
+
+    supervisor: Supervisor
+    kills: int
+    draw: random.Random
+    killed: Counter[str]
+
+    def kill(self) -> None:
+        _kill(self.supervisor, self.draw, self.killed)
+
+
+async def _follow(script: Script, source: RunningLog, killing: Killing) -> Followed:
+    """Say the facts step by step, and kill evenly over the steps; what everybody made of them."""
+    log, draw = source.log, killing.draw
+    inputs = [inputs_of(BY_NAME[name], load(BY_NAME[name]), source) for name in DECIDERS]
+    followed = Followed(inputs)
+    async with log.reader([log.subjects.everything]) as reader:
+        for n, (at, facts) in enumerate(script):
+            said = await _clock(log, at)
+            await _quiet(followed, reader, at, said)
+            for start in range(0, len(facts), MAX_BATCH // 2):
+                part = facts[start : start + MAX_BATCH // 2]
+                said = await _say(log, [Message(s, registry.encode(f)) for s, f in part])
+                if killing.killed.total() < killing.kills * (n + 1) / len(script):
+                    await asyncio.sleep(draw.uniform(0.0, 0.3))
+                    killing.kill()
+                # Or answers to this part would lie before or after the next one's facts.
+                await _quiet(followed, reader, at, said)
+            while killing.killed.total() < killing.kills * (n + 1) // len(script):
+                await asyncio.sleep(draw.uniform(0.0, 0.5))
+                killing.kill()
+            await _quiet(followed, reader, at, said)
+    return followed
 
 
 def _canonical(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
