@@ -115,9 +115,13 @@ async def test_states_that_were_stored_then_are_what_the_log_folds_to_today(name
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_inputs_of_checkpoints_that_name_none_are_those_of_that_time(name: str) -> None:
-    # Who has a decider read more, or less, adds the set of before to its `formerly`.
-    then = msgspec.json.decode(INPUTS.read_bytes(), type=dict[str, InputSet])
-    assert inputs_of(BY_NAME[name], load(BY_NAME[name]), the_log()).unnamed == then[name]
+    then = msgspec.json.decode(INPUTS.read_bytes(), type=dict[str, InputSet])[name]
+    unnamed = inputs_of(BY_NAME[name], load(BY_NAME[name]), the_log()).unnamed
+    assert unnamed == then, (
+        f"{name} reads {sorted(set(unnamed.kinds) ^ set(then.kinds)) or 'other services'} more or less than it did: the set of "
+        f"before, written out, is the first of `formerly` of DECIDER in services/tidewright/{name.replace('-', '')}/decide.py "
+        f"(docs/adding.md, what a decider reads)"
+    )
 
 
 def counted() -> Counts:

@@ -1,5 +1,8 @@
 """The vocabulary: one msgspec Struct per event type. Imports nothing else of ours.
 
+A new type is written where those are that are read together: what several services read in `facts`, `placement` or
+`decisions`, what one service alone reads or decides in the module of its name.
+
 base        Event and its four classes; Because (one application of a rule); ObjectRef
 facts       what the watcher sees: objects, metric samples, jumps of the clock
 config      configuration as events: ClockSet, ConfigSet
@@ -9,6 +12,8 @@ timers      TimerFired
 times       RFC 3339 to the microsecond
 provisioning, spread, shards     what one service alone sees and decides
 placement   what else decides where pods may run: storage, devices, namespaces
+acting      which mode holds for a service and an object, from all that was said of modes
+incumbents  another controller is at work on the same objects
 endpoints   whom of us the API server calls, and whose certificates it trusts
 registry    all types; encode and decode
 version     the software version

@@ -1,7 +1,7 @@
 """Every event type, and the one way to and from bytes.
 
-A new type is its Struct plus its place in `ALL`. `proto/` and the golden files are generated from
-this list, and a test walks it.
+A new type is its Struct in one of `MODULES`; a new module is its line there. `proto/` and the golden files are generated
+from this list, and a test walks it.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from tests.unit.autoscaler.world import external, spec
 from tests.vectors import watermark
 from tidewright.autoscaler.api.spec import InvalidSpec, compiled
 from tidewright.autoscaler.passes.evaluate import Override, Pass, Scene, evaluate
+from tidewright.autoscaler.passes.limits import LIMITS
 from tidewright.autoscaler.passes.windows import Hold
 from tidewright.autoscaler.policy import Policy, of_config
 from tidewright.autoscaler.tell.gauges import Series, of_pass
@@ -273,11 +274,13 @@ def test_restrictions_are_one_while_they_apply() -> None:  # D12
 
 def test_every_rule_of_a_pass_is_told_in_a_sentence() -> None:
     told: list[str] = []
+    met: set[str] = set()
     cases: list[tuple[dict[str, Any], Pass]] = [
         ({}, look(90_000)),
         ({}, look(1_000)),
         ({}, look(90_000, current=40)),
         ({"minReplicas": 6}, look(7_000, members={"minReplicas": 6})),
+        ({"maxReplicas": 5}, look(15_000, members={"maxReplicas": 5})),
         ({}, look(0)),
         ({}, look(sample=MetricSampled(at=1.0, name="", error="no"))),
         ({}, look(1_000, sample=MetricSampled(at=1.0, name="", series_milli=(1,)))),
@@ -300,9 +303,13 @@ def test_every_rule_of_a_pass_is_told_in_a_sentence() -> None:
         rules = compiled(spec(**{"algorithm": "absolute", **members}), namespace="shop", name="wpa")
         steps = because(rules, DEFAULT, found, last_scale_at=999.0)
         assert steps
-        assert {step.rule for step in steps} <= TELLERS.keys()
+        assert {step.rule for step in steps} <= TELLERS.keys(), "tell/sentences.py has no sentence for a rule"
+        met |= {step.rule for step in steps}
         told += sentences(steps)
         assert msgspec.json.encode(steps)
+    assert met >= LIMITS.keys(), (
+        f"no case here meets {sorted(LIMITS.keys() - met)} of passes/limits.py: add one"
+    )
     assert not [text for text in told if "was not recorded" in text]
     assert (
         "rps{map[app:web]} is 90, above its high watermark 10 (11 with tolerance); "

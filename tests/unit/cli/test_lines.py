@@ -25,7 +25,10 @@ GOLDEN = Path(__file__).parents[3] / "tests" / "golden" / "events"
 @pytest.mark.parametrize("tag", sorted(registry.BY_NAME))
 def test_no_event_is_told_by_its_fields(tag: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def refused(event: Event) -> str:
-        raise AssertionError(f"no words for {type(event).__name__}: give it some in its service's lines.py")
+        raise AssertionError(
+            f"no words for {type(event).__name__}: give it a line in services/tidewright/<service>/tell/lines.py when one "
+            "service alone reads or decides it, and otherwise in services/tidewright/cli/asking/wording.py"
+        )
 
     monkeypatch.setattr(lines, "_fields", refused)
     event = registry.decode(json.dumps(json.loads(golden.path_of(GOLDEN, tag).read_text())).encode())

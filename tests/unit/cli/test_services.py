@@ -47,8 +47,16 @@ def made_in(folder: Path) -> set[str]:
 @pytest.mark.parametrize("service", DECIDERS, ids=lambda service: service.name)
 def test_a_decider_reads_and_writes_what_the_table_says(service: Service) -> None:
     decider = load(service)
-    assert decider.kinds == service.reads
-    assert made_in(ROOT / "services" / "tidewright" / service.name.replace("-", "")) == service.writes
+    room = f"services/tidewright/{service.name.replace('-', '')}"
+    made = made_in(ROOT / room)
+    assert decider.kinds == service.reads, (
+        f"{sorted(decider.kinds ^ service.reads)}: KINDS of {room}/decide.py and `reads` of {service.name} in "
+        "services/tidewright/cli/services.py differ"
+    )
+    assert made == service.writes, (
+        f"{sorted(made ^ service.writes)}: what {room} decides and `writes` of {service.name} in "
+        "services/tidewright/cli/services.py differ"
+    )
 
 
 @pytest.mark.parametrize("service", ENDPOINTS, ids=lambda service: service.name)

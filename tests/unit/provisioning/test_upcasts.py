@@ -41,7 +41,9 @@ def feed(state: State, event: Event) -> list[Decision]:
 def test_a_state_of_version_4_keeps_all_that_is_no_judgement() -> None:
     before, after = stored(), msgspec.json.decode(msgspec.json.encode(restored()), type=dict[str, Any])
     assert before.keys() - after.keys() == GONE
-    assert after.keys() - before.keys() == NEW
+    assert after.keys() - before.keys() == NEW, (
+        "a new field with a default needs no new state_version: add it to NEW; any other change of the state does (docs/adding.md)"
+    )
     changed = {name for name in before.keys() & after.keys() if before[name] != after[name]}
     assert changed == {"groups", "requests", "backoff"}
     assert after["burst_at"] == before["first_wake"]

@@ -1,8 +1,13 @@
-"""Normalization: velocity, ready guard, minimum and maximum (section 2.10)."""
+"""Normalization: velocity, ready guard, minimum and maximum (section 2.10).
+
+A limit is a constant and its line in `LIMITS`, applied in `normalize`. What it writes of a decision is in `tell/reasons.py`
+and `tell/sentences.py`.
+"""
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,13 +20,46 @@ SCALE_UP_LIMIT = "ScaleUpLimit"
 TOO_FEW = "TooFewReplicas"
 TOO_MANY = "TooManyReplicas"
 
-MESSAGES = {
-    "": "",
-    WITHIN_RANGE: "the desired count is within the acceptable range",
-    SCALE_DOWN_LIMIT: "the desired replica count is decreasing faster than the maximum scale rate",
-    SCALE_UP_LIMIT: "the desired replica count is increasing faster than the maximum scale rate",
-    TOO_FEW: "the desired replica count is below the minimum replica count",
-    TOO_MANY: "the desired replica count is above the maximum replica count",
+
+class Words(NamedTuple):
+    """What is said of a limit.
+
+    Attributes:
+        condition: message of the condition `ScalingLimited`, as the original has it.
+        field: of the spec, which bounds.
+        holds: why nothing happens when it keeps the count as it is.
+    """
+
+    condition: str
+    field: str
+    holds: str
+
+
+LIMITS: dict[str, Words] = {
+    SCALE_DOWN_LIMIT: Words(
+        "the desired replica count is decreasing faster than the maximum scale rate",
+        "scaleDownLimitFactor",
+        "scaleDownLimitFactor allows no downscale",
+    ),
+    SCALE_UP_LIMIT: Words(
+        "the desired replica count is increasing faster than the maximum scale rate",
+        "scaleUpLimitFactor",
+        "scaleUpLimitFactor allows no upscale",
+    ),
+    TOO_FEW: Words(
+        "the desired replica count is below the minimum replica count",
+        "minReplicas",
+        "minReplicas is reached",
+    ),
+    TOO_MANY: Words(
+        "the desired replica count is above the maximum replica count",
+        "maxReplicas",
+        "maxReplicas is reached",
+    ),
+}
+"""Every limit, by the reason of the condition."""
+_MESSAGES = {"": "", WITHIN_RANGE: "the desired count is within the acceptable range"} | {
+    reason: words.condition for reason, words in LIMITS.items()
 }
 
 
@@ -49,7 +87,7 @@ class Limited(msgspec.Struct, frozen=True):
 
     @property
     def message(self) -> str:
-        return MESSAGES[self.reason]
+        return _MESSAGES[self.reason]
 
 
 def _step(factor_milli: int, current: int) -> int:

@@ -19,7 +19,7 @@ from tidewright.autoscaler.holds import (
 )
 from tidewright.autoscaler.passes.evaluate import evaluate
 from tidewright.autoscaler.passes.lifecycle import gate
-from tidewright.autoscaler.passes.limits import SCALE_DOWN_LIMIT, SCALE_UP_LIMIT, TOO_FEW, TOO_MANY
+from tidewright.autoscaler.passes.limits import LIMITS, TOO_FEW, TOO_MANY
 from tidewright.autoscaler.passes.passes import is_on_its_way, last_scale_of, older_than, scene_of
 from tidewright.autoscaler.state import Autoscaler, State, is_sampled
 from tidewright.autoscaler.tell import opposites
@@ -42,11 +42,7 @@ HELD = {
     "MetricUnavailable": "Nothing happens because a metric cannot be read.",
     "TargetAtZero": "Nothing happens because the target is at 0 replicas: whoever set that has to set more.",
     "UntoleratedZero": "Nothing is to be done: a value of 0 that is not tolerated moves nothing.",
-    "TooManyReplicas": "Nothing happens because maxReplicas is reached.",
-    "TooFewReplicas": "Nothing happens because minReplicas is reached.",
-    "ScaleUpLimit": "Nothing happens because scaleUpLimitFactor allows no upscale.",
-    "ScaleDownLimit": "Nothing happens because scaleDownLimitFactor allows no downscale.",
-}
+} | {reason: f"Nothing happens because {words.holds}." for reason, words in LIMITS.items()}
 """Why a pass scales nothing, by its reason (`reasons.hold_reason`)."""
 TOLD = frozenset(
     (
@@ -59,7 +55,6 @@ TOLD = frozenset(
     )
 )
 """Reasons that the rules of the pass tell already, with their numbers."""
-LIMITS = frozenset((SCALE_UP_LIMIT, SCALE_DOWN_LIMIT, TOO_FEW, TOO_MANY))
 
 
 class AutoscalerExplainer:

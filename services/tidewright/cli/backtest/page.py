@@ -8,6 +8,7 @@ from html import escape
 from typing import TypeAlias
 
 from tidewright.autoscaler.backtest import Point, Step
+from tidewright.autoscaler.passes.limits import LIMITS
 from tidewright.autoscaler.tell.sentences import sentences
 from tidewright.cli.backtest.runs import COLUMNS, Result, Run, shown
 from tidewright.cli.backtest.text import recorded
@@ -56,13 +57,6 @@ TICKS_S = (
     *(86400 * n for n in (1, 2, 7, 14, 28, 56, 91, 182, 364)),
 )
 MOST_TICKS = 8
-
-BOUNDS = {
-    "ScaleUpLimit": ", bounded by scaleUpLimitFactor",
-    "ScaleDownLimit": ", bounded by scaleDownLimitFactor",
-    "TooManyReplicas": ", bounded by maxReplicas",
-    "TooFewReplicas": ", bounded by minReplicas",
-}
 
 STYLE = """
 :root { color-scheme: light dark; --ink: #1c2733; --soft: #5b6b7b; --line: #d9e0e7; --ground: #fff; --panel: #f6f8fa;
@@ -302,7 +296,8 @@ def _decisions(run: Run) -> str:
 
 def _reason(step: Step) -> str:
     """The reason in the reference's words, and what bounded the step."""
-    bound = next((BOUNDS[because.rule] for because in step.because if because.rule in BOUNDS), "")
+    fields = [LIMITS[because.rule].field for because in step.because if because.rule in LIMITS]
+    bound = f", bounded by {fields[0]}" if fields else ""
     reason = next(
         (str(because.values.get("reason", "")) for because in step.because if because.rule == "ScaleDecided"),
         "",

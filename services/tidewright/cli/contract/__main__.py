@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
     if not problems and "--check" not in arguments:
         for folder, files in wanted().items():
             for change in tree.write(folder, files):
-                print(change.replace(f"{ROOT}/", ""))
+                print(f"was {change.replace(f'{ROOT}/', '')}, made anew")
         return 0
     if "--check" in arguments:
         for folder, files in wanted().items():
