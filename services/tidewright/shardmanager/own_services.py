@@ -119,9 +119,9 @@ def fold(state: State, event: Event, touched: Touched) -> None:
                 sized.follower.observe(event.at, event.recommended)
                 sized.follower.changed(event.at, event.from_shards, event.shards)
         case ReportShards() if event.target.kind == "Deployment":
-            told = state.services.get(f"{event.target.namespace}/{event.target.name}")
-            if told is not None:
-                told.reported = event.message
+            service = state.services.get(f"{event.target.namespace}/{event.target.name}")
+            if service is not None:
+                service.reported = event.message
 
 
 def _configure(state: State, data: JsonObject) -> None:
@@ -165,7 +165,7 @@ def _size(
     recommended = recommend(current, demand, Limits(minimum=sizing.least, maximum=sizing.most))
     follower: Follower = copy(service.follower)
     follower.observe(state.now, recommended)
-    wanted = follower.follow(state.now, current, recommended)
+    desired = follower.follow(state.now, current, recommended)
     because = (
         Because(
             rule="Demand",
@@ -179,18 +179,18 @@ def _size(
         ),
     )
     last = service.follower.samples[-1].desired if service.follower.samples else -1
-    if wanted == current and recommended == last and state.now < service.follower.samples[-1].at + KEEP_S:
+    if desired == current and recommended == last and state.now < service.follower.samples[-1].at + KEEP_S:
         return
     yield SizeShards(
         at=state.now,
         target=target,
-        shards=wanted,
+        shards=desired,
         from_shards=current,
         recommended=recommended,
         because=because,
     )
-    if wanted != service.replicas and f"scale {where}" not in state.in_flight:
+    if desired != service.replicas and f"scale {where}" not in state.in_flight:
         yield ScaleWorkload(
-            at=state.now, target=target, replicas=wanted, from_replicas=service.replicas,
+            at=state.now, target=target, replicas=desired, from_replicas=service.replicas,
             owner=f"service/{service.name}", because=because,
         )  # fmt: skip

@@ -61,16 +61,16 @@ def test_what_would_be_refused_is_said_and_nothing_else() -> None:
 def test_workers_that_are_told_their_slots_restart_when_these_change() -> None:
     told = {i: list(part) for i, part in enumerate(shard_ranges(32, 3))}
     cluster = started("a")
-    plan = preview("orders", cluster.document, spec(3), spec(4), told=told, grace_s=7.0)
+    plan = preview("orders", cluster.document, spec(3), spec(4), pod_slots=told, grace_s=7.0)
     assert plan.starts == ("orders-3",)
     assert plan.restarts == ("orders-0", "orders-1", "orders-2")
     assert plan.moved == 17  # contiguous ranges, 3 -> 4
     assert plan.gap_s is None
     assert "grace 7 s" in plan.gap
     fewer = preview(
-        "orders", cluster.document, spec(3, strategy="sticky"), spec(2, strategy="sticky"), told=told
+        "orders", cluster.document, spec(3, strategy="sticky"), spec(2, strategy="sticky"), pod_slots=told
     )
     assert fewer.stops == ("orders-2",)
     assert fewer.moved == len(told[2])
-    same = preview("orders", cluster.document, spec(3), spec(3), told=told)
+    same = preview("orders", cluster.document, spec(3), spec(3), pod_slots=told)
     assert (same.restarts, same.moved, same.gap_s) == ((), 0, 0.0)

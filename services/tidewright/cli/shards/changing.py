@@ -32,7 +32,7 @@ def planned(shard_set: ReadSet, patch: Mapping[str, Any]) -> Preview:
         shard_set.document,
         shard_set.spec,
         after,
-        told=shard_set.told,
+        pod_slots=shard_set.told,
         grace_s=shard_set.grace_s,
     )
     if plan.problems:

@@ -53,8 +53,8 @@ def fold(state: State, event: Event, touched: Touched) -> None:  # noqa: C901  #
             if (begun := state.fleets.get(f"{event.target.namespace}/{event.application}")) is not None:
                 begun.begun(event)
         case RecordPass():
-            if (told := state.fleets.get(f"{event.target.namespace}/{event.application}")) is not None:
-                told.was_recorded(event)
+            if (recorded := state.fleets.get(f"{event.target.namespace}/{event.application}")) is not None:
+                recorded.was_recorded(event)
 
 
 def asker_of(

@@ -100,7 +100,7 @@ def _template(state: State, shard_set: ShardSetState, generation: str) -> Templa
 
 def _index_table(tables: Sequence[str]) -> list[int]:
     """The shard index of each slot, from the slots of each shard as runs; -1 where no shard has it."""
-    parts = [parse_runs(told) for told in tables]
+    parts = [parse_runs(shard_runs) for shard_runs in tables]
     table = [-1] * (1 + max((slot for part in parts for slot in part), default=-1))
     for index, part in enumerate(parts):
         for slot in part:

@@ -67,14 +67,14 @@ class Sets:
         if isinstance(event, ClockSet):
             self.clock.set(event)
         after, pattern = 0, subjects.facts("*", "shardset")
-        async for found in self._log.last_per_subject([pattern]):
-            after = max(after, found.seq)
-            self._take(found)
+        async for fact in self._log.last_per_subject([pattern]):
+            after = max(after, fact.seq)
+            self._take(fact)
         self.current.set()
         async with self._log.reader([pattern], after=after) as reader:
             while True:
-                for found in await reader.fetch(100, timeout_s=5.0):
-                    self._take(found)
+                for fact in await reader.fetch(100, timeout_s=5.0):
+                    self._take(fact)
 
     def _take(self, record: Record) -> None:
         event = registry.read(record.body)

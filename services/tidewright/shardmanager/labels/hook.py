@@ -51,12 +51,12 @@ def announcement(
     address: Address, sets: Iterable[Labelled], *, own_namespace: str = OWN_NAMESPACE
 ) -> Announcement:
     """What the API server has to know to call the endpoint for the objects of these sets."""
-    hooks = [_hook(address, one, own_namespace) for one in sets]
+    hooks = [_hook(address, shard_set, own_namespace) for shard_set in sets]
     return Announcement((webhooks.configuration(webhooks.MUTATING, NAME, hooks),), {})
 
 
-def _hook(address: Address, one: Labelled, own_namespace: str) -> JsonObject:
-    source = one.spec.objects
+def _hook(address: Address, shard_set: Labelled, own_namespace: str) -> JsonObject:
+    source = shard_set.spec.objects
     rule = {
         "apiGroups": [source.group],
         "apiVersions": ["*"],
@@ -65,26 +65,28 @@ def _hook(address: Address, one: Labelled, own_namespace: str) -> JsonObject:
         "scope": "*",
     }
     return webhooks.hook(
-        f"{one.name}.{one.namespace}.shards.tidewright.dev",
-        address.client_config(one.path),
+        f"{shard_set.name}.{shard_set.namespace}.shards.tidewright.dev",
+        address.client_config(shard_set.path),
         rule,
         policy="Ignore",  # an object that goes in without its label gets it from the labeller: no reason to refuse it
-        namespaces=webhooks.selector(own_namespace, () if source.all_namespaces else (one.namespace,)),
+        namespaces=webhooks.selector(own_namespace, () if source.all_namespaces else (shard_set.namespace,)),
     )
 
 
-def labelling(review: Review, one: Labelled | None) -> bytes:
+def labelling(review: Review, shard_set: Labelled | None) -> bytes:
     """The review answered: always allowed, with a patch where the label is not as it should be."""
-    wanted, warning = (None, "") if one is None or review.obj is None else _wanted(review, review.obj, one)
+    value, warning = (
+        (None, "") if shard_set is None or review.obj is None else _wanted(review, review.obj, shard_set)
+    )
     patch: list[JsonObject] = []
-    if one is not None and wanted is not None:
-        patch = _patch(review.obj or {}, one.spec.slot_label, wanted)
+    if shard_set is not None and value is not None:
+        patch = _patch(review.obj or {}, shard_set.spec.slot_label, value)
     return answer(review, patch=patch, warnings=[warning] if warning else ())
 
 
-def _wanted(review: Review, obj: JsonObject, one: Labelled) -> tuple[str | None, str]:
+def _wanted(review: Review, obj: JsonObject, shard_set: Labelled) -> tuple[str | None, str]:
     """The value to write (None: leave it, empty: remove it), and a warning for the user."""
-    spec, label = one.spec, one.spec.slot_label
+    spec, label = shard_set.spec, shard_set.spec.slot_label
     meta = obj.get("metadata") or {}
     labels: Mapping[str, str] = meta.get("labels") or {}
     if not _selected(spec.objects.selector, labels):
@@ -96,7 +98,7 @@ def _wanted(review: Review, obj: JsonObject, one: Labelled) -> tuple[str | None,
             return None, ""
         return before, (
             f"label {label} stays {before!r}: to change it would give the object to another worker of shardset "
-            f"{one.namespace}/{one.name} without a hand-over"
+            f"{shard_set.namespace}/{shard_set.name} without a hand-over"
         )
     of_key = slot_label_value(
         spec.objects, identity(meta, spec.objects.kind, review.namespace), spec.slots, spec.hash
@@ -112,7 +114,7 @@ def _wanted(review: Review, obj: JsonObject, one: Labelled) -> tuple[str | None,
         )
     return of_key or "", (
         f"label {label} was {value!r}: expected a slot from 0 to {spec.slots - 1}, it is written by shardset "
-        f"{one.namespace}/{one.name}"
+        f"{shard_set.namespace}/{shard_set.name}"
     )
 
 

@@ -37,29 +37,29 @@ def fold(state: State, event: Event) -> list[str]:
 
 def patches(state: State, shard_set: ShardSetState) -> Iterator[PatchObject]:
     """The label for each object of the last look, once."""
-    found, spec = shard_set.lacking, shard_set.spec
-    if found is None or not spec.labels_objects or found.label != spec.slot_label:
+    lacking, spec = shard_set.lacking, shard_set.spec
+    if lacking is None or not spec.labels_objects or lacking.label != spec.slot_label:
         return
     pointer = f"/metadata/labels/{spec.slot_label.replace('~', '~0').replace('/', '~1')}"
-    for one in shard_set.to_label:
-        value = slot_label_value(spec.objects, _identity(one), spec.slots, spec.hash)
+    for obj in shard_set.to_label:
+        value = slot_label_value(spec.objects, _identity(obj), spec.slots, spec.hash)
         if value is None:
             continue
         yield PatchObject(
             at=state.now,
             target=ObjectRef(
-                api_version=found.api_version,
-                kind=found.kind,
-                namespace=one.namespace,
-                name=one.name,
-                uid=one.uid,
+                api_version=lacking.api_version,
+                kind=lacking.kind,
+                namespace=obj.namespace,
+                name=obj.name,
+                uid=obj.uid,
             ),
             patch={"metadata": {"labels": {spec.slot_label: value}}},
-            expect={pointer: one.value},
+            expect={pointer: obj.value},
             because=(
                 Because(
-                    rule="SlotLabelMissing" if one.value is None else "SlotLabelIllegal",
-                    values={"shard_set": shard_set.key, "found": one.value, "slot": value},
+                    rule="SlotLabelMissing" if obj.value is None else "SlotLabelIllegal",
+                    values={"shard_set": shard_set.key, "found": obj.value, "slot": value},
                 ),
             ),
         )
@@ -67,13 +67,13 @@ def patches(state: State, shard_set: ShardSetState) -> Iterator[PatchObject]:
 
 def troubles(shard_set: ShardSetState) -> dict[str, str]:
     """Reason to message; empty where all is well."""
-    found, label = shard_set.lacking, shard_set.spec.slot_label
+    lacking, label = shard_set.lacking, shard_set.spec.slot_label
     said = {"UnlabelledObjects": "", "IllegalSlotLabels": ""}
-    if found is None or not shard_set.spec.labels_objects:
+    if lacking is None or not shard_set.spec.labels_objects:
         return said
-    missing = [o for o in found.objects if o.value is None]
-    illegal = [o for o in found.objects if o.value is not None]
-    more = f" and {found.remaining} more" if found.remaining else ""
+    missing = [o for o in lacking.objects if o.value is None]
+    illegal = [o for o in lacking.objects if o.value is not None]
+    more = f" and {lacking.remaining} more" if lacking.remaining else ""
     if missing:
         said["UnlabelledObjects"] = f"{len(missing)}{more} without {label}: {_names(missing)}"
     if illegal:
@@ -90,7 +90,7 @@ def _names(objects: list[UnlabelledObject]) -> str:
     return ", ".join([*names, "..."] if len(objects) > SHOWN else names)
 
 
-def _identity(one: UnlabelledObject) -> Identity:
+def _identity(obj: UnlabelledObject) -> Identity:
     return Identity(
-        namespace=one.namespace, name=one.name, uid=one.uid, parent=one.parent, parent_uid=one.parent_uid
+        namespace=obj.namespace, name=obj.name, uid=obj.uid, parent=obj.parent, parent_uid=obj.parent_uid
     )

@@ -83,12 +83,12 @@ class Lock(msgspec.Struct, kw_only=True):
             case Applied():
                 self.held_anew, self.held_from = self.held_from is None, self.asked_at or 0.0
                 self.other = self.record = ""
-            case Rejected(reason=reason, result=found) if reason == HELD:
+            case Rejected(reason=reason, result=result) if reason == HELD:
                 self.held_from = None
-                record = str(found.get("record", ""))
+                record = str(result.get("record", ""))
                 if record != self.record:
-                    self.record, self.since, self.other = record, now, str(found.get("holder", ""))
-                    self.duration_s = float(found.get("duration_s") or 0.0)
+                    self.record, self.since, self.other = record, now, str(result.get("holder", ""))
+                    self.duration_s = float(result.get("duration_s") or 0.0)
             case _:
                 self.error = outcome.message or outcome.reason
 

@@ -353,7 +353,7 @@ class FleetRound:
         """The record of a pass, where it says something else than the last one."""
         fleet = self.fleet
         why_not = fleet.lock.why_not(self.now) if fleet.lock is not None else ""
-        made = RecordPass(
+        record = RecordPass(
             at=self.now,
             target=self._template_ref(),
             application=fleet.config.pod_application,
@@ -372,8 +372,8 @@ class FleetRound:
             ),
         )
         last = fleet.recorded
-        if last is None or recorded(made, last.pass_error) != last:
-            yield made
+        if last is None or recorded(record, last.pass_error) != last:
+            yield record
 
     def _error(self, result: _Result, why_not: str) -> str:
         if self.fleet.refused or why_not:

@@ -39,14 +39,14 @@ def effects(slots: int, before: int, after: int) -> ResizeEffects:
 
 def warning(before: int, after: int) -> str:
     """What a fleet's users have to know of a new number of hash shards: the original moves more than it must (1.8)."""
-    found = effects(COMPAT_SLOTS, before, after)
+    resize = effects(COMPAT_SLOTS, before, after)
     said = (
-        f"from {before} to {after} shards all {found.deleted_in_first_pass} pods are replaced and {len(found.changing)} "
-        f"of {COMPAT_SLOTS} shard keys change their shard, where {found.minimal_moves} would do"
+        f"from {before} to {after} shards all {resize.deleted_in_first_pass} pods are replaced and {len(resize.changing)} "
+        f"of {COMPAT_SLOTS} shard keys change their shard, where {resize.minimal_moves} would do"
     )
-    if not found.doubly_owned:
+    if not resize.doubly_owned:
         return said
-    keys = f"{found.doubly_owned[0]} to {found.doubly_owned[-1]}"
+    keys = f"{resize.doubly_owned[0]} to {resize.doubly_owned[-1]}"
     return f"{said}; shard keys {keys} have two pods until the old ones are gone"
 
 

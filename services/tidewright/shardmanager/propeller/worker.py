@@ -98,7 +98,9 @@ def parse_args(args: Sequence[str]) -> PropellerWorker:
             lock = value if joined else next(rest, "")
         elif flag in values:
             values[flag].extend(_split(value if joined else next(rest, "")))
-    requirements = tuple(Requirement(*_FLAGS[flag], tuple(found)) for flag, found in values.items() if found)
+    requirements = tuple(
+        Requirement(*_FLAGS[flag], tuple(flag_values)) for flag, flag_values in values.items() if flag_values
+    )
     return PropellerWorker(requirements=requirements, lock_name=lock)
 
 

@@ -61,8 +61,8 @@ def latency_ratio(shard_set: ShardSetState) -> Fraction | None:
 
 def backlog(shard_set: ShardSetState) -> int | None:
     """The work that waits in the whole set; None when nobody tells."""
-    told = [s.signals.backlog for s in reporting(shard_set) if s.signals.backlog is not None]
-    return sum(told) if told else None
+    backlogs = [s.signals.backlog for s in reporting(shard_set) if s.signals.backlog is not None]
+    return sum(backlogs) if backlogs else None
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -102,5 +102,5 @@ def canary(shard_set: ShardSetState, pods: Collection[str], limits: CanaryAnalys
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    told = [value for value in values if value is not None]
-    return sum(told) / len(told) if told else None
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

@@ -416,8 +416,8 @@ def fold_entry(shard_set: ShardSetState, entry: AssignmentEntry) -> None:
 def _take_over_target(shard_set: ShardSetState, entry: AssignmentEntry) -> None:
     shard_set.basis = entry.basis
     shard_set.target = [None] * len(shard_set.document.slots)
-    for member, told in entry.target.items():
-        for slot in parse_runs(told):
+    for member, member_runs in entry.target.items():
+        for slot in parse_runs(member_runs):
             shard_set.target[slot] = member
 
 
@@ -427,8 +427,8 @@ def with_target(entry: AssignmentEntry, target: Sequence[str | None], basis: str
     for slot, member in enumerate(target):
         if member is not None:
             slots.setdefault(member, []).append(slot)
-    told = {member: runs(slots[member]) for member in sorted(slots)}
-    return msgspec.structs.replace(entry, target=told, basis=basis)
+    target_runs = {member: runs(slots[member]) for member in sorted(slots)}
+    return msgspec.structs.replace(entry, target=target_runs, basis=basis)
 
 
 def target_of(shard_set: ShardSetState, document: Document) -> tuple[list[str | None], str] | None:

@@ -202,7 +202,11 @@ class ShardExplainer:
 
 
 def _sets(state: State, namespace: str) -> list[ShardSetState]:
-    return [one for _, one in sorted(state.sets.items()) if one.namespace == namespace and one.present]
+    return [
+        shard_set
+        for _, shard_set in sorted(state.sets.items())
+        if shard_set.namespace == namespace and shard_set.present
+    ]
 
 
 def _member(state: State, asked: Reference) -> tuple[ShardSetState, MemberSeen] | None:

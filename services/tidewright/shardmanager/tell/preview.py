@@ -74,7 +74,7 @@ def preview(
     before: JsonObject,
     after: JsonObject,
     *,
-    told: Mapping[int, Sequence[int]] | None = None,
+    pod_slots: Mapping[int, Sequence[int]] | None = None,
     grace_s: float = GRACE_S,
 ) -> Preview:
     """What going from one spec to another does to a set as it stands.
@@ -84,7 +84,7 @@ def preview(
         document: its assignment, as its status says it.
         before: its spec.
         after: the spec as it would be.
-        told: for workers that are told their slots: by shard index, those of the pods that run.
+        pod_slots: for workers that are told their slots: by shard index, those of the pods that run.
         grace_s: termination grace of its pods, seconds.
     """
     old, _problems = read_spec(before)
@@ -98,11 +98,11 @@ def preview(
         return Preview(slots=new.slots, notes=(note,), gap_s=None, gap="none stated: nothing is assigned yet")
     crash_gap_s = new.lease.worst_gap(activation_s=ACTIVATION_S, poll_s=POLL_S)
     if new.mapped:
-        change = _mapped(name, old, new, told or {}, grace_s)
+        change = _mapped(name, old, new, pod_slots or {}, grace_s)
     elif new.dynamic:
         change = _dynamic(name, document, old, new)
     else:
-        change = _told(name, old, new, told or {}, grace_s)
+        change = _told(name, old, new, pod_slots or {}, grace_s)
     notes = [*change.notes, *([new.gate_refused] if new.gate_refused else [])]
     if new.slots == 2 * len(document.slots) and not new.mapped:
         notes.append(
@@ -135,8 +135,8 @@ def _dynamic(name: str, document: Document, old: SetSpec, new: SetSpec) -> Previ
     size = _size(new)
     if new.driver in (Driver.PODS, Driver.STATEFULSET) and size != _size(old):
         stem = name if new.driver is Driver.PODS else new.template
-        wanted = [f"{stem}-{index}" for index in range(size)]
-        starts = [pod for pod in wanted if pod not in ready]
+        pods = [f"{stem}-{index}" for index in range(size)]
+        starts = [pod for pod in pods if pod not in ready]
         ids |= {pod: f"{pod}#new" for pod in starts}
         stops = sorted(n for n in ready if _surplus(n, stem, size))
     leaving = {*stops, *new.leaving}
@@ -185,30 +185,30 @@ def _dynamic(name: str, document: Document, old: SetSpec, new: SetSpec) -> Previ
 
 
 def _told(
-    name: str, old: SetSpec, new: SetSpec, told: Mapping[int, Sequence[int]], grace_s: float
+    name: str, old: SetSpec, new: SetSpec, pod_slots: Mapping[int, Sequence[int]], grace_s: float
 ) -> Preview:
     """Workers that are told their slots as they start: whoever is told others starts anew."""
-    before, after = _state(name, old, told), _state(name, new, told)
+    before, after = _state(name, old, pod_slots), _state(name, new, pod_slots)
     table = workers.tables(after)
     everybody = old.injector is not new.injector or (not any(table) and old.replicas != new.replicas)
-    present = sorted(told)
+    present = sorted(pod_slots)
     restarts = [
         index
         for index in present
-        if index < new.replicas and (everybody or set(told[index]) != set(table[index]))
+        if index < new.replicas and (everybody or set(pod_slots[index]) != set(table[index]))
     ]
-    if not told:
+    if not pod_slots:
         table_before = workers.tables(before)
         restarts = [
             i for i in range(min(old.replicas, new.replicas)) if set(table_before[i]) != set(table[i])
         ]
-        told = dict(enumerate(table_before))
-    owner = {slot: f"{name}-{index}" for index, slots in told.items() for slot in slots}
+        pod_slots = dict(enumerate(table_before))
+    owner = {slot: f"{name}-{index}" for index, slots in pod_slots.items() for slot in slots}
     target: dict[int, str] = {slot: f"{name}-{index}" for index, slots in enumerate(table) for slot in slots}
     moves = _moves([owner.get(s, "") for s in range(new.slots)], [target.get(s) for s in range(new.slots)])
     moved = sum(move.count for move in moves if move.source)
-    starts = [i for i in range(new.replicas) if i not in told]
-    stops = [i for i in told if i >= new.replicas]
+    starts = [i for i in range(new.replicas) if i not in pod_slots]
+    stops = [i for i in pod_slots if i >= new.replicas]
     touched = bool(restarts or stops or moved)
     return Preview(
         moves=moves,
@@ -223,10 +223,10 @@ def _told(
 
 
 def _mapped(
-    name: str, old: SetSpec, new: SetSpec, told: Mapping[int, Sequence[int]], grace_s: float
+    name: str, old: SetSpec, new: SetSpec, pod_slots: Mapping[int, Sequence[int]], grace_s: float
 ) -> Preview:
     """Workers that are told values of a label: whoever is told others starts anew."""
-    present = sorted(told) if told else list(range(len(old.per_shard)))
+    present = sorted(pod_slots) if pod_slots else list(range(len(old.per_shard)))
     restarts = [
         index
         for index in present
@@ -285,14 +285,14 @@ def _told_gap(grace_s: float, mode: Mode) -> str:
     )
 
 
-def _state(name: str, spec: SetSpec, told: Mapping[int, Sequence[int]]) -> ShardSetState:
-    table = [list(told.get(index, ())) for index in range(max(told, default=-1) + 1)]
+def _state(name: str, spec: SetSpec, pod_slots: Mapping[int, Sequence[int]]) -> ShardSetState:
+    table = [list(pod_slots.get(index, ())) for index in range(max(pod_slots, default=-1) + 1)]
     return ShardSetState(
         namespace="",
         name=name,
         spec=spec,
         sized=spec.replicas,
-        index_table=workers.index_of_slot(table, spec.slots) if told else [],
+        index_table=workers.index_of_slot(table, spec.slots) if pod_slots else [],
     )
 
 

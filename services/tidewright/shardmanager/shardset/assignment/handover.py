@@ -187,7 +187,7 @@ class Planner:
     def _offers(self) -> None:
         """Start moves, the donors taking turns, so that no member is idled by a rebalance."""
         moving = set(self.document.moving)
-        wanted: dict[str, list[int]] = defaultdict(list)
+        misplaced: dict[str, list[int]] = defaultdict(list)
         for slot, record in enumerate(self.document.slots):
             due = self.target[slot]
             if (
@@ -199,18 +199,18 @@ class Planner:
                 and self._healthy(due)
                 and self._alive(record.owner)
             ):
-                wanted[record.owner].append(slot)
+                misplaced[record.owner].append(slot)
         groups: dict[str, list[int]] = defaultdict(list)
         budget = self.times.max_concurrent - self.motion
-        while budget > 0 and wanted:
-            for donor in sorted(wanted):
+        while budget > 0 and misplaced:
+            for donor in sorted(misplaced):
                 if budget <= 0:
                     break
-                slot = wanted[donor].pop(0)
+                slot = misplaced[donor].pop(0)
                 groups[self.target[slot] or ""].append(slot)
                 budget -= 1
-                if not wanted[donor]:
-                    del wanted[donor]
+                if not misplaced[donor]:
+                    del misplaced[donor]
         for member, slots in sorted(groups.items()):
             self._add("offer", slots=slots, member=member, cause="rebalance")
 

@@ -44,8 +44,8 @@ def told(pod: KnownPod) -> Claim:
     text = pod.annotations.get(VALUES_ANNOTATION, "")
     if text.startswith((_IN, _NOT_IN)):
         kind, _colon, values = text.partition(":")
-        found = frozenset(filter(None, values.split(",")))
-        return Claim(values=found, mapped=True, rest=f"{kind}:" == _NOT_IN)
+        listed = frozenset(filter(None, values.split(",")))
+        return Claim(values=listed, mapped=True, rest=f"{kind}:" == _NOT_IN)
     return Claim(slots=frozenset(slots_of(pod)))
 
 

@@ -254,11 +254,11 @@ class GatePlan:
     # How it is asked for.
 
     def _generation(self) -> str:
-        told = []
+        per_shard = []
         for index, claim in enumerate(self.claims):
-            made = workers.injected(self.shard_set, index, self.table)
-            told.append([list(made.args), made.env, claim.annotation])
-        return digest_of([self.template.template, told])[:8]
+            injected = workers.injected(self.shard_set, index, self.table)
+            per_shard.append([list(injected.args), injected.env, claim.annotation])
+        return digest_of([self.template.template, per_shard])[:8]
 
     def _create(self, index: int) -> CreateObject:
         metadata, spec = workers.pod_parts(

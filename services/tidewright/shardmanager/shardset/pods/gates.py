@@ -64,10 +64,10 @@ def read_pod(shard_set: ShardSetState, name: str) -> Name | None:
 
 
 def _read(pattern: re.Pattern[str], stem: str, name: str) -> Name | None:
-    found = pattern.fullmatch(name)
-    if found is None or found["stem"] != stem:
+    match = pattern.fullmatch(name)
+    if match is None or match["stem"] != stem:
         return None
-    return Name(found["generation"], int(found["index"]))
+    return Name(match["generation"], int(match["index"]))
 
 
 def closed(shard_set: ShardSetState, pod: str) -> bool:

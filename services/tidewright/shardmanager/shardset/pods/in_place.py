@@ -211,14 +211,14 @@ class PodPlan:
 
     def _status(self, index: int) -> ShardStatus | None:
         pod = self.pods.get(index)
-        wanted = self.digests.get(index)
+        digest = self.digests.get(index)
         if pod is None:
             mine = workers.claim(self.shard_set, index, self.table)
             blocked = not self.spec.dynamic and any(
                 claims.overlap(mine, claims.told(other)) for other in self.pods.values()
             )
             return None if blocked else ShardStatus(index=index, generation=NEW, state=ShardState.MISSING)
-        current = NEW if pod.annotations.get(GENERATION_ANNOTATION) == wanted else OLD
+        current = NEW if pod.annotations.get(GENERATION_ANNOTATION) == digest else OLD
         return ShardStatus(index=index, generation=current, state=self._state(pod))
 
     def _state(self, pod: KnownPod) -> ShardState:

@@ -51,8 +51,8 @@ def surplus(shard_set: ShardSetState, member: str) -> bool:
     """Whether a member is to hand over, because the StatefulSet is to shrink below it."""
     if shard_set.spec.driver is not Driver.STATEFULSET:
         return False
-    found = ordinal(shard_set, member)
-    return found is not None and found >= shard_set.size
+    member_ordinal = ordinal(shard_set, member)
+    return member_ordinal is not None and member_ordinal >= shard_set.size
 
 
 def scale(state: State, shard_set: ShardSetState, document: Document) -> list[Decision]:
@@ -63,8 +63,8 @@ def scale(state: State, shard_set: ShardSetState, document: Document) -> list[De
         return []
     holding = {record.owner.partition("#")[0] for record in document.slots if record.owner}
     needed = max((n + 1 for m in holding if (n := ordinal(shard_set, m)) is not None), default=0)
-    wanted = max(shard_set.size, min(needed, present))
-    if wanted == present or f"scale {shard_set.namespace}/{name}" in state.in_flight:
+    desired = max(shard_set.size, min(needed, present))
+    if desired == present or f"scale {shard_set.namespace}/{name}" in state.in_flight:
         return []
     if shard_set.held("scale", name, state.now):
         return []
@@ -73,7 +73,7 @@ def scale(state: State, shard_set: ShardSetState, document: Document) -> list[De
         ScaleWorkload(
             at=state.now,
             target=ObjectRef(api_version="apps/v1", kind=WORKLOAD, namespace=shard_set.namespace, name=name),
-            replicas=wanted,
+            replicas=desired,
             from_replicas=present,
             owner=f"{KIND}/{shard_set.namespace}/{shard_set.name}",
             because=(Because(rule="ShardCount", values=dict(values)),),

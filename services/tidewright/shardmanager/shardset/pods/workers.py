@@ -50,10 +50,10 @@ def tables(shard_set: ShardSetState) -> list[list[int]]:
         table: Sequence[str | None] = previous
     else:
         table = assign(spec.slots, previous, dict.fromkeys(names, 1)).table
-    found: list[list[int]] = [[] for _index in range(size)]
+    slots_by_shard: list[list[int]] = [[] for _index in range(size)]
     for slot, name in enumerate(table):
-        found[int(name or 0)].append(slot)
-    return found
+        slots_by_shard[int(name or 0)].append(slot)
+    return slots_by_shard
 
 
 def told_tables(shard_set: ShardSetState, table: Sequence[Sequence[int]]) -> tuple[str, ...]:
@@ -66,21 +66,21 @@ def told_tables(shard_set: ShardSetState, table: Sequence[Sequence[int]]) -> tup
 
 def index_of_slot(table: Sequence[Sequence[int]], slots: int) -> list[int]:
     """The shard index of each slot, -1 where no shard has it."""
-    found = [-1] * slots
+    indices = [-1] * slots
     for index, part in enumerate(table):
         for slot in part:
-            found[slot] = index
-    return found
+            indices[slot] = index
+    return indices
 
 
 def injected(
     shard_set: ShardSetState, index: int, table: Sequence[Sequence[int]], lock: str = ""
 ) -> Injected:
     """What the container of a shard gets; `lock` is its worker's lock in gate mode."""
-    made = _injected(shard_set, index, table, lock or native_lock_name(shard_set.name, index))
+    injection = _injected(shard_set, index, table, lock or native_lock_name(shard_set.name, index))
     if shard_set.spec.lock_flag and lock:
-        return Injected(args=(*made.args, f"{shard_set.spec.lock_flag}={lock}"), env=made.env)
-    return made
+        return Injected(args=(*injection.args, f"{shard_set.spec.lock_flag}={lock}"), env=injection.env)
+    return injection
 
 
 def _injected(shard_set: ShardSetState, index: int, table: Sequence[Sequence[int]], lock: str) -> Injected:
@@ -138,15 +138,15 @@ def pod_parts(
     """Metadata and spec of a shard's pod. The ShardSet owns it, so no pruned ReplicaSet can take it along."""
     spec = deepcopy(template.get("spec") or {})
     container = find_container(spec, shard_set.spec.container)
-    told = injected(shard_set, index, table, lock)
-    if told.args:
-        container["args"] = [*(container.get("args") or []), *told.args]
+    injection = injected(shard_set, index, table, lock)
+    if injection.args:
+        container["args"] = [*(container.get("args") or []), *injection.args]
     identity = {
         "name": "POD_UID",
         "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}},
     }
-    env = [e for e in container.get("env") or [] if e.get("name") not in (*told.env, "POD_UID")]
-    container["env"] = [*env, *({"name": k, "value": v} for k, v in told.env.items()), identity]
+    env = [e for e in container.get("env") or [] if e.get("name") not in (*injection.env, "POD_UID")]
+    container["env"] = [*env, *({"name": k, "value": v} for k, v in injection.env.items()), identity]
     owner = {
         "apiVersion": API_VERSION,
         "kind": KIND,
