@@ -25,13 +25,13 @@ def converted(body: bytes) -> bytes:
     try:
         review = msgspec.json.decode(body)
         request = review["request"]
-        wanted, uid = request["desiredAPIVersion"], request["uid"]
+        api_version, uid = request["desiredAPIVersion"], request["uid"]
         objects = request.get("objects") or []
     except (msgspec.DecodeError, KeyError, TypeError) as error:
         raise BadReview(f"not a ConversionReview: {error!r}") from error
     response: JsonObject = {"uid": uid}
     try:
-        response["convertedObjects"] = [convert(obj, wanted) for obj in objects]
+        response["convertedObjects"] = [convert(obj, api_version) for obj in objects]
         response["result"] = {"status": "Success"}
     except BadReview as error:
         response["result"] = {"status": "Failure", "message": str(error)}

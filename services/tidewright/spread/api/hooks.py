@@ -41,15 +41,15 @@ def announcement(
             NAME,
             [
                 webhooks.hook(
-                    one.name,
-                    address.client_config(one.path),
-                    one.rule,
-                    policy=failure_policy if one.may_fail else "Ignore",
-                    namespaces=None if one.anywhere else webhooks.selector(own_namespace),
-                    conditions=one.conditions,
+                    hook.name,
+                    address.client_config(hook.path),
+                    hook.rule,
+                    policy=failure_policy if hook.may_fail else "Ignore",
+                    namespaces=None if hook.anywhere else webhooks.selector(own_namespace),
+                    conditions=hook.conditions,
                 )
-                for one in SPREAD_HOOKS
-                if one.kind == kind
+                for hook in SPREAD_HOOKS
+                if hook.kind == kind
             ],
         )
         for kind in (MUTATING, VALIDATING)

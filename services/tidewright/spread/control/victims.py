@@ -115,26 +115,26 @@ def cost_of(row: Row) -> int:
 def _by_time(difference: Callable[[float, float, Row, Row], int]) -> _Compare:
     """The rest of the order: ready for a shorter time, more restarts, younger."""
 
-    def compare(one: Row, other: Row) -> int:
-        if one.flags & other.flags & READY and one.ready_at != other.ready_at:
-            return _since(one.ready_at, other.ready_at, one, other)
-        if one.restarts != other.restarts:
-            return other.restarts - one.restarts
-        if one.sidecar_restarts != other.sidecar_restarts:
-            return other.sidecar_restarts - one.sidecar_restarts
-        if one.created_at != other.created_at:
-            return _since(one.created_at, other.created_at, one, other)
+    def compare(row: Row, other: Row) -> int:
+        if row.flags & other.flags & READY and row.ready_at != other.ready_at:
+            return _since(row.ready_at, other.ready_at, row, other)
+        if row.restarts != other.restarts:
+            return other.restarts - row.restarts
+        if row.sidecar_restarts != other.sidecar_restarts:
+            return other.sidecar_restarts - row.sidecar_restarts
+        if row.created_at != other.created_at:
+            return _since(row.created_at, other.created_at, row, other)
         return 0
 
-    def _since(first: float | None, second: float | None, one: Row, other: Row) -> int:
+    def _since(first: float | None, second: float | None, row: Row, other: Row) -> int:
         if first is None or second is None:
             return -1 if first is None else 1
-        return difference(first, second, one, other)
+        return difference(first, second, row, other)
 
     return compare
 
 
-def _span_in_seconds(first: float, second: float, one: Row, other: Row) -> int:
+def _span_in_seconds(first: float, second: float, row: Row, other: Row) -> int:
     return -1 if first > second else 1
 
 
@@ -143,7 +143,7 @@ def _span_in_powers(now: float) -> Callable[[float, float, Row, Row], int]:
         nanos = (now - since) * 1e9
         return int(math.log2(nanos)) if nanos >= 1 else -1
 
-    def difference(first: float, second: float, one: Row, other: Row) -> int:
-        return power(first) - power(second) or (-1 if one.uid < other.uid else 1)
+    def difference(first: float, second: float, row: Row, other: Row) -> int:
+        return power(first) - power(second) or (-1 if row.uid < other.uid else 1)
 
     return difference

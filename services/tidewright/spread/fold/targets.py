@@ -76,7 +76,7 @@ def _target_uid(state: State, spread: SpreadState) -> str:
     target = identity(spread.spread.target) if spread.spread is not None else None
     if target is None or not named(spread) or spread.taken_by:
         return ""
-    wanted = (spread.namespace, *target)
+    key = (spread.namespace, *target)
     return next(
-        (w.uid for w in state.workloads.values() if w.seen and (w.namespace, w.kind, w.name) == wanted), ""
+        (w.uid for w in state.workloads.values() if w.seen and (w.namespace, w.kind, w.name) == key), ""
     )

@@ -90,9 +90,9 @@ class SpreadExplainer:
                     f"The delete of {event.pod} was admitted: its place in {event.subset} is offered again."
                 ]
             case ChangeLedger():
-                told = [text for text in map(_change, event.changes) if text]
-                more = [f"And {len(told) - TOLD} pods more."] if len(told) > TOLD else []
-                return [*sentences(event.because), *told[:TOLD], *more]
+                changes = [text for text in map(_change, event.changes) if text]
+                more = [f"And {len(changes) - TOLD} pods more."] if len(changes) > TOLD else []
+                return [*sentences(event.because), *changes[:TOLD], *more]
             case EntriesAppended():
                 return [text for entry in event.entries[:TOLD] for text in self.sentences(entry)]
             case ForeseeScaleIn():
@@ -152,13 +152,13 @@ class SpreadExplainer:
             spread, row = state.find(asked.namespace, asked.name)
             return list(_pod_standing(state, spread, row)) if row is not None else ()
         if asked.kind in WORKLOADS:
-            told: list[str] = []
+            lines: list[str] = []
             for target_of in _targeting(state, asked):
-                told += [
+                lines += [
                     f"It is the target of WorkloadSpread {target_of.name}.",
                     *_standing(state, target_of, now),
                 ]
-            return told
+            return lines
         spread = state.spreads.get(spread_key(asked.namespace, asked.name))
         return list(_standing(state, spread, now)) if spread is not None else ()
 
