@@ -82,8 +82,8 @@ def _table() -> dict[tuple[str, str], Strategy]:
     for word in _TEXT.split():
         if word.endswith(":"):
             type_name = word[:-1]
-        elif found := _FIELD.match(word):
-            table[type_name, found[1]] = Strategy(found[2], bool(found[3]), bool(found[4]))
+        elif match := _FIELD.match(word):
+            table[type_name, match[1]] = Strategy(match[2], bool(match[3]), bool(match[4]))
     return table
 
 

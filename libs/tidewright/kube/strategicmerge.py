@@ -235,8 +235,8 @@ def _check_order(change: Sequence[Any], order: Sequence[Any], key: str, directiv
     if not change or not order:
         return
     named = [_identity(item, key) for item in change if not _directs(item)]
-    wanted = iter([_identity(item, key) for item in order])
-    if not all(identity in wanted for identity in named):
+    ordered = iter([_identity(item, key) for item in order])
+    if not all(identity in ordered for identity in named):
         raise InvalidPatch(f"the patch's list is not in the order of its {directive}: {order!r}")
 
 
@@ -255,11 +255,11 @@ def _ordered(items: Sequence[Any], order: Sequence[Any], live: Sequence[Any], ke
     A live item goes in front of the first ordered item that followed it in the live list; it comes
     after those that the live list did not have.
     """
-    wanted = {_identity(item, key): place for place, item in reversed(list(enumerate(order)))}
+    places = {_identity(item, key): place for place, item in reversed(list(enumerate(order)))}
     was = {_identity(item, key): place for place, item in reversed(list(enumerate(live)))}
     identities = [(_identity(item, key), item) for item in items]
-    named = sorted((pair for pair in identities if pair[0] in wanted), key=lambda pair: wanted[pair[0]])
-    others = [pair for pair in identities if pair[0] not in wanted]
+    named = sorted((pair for pair in identities if pair[0] in places), key=lambda pair: places[pair[0]])
+    others = [pair for pair in identities if pair[0] not in places]
     result: list[Any] = []
     at = 0
     for mine, item in named:

@@ -115,18 +115,18 @@ def bonds_of(claims: Sequence[Claimed]) -> Iterator[tuple[int, int]]:
 def handed_out(problem: Problem) -> HandedOut:
     """What pods get of these devices until one cannot be served."""
     search = _Search(problem)
-    found: list[tuple[Pick, ...]] = []
+    served: list[tuple[Pick, ...]] = []
     everything = tuple(range(len(problem.claims)))
     again = tuple(c for c, own in enumerate(problem.own) if own)
-    while len(found) < problem.most:
-        turn = again if found else everything
+    while len(served) < problem.most:
+        turn = again if served else everything
         picks = search.serve(turn)
         if picks is None:
-            return HandedOut(tuple(found), gave_up=search.tries >= MOST_TRIES)
-        found.append(picks)
+            return HandedOut(tuple(served), gave_up=search.tries >= MOST_TRIES)
+        served.append(picks)
         if turn == again and all(pick.how == WATCHED for pick in picks):
-            return HandedOut(tuple(found), endless=True)
-    return HandedOut(tuple(found))
+            return HandedOut(tuple(served), endless=True)
+    return HandedOut(tuple(served))
 
 
 class _Search:
@@ -175,12 +175,12 @@ class _Search:
                 return True
         return False
 
-    def _all(self, choice: _Choice, wanted: Sequence[int]) -> bool:
+    def _all(self, choice: _Choice, devices: Sequence[int]) -> bool:
         """Every one of these devices, of which there is one at least."""
-        return bool(wanted) and self._try(choice, wanted[0], partial(self._others, choice, wanted[1:]))
+        return bool(devices) and self._try(choice, devices[0], partial(self._others, choice, devices[1:]))
 
-    def _others(self, choice: _Choice, wanted: Sequence[int]) -> bool:
-        return self._all(choice, wanted) if wanted else self._wish(choice.position, choice.wish + 1)
+    def _others(self, choice: _Choice, devices: Sequence[int]) -> bool:
+        return self._all(choice, devices) if devices else self._wish(choice.position, choice.wish + 1)
 
     def _first(self, choice: _Choice, count: int) -> bool:
         """So many devices, of those that may be picked as things are: the first ones that will do."""
@@ -211,7 +211,7 @@ class _Search:
     def _too_alike(self, choice: _Choice, able: Sequence[int], count: int) -> bool:
         """Whether a bond keeps any so many of these devices from being picked."""
         for bond in self._bonds(choice):
-            values = Counter(one for i in able for one in self.problem.entries[i].values[bond])
+            values = Counter(value for i in able for value in self.problem.entries[i].values[bond])
             if (len(values) if self.distinct[bond] else max(values.values(), default=0)) < count:
                 return True
         return False
@@ -222,8 +222,8 @@ class _Search:
     def _gives(self, choice: _Choice, i: int, room: Sequence[int]) -> bool:
         """Whether a device with so much room has what a choice takes of its capacities."""
         needs = self.problem.entries[i].needs
-        wanted = needs[choice.number] if needs else ()
-        return wanted is not None and all(n <= here for n, here in zip(wanted, room, strict=False))
+        needed = needs[choice.number] if needs else ()
+        return needed is not None and all(n <= here for n, here in zip(needed, room, strict=False))
 
     def _try(self, choice: _Choice, i: int, then: Callable[[], bool]) -> bool:
         """Whether the rest can be met when this device is picked; if not, nothing has changed."""

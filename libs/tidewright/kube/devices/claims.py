@@ -139,15 +139,15 @@ def _wish(request: Mapping[str, Any], classes: Classes) -> Wish:
     return Wish(name, (_ask(request, classes, where),))  # as it stood before v1
 
 
-def _ask(found: Mapping[str, Any], classes: Classes, where: str, own: str = "") -> Ask:
-    _known(found, _ASK_FIELDS, where)
-    name = found.get("deviceClassName") or ""
+def _ask(request: Mapping[str, Any], classes: Classes, where: str, own: str = "") -> Ask:
+    _known(request, _ASK_FIELDS, where)
+    name = request.get("deviceClassName") or ""
     if not name:
         raise ValueError(f"{where} of a resource claim names no device class: it is not understood")
     selectors = classes(name)
     if selectors is None:
         raise ValueError(f"device class {name!r} does not exist")
-    mode = found.get("allocationMode") or "ExactCount"
+    mode = request.get("allocationMode") or "ExactCount"
     if mode not in ("ExactCount", "All"):
         raise ValueError(
             f"{where} of a resource claim has allocationMode {mode!r}, which is not understood: ExactCount and All are"
@@ -155,37 +155,37 @@ def _ask(found: Mapping[str, Any], classes: Classes, where: str, own: str = "") 
     return Ask(
         matcher=Matcher(
             name=name,
-            selectors=(*selectors, *expressions(found.get("selectors"))),
+            selectors=(*selectors, *expressions(request.get("selectors"))),
             tolerations=tuple(
                 Toleration(t.get("key") or "", t.get("operator") or "Equal", t.get("value") or "", t.get("effect") or "")
-                for t in found.get("tolerations") or ()
+                for t in request.get("tolerations") or ()
             ),
         ),
-        count=int(found.get("count") or 1),
+        count=int(request.get("count") or 1),
         whole=mode == "All",
-        watching=bool(found.get("adminAccess")),
+        watching=bool(request.get("adminAccess")),
         capacity=tuple(
-            (wanted, quantities.milli(amount))
-            for wanted, amount in sorted(((found.get("capacity") or {}).get("requests") or {}).items())
+            (capacity_name, quantities.milli(amount))
+            for capacity_name, amount in sorted(((request.get("capacity") or {}).get("requests") or {}).items())
         ),
         name=own,
     )  # fmt: skip
 
 
-def _bond(found: Mapping[str, Any]) -> Bond:
-    _known(found, _CONSTRAINT_FIELDS, "a constraint")
-    requests = tuple(found.get("requests") or ())
+def _bond(constraint: Mapping[str, Any]) -> Bond:
+    _known(constraint, _CONSTRAINT_FIELDS, "a constraint")
+    requests = tuple(constraint.get("requests") or ())
     for field in ("matchAttribute", "distinctAttribute"):
-        if found.get(field):
-            return Bond(found[field], field == "distinctAttribute", requests)
+        if constraint.get(field):
+            return Bond(constraint[field], field == "distinctAttribute", requests)
     raise ValueError(
         "a constraint of a resource claim names neither matchAttribute nor distinctAttribute: it is not understood"
     )
 
 
-def _known(found: Mapping[str, Any], fields: Iterable[str], what: str) -> None:
+def _known(obj: Mapping[str, Any], fields: Iterable[str], what: str) -> None:
     strange = sorted(
-        name for name, value in found.items() if name not in fields and value not in (None, [], {})
+        name for name, value in obj.items() if name not in fields and value not in (None, [], {})
     )
     if strange:
         raise ValueError(f"{what} of a resource claim has the field {strange[0]!r}, which is not understood")

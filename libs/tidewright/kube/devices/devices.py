@@ -65,35 +65,35 @@ class Device(msgspec.Struct, frozen=True):
         return (self.driver, self.pool, self.name)
 
 
-def device(driver: str, pool: str, found: Mapping[str, Any]) -> Device:
+def device(driver: str, pool: str, fields: Mapping[str, Any]) -> Device:
     """A device of a ResourceSlice, or of a template.
 
     Raises:
         ValueError: it cannot be read: it has no name, or an amount that is no quantity.
     """
     try:
-        return _device(driver, pool, found)
+        return _device(driver, pool, fields)
     except (AttributeError, KeyError, TypeError) as error:
-        raise ValueError(f"device {found.get('name')!r} of {driver} cannot be read: {error!r}") from error
+        raise ValueError(f"device {fields.get('name')!r} of {driver} cannot be read: {error!r}") from error
 
 
-def _device(driver: str, pool: str, found: Mapping[str, Any]) -> Device:
-    kept = {name: found[name] for name in _SEEN if found.get(name)}
-    for capacity in (found.get("capacity") or {}).values():
+def _device(driver: str, pool: str, fields: Mapping[str, Any]) -> Device:
+    kept = {name: fields[name] for name in _SEEN if fields.get(name)}
+    for capacity in (fields.get("capacity") or {}).values():
         _given_out(capacity, None)
         _given_out(capacity, 0)
     return Device(
         driver,
         pool,
-        found["name"],
+        fields["name"],
         msgspec.json.encode(kept, order="deterministic"),
         tuple(
             (part["counterSet"], name, quantities.milli(counter["value"]))
-            for part in found.get("consumesCounters") or ()
+            for part in fields.get("consumesCounters") or ()
             for name, counter in sorted((part.get("counters") or {}).items())
         ),
-        bool(found.get("allowMultipleAllocations")),
-        bool(found.get("bindsToNode")),
+        bool(fields.get("allowMultipleAllocations")),
+        bool(fields.get("bindsToNode")),
     )
 
 
@@ -102,22 +102,22 @@ def expressions(selectors: Iterable[Mapping[str, Any]] | None) -> tuple[str, ...
     return tuple((selector.get("cel") or {}).get("expression") or "false" for selector in selectors or ())
 
 
-def takes(matcher: Matcher, one: Device) -> bool:
+def takes(matcher: Matcher, candidate: Device) -> bool:
     """Whether selectors take a device. What a selector cannot be asked about it does not take."""
-    return _takes(matcher.selectors, one.driver, one.body)
+    return _takes(matcher.selectors, candidate.driver, candidate.body)
 
 
-def bears(matcher: Matcher, one: Device) -> bool:
+def bears(matcher: Matcher, candidate: Device) -> bool:
     """Whether the taints of a device are tolerated."""
-    if any(not _tolerated(matcher.tolerations, taint) for taint in one.ruled):
+    if any(not _tolerated(matcher.tolerations, taint) for taint in candidate.ruled):
         return False
-    return b'"taints"' not in one.body or _bears(matcher.tolerations, one.body)
+    return b'"taints"' not in candidate.body or _bears(matcher.tolerations, candidate.body)
 
 
 @lru_cache(maxsize=65_536)
 def _takes(selectors: tuple[str, ...], driver: str, body: bytes) -> bool:
-    found = msgspec.json.decode(body)
-    return all(_holds(expression, driver, _seen_by(expression, found)) for expression in selectors)
+    fields = msgspec.json.decode(body)
+    return all(_holds(expression, driver, _seen_by(expression, fields)) for expression in selectors)
 
 
 @lru_cache(maxsize=4096)
@@ -133,17 +133,17 @@ def _tolerated(tolerations: Iterable[Toleration], taint: Taint) -> bool:
     return taint.effect not in HARD_EFFECTS or any(t.tolerates(taint) for t in tolerations)
 
 
-def _seen_by(expression: str, found: Mapping[str, Any]) -> bytes:
+def _seen_by(expression: str, fields: Mapping[str, Any]) -> bytes:
     """Of a device what an expression may look at: serial numbers that it does not name are left out."""
     kept: dict[str, Any] = {
         part: {
             name: entry
-            for name, entry in (found.get(part) or {}).items()
+            for name, entry in (fields.get(part) or {}).items()
             if name.rpartition("/")[2] in expression or _enumerates(expression)
         }
         for part in ("attributes", "capacity")
     }
-    kept["allowMultipleAllocations"] = bool(found.get("allowMultipleAllocations"))
+    kept["allowMultipleAllocations"] = bool(fields.get("allowMultipleAllocations"))
     return msgspec.json.encode(kept, order="deterministic")
 
 
@@ -164,32 +164,32 @@ def _holds(expression: str, driver: str, body: bytes) -> bool:
 
 
 @lru_cache(maxsize=16_384)
-def values(one: Device, attribute: str) -> frozenset[str]:
+def values(candidate: Device, attribute: str) -> frozenset[str]:
     """The values of an attribute of a device as text, each with its type; empty where it lacks the attribute.
 
     One value counts as a list of it. Names without a domain are the driver's.
     """
-    attributes = msgspec.json.decode(one.body).get("attributes") or {}
+    attributes = msgspec.json.decode(candidate.body).get("attributes") or {}
     domain, _, short = attribute.rpartition("/")
-    found = attributes.get(attribute)
-    if found is None and domain in ("", one.driver):
-        found = attributes.get(short, attributes.get(f"{one.driver}/{short}"))
+    typed = attributes.get(attribute)
+    if typed is None and domain in ("", candidate.driver):
+        typed = attributes.get(short, attributes.get(f"{candidate.driver}/{short}"))
     return frozenset(
         msgspec.json.encode((LISTS.get(kind, kind), entry)).decode()
-        for kind, told in (found or {}).items()
-        for entry in (told if isinstance(told, list) else [told])
+        for kind, value in (typed or {}).items()
+        for entry in (value if isinstance(value, list) else [value])
     )
 
 
 @lru_cache(maxsize=16_384)
-def capacities(one: Device) -> tuple[tuple[str, int], ...]:
+def capacities(candidate: Device) -> tuple[tuple[str, int], ...]:
     """The capacities of a device by name, in thousandths."""
-    found = msgspec.json.decode(one.body).get("capacity") or {}
-    return tuple((name, quantities.milli(entry["value"])) for name, entry in sorted(found.items()))
+    capacity = msgspec.json.decode(candidate.body).get("capacity") or {}
+    return tuple((name, quantities.milli(entry["value"])) for name, entry in sorted(capacity.items()))
 
 
 @lru_cache(maxsize=16_384)
-def consumed(one: Device, wanted: tuple[tuple[str, int], ...]) -> tuple[int, ...] | None:
+def consumed(candidate: Device, requested: tuple[tuple[str, int], ...]) -> tuple[int, ...] | None:
     """What a request takes of each of a device's capacities, in the order of `capacities`, in thousandths.
 
     A request that is between what the device gives out is rounded up; what is not asked for is taken at its
@@ -198,38 +198,38 @@ def consumed(one: Device, wanted: tuple[tuple[str, int], ...]) -> tuple[int, ...
     Returns:
         None where the device does not have what is asked for, or does not give it out in that size.
     """
-    found = msgspec.json.decode(one.body).get("capacity") or {}
-    asked = dict(wanted)
-    if not asked.keys() <= found.keys():
+    capacity = msgspec.json.decode(candidate.body).get("capacity") or {}
+    asked = dict(requested)
+    if not asked.keys() <= capacity.keys():
         return None
     amounts = []
-    for name in sorted(found):
-        amount = _given_out(found[name], asked.get(name))
+    for name in sorted(capacity):
+        amount = _given_out(capacity[name], asked.get(name))
         if amount is None:
             return None
         amounts.append(amount)
     return tuple(amounts)
 
 
-def _given_out(capacity: Mapping[str, Any], wanted: int | None) -> int | None:
+def _given_out(capacity: Mapping[str, Any], amount: int | None) -> int | None:
     total = quantities.milli(capacity["value"])
     policy = capacity.get("requestPolicy") or {}
     default = quantities.milli(policy["default"]) if policy.get("default") is not None else None
-    if wanted is None:
-        wanted = total if default is None else default
+    if amount is None:
+        amount = total if default is None else default
         if default is not None:
-            return wanted
+            return amount
     sizes = policy.get("validRange") or {}
     if sizes.get("min") is not None:
         least = quantities.milli(sizes["min"])
         step = quantities.milli(sizes["step"]) if sizes.get("step") else 0
-        beyond = max(0, wanted - least)
-        wanted = least + (-(-beyond // step) * step if step else beyond)
+        beyond = max(0, amount - least)
+        amount = least + (-(-beyond // step) * step if step else beyond)
     values = sorted(quantities.milli(size) for size in policy.get("validValues") or ())
     if values and not sizes:
-        wanted = next((size for size in values if size >= wanted), wanted)
-    if wanted == default:
-        return wanted
-    if sizes.get("max") is not None and wanted > quantities.milli(sizes["max"]):
+        amount = next((size for size in values if size >= amount), amount)
+    if amount == default:
+        return amount
+    if sizes.get("max") is not None and amount > quantities.milli(sizes["max"]):
         return None
-    return None if values and not sizes and wanted not in values else wanted
+    return None if values and not sizes and amount not in values else amount

@@ -33,11 +33,11 @@ def version_number(text: str) -> int:
     Raises:
         ValueError: it is none.
     """
-    found = _VERSION.fullmatch(text)
-    if found is None:
+    match = _VERSION.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is no semantic version, such as 1.2.3")
-    major, minor, patch = (min(int(part), _PART - 1) for part in found.groups()[:3])
-    return ((major * _PART + minor) * _PART + patch) * 2 + (found[4] is None)
+    major, minor, patch = (min(int(part), _PART - 1) for part in match.groups()[:3])
+    return ((major * _PART + minor) * _PART + patch) * 2 + (match[4] is None)
 
 
 def takes(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
@@ -63,32 +63,32 @@ def takes(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
     return value
 
 
-def _attribute(found: Mapping[str, Any]) -> Any:
+def _attribute(attribute: Mapping[str, Any]) -> Any:
     for several, single in LISTS.items():
-        if several in found:
-            return [_value(single, entry) for entry in found[several]]
-        if single in found:
-            return _value(single, found[single])
+        if several in attribute:
+            return [_value(single, entry) for entry in attribute[several]]
+        if single in attribute:
+            return _value(single, attribute[single])
     return None
 
 
-def _value(kind: str, told: Any) -> Any:
-    return version_number(told) if kind == "version" else told
+def _value(kind: str, value: Any) -> Any:
+    return version_number(value) if kind == "version" else value
 
 
-def _capacity(found: Mapping[str, Any]) -> int:
-    return quantities.milli(found["value"])
+def _capacity(capacity: Mapping[str, Any]) -> int:
+    return quantities.milli(capacity["value"])
 
 
 def _by_domain(
-    expression: str, driver: str, found: Mapping[str, Any], read: Callable[[Mapping[str, Any]], Any]
+    expression: str, driver: str, entries: Mapping[str, Any], read: Callable[[Mapping[str, Any]], Any]
 ) -> dict[str, dict[str, Any]]:
     """Names by their domain, the driver's being the default; domains that are asked for and are not there are empty."""
     domains: dict[str, dict[str, Any]] = {a or b: {} for a, b in _DOMAIN.findall(expression)}
     domains.setdefault(driver, {})
-    for name in sorted(found):
+    for name in sorted(entries):
         domain, _, short = name.rpartition("/")
-        domains.setdefault(domain or driver, {})[short] = read(found[name])
+        domains.setdefault(domain or driver, {})[short] = read(entries[name])
     return domains
 
 
@@ -135,10 +135,10 @@ def _environment() -> Any:
     )
 
 
-def _includes(target: Any, wanted: Any) -> bool:
+def _includes(target: Any, value: Any) -> bool:
     """Whether a list has a value; one value counts as a list of it. True and 1 are not the same."""
     return any(
-        type(entry) is type(wanted) and entry == wanted
+        type(entry) is type(value) and entry == value
         for entry in (target if isinstance(target, list | tuple) else [target])
     )
 

@@ -107,17 +107,17 @@ class Stock:
 
     def concerns(self, claims: Sequence[Claimed]) -> bool:
         """Whether any of its devices is one that these claims ask for."""
-        return any(takes(ask.matcher, one) for one in self.devices for *_, ask in choices_of(claims))
+        return any(takes(ask.matcher, device) for device in self.devices for *_, ask in choices_of(claims))
 
     def serve(self, claims: Sequence[Claimed], own: Sequence[bool]) -> Served:
         """How many pods with these claims it can serve; see `Problem`."""
         key = tuple((claim.digest, mine) for claim, mine in zip(claims, own, strict=True))
-        found = self._served.get(key)
-        if found is None:
+        served = self._served.get(key)
+        if served is None:
             if len(self._served) >= _REMEMBERED:
                 self._served.clear()
-            found = self._served[key] = among(claims, own, (self, range(len(self.devices))))
-        return found
+            served = self._served[key] = among(claims, own, (self, range(len(self.devices))))
+        return served
 
     def less(self, picks: Iterable[tuple[int, Pick]]) -> Stock:
         """What is left when these devices are had, too."""
@@ -154,7 +154,7 @@ def among(
     bonds = [claims[c].bonds[b] for c, b in bonds_of(claims)]
     known: list[dict[str, int]] = [{} for _ in bonds]
     counters: dict[Counter, int] = {}
-    left: list[int] = []
+    remaining: list[int] = []
     entries: list[Entry] = []
     at: list[tuple[int, int]] = []
     measured = any(ask.capacity for ask in choices)
@@ -164,48 +164,49 @@ def among(
         offered.sort(key=lambda place: stocks[place[0]][0].devices[place[1]].key[:2])
     for which, number in offered:
         stock, rest = stocks[which][0], rests[which]
-        one = stock.devices[number]
-        taking = sum(1 << i for i, ask in enumerate(choices) if takes(ask.matcher, one))
+        device = stock.devices[number]
+        taking = sum(1 << i for i, ask in enumerate(choices) if takes(ask.matcher, device))
         if not taking:
             continue
         consumes: list[tuple[int, int]] = []
-        for part, counter, amount in one.consumes:
-            name = (one.driver, one.pool, part, counter)
+        for part, counter, amount in device.consumes:
+            name = (device.driver, device.pool, part, counter)
             if name in rest and name not in counters:
-                counters[name] = len(left)
-                left.append(rest[name])
+                counters[name] = len(remaining)
+                remaining.append(rest[name])
             if name in rest:
                 consumes.append((counters[name], amount))
         used = stock.parts.get(number)
         room: tuple[int, ...] = ()
         needs: tuple[tuple[int, ...] | None, ...] = ()
-        if one.shared or measured:
-            room = tuple(total for _, total in capacities(one))
+        if device.shared or measured:
+            room = tuple(total for _, total in capacities(device))
             if used:
                 room = tuple(a - b for a, b in zip(room, used, strict=False))
             needs = tuple(
-                consumed(one, ask.capacity) if one.shared or ask.capacity else () for ask in choices
+                consumed(device, ask.capacity) if device.shared or ask.capacity else () for ask in choices
             )
         entries.append(
             Entry(
                 takes=taking,
-                bears=sum(1 << i for i, ask in enumerate(choices) if bears(ask.matcher, one)),
+                bears=sum(1 << i for i, ask in enumerate(choices) if bears(ask.matcher, device)),
                 values=tuple(
                     frozenset(
-                        numbers.setdefault(text, len(numbers)) for text in sorted(values(one, bond.attribute))
+                        numbers.setdefault(text, len(numbers))
+                        for text in sorted(values(device, bond.attribute))
                     )
                     for bond, numbers in zip(bonds, known, strict=True)
                 ),
-                consumes=tuple(consumes) if len(consumes) == len(one.consumes) else None,
+                consumes=tuple(consumes) if len(consumes) == len(device.consumes) else None,
                 free=not stock.taken >> number & 1,
-                part=one.shared,
+                part=device.shared,
                 used=used is not None,
                 room=room,
                 needs=needs,
             )
         )
         at.append((which, number))
-    out = handed_out(Problem(tuple(map(_bare, claims)), tuple(own), tuple(entries), tuple(left), most))
+    out = handed_out(Problem(tuple(map(_bare, claims)), tuple(own), tuple(entries), tuple(remaining), most))
     return Served(out, _same(tuple(at)))
 
 
@@ -225,10 +226,10 @@ def _rest(stock: Stock) -> dict[Counter, int]:
     if not stock.counters:
         return {}
     rest = dict(stock.counters)
-    for number, one in enumerate(stock.devices):
+    for number, device in enumerate(stock.devices):
         if stock.taken >> number & 1 or number in stock.parts:
-            for part, counter, amount in one.consumes:
-                name = (one.driver, one.pool, part, counter)
+            for part, counter, amount in device.consumes:
+                name = (device.driver, device.pool, part, counter)
                 if name in rest:
                     rest[name] -= amount
     return rest
@@ -240,9 +241,11 @@ def lacking(claims: Sequence[Claimed], *stocks: Stock) -> str:
         for wish in claim.wishes:
             least = wish.choices[-1]
             have = sum(
-                takes(least.matcher, one) and bears(least.matcher, one) and not stock.taken >> number & 1
+                takes(least.matcher, device)
+                and bears(least.matcher, device)
+                and not stock.taken >> number & 1
                 for stock in stocks
-                for number, one in enumerate(stock.devices)
+                for number, device in enumerate(stock.devices)
             )
             if have < least.count and not least.watching:
                 return f"Insufficient devices of class {least.matcher.name}: request {wish.name} asks for {least.count}, {have} are free"
