@@ -181,7 +181,7 @@ class Part(Generic[P]):
         self.position = msgspec.structs.replace(found, epoch=found.epoch + 1)
         await self.commit([], self.position)
         self._owns = True
-        _log.info("claimed", checkpoint=self._subject, epoch=self.position.epoch)
+        _log.debug("claimed", checkpoint=self._subject, epoch=self.position.epoch)
         return found
 
     async def commit(self, messages: Sequence[Message], position: P) -> None:
