@@ -50,6 +50,12 @@ def test_selectors_speak_of_versions_quantities_and_domains(expression: str, tak
     assert takes(Matcher("m", (expression,)), device(DRIVER, "p", body)) is taken
 
 
+def test_a_device_whose_version_is_none_is_not_taken_by_what_asks_for_it() -> None:
+    body = {"name": "d", "attributes": {"version": {"version": "next"}}}
+    asking = f'device.attributes["{DRIVER}"].version.isGreaterThan(semver("1.0.0"))'
+    assert not takes(Matcher("m", (asking,)), device(DRIVER, "p", body))
+
+
 def test_versions_sort_as_versions_do() -> None:
     ordered = ["0.9.10", "1.0.0-rc.1", "1.0.0", "1.2.3", "v1.10.0", "2.0.0+build"]
     numbers = [version_number(text) for text in ordered]

@@ -44,17 +44,17 @@ def takes(expression: str, driver: str, device: Mapping[str, Any]) -> bool:
     """Whether an expression holds for a device (its fields as in a ResourceSlice).
 
     Raises:
-        SelectorFailed: it does not compile, or asks for what the device does not have.
+        SelectorFailed: it does not compile, or asks for what the device does not have, or has in no form that can be read.
     """
-    data = {
-        "device": {
-            "driver": driver,
-            "allowMultipleAllocations": bool(device.get("allowMultipleAllocations")),
-            "attributes": _by_domain(expression, driver, device.get("attributes") or {}, _attribute),
-            "capacity": _by_domain(expression, driver, device.get("capacity") or {}, _capacity),
-        }
-    }
     try:
+        data = {
+            "device": {
+                "driver": driver,
+                "allowMultipleAllocations": bool(device.get("allowMultipleAllocations")),
+                "attributes": _by_domain(expression, driver, device.get("attributes") or {}, _attribute),
+                "capacity": _by_domain(expression, driver, device.get("capacity") or {}, _capacity),
+            }
+        }
         value = _compiled(expression).eval(data=data).plain_value()
     except (RuntimeError, ValueError, TypeError) as error:
         raise SelectorFailed(str(error).splitlines()[0] if str(error) else type(error).__name__) from error
