@@ -194,13 +194,13 @@ class Actuator:
                         records = await reader.fetch(500, timeout_s=5.0)
                 if not records:
                     continue
-                found = [(record, _decoded(record)) for record in records]
+                decoded = [(record, _decoded(record)) for record in records]
                 # Whoever decided for a later time than ours knew of a setting that we do not know yet.
-                latest = max((event.at for _, event in found if isinstance(event, Decision)), default=0.0)
+                latest = max((event.at for _, event in decoded if isinstance(event, Decision)), default=0.0)
                 unread_s = time.monotonic() - self._clock_read_at
                 if unread_s > CLOCK_CHECK_S or latest > self._clock.now():
                     await self._read_clock()
-                for record, event in found:
+                for record, event in decoded:
                     self._take(record, event)
                 self._wake.set()
 

@@ -207,22 +207,22 @@ class Applier:
                 return None
             if replicas != effect.from_replicas:
                 raise Mismatch(f"replicas is {replicas}, not {effect.from_replicas} as the decision saw")
-            wanted = merged(scale, {"spec": {"replicas": effect.replicas}})
-            return msgspec.json.encode(wanted)
+            desired = merged(scale, {"spec": {"replicas": effect.replicas}})
+            return msgspec.json.encode(desired)
 
         path = place.item(effect.target.namespace, effect.target.name, "scale")
         return await self._write_looking(allowance, path, change)
 
     async def _set_status(self, effect: SetStatus, allowance: Allowance) -> Result:
         place = await self._place(effect.target, allowance)
-        wanted = requests.stamped(effect)
+        desired = requests.stamped(effect)
 
         path = place.item(effect.target.namespace, effect.target.name)
         if effect.apply_as:
             return await self._write_looking(
                 allowance,
                 path,
-                lambda obj: requests.apply_body(effect, wanted, obj),
+                lambda obj: requests.apply_body(effect, desired, obj),
                 method="PATCH",
                 content_type=APPLY_PATCH,
                 write_path=f"{path}/status?fieldManager={effect.apply_as}&force=true",
@@ -230,9 +230,9 @@ class Applier:
 
         def change(obj: JsonObject) -> bytes | None:
             requests.check_uid(obj, effect.target)
-            if obj.get("status") == wanted:
+            if obj.get("status") == desired:
                 return None
-            return msgspec.json.encode({**obj, "status": wanted})
+            return msgspec.json.encode({**obj, "status": desired})
 
         return await self._write_looking(allowance, path, change, write_path=f"{path}/status")
 
@@ -253,22 +253,22 @@ class Applier:
         target = effect.target
         place = await self._place(target, allowance)
         try:
-            made = await self._request(
+            created = await self._request(
                 allowance, "POST", place.collection(target.namespace), requests.create_body(effect)
             )
         except KubeError as error:
             if error.reason != "AlreadyExists":
                 raise
-            found = await self._request(allowance, "GET", place.item(target.namespace, target.name))
-            if requests.decision_of(found) == effect.id:
-                return Done(found=True, result={"uid": requests.uid(found)})
-            other = requests.decision_of(found)
+            existing = await self._request(allowance, "GET", place.item(target.namespace, target.name))
+            if requests.decision_of(existing) == effect.id:
+                return Done(found=True, result={"uid": requests.uid(existing)})
+            other = requests.decision_of(existing)
             return Refused(
                 verdict.CONFLICT,
                 f"{target.kind} {target.namespace}/{target.name} exists already"
                 + (f", of decision {other}" if other else ""),
             )
-        return Done(result={"uid": requests.uid(made)})
+        return Done(result={"uid": requests.uid(created)})
 
     async def _marked(self, target: ObjectRef, path: str, marks: Sequence[str], allowance: Allowance) -> str:
         """The uid of an object that carries one of the marks: what is done is done to what was looked at.
@@ -281,18 +281,18 @@ class Applier:
         if not marks:
             return target.uid
         try:
-            found = await self._request(allowance, "GET", path)
+            obj = await self._request(allowance, "GET", path)
         except KubeError as error:
             if error.status == 404:
                 raise Gone from error
             raise
-        if target.uid and requests.uid(found) != target.uid:
+        if target.uid and requests.uid(obj) != target.uid:
             raise Gone
-        if not marked(found, marks):
+        if not marked(obj, marks):
             raise NotOurs(
                 f"{target.kind} {target.namespace}/{target.name} carries none of {', '.join(marks)} (MarkOfObject)"
             )
-        return requests.uid(found)
+        return requests.uid(obj)
 
     async def _delete(self, effect: DeleteObject, allowance: Allowance, marks: Sequence[str]) -> Result:
         target = effect.target

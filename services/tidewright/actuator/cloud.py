@@ -69,11 +69,11 @@ class CloudApplier:
     async def _group(self, name: str, allowance: Allowance) -> Group:
         await allowance.take()
         await self._provider.refresh()
-        found = next((group for group in self._provider.node_groups() if group.id == name), None)
-        if found is None:
+        node_group = next((group for group in self._provider.node_groups() if group.id == name), None)
+        if node_group is None:
             known = ", ".join(group.id for group in self._provider.node_groups()) or "none"
             raise NotFound(f"no node group {name!r}; there are: {known}")
-        return found
+        return node_group
 
     async def _increase(self, effect: IncreaseNodeGroup, allowance: Allowance) -> Result:
         group = await self._group(effect.target.name, allowance)
@@ -147,29 +147,31 @@ class CloudApplier:
                 )
             await allowance.take()
             come = sum(
-                one.state in (InstanceState.RUNNING, None) and one.error is None
-                for one in await group.nodes()
+                instance.state in (InstanceState.RUNNING, None) and instance.error is None
+                for instance in await group.nodes()
             )
-            wanted = max(effect.size, come)
-            if wanted >= size:
+            new_size = max(effect.size, come)
+            if new_size >= size:
                 return Done(found=True, result={"size": size})
             await allowance.take()
             try:
-                await group.decrease_target_size(wanted - size, key=f"{unique(effect)}/{wanted}", expect=size)
+                await group.decrease_target_size(
+                    new_size - size, key=f"{unique(effect)}/{new_size}", expect=size
+                )
             except (Conflict, Invalid):
                 continue  # an instance came up since the look, or the size changed
-            return Done(result={"size": wanted})
+            return Done(result={"size": new_size})
         return Again(verdict.CONFLICT, f"the instances of {effect.target.name} keep changing")
 
     async def _delete(self, effect: DeleteInstances, allowance: Allowance) -> Result:
         group = await self._group(effect.target.name, allowance)
         await allowance.take()
-        there = {one.id for one in await group.nodes() if one.state is not InstanceState.DELETING} & set(
-            effect.instances
-        )
+        there = {
+            instance.id for instance in await group.nodes() if instance.state is not InstanceState.DELETING
+        } & set(effect.instances)
         if not there:
             return Done(found=True, result={"size": await group.target_size()})
-        chosen: Sequence[str] = [one for one in effect.instances if one in there]
+        chosen: Sequence[str] = [instance_id for instance_id in effect.instances if instance_id in there]
         await allowance.take()
         if effect.force:
             try:
@@ -196,10 +198,15 @@ class CloudApplier:
                 continue
             await allowance.take()
             machine = next(
-                (one for one in await self._provider.machine_types() if one.name == effect.machine_type), None
+                (
+                    machine_type
+                    for machine_type in await self._provider.machine_types()
+                    if machine_type.name == effect.machine_type
+                ),
+                None,
             )
             own = machine.template if machine is not None else NodeTemplate(capacity={})
-            wanted = await self._provider.new_node_group(
+            new_group = await self._provider.new_node_group(
                 effect.machine_type,
                 group_id=name,
                 zone=effect.zone,
@@ -208,7 +215,7 @@ class CloudApplier:
                 taints=tuple(taint for taint in _taints(effect.template) if taint not in own.taints),
             )
             await allowance.take()
-            await wanted.create(key=f"{unique(effect)}/{name}")
+            await new_group.create(key=f"{unique(effect)}/{name}")
         return Done()
 
     async def _remove(self, effect: DeleteNodeGroup, allowance: Allowance) -> Result:

@@ -142,10 +142,10 @@ class Correlator:
 
 
 def _forget(
-    found: OrderedDict[_Group, _Written] | OrderedDict[_Group, _Similar] | OrderedDict[_Group, _Bucket],
+    remembered: OrderedDict[_Group, _Written] | OrderedDict[_Group, _Similar] | OrderedDict[_Group, _Bucket],
 ) -> None:
-    while len(found) > REMEMBERED:
-        found.popitem(last=False)
+    while len(remembered) > REMEMBERED:
+        remembered.popitem(last=False)
 
 
 def event_name(effect: RecordObjectEvent) -> str:

@@ -55,22 +55,22 @@ def certificate(pem: str) -> str:
     if "PRIVATE KEY" in pem:
         raise NotACertificate("ca holds a private key: only a certificate may be published")
     try:
-        (found,) = x509.load_pem_x509_certificates(pem.encode())
+        (cert,) = x509.load_pem_x509_certificates(pem.encode())
     except ValueError as error:
         raise NotACertificate(f"ca is not one PEM certificate: {error}") from error
-    return found.public_bytes(serialization.Encoding.PEM).decode()
+    return cert.public_bytes(serialization.Encoding.PEM).decode()
 
 
 def bundle_of(text: str, now: datetime) -> list[str]:
     """The certificates of a `caBundle` that can be read and have not expired, in their order."""
     try:
-        found = x509.load_pem_x509_certificates(base64.b64decode(text, validate=True)) if text else []
+        certificates = x509.load_pem_x509_certificates(base64.b64decode(text, validate=True)) if text else []
     except (ValueError, binascii.Error):
         return []  # it let nobody in before either
     return [
-        one.public_bytes(serialization.Encoding.PEM).decode()
-        for one in found
-        if one.not_valid_after_utc > now
+        cert.public_bytes(serialization.Encoding.PEM).decode()
+        for cert in certificates
+        if cert.not_valid_after_utc > now
     ]
 
 
@@ -89,27 +89,27 @@ def bundles_in(configuration: JsonObject) -> list[str]:
     return [(hook.get("clientConfig") or {}).get("caBundle") or "" for hook in hooks]
 
 
-def configured(found: JsonObject | None, wanted: JsonObject, bundle: str) -> JsonObject:
+def configured(current: JsonObject | None, desired: JsonObject, bundle: str) -> JsonObject:
     """A webhook configuration as it shall be; what the API server filled in stays."""
-    known = {hook.get("name"): hook for hook in (found or {}).get("webhooks") or ()}
+    known = {hook.get("name"): hook for hook in (current or {}).get("webhooks") or ()}
     hooks = []
-    for hook in wanted.get("webhooks") or ():
+    for hook in desired.get("webhooks") or ():
         client = {**(hook.get("clientConfig") or {}), "caBundle": bundle}
         before = (known.get(hook.get("name")) or {}).get("clientConfig") or {}
         if "service" in client and "service" in before:
             client["service"] = {**before["service"], **client["service"]}
         hooks.append({**(known.get(hook.get("name")) or {}), **hook, "clientConfig": client})
-    metadata = dict((found or {}).get("metadata") or {})
-    mine = wanted.get("metadata") or {}
+    metadata = dict((current or {}).get("metadata") or {})
+    mine = desired.get("metadata") or {}
     for part in ("labels", "annotations"):
         if mine.get(part):
             metadata[part] = {**(metadata.get(part) or {}), **mine[part]}
-    return {**(found or wanted), "metadata": {**mine, **metadata}, "webhooks": hooks}
+    return {**(current or desired), "metadata": {**mine, **metadata}, "webhooks": hooks}
 
 
-def served(found: JsonObject, conversion: JsonObject, bundle: str) -> JsonObject:
+def served(definition: JsonObject, conversion: JsonObject, bundle: str) -> JsonObject:
     """A CRD with its conversion webhook; all its versions are served. Without a bundle: only stored ones are."""
-    spec = dict(found.get("spec") or {})
+    spec = dict(definition.get("spec") or {})
     if bundle:
         webhook = dict(conversion.get("webhook") or {})
         webhook["clientConfig"] = {**(webhook.get("clientConfig") or {}), "caBundle": bundle}
@@ -123,37 +123,39 @@ def served(found: JsonObject, conversion: JsonObject, bundle: str) -> JsonObject
         {**version, "served": bool(bundle) or bool(version.get("storage"))}
         for version in spec.get("versions") or ()
     ]
-    return {**found, "spec": spec}
+    return {**definition, "spec": spec}
 
 
-def _as_it_is(found: JsonObject) -> JsonObject:
+def _as_it_is(configuration: JsonObject) -> JsonObject:
     """What is wanted of a configuration that stays as it is, but for its bundles."""
     return {
         "webhooks": [
-            {"name": hook.get("name"), "clientConfig": _client(hook)} for hook in found.get("webhooks") or ()
+            {"name": hook.get("name"), "clientConfig": _client(hook)}
+            for hook in configuration.get("webhooks") or ()
         ]
     }
 
 
-def _called_with(wanted: JsonObject, token: str) -> JsonObject:
+def _called_with(configuration: JsonObject, token: str) -> JsonObject:
     hooks = [
-        {**hook, "clientConfig": with_token(_client(hook), token)} for hook in wanted.get("webhooks") or ()
+        {**hook, "clientConfig": with_token(_client(hook), token)}
+        for hook in configuration.get("webhooks") or ()
     ]
-    return {**wanted, "webhooks": hooks}
+    return {**configuration, "webhooks": hooks}
 
 
 def _client(webhook: Any) -> JsonObject:
     return dict((webhook or {}).get("clientConfig") or {})
 
 
-def _conversion_client(found: JsonObject) -> JsonObject:
-    return _client(((found.get("spec") or {}).get("conversion") or {}).get("webhook"))
+def _conversion_client(definition: JsonObject) -> JsonObject:
+    return _client(((definition.get("spec") or {}).get("conversion") or {}).get("webhook"))
 
 
-def _converts(found: JsonObject, conversion: JsonObject) -> bool:
+def _converts(definition: JsonObject, conversion: JsonObject) -> bool:
     """Whether a CRD is converted by the very endpoint that asks: versions before `is_ours` set that up."""
     ours = _client(conversion.get("webhook"))
-    return bool(ours) and _address(_conversion_client(found)) == _address(ours)
+    return bool(ours) and _address(_conversion_client(definition)) == _address(ours)
 
 
 def _address(client: JsonObject) -> tuple[Any, ...]:
@@ -178,10 +180,10 @@ def with_token(client: JsonObject, token: str) -> JsonObject:
     return {**client, "url": f"{base}/{token}{url.removeprefix(base)}"}
 
 
-def _at_home(found: JsonObject | None, wanted: JsonObject) -> bool:
+def _at_home(current: JsonObject | None, desired: JsonObject) -> bool:
     """Whether a configuration calls no other address than the wanted one does."""
-    called = {_url_of(_client(hook)) for hook in (found or {}).get("webhooks") or ()}
-    return called <= {_url_of(_client(hook)) for hook in wanted.get("webhooks") or ()}
+    called = {_url_of(_client(hook)) for hook in (current or {}).get("webhooks") or ()}
+    return called <= {_url_of(_client(hook)) for hook in desired.get("webhooks") or ()}
 
 
 class Endpoints:
@@ -211,16 +213,16 @@ class Endpoints:
         remove = isinstance(effect, ForgetEndpoint) and effect.remove_last
         alone = isinstance(effect, ForgetEndpoint) and effect.alone
         changed = False
-        for wanted in effect.configurations:
-            plural = _PLURALS.get(str(wanted.get("kind")))
-            name = (wanted.get("metadata") or {}).get("name")
+        for configuration in effect.configurations:
+            plural = _PLURALS.get(str(configuration.get("kind")))
+            name = (configuration.get("metadata") or {}).get("name")
             if plural is None or not isinstance(name, str):
                 return Refused(
                     "Invalid",
-                    f"kind {wanted.get('kind')!r} named {name!r} is no webhook configuration: valid are {', '.join(_PLURALS)}",
+                    f"kind {configuration.get('kind')!r} named {name!r} is no webhook configuration: valid are {', '.join(_PLURALS)}",
                 )
             collection = f"{_CONFIGURATIONS}/{plural}"
-            called = _called_with(wanted, token)
+            called = _called_with(configuration, token)
             written = await self._configuration(
                 collection, name, called, add, without, remove=remove, alone=alone
             )
@@ -243,36 +245,39 @@ class Endpoints:
 
     async def _others(self, effect: EndpointEffect, ca: str) -> bool:
         """Whether the API server trusts another replica, too."""
-        for wanted in effect.configurations:
-            plural, name = _PLURALS.get(str(wanted.get("kind"))), (wanted.get("metadata") or {}).get("name")
-            found = await self._found(f"{_CONFIGURATIONS}/{plural}/{name}")
-            if joined(bundles_in(found or {}), "", [ca], datetime.now(UTC)):
+        for configuration in effect.configurations:
+            plural, name = (
+                _PLURALS.get(str(configuration.get("kind"))),
+                (configuration.get("metadata") or {}).get("name"),
+            )
+            current = await self._found(f"{_CONFIGURATIONS}/{plural}/{name}")
+            if joined(bundles_in(current or {}), "", [ca], datetime.now(UTC)):
                 return True
         return False
 
     async def _configuration(
-        self, collection: str, name: str, wanted: JsonObject, add: str, without: list[str], *,
+        self, collection: str, name: str, desired: JsonObject, add: str, without: list[str], *,
         remove: bool, alone: bool,
     ) -> bool | None:  # fmt: skip
         """Whether it was changed; None when too many races were lost."""
         path = f"{collection}/{name}"
         for _ in range(LOOKS):
-            found = await self._found(path)
-            present = () if alone and _at_home(found, wanted) else bundles_in(found or {})
+            current = await self._found(path)
+            present = () if alone and _at_home(current, desired) else bundles_in(current or {})
             bundle = joined(present, add, without, datetime.now(UTC))
             try:
-                if found is None:
+                if current is None:
                     if not add:
                         return False
-                    await self._ask("POST", collection, _encoded(configured(None, wanted, bundle)))
+                    await self._ask("POST", collection, _encoded(configured(None, desired, bundle)))
                 elif not bundle and remove:
-                    await self._ask("DELETE", path, _encoded({"preconditions": _precondition(found)}))
+                    await self._ask("DELETE", path, _encoded({"preconditions": _precondition(current)}))
                 else:
                     # Who leaves says nothing about those that stay.
-                    made = configured(found, wanted if add else _as_it_is(found), bundle)
-                    if made == found:
+                    updated = configured(current, desired if add else _as_it_is(current), bundle)
+                    if updated == current:
                         return False
-                    await self._ask("PUT", path, _encoded(made))
+                    await self._ask("PUT", path, _encoded(updated))
             except KubeError as error:
                 if error.status not in (404, 409):
                     raise
@@ -285,20 +290,22 @@ class Endpoints:
     ) -> bool | None:
         path = f"{_DEFINITIONS}/{name}"
         for _ in range(LOOKS):
-            found = await self._found(path)
-            if found is None:
+            definition = await self._found(path)
+            if definition is None:
                 return False  # it is installed by whoever installs the CRDs, or not wanted
-            if not (is_ours(found) or _converts(found, conversion)):
+            if not (is_ours(definition) or _converts(definition, conversion)):
                 return False  # a vendor's conversion, and the versions that a vendor serves, are the vendor's
-            at_home = _url_of(_conversion_client(found)) == _url_of(_client(conversion.get("webhook")))
-            present = () if alone and at_home else (str(_conversion_client(found).get("caBundle") or ""),)
+            at_home = _url_of(_conversion_client(definition)) == _url_of(_client(conversion.get("webhook")))
+            present = (
+                () if alone and at_home else (str(_conversion_client(definition).get("caBundle") or ""),)
+            )
             bundle = joined(present, add, without, datetime.now(UTC))
-            stays = conversion if add else (found.get("spec") or {}).get("conversion") or conversion
-            made = served(found, stays, bundle) if bundle or remove else found
-            if made == found:
+            stays = conversion if add else (definition.get("spec") or {}).get("conversion") or conversion
+            updated = served(definition, stays, bundle) if bundle or remove else definition
+            if updated == definition:
                 return False
             try:
-                await self._ask("PUT", path, _encoded(made))
+                await self._ask("PUT", path, _encoded(updated))
             except KubeError as error:
                 if error.status not in (404, 409):
                     raise
@@ -315,8 +322,8 @@ class Endpoints:
             raise
 
 
-def _precondition(found: JsonObject) -> JsonObject:
-    metadata = found.get("metadata") or {}
+def _precondition(current: JsonObject) -> JsonObject:
+    metadata = current.get("metadata") or {}
     return {key: metadata[key] for key in ("uid", "resourceVersion") if key in metadata}
 
 

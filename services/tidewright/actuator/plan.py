@@ -144,20 +144,20 @@ def supersedes(later: Effect, earlier: Effect) -> bool:
 
 
 def _same_object(earlier: Effect, later: Effect) -> bool:
-    one, other = earlier.target.uid, later.target.uid
-    return not one or not other or one == other
+    earlier_uid, later_uid = earlier.target.uid, later.target.uid
+    return not earlier_uid or not later_uid or earlier_uid == later_uid
 
 
 def leaves(patch: JsonObject, prefix: tuple[str, ...] = ()) -> frozenset[tuple[str, ...]]:
     """The paths that a merge patch sets."""
-    found: set[tuple[str, ...]] = set()
+    paths: set[tuple[str, ...]] = set()
     for name, value in patch.items():
         path = (*prefix, name)
         if isinstance(value, dict) and value:
-            found |= leaves(value, path)
+            paths |= leaves(value, path)
         else:
-            found.add(path)
-    return frozenset(found)
+            paths.add(path)
+    return frozenset(paths)
 
 
 class Plan:

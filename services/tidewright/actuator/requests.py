@@ -58,17 +58,17 @@ def at_pointer(obj: Any, pointer: str) -> Any:
 
 def check_expected(obj: JsonObject, expect: JsonObject) -> None:
     """Raises Mismatch for the first pointer whose value is another one than the decider saw."""
-    for pointer, wanted in expect.items():
-        found = at_pointer(obj, pointer)
-        if found != wanted:
-            raise Mismatch(f"{pointer} is {_shown(found)}, not {_shown(wanted)}")
+    for pointer, expected in expect.items():
+        value = at_pointer(obj, pointer)
+        if value != expected:
+            raise Mismatch(f"{pointer} is {_shown(value)}, not {_shown(expected)}")
 
 
 def check_uid(obj: JsonObject, target: ObjectRef) -> None:
     """Raises Mismatch when the object is another one of the same name."""
-    found = (obj.get("metadata") or {}).get("uid", "")
-    if target.uid and found and found != target.uid:
-        raise Mismatch(f"uid is {found}, not {target.uid}: another {target.kind} of the same name")
+    current_uid = (obj.get("metadata") or {}).get("uid", "")
+    if target.uid and current_uid and current_uid != target.uid:
+        raise Mismatch(f"uid is {current_uid}, not {target.uid}: another {target.kind} of the same name")
 
 
 def decision_of(obj: JsonObject) -> str:
@@ -153,13 +153,13 @@ def lease_patch(effect: HoldLease, lease: JsonObject) -> bytes | None:
     Raises:
         LeaseHeld: another holder has it, and was not seen to have stopped.
     """
-    found = lease.get("spec") or {}
-    holder, mine = found.get("holderIdentity") or "", _record(effect)
+    spec = lease.get("spec") or {}
+    holder, mine = spec.get("holderIdentity") or "", _record(effect)
     if holder == effect.holder:
-        if all(found.get(key) == value for key, value in mine.items()):
+        if all(spec.get(key) == value for key, value in mine.items()):
             return None
     else:
-        record = f"{holder} {found.get('renewTime') or ''}"
+        record = f"{holder} {spec.get('renewTime') or ''}"
         if holder and record != effect.stopped:
             target = effect.target
             raise LeaseHeld(
@@ -167,11 +167,11 @@ def lease_patch(effect: HoldLease, lease: JsonObject) -> bytes | None:
                 {
                     "record": record,
                     "holder": holder,
-                    "duration_s": int(found.get("leaseDurationSeconds") or effect.duration_s),
+                    "duration_s": int(spec.get("leaseDurationSeconds") or effect.duration_s),
                 },
             )
         mine["acquireTime"] = mine["renewTime"]
-        mine["leaseTransitions"] = int(found.get("leaseTransitions") or 0) + 1
+        mine["leaseTransitions"] = int(spec.get("leaseTransitions") or 0) + 1
     metadata: JsonObject = {"annotations": {DECISION: effect.id}}
     if version := resource_version(lease):
         metadata["resourceVersion"] = version
@@ -211,18 +211,18 @@ def stamped(effect: SetStatus) -> JsonObject:
     patch: Any = effect.id
     for member in reversed(effect.stamp):
         patch = {member: patch}
-    found: JsonObject = merged(effect.status, patch)
-    return found
+    status: JsonObject = merged(effect.status, patch)
+    return status
 
 
-def apply_body(effect: SetStatus, wanted: JsonObject, obj: JsonObject) -> bytes | None:
+def apply_body(effect: SetStatus, status: JsonObject, obj: JsonObject) -> bytes | None:
     """What is applied to make a status hold what is wanted, beside what others keep in it; None when it does.
 
     Raises:
         Mismatch: it is another object of the same name.
     """
     check_uid(obj, effect.target)
-    if within(wanted, obj.get("status") or {}):
+    if within(status, obj.get("status") or {}):
         return None
     target = effect.target
     # Neither an object made anew under the name in between is meant, nor what others have written since: forced
@@ -235,20 +235,20 @@ def apply_body(effect: SetStatus, wanted: JsonObject, obj: JsonObject) -> bytes 
             "apiVersion": obj.get("apiVersion", target.api_version),
             "kind": target.kind,
             "metadata": {name: value for name, value in metadata.items() if value},
-            "status": wanted,
+            "status": status,
         }
     )
 
 
-def within(wanted: Any, found: Any) -> bool:
+def within(desired: Any, current: Any) -> bool:
     """Whether all that is wanted is there: members of objects, and conditions by their type."""
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        return all(within(value, found.get(name)) for name, value in wanted.items())
-    if isinstance(wanted, list) and _typed(wanted) and _typed(found):
-        there = by_type(found)
-        return all(within(one, there.get(one["type"])) for one in wanted)
-    return bool(wanted == found)
+    if isinstance(desired, dict) and isinstance(current, dict):
+        return all(within(value, current.get(name)) for name, value in desired.items())
+    if isinstance(desired, list) and _typed(desired) and _typed(current):
+        there = by_type(current)
+        return all(within(condition, there.get(condition["type"])) for condition in desired)
+    return bool(desired == current)
 
 
-def _typed(found: Any) -> bool:
-    return isinstance(found, list) and all(isinstance(one, dict) and "type" in one for one in found)
+def _typed(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(item, dict) and "type" in item for item in value)

@@ -82,9 +82,14 @@ def delay_s(attempt: int, again: Again, jitter: float) -> float:
 def outcome(decision: Decision, result: Result, at: float, attempts: int) -> Applied | Rejected | Failed:
     """The outcome of a decision; `Again` here means that no attempt is left."""
     match result:
-        case Done(found=found, reason=reason, result=answer):
+        case Done(found=held_already, reason=reason, result=answer):
             return Applied(
-                at=at, decision=decision.id, attempts=attempts, reason=reason, found=found, result=answer
+                at=at,
+                decision=decision.id,
+                attempts=attempts,
+                reason=reason,
+                found=held_already,
+                result=answer,
             )
         case Refused(reason=reason, message=message, result=found_instead):
             return Rejected(

@@ -30,9 +30,9 @@ class Refusal(str):
 
     def __new__(cls, rule: str, message: str) -> Refusal:
         """A refusal by a rule."""
-        made = super().__new__(cls, f"{message} ({rule})")
-        made.rule = rule
-        return made
+        refusal = super().__new__(cls, f"{message} ({rule})")
+        refusal.rule = rule
+        return refusal
 
     @classmethod
     def of(cls, text: str) -> Refusal:

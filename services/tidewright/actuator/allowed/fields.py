@@ -220,8 +220,8 @@ def any_of(*checks: Callable[[Any], str]) -> Callable[[Any], str]:
 
     def check(effect: Any) -> str:
         said = ""
-        for one in checks:
-            if not (said := one(effect)):
+        for alternative in checks:
+            if not (said := alternative(effect)):
                 return ""
         return said
 

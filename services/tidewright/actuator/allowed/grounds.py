@@ -156,10 +156,13 @@ class Grounds:
     async def _placeholder(self, effect: CreateObject) -> str:
         config = await self._configured("provisioning")
         spec = effect.manifest.get("spec") or {}
-        image, wanted = spec["containers"][0]["image"], str(config.get("placeholder-image") or PAUSE_IMAGE)
+        image, placeholder_image = (
+            spec["containers"][0]["image"],
+            str(config.get("placeholder-image") or PAUSE_IMAGE),
+        )
         namespace = str(config.get("namespace") or STATUS[0])
-        if image != wanted:
-            return f"image {image!r} is not that of placeholders: {wanted}"
+        if image != placeholder_image:
+            return f"image {image!r} is not that of placeholders: {placeholder_image}"
         if effect.target.namespace != namespace:
             return f"placeholders are in namespace {namespace}, not in {effect.target.namespace}"
         priority = spec.get("priorityClassName", "")
@@ -199,9 +202,9 @@ class Grounds:
         def fits(event: Event) -> str:
             if not isinstance(event, WorkloadSpreadObserved):
                 return f"WorkloadSpread {namespace}/{name} is not there"
-            for one in event.spec.get("subsets") or ():
-                if one.get("name") == subset:
-                    said = _patched(one.get("patch"))
+            for entry in event.spec.get("subsets") or ():
+                if entry.get("name") == subset:
+                    said = _patched(entry.get("patch"))
                     if labels == (said.get("labels") or {}) and others == (said.get("annotations") or {}):
                         return ""
             return f"subset {subset} of WorkloadSpread {namespace}/{name} does not say these labels and annotations"
@@ -222,13 +225,13 @@ class Grounds:
 
     @staticmethod
     def _status(effect: Effect, config: Mapping[str, Any]) -> str:
-        wanted = (
+        configured = (
             str(config.get("namespace") or STATUS[0]),
             str(config.get("status-config-map-name") or STATUS[1]),
         )
-        if (effect.target.namespace, effect.target.name) == wanted:
+        if (effect.target.namespace, effect.target.name) == configured:
             return ""
-        return f"the status is in ConfigMap {'/'.join(wanted)}"
+        return f"the status is in ConfigMap {'/'.join(configured)}"
 
     @staticmethod
     def _lock(effect: HoldLease, config: Mapping[str, Any]) -> str:
@@ -247,12 +250,12 @@ class Grounds:
     async def _labels(self, effect: EndpointEffect) -> str:
         for namespace, name, group, resource in webhooks.sets_of(effect):
 
-            def fits(event: Event, wanted: tuple[str, str] = (group, resource)) -> str:
+            def fits(event: Event, announced: tuple[str, str] = (group, resource)) -> str:
                 if not isinstance(event, ShardSetObserved):
                     return "it is not there"
                 source = source_of(event.spec)
                 mine = (source.group, source.resource)
-                return "" if mine == wanted else f"its objects are {mine[1]} ({mine[0] or 'core'})"
+                return "" if mine == announced else f"its objects are {mine[1]} ({mine[0] or 'core'})"
 
             if said := await self._found(self._set_subject(namespace, name), fits):
                 return f"webhook for {resource} ({group or 'core'}) of ShardSet {namespace}/{name}: {said}"
@@ -311,12 +314,12 @@ def _within(effect: ScaleWorkload, spec: JsonObject) -> str:
 def _place(text: Any) -> tuple[str, str]:
     """Spread and subset in a pod's annotation."""
     try:
-        found = msgspec.json.decode(text) if isinstance(text, str) else {}
+        placement = msgspec.json.decode(text) if isinstance(text, str) else {}
     except msgspec.DecodeError:
-        found = {}
-    if not isinstance(found, dict):
+        placement = {}
+    if not isinstance(placement, dict):
         return "", ""
-    return str(found.get("name") or ""), str(found.get("subset") or "")
+    return str(placement.get("name") or ""), str(placement.get("subset") or "")
 
 
 def _patched(patch: Any) -> JsonObject:
@@ -325,8 +328,8 @@ def _patched(patch: Any) -> JsonObject:
 
 
 def _entries(config: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    found = config.get(name)
-    return [entry for entry in found if isinstance(entry, Mapping)] if isinstance(found, list) else []
+    entries = config.get(name)
+    return [entry for entry in entries if isinstance(entry, Mapping)] if isinstance(entries, list) else []
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -334,8 +337,8 @@ def _texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
-        for one in value.values():
-            yield from _texts(one)
+        for nested in value.values():
+            yield from _texts(nested)
     elif isinstance(value, list):
-        for one in value:
-            yield from _texts(one)
+        for nested in value:
+            yield from _texts(nested)

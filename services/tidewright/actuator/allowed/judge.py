@@ -52,11 +52,11 @@ def judge(parsed: Parsed, effect: Effect, bounds: Bounds, slot_of: SlotOf) -> Gr
 def _disagreement(parsed: Parsed, service: str, effect: Effect) -> Refusal | None:
     """Where subject and body do not speak of the same."""
     target = effect.target
-    wanted = (target.kind.lower(), escape(target.namespace), escape(target.name))
-    if parsed.rest[1:] != wanted:
+    target_tokens = (target.kind.lower(), escape(target.namespace), escape(target.name))
+    if parsed.rest[1:] != target_tokens:
         return Refusal(
             "SubjectOfTarget",
-            f"the subject is about {' '.join(parsed.rest[1:]) or 'nothing'}, and the target is {' '.join(wanted)}",
+            f"the subject is about {' '.join(parsed.rest[1:]) or 'nothing'}, and the target is {' '.join(target_tokens)}",
         )
     if not is_id(effect.id) or not effect.id.startswith(f"{service}.{parsed.slot}."):
         return Refusal(
@@ -70,11 +70,11 @@ def _refusal(grant: Grant, parsed: Parsed, effect: Effect, bounds: Bounds, slot_
     target = effect.target
     if grant.feature not in bounds.features:
         return Refusal("FeatureOff", f"{grant.feature} is off: the actuator was started without it")
-    wanted = ALL if grant.slot == "all" else slot_of(target.namespace)
-    if grant.slot != "any" and parsed.slot != wanted:
+    deciding_slot = ALL if grant.slot == "all" else slot_of(target.namespace)
+    if grant.slot != "any" and parsed.slot != deciding_slot:
         return Refusal(
             "SlotOfTarget",
-            f"it was decided in slot {parsed.slot}: {grant.service} decides it in slot {wanted}",
+            f"it was decided in slot {parsed.slot}: {grant.service} decides it in slot {deciding_slot}",
         )
     if (outside := bounds.outside(grant.service, target.namespace)) is not None and target.namespace:
         return outside
@@ -85,7 +85,7 @@ def _refusal(grant: Grant, parsed: Parsed, effect: Effect, bounds: Bounds, slot_
         )
     if said := grant.check(effect) or grant.bounded(effect, bounds):
         return Refusal(f"{type(effect).__name__}Fields", said)
-    made = isinstance(effect, CreateObject) and kind_of(effect) == POD and effect.manifest.get("spec")
-    if made and not bounds.privileged and (said := pods.shares(made)):
+    pod_spec = isinstance(effect, CreateObject) and kind_of(effect) == POD and effect.manifest.get("spec")
+    if pod_spec and not bounds.privileged and (said := pods.shares(pod_spec)):
         return Refusal("PodSecurity", f"{said}: no such pod is created without --privileged-pods")
     return None

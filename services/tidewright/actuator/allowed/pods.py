@@ -110,10 +110,14 @@ def placeholder(effect: CreateObject) -> str:
         return f"spec.{others[0]}: a placeholder has none"
     if not spec.get("nodeName"):
         return "spec.nodeName is missing: a placeholder is bound to its node"
-    made: list[JsonObject] = list(spec.get("containers") or ())
-    if len(made) != 1 or set(made[0]) != {"name", "image", "resources"} or made[0].get("name") != "hold":
+    containers: list[JsonObject] = list(spec.get("containers") or ())
+    if (
+        len(containers) != 1
+        or set(containers[0]) != {"name", "image", "resources"}
+        or containers[0].get("name") != "hold"
+    ):
         return "it has one container, hold, with an image and resources"
-    if set(made[0]["resources"]) - {"requests", "limits"}:
+    if set(containers[0]["resources"]) - {"requests", "limits"}:
         return "its resources are requests and limits"
     return ""
 
@@ -125,9 +129,9 @@ def made_from(template: JsonObject, manifest: JsonObject) -> str:
     )
 
 
-def _metadata(base: JsonObject, made: JsonObject) -> str:
+def _metadata(base: JsonObject, pod_metadata: JsonObject) -> str:
     for name, pattern in (("labels", None), ("annotations", _ADDED_ANNOTATIONS)):
-        before, after = base.get(name) or {}, made.get(name) or {}
+        before, after = base.get(name) or {}, pod_metadata.get(name) or {}
         for key in sorted({*before, *after}):
             added = pattern.fullmatch(key) if pattern else key in _ADDED_LABELS
             if not added and before.get(key) != after.get(key):
@@ -135,35 +139,35 @@ def _metadata(base: JsonObject, made: JsonObject) -> str:
                     f"metadata.{name} {key} is {after.get(key)!r}, and the template's is {before.get(key)!r}"
                 )
     ours = {"labels", "annotations", "name", "namespace", "ownerReferences"}
-    for key in sorted({*base, *made} - ours):
-        if base.get(key) != made.get(key):
+    for key in sorted({*base, *pod_metadata} - ours):
+        if base.get(key) != pod_metadata.get(key):
             return f"metadata.{key} differs from the template's"
     return ""
 
 
-def _spec(base: JsonObject, made: JsonObject) -> str:
-    for key in sorted({*base, *made} - {"containers"}):
-        if base.get(key) != made.get(key):
+def _spec(base: JsonObject, pod_spec: JsonObject) -> str:
+    for key in sorted({*base, *pod_spec} - {"containers"}):
+        if base.get(key) != pod_spec.get(key):
             return f"spec.{key} differs from the template's"
-    before, after = base.get("containers") or (), made.get("containers") or ()
+    before, after = base.get("containers") or (), pod_spec.get("containers") or ()
     if len(before) != len(after):
         return f"it has {len(after)} containers, and the template {len(before)}"
-    changed = [(one, other) for one, other in zip(before, after, strict=True) if one != other]
+    changed = [(original, other) for original, other in zip(before, after, strict=True) if original != other]
     if len(changed) > 1:
         return "more than one container differs from the template's"
-    return next((said for one, other in changed if (said := _container(one, other))), "")
+    return next((said for original, other in changed if (said := _container(original, other))), "")
 
 
-def _container(base: JsonObject, made: JsonObject) -> str:
+def _container(base: JsonObject, container: JsonObject) -> str:
     what = f"container {base.get('name')!r}"
-    for key in sorted({*base, *made} - {"args", "env"}):
-        if base.get(key) != made.get(key):
+    for key in sorted({*base, *container} - {"args", "env"}):
+        if base.get(key) != container.get(key):
             return f"{what}: {key} differs from the template's"
-    before, after = list(base.get("args") or ()), list(made.get("args") or ())
+    before, after = list(base.get("args") or ()), list(container.get("args") or ())
     if after[: len(before)] != before:
         return f"{what}: args do not begin with the template's"
     return _arguments(what, after[len(before) :]) or _environment(
-        what, base.get("env") or (), made.get("env") or ()
+        what, base.get("env") or (), container.get("env") or ()
     )
 
 
@@ -176,15 +180,15 @@ def _arguments(what: str, added: Sequence[Any]) -> str:
     return ""
 
 
-def _environment(what: str, base: Sequence[JsonObject], made: Sequence[JsonObject]) -> str:
-    known = {str(one.get("name")): one for one in base}
-    if lost := sorted(known.keys() - {str(one.get("name")) for one in made}):
+def _environment(what: str, base: Sequence[JsonObject], variables: Sequence[JsonObject]) -> str:
+    known = {str(declared.get("name")): declared for declared in base}
+    if lost := sorted(known.keys() - {str(entry.get("name")) for entry in variables}):
         return f"{what}: variable {lost[0]} of the template is missing"
-    for one in made:
-        name, value = str(one.get("name")), one.get("value")
-        if known.get(name) == one or one == POD_UID:
+    for variable in variables:
+        name, value = str(variable.get("name")), variable.get("value")
+        if known.get(name) == variable or variable == POD_UID:
             continue
-        plain = isinstance(value, str) and one.keys() == {"name", "value"} and _NUMBERS.fullmatch(value)
+        plain = isinstance(value, str) and variable.keys() == {"name", "value"} and _NUMBERS.fullmatch(value)
         if not plain or not _VARIABLE.fullmatch(name) or name.upper().startswith(_OF_THE_LOADER):
             return f"{what}: variable {name} is neither the template's nor numbers of slots"
     return ""

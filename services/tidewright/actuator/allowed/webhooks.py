@@ -44,24 +44,24 @@ def spread(effect: EndpointEffect, bounds: Bounds) -> str:
         if said := _whole(configuration, declared.SPREAD, (declared.MUTATING, declared.VALIDATING)):
             return said
         known = {hook.name: hook for hook in declared.SPREAD_HOOKS if hook.kind == kind}
-        for found in configuration.get("webhooks") or ():
-            wanted = known.get(str(found.get("name")))
-            if wanted is None:
-                return f"webhook {found.get('name')!r} is none of {', '.join(sorted(known))}"
-            what = f"webhook {wanted.name}"
-            policy = ("Ignore", "Fail") if wanted.may_fail else ("Ignore",)
-            if found.get("rules") != [wanted.rule]:
-                return f"{what}: rules {_shown(found.get('rules'))} are not the declared ones"
-            conditions = [{"name": name, "expression": text} for name, text in wanted.conditions]
-            if found.get("matchConditions", []) not in (conditions, []):
+        for announced in configuration.get("webhooks") or ():
+            declared_hook = known.get(str(announced.get("name")))
+            if declared_hook is None:
+                return f"webhook {announced.get('name')!r} is none of {', '.join(sorted(known))}"
+            what = f"webhook {declared_hook.name}"
+            policy = ("Ignore", "Fail") if declared_hook.may_fail else ("Ignore",)
+            if announced.get("rules") != [declared_hook.rule]:
+                return f"{what}: rules {_shown(announced.get('rules'))} are not the declared ones"
+            conditions = [{"name": name, "expression": text} for name, text in declared_hook.conditions]
+            if announced.get("matchConditions", []) not in (conditions, []):
                 return f"{what}: its conditions are not the declared ones"
             if said := _hook(
-                found,
+                announced,
                 policy,
-                wanted.path,
+                declared_hook.path,
                 endpoint="spread-admission",
                 bounds=bounds,
-                anywhere=wanted.anywhere,
+                anywhere=declared_hook.anywhere,
             ):
                 return f"{what}: {said}"
     for name, conversion in effect.conversions.items():
@@ -86,17 +86,15 @@ def labels(effect: EndpointEffect, bounds: Bounds) -> str:
     for configuration in effect.configurations:
         if said := _whole(configuration, declared.LABELS, (declared.MUTATING,)):
             return said
-        for found in configuration.get("webhooks") or ():
-            what = f"webhook {found.get('name')!r}"
-            path = _path(found.get("clientConfig") or {})
+        for hook in configuration.get("webhooks") or ():
+            what = f"webhook {hook.get('name')!r}"
+            path = _path(hook.get("clientConfig") or {})
             of = _OF_A_SET.fullmatch(path)
-            if of is None or found.get("name") != f"{of.group(2)}.{of.group(1)}.shards.tidewright.dev":
+            if of is None or hook.get("name") != f"{of.group(2)}.{of.group(1)}.shards.tidewright.dev":
                 return f"{what}: its path {path!r} is none of a ShardSet of its name"
-            if said := _rule_of_a_set(found.get("rules")):
+            if said := _rule_of_a_set(hook.get("rules")):
                 return f"{what}: {said}"
-            if said := _hook(
-                found, ("Ignore",), path, endpoint="shard-labels", bounds=bounds, anywhere=False
-            ):
+            if said := _hook(hook, ("Ignore",), path, endpoint="shard-labels", bounds=bounds, anywhere=False):
                 return f"{what}: {said}"
     return ""
 
@@ -104,9 +102,9 @@ def labels(effect: EndpointEffect, bounds: Bounds) -> str:
 def sets_of(effect: EndpointEffect) -> Iterator[Announced]:
     """The ShardSets that an announcement of labels speaks of. Only of one that `labels` has let through."""
     for configuration in effect.configurations:
-        for found in configuration.get("webhooks") or ():
-            of = _OF_A_SET.fullmatch(_path(found.get("clientConfig") or {}))
-            (rule,) = found["rules"]
+        for hook in configuration.get("webhooks") or ():
+            of = _OF_A_SET.fullmatch(_path(hook.get("clientConfig") or {}))
+            (rule,) = hook["rules"]
             if of is not None:
                 yield Announced(of.group(1), of.group(2), rule["apiGroups"][0], rule["resources"][0])
 
@@ -142,21 +140,21 @@ def _rule_of_a_set(rules: Any) -> str:
 
 
 def _hook(
-    found: JsonObject, policies: tuple[str, ...], path: str, *, endpoint: str, bounds: Bounds, anywhere: bool
+    hook: JsonObject, policies: tuple[str, ...], path: str, *, endpoint: str, bounds: Bounds, anywhere: bool
 ) -> str:
-    if others := sorted(set(found) - _KEYS):
+    if others := sorted(set(hook) - _KEYS):
         return f"{others[0]} is not declared"
-    if found.get("failurePolicy") not in policies:
-        return f"failurePolicy {found.get('failurePolicy')!r}: allowed is {' or '.join(policies)}"
-    timeout = found.get("timeoutSeconds")
+    if hook.get("failurePolicy") not in policies:
+        return f"failurePolicy {hook.get('failurePolicy')!r}: allowed is {' or '.join(policies)}"
+    timeout = hook.get("timeoutSeconds")
     if not isinstance(timeout, int) or not 1 <= timeout <= declared.TIMEOUT_S:
         return f"timeoutSeconds {timeout!r}: allowed are 1 to {declared.TIMEOUT_S}"
-    if found.get("sideEffects") != "None":
-        return f"sideEffects {found.get('sideEffects')!r}: allowed is None"
-    if not anywhere and not declared.excludes(found.get("namespaceSelector"), bounds.own_namespace):
+    if hook.get("sideEffects") != "None":
+        return f"sideEffects {hook.get('sideEffects')!r}: allowed is None"
+    if not anywhere and not declared.excludes(hook.get("namespaceSelector"), bounds.own_namespace):
         closed = ", ".join(declared.closed(bounds.own_namespace))
         return f"its namespaceSelector does not leave out {closed} by {declared.NAMESPACE}"
-    return _client(found.get("clientConfig") or {}, path, endpoint, bounds)
+    return _client(hook.get("clientConfig") or {}, path, endpoint, bounds)
 
 
 def _client(client: JsonObject, path: str, endpoint: str, bounds: Bounds) -> str:
@@ -177,7 +175,7 @@ def _client(client: JsonObject, path: str, endpoint: str, bounds: Bounds) -> str
         host = None
     base = url.removesuffix(path).rstrip("/")
     if url.startswith("https://") and (
-        host in _LOOPBACK or base in {one.rstrip("/") for one in bounds.endpoints.get(endpoint, ())}
+        host in _LOOPBACK or base in {address.rstrip("/") for address in bounds.endpoints.get(endpoint, ())}
     ):
         return ""
     return f"URL {base} is none of {endpoint}: name it to the actuator with --endpoint {endpoint}={base}"
