@@ -33,8 +33,8 @@ def merge(original: Mapping[str, Any], patch: Mapping[str, Any], type_name: str 
 def _field(type_name: str, key: str) -> strategicmerge.Field:
     if type_name.startswith("{"):
         return strategicmerge.Field(type_name[1:-1])
-    found = types().get(type_name, {}).get(key, "x")
-    return strategicmerge.Field(found.strip("[]"), strategy(type_name, key))
+    code = types().get(type_name, {}).get(key, "x")
+    return strategicmerge.Field(code.strip("[]"), strategy(type_name, key))
 
 
 def read_back(value: Any, type_name: str = "Pod", *, before: Any = None) -> JsonObject:
@@ -97,15 +97,15 @@ def _read_object(value: Json, code: str, path: str, before: Any = None) -> JsonO
     for key, item in value.items():
         if key not in fields:
             continue
-        found = _read(item, fields[key], f"{path}.{key}", known.get(key))
-        if found is None or found == "" or found == [] or (found == {} and fields[key][0] == "{"):
+        entry = _read(item, fields[key], f"{path}.{key}", known.get(key))
+        if entry is None or entry == "" or entry == [] or (entry == {} and fields[key][0] == "{"):
             continue
-        read[key] = found
+        read[key] = entry
     return read
 
 
-def _wrong(value: Json, wanted: str, path: str) -> InvalidPatch:
-    return InvalidPatch(f"{path}: {value!r} is no {wanted}")
+def _wrong(value: Json, expected: str, path: str) -> InvalidPatch:
+    return InvalidPatch(f"{path}: {value!r} is no {expected}")
 
 
 def merge_patch_of(before: Mapping[str, Any], after: Mapping[str, Any]) -> JsonObject:
