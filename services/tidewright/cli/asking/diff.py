@@ -86,33 +86,36 @@ def about(decision: Decision) -> str:
     """What a decision is about, for people and for matching."""
     target = getattr(decision, "target", None)
     if isinstance(target, ObjectRef):
-        found = reference_of(target)
-        return "/".join(part for part in (found.kind, found.namespace, found.name) if part)
+        reference = reference_of(target)
+        return "/".join(part for part in (reference.kind, reference.namespace, reference.name) if part)
     return f"timer/{getattr(decision, 'key', '')}"
 
 
 def matched(
-    service: str, seq: int, before: Sequence[Decision], after: Sequence[Decision], found: Differences
+    service: str, seq: int, before: Sequence[Decision], after: Sequence[Decision], differences: Differences
 ) -> None:
     """Match the decisions about one event by type and object, in their order."""
-    found.decisions += max(len(before), len(after))
-    if [bare(one) for one in before] == [bare(one) for one in after]:
+    differences.decisions += max(len(before), len(after))
+    if [bare(decision) for decision in before] == [bare(decision) for decision in after]:
         return
-    left: dict[tuple[type, str], list[Decision]] = {}
-    for one in before:
-        left.setdefault((type(one), about(one)), []).append(one)
-    for one in after:
-        others = left.get((type(one), about(one)))
+    unmatched: dict[tuple[type, str], list[Decision]] = {}
+    for decision in before:
+        unmatched.setdefault((type(decision), about(decision)), []).append(decision)
+    for decision in after:
+        others = unmatched.get((type(decision), about(decision)))
         was = others.pop(0) if others else None
-        if was is None or bare(was) != bare(one):
-            found.add(Change(one.at, service, about(one), seq, was, one))
-    for others in left.values():
-        for one in others:
-            found.add(Change(one.at, service, about(one), seq, one, None))
+        if was is None or bare(was) != bare(decision):
+            differences.add(Change(decision.at, service, about(decision), seq, was, decision))
+    for others in unmatched.values():
+        for decision in others:
+            differences.add(Change(decision.at, service, about(decision), seq, decision, None))
 
 
 async def replayed(
-    source: Source, services: Sequence[Service], config: Mapping[str, dict[str, Any]], found: Differences
+    source: Source,
+    services: Sequence[Service],
+    config: Mapping[str, dict[str, Any]],
+    differences: Differences,
 ) -> None:
     """Compare a log with what this version decides about it now, under another configuration or its own."""
     takers = []
@@ -122,9 +125,9 @@ async def replayed(
         snapshots = await source.start(decider.service, inputs.every, decider.readable)
 
         def heard(
-            seq: int, made: Sequence[Decision], recorded: Sequence[Decided], name: str = decider.service
+            seq: int, recomputed: Sequence[Decision], recorded: Sequence[Decided], name: str = decider.service
         ) -> None:
-            matched(name, seq, [one.decision for one in recorded], made, found)
+            matched(name, seq, [decided.decision for decided in recorded], recomputed, differences)
 
         takers.append(Redecided(decider, inputs, heard, snapshots, config).take)
     first, last = await source.bounds()
@@ -143,31 +146,35 @@ async def decisions_of(
 ) -> dict[tuple[float, str, str], list[Any]]:
     """All decisions by log time, service and object."""
     names = {service.name for service in services}
-    found: dict[tuple[float, str, str], list[Any]] = {}
+    decisions: dict[tuple[float, str, str], list[Any]] = {}
     first, last = await source.bounds()
     with progress(f"reading {source.name}", last - first + 1) as advance:
         count = 0
         async for record in source.records(f"{source.subjects.root}.decision.>"):
-            one = decoded(record)
+            entry = decoded(record)
             count += 1
             if count % EVERY_N == 0:
                 advance(EVERY_N)
-            if one is None or not isinstance(one.event, Decision):
+            if entry is None or not isinstance(entry.event, Decision):
                 continue
             service = service_of(source.subjects, record)
             if service in names:
-                key = (one.event.at, service, about(one.event))
-                found.setdefault(key, []).append((record.seq, one.event))
-    return found
+                key = (entry.event.at, service, about(entry.event))
+                decisions.setdefault(key, []).append((record.seq, entry.event))
+    return decisions
 
 
-async def compared(before: Source, after: Source, services: Sequence[Service], found: Differences) -> None:
+async def compared(
+    before: Source, after: Source, services: Sequence[Service], differences: Differences
+) -> None:
     """Compare the decisions of two logs: those of the same log time, service and object belong together."""
     old, new = await decisions_of(before, services), await decisions_of(after, services)
     for key in sorted(old.keys() | new.keys()):
         was, now = old.get(key, []), new.get(key, [])
         seq = (now or was)[0][0]
-        matched(key[1], seq, [one for _, one in was], [one for _, one in now], found)
+        matched(
+            key[1], seq, [decision for _, decision in was], [decision for _, decision in now], differences
+        )
 
 
 def configuration(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -176,7 +183,7 @@ def configuration(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
     Raises:
         BadInput: not of that form, or the file holds no mapping.
     """
-    found: dict[str, dict[str, Any]] = {}
+    overrides: dict[str, dict[str, Any]] = {}
     for text in texts:
         name, equals, path = text.partition("=")
         if not name or not equals or not path:
@@ -187,8 +194,8 @@ def configuration(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
         data = one_document(Path(path), f"--config {text}", f"a mapping, the configuration of {name}")
         if not isinstance(data, dict):
             raise BadInput(f"--config {text}: {path} holds {type(data).__name__}, a mapping is expected")
-        found[name] = data
-    return found
+        overrides[name] = data
+    return overrides
 
 
 def diff(
@@ -214,26 +221,26 @@ def diff(
         async with opened(log, before) as first:
             if after is not None:
                 async with opened(log, after) as second:
-                    found = Differences(first.name, second.name, books=everything)
-                    await compared(first, second, chosen, found)
-                    return found
+                    collected = Differences(first.name, second.name, books=everything)
+                    await compared(first, second, chosen, collected)
+                    return collected
             under = f" under {', '.join(config)}" if config else ""
-            found = Differences(first.name, f"its replay by this version{under}", books=everything)
-            await replayed(first, chosen, overrides, found)
-            return found
+            collected = Differences(first.name, f"its replay by this version{under}", books=everything)
+            await replayed(first, chosen, overrides, collected)
+            return collected
 
-    found = asyncio.run(run())
-    emit(_as_json(found), output, lambda: _as_text(found))
-    return 1 if found.count else 0
+    differences = asyncio.run(run())
+    emit(_as_json(differences), output, lambda: _as_text(differences))
+    return 1 if differences.count else 0
 
 
-def _as_json(found: Differences) -> dict[str, Any]:
+def _as_json(differences: Differences) -> dict[str, Any]:
     return {
-        "before": found.before,
-        "after": found.after,
-        "decisions": found.decisions,
-        "differences": found.count,
-        "kinds": dict(sorted(found.kinds.items())),
+        "before": differences.before,
+        "after": differences.after,
+        "decisions": differences.decisions,
+        "differences": differences.count,
+        "kinds": dict(sorted(differences.kinds.items())),
         "first": [
             {
                 "kind": change.kind,
@@ -244,25 +251,27 @@ def _as_json(found: Differences) -> dict[str, Any]:
                 "before": None if change.before is None else msgspec.to_builtins(bare(change.before)),
                 "after": None if change.after is None else msgspec.to_builtins(bare(change.after)),
             }
-            for change in found.first
+            for change in differences.first
         ],
     }
 
 
-def _as_text(found: Differences) -> str:
-    lines = [f"{found.before}, and {found.after}: {found.decisions} decisions compared."]
-    if not found.count:
+def _as_text(differences: Differences) -> str:
+    lines = [f"{differences.before}, and {differences.after}: {differences.decisions} decisions compared."]
+    if not differences.count:
         return "\n".join([*lines, "They are the same."])
-    counts = ", ".join(f"{count} {kind}" for kind, count in sorted(found.kinds.items()))
-    lines.append(f"{found.count} differ: {counts}.")
-    for change in found.first:
+    counts = ", ".join(f"{count} {kind}" for kind, count in sorted(differences.kinds.items()))
+    lines.append(f"{differences.count} differ: {counts}.")
+    for change in differences.first:
         lines.append(f"{readable(change.at)}  {change.seq:>9}  {change.service}  {change.about}")
         lines += [f"  - {_told(change.before)}"] if change.before is not None else []
         lines += [f"  + {_told(change.after)}"] if change.after is not None else []
         lines += _reasons(change)
-    listed = sum(count for kind, count in found.kinds.items() if found.books or not _is_book(kind))
-    if listed > len(found.first):
-        lines.append(f"and {listed - len(found.first)} more")
+    listed = sum(
+        count for kind, count in differences.kinds.items() if differences.books or not _is_book(kind)
+    )
+    if listed > len(differences.first):
+        lines.append(f"and {listed - len(differences.first)} more")
     return "\n".join(lines)
 
 
@@ -279,6 +288,6 @@ def _reasons(change: Change) -> list[str]:
     if change.before is None or change.after is None or _told(change.before) != _told(change.after):
         return []
     was, now = change.before.because, change.after.because
-    lines = [f"    - {one.rule} {one.values}" for one in was if one not in now]
-    lines += [f"    + {one.rule} {one.values}" for one in now if one not in was]
+    lines = [f"    - {reason.rule} {reason.values}" for reason in was if reason not in now]
+    lines += [f"    + {reason.rule} {reason.values}" for reason in now if reason not in was]
     return lines or ["    (fields that the line does not show; -o json has them)"]

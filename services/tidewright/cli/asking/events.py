@@ -60,11 +60,11 @@ class Wanted:
             return self._about(source, self.about)
         if self.namespace:
             space, slot = escape(self.namespace), slot_in(source, self.namespace)
-            found = {
+            filters = {
                 "fact": f"fact.{slot}.*.{space}.*", "decision": f"decision.*.*.*.{space}.*",
                 "outcome": f"outcome.*.*.{space}.*", "ledger": f"ledger.*.*.{space}.*",
             }  # fmt: skip
-            return [f"{root}.{found[c]}" for c in self.classes if c in found]
+            return [f"{root}.{filters[c]}" for c in self.classes if c in filters]
         if self.parked or set(self.classes) == set(CLASSES):
             return [source.subjects.everything]
         return [f"{root}.{c}.>" for c in self.classes]
@@ -82,7 +82,7 @@ class Wanted:
                 outcomes.append(
                     f"{root}.outcome.*.{other.kind}.{escape(other.namespace)}.{escape(other.name)}"
                 )
-        found = {
+        filters = {
             "fact": [f"{root}.fact.{slot if about.namespace else ALL}.{name}"],
             "decision": decisions,
             "outcome": outcomes,
@@ -90,7 +90,7 @@ class Wanted:
         }
         # Decisions are read for their outcomes' sake, too.
         classes = [*self.classes, *(["decision"] if self._by_ids and "decision" not in self.classes else [])]
-        return list(dict.fromkeys(pattern for c in classes for pattern in found.get(c, ())))
+        return list(dict.fromkeys(pattern for c in classes for pattern in filters.get(c, ())))
 
     @property
     def _by_ids(self) -> bool:
@@ -127,17 +127,19 @@ class Wanted:
 
 
 async def found(
-    source: Source, wanted: Wanted, *, follow: bool
+    source: Source, selection: Wanted, *, follow: bool
 ) -> AsyncGenerator[tuple[Record, Event | registry.Unknown | registry.NotAnEvent], None]:
     """Records and their events; undecodable ones only when they are asked for, and then only these."""
-    patterns = wanted.patterns(source)
+    patterns = selection.patterns(source)
     first, last = await source.bounds()
-    after = max(0, wanted.since.seq - INTERLEAVED) if wanted.since is not None else 0
-    end = wanted.until.seq + INTERLEAVED if wanted.until is not None and not wanted.until.end else None
+    after = max(0, selection.since.seq - INTERLEAVED) if selection.since is not None else 0
+    end = (
+        selection.until.seq + INTERLEAVED if selection.until is not None and not selection.until.end else None
+    )
     if follow:
         records = _on_and_on(source, patterns, after, last)
     else:
-        if wanted.about is not None:
+        if selection.about is not None:
             patterns = list(await source.narrowed(patterns, after))
         records = source.merged(patterns, after)
     with progress("looking", last - max(first, after)) as advance:
@@ -145,7 +147,7 @@ async def found(
         async with aclosing(records):
             async for record in records:
                 count += 1
-                if wanted.parked and count % EVERY_N == 0:
+                if selection.parked and count % EVERY_N == 0:
                     advance(EVERY_N)
                 if end is not None and record.seq > end:
                     return
@@ -154,10 +156,10 @@ async def found(
                 try:
                     event = registry.decode(record.body)
                 except registry.NotAnEvent as error:
-                    if wanted.parked:
+                    if selection.parked:
                         yield record, error
                     continue
-                if not wanted.parked and wanted.takes(record, event):
+                if not selection.parked and selection.takes(record, event):
                     yield record, event
 
 
@@ -170,8 +172,8 @@ async def _on_and_on(
             if record.seq > last:
                 break
             yield record
-    one = patterns[0] if len(patterns) == 1 else source.subjects.everything
-    async with aclosing(source.follow(one, max(after, last))) as coming:
+    covering = patterns[0] if len(patterns) == 1 else source.subjects.everything
+    async with aclosing(source.follow(covering, max(after, last))) as coming:
         async for record in coming:
             if len(patterns) == 1 or any(matches(pattern, record.subject) for pattern in patterns):
                 yield record
@@ -206,18 +208,18 @@ def events(
 
     async def run() -> int:
         async with opened(log, file) as source:
-            wanted = await _wanted(
+            selection = await _wanted(
                 source, classes, namespace, about=about, since=since, until=until, parked=parked
             )
             count = 0
-            async with aclosing(found(source, wanted, follow=follow)) as those:
+            async with aclosing(found(source, selection, follow=follow)) as those:
                 async for record, event in those:
                     _print(record, event, output)
                     count += 1
-            if not count and wanted.about is not None and not (since or until):
+            if not count and selection.about is not None and not (since or until):
                 from tidewright.cli.asking.suggestions import unknown
 
-                raise await unknown(source, wanted.about, await moment_of(source, ""))
+                raise await unknown(source, selection.about, await moment_of(source, ""))
             return count
 
     if not asyncio.run(run()):
@@ -241,31 +243,35 @@ async def _wanted(
     Raises:
         BadInput: a time outside of what is retained, no KIND/NAME.
     """
-    wanted = Wanted(classes, namespace, parked=parked)
+    selection = Wanted(classes, namespace, parked=parked)
     if since:
-        wanted.since = await moment_of(source, since, "--since")
+        selection.since = await moment_of(source, since, "--since")
     if until:
-        wanted.until = await moment_of(source, until, "--until")
-    if wanted.since is not None and wanted.until is not None and wanted.since.at > wanted.until.at:
+        selection.until = await moment_of(source, until, "--until")
+    if (
+        selection.since is not None
+        and selection.until is not None
+        and selection.since.at > selection.until.at
+    ):
         raise BadInput(
-            f"--since {readable(wanted.since.at)} is later than --until {readable(wanted.until.at)}"
+            f"--since {readable(selection.since.at)} is later than --until {readable(selection.until.at)}"
         )
     if about:
-        wanted.about = named(about, namespace or "default")
-        await _look_elsewhere(source, wanted, wanted.about)
-    return wanted
+        selection.about = named(about, namespace or "default")
+        await _look_elsewhere(source, selection, selection.about)
+    return selection
 
 
-async def _look_elsewhere(source: Source, wanted: Wanted, about: Reference) -> None:
+async def _look_elsewhere(source: Source, selection: Wanted, about: Reference) -> None:
     """Where else decisions about an object are: an autoscaler's are on its target."""
     _, last = await source.bounds()
     for service, explainer in speakers(about.kind):
         seen = await glimpsed(source, Asked.about(source, service, about.namespace), last)
         if seen is None:
             continue
-        told = explainer.told(seen.fold.state, about)
-        places = [place for place in (*told.decisions, *told.ledgers) if place != about]
-        wanted.elsewhere += [(explainer, service.name, place) for place in places]
+        whereabouts = explainer.told(seen.fold.state, about)
+        places = [place for place in (*whereabouts.decisions, *whereabouts.ledgers) if place != about]
+        selection.elsewhere += [(explainer, service.name, place) for place in places]
 
 
 def _print(record: Record, event: Event | registry.Unknown | registry.NotAnEvent, output: Output) -> None:

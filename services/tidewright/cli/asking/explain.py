@@ -83,22 +83,26 @@ def explainer_of(service: Service) -> Explainer[Any] | None:
     if not service.explainer:
         return None
     module, _, name = service.explainer.partition(":")
-    found: Explainer[Any] = getattr(import_module(module), name)
-    return found
+    explainer: Explainer[Any] = getattr(import_module(module), name)
+    return explainer
 
 
 def speakers(kind: str) -> list[tuple[Service, Explainer[Any]]]:
     """The services that know about objects of a kind; the others are not imported."""
-    found = [(service, explainer_of(service)) for service in SERVICES if kind in service.explains]
-    return [(service, explainer) for service, explainer in found if explainer is not None]
+    candidates = [(service, explainer_of(service)) for service in SERVICES if kind in service.explains]
+    return [(service, explainer) for service, explainer in candidates if explainer is not None]
 
 
 async def speakers_on(source: Source, kind: str) -> list[tuple[Service, Explainer[Any]]]:
     """Those of them that have run on a log: what the others would think of it, nobody has decided by."""
-    found = speakers(kind)
-    patterns = [f"{source.subjects.root}.checkpoint.*.{service.name}" for service, _ in found]
-    ran = {source.subjects.parse(r.subject).rest[0] for r in await source.last(patterns)} if found else set()
-    return [(service, explainer) for service, explainer in found if service.name in ran]
+    candidates = speakers(kind)
+    patterns = [f"{source.subjects.root}.checkpoint.*.{service.name}" for service, _ in candidates]
+    ran = (
+        {source.subjects.parse(r.subject).rest[0] for r in await source.last(patterns)}
+        if candidates
+        else set()
+    )
+    return [(service, explainer) for service, explainer in candidates if service.name in ran]
 
 
 async def explained(source: Source, asked: Reference, moment: Moment) -> Explanation:
@@ -107,7 +111,7 @@ async def explained(source: Source, asked: Reference, moment: Moment) -> Explana
     Raises:
         BadInput: nothing on the log is about such an object.
     """
-    found = Explanation(source.name, asked, moment)
+    explanation = Explanation(source.name, asked, moment)
     deciding, words, speaking = await asyncio.gather(
         _deciding_about(source, asked, moment),
         lookups.last_facts(source, [asked], moment.bound),
@@ -115,24 +119,24 @@ async def explained(source: Source, asked: Reference, moment: Moment) -> Explana
     )
     heard = {service.name for service, _ in speaking}
     others = sorted(deciding - heard)
-    found.absent = tuple(_absent(source, asked.kind, heard))
+    explanation.absent = tuple(_absent(source, asked.kind, heard))
     parts = await asyncio.gather(
         *(_spoken(source, asked, moment, service, explainer) for service, explainer in speaking),
         *(_by_another(source, asked, moment, name) for name in others),
     )
-    found.last_word = words[0] if words else None
+    explanation.last_word = words[0] if words else None
     for part in parts:
         if part.why is not None:
-            found.why.append(part.why)
-        found.earlier += part.earlier
+            explanation.why.append(part.why)
+        explanation.earlier += part.earlier
         if part.standing:
-            found.standing[part.service] = part.standing
-    found.earlier.sort(key=lambda one: one.seq, reverse=True)
-    if found.last_word is None and not any(part.why or part.knows_it for part in parts):
+            explanation.standing[part.service] = part.standing
+    explanation.earlier.sort(key=lambda entry: entry.seq, reverse=True)
+    if explanation.last_word is None and not any(part.why or part.knows_it for part in parts):
         from tidewright.cli.asking.suggestions import unknown
 
         raise await unknown(source, asked, moment)
-    return found
+    return explanation
 
 
 def _absent(source: Source, kind: str, heard: Container[str]) -> Iterator[str]:
@@ -162,15 +166,15 @@ async def _spoken(
     """What a service that knows about the object has to say."""
     about = Asked.about(source, service, asked.namespace)
     fold = await restored(source, about, moment.seq)
-    told = explainer.told(fold.state, asked)
-    places = dict.fromkeys((asked, *told.decisions))
+    whereabouts = explainer.told(fold.state, asked)
+    places = dict.fromkeys((asked, *whereabouts.decisions))
     patterns = [lookups.decided_about(source, service.name, place) for place in places]
-    patterns += [lookups.ledger_of(source, service.name, ledger) for ledger in told.ledgers]
+    patterns += [lookups.ledger_of(source, service.name, ledger) for ledger in whereabouts.ledgers]
 
-    def wanted(one: Found) -> bool:
-        if isinstance(one.event, Decision) and subject_object(one.record.subject)[0] == "ledger":
+    def wanted(entry: Found) -> bool:
+        if isinstance(entry.event, Decision) and subject_object(entry.record.subject)[0] == "ledger":
             return False  # the decision once more, for who reads the ledger alone
-        return isinstance(one.event, Event) and explainer.concerns(one.event, asked)
+        return isinstance(entry.event, Event) and explainer.concerns(entry.event, asked)
 
     decided = await lookups.decisions(source, patterns, moment.seq, wanted, enough=EARLIER + 1)
     why, earlier = await _latest(source, decided, service, explainer)
@@ -199,12 +203,12 @@ async def _latest(
     """Explain the latest decision that has reasons; the others are listed."""
     if not decided:
         return None, []
-    main = next((one for one in decided if getattr(one.event, "because", ())), decided[0])
-    return await why_of(source, main, service, explainer), [one for one in decided if one is not main]
+    main = next((candidate for candidate in decided if getattr(candidate.event, "because", ())), decided[0])
+    return await why_of(source, main, service, explainer), [other for other in decided if other is not main]
 
 
-def _tells(one: Found) -> bool:
-    return not isinstance(one.event, SetTimer | CancelTimer | SetStatus)
+def _tells(entry: Found) -> bool:
+    return not isinstance(entry.event, SetTimer | CancelTimer | SetStatus)
 
 
 async def why_of(
@@ -221,12 +225,12 @@ async def why_of(
         isinstance(event, Effect) and outcome is None and not event.shadow and await source.unwatched()
     )
     if explainer is None or service is None or not isinstance(event, Decision):
-        told = tuple(explainer.sentences(event)) if explainer is not None else _bare(because)  # type: ignore[arg-type]  # known types only
+        sentences = tuple(explainer.sentences(event)) if explainer is not None else _bare(because)  # type: ignore[arg-type]  # known types only
         return Why(
             name,
             decided,
             because,
-            told,
+            sentences,
             tuple(causes),
             outcome=outcome,
             beside=tuple(beside),
@@ -239,11 +243,20 @@ async def why_of(
         seen = await seen_by(source, asked, causes[0].record, causes[0].event, event)
         state = seen.fold.state
         behind = await lookups.last_facts(source, explainer.facts(state, event), causes[0].seq, seen.words)
-        rests_on = tuple(one for one in behind if one.seq != causes[0].seq)
+        rests_on = tuple(fact for fact in behind if fact.seq != causes[0].seq)
         opposite = tuple(explainer.opposite(state, event))
-    told = tuple(explainer.sentences(event))
+    sentences = tuple(explainer.sentences(event))
     return Why(
-        name, decided, because, told, tuple(causes), rests_on, outcome, opposite, tuple(beside), unwatched
+        name,
+        decided,
+        because,
+        sentences,
+        tuple(causes),
+        rests_on,
+        outcome,
+        opposite,
+        tuple(beside),
+        unwatched,
     )
 
 
@@ -274,9 +287,9 @@ async def _one_decision(source: Source, identity: str, asked: Reference | None) 
         )
         raise BadInput(f"--decision {identity}{shown}, not about {asked}")
     moment = Moment(decided.seq, getattr(event, "at", 0.0))
-    found = Explanation(source.name, about, moment)
-    found.why.append(await why_of(source, decided, service, explainer))
-    return found
+    explanation = Explanation(source.name, about, moment)
+    explanation.why.append(await why_of(source, decided, service, explainer))
+    return explanation
 
 
 async def _is_about(
@@ -322,6 +335,6 @@ def explain(
                 return await _one_decision(source, decision, asked)
             return await explained(source, asked, await moment_of(source, at))
 
-    found = asyncio.run(run())
-    emit(rendering.as_json(found), output, lambda: rendering.as_text(found))
+    explanation = asyncio.run(run())
+    emit(rendering.as_json(explanation), output, lambda: rendering.as_text(explanation))
     return 0

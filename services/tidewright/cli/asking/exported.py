@@ -76,25 +76,27 @@ class Indexed:
     def chosen(self, patterns: Sequence[str]) -> Sequence[int]:
         """The places of all records that match any filter, in order."""
         key = tuple(patterns)
-        found = self._chosen.get(key)
-        if found is None:
+        places = self._chosen.get(key)
+        if places is None:
             if any(pattern in ("", ">") for pattern in patterns):
-                found = range(len(self.seqs))
+                places = range(len(self.seqs))
             else:
-                found = sorted(
+                places = sorted(
                     place for subject in self.matching(patterns) for place in self._by_subject[subject]
                 )
-            self._chosen[key] = found
-        return found
+            self._chosen[key] = places
+        return places
 
     def matching(self, patterns: Sequence[str]) -> list[str]:
         """The subjects that match any filter."""
         literal = [p for p in patterns if not {"*", ">"} & set(p.split("."))]
         wild = [p for p in patterns if p not in literal]
-        found = [p for p in dict.fromkeys(literal) if p in self._by_subject]
+        subjects = [p for p in dict.fromkeys(literal) if p in self._by_subject]
         if wild:
-            found += [s for s in self._by_subject if s not in found and any(matches(p, s) for p in wild)]
-        return found
+            subjects += [
+                s for s in self._by_subject if s not in subjects and any(matches(p, s) for p in wild)
+            ]
+        return subjects
 
     def last_of(self, subject: str, up_to: int) -> int | None:
         """The place of a subject's last record at or before a sequence (0: at all)."""
@@ -138,8 +140,8 @@ class ExportedLog:
 
         passing = Passing(self.subjects, self._keyring, since=self.file.manifest.first_seq)
         for record in self.file.records():
-            yield from (one for one, cause in passing.take(record) if cause is None)
-        yield from (one for one, cause in passing.finish() if cause is None)
+            yield from (believed for believed, cause in passing.take(record) if cause is None)
+        yield from (believed for believed, cause in passing.finish() if cause is None)
 
     async def stored(self) -> AsyncGenerator[Record, None]:
         for record in self.file.records():

@@ -95,10 +95,10 @@ async def _known(source: Source, namespace: str) -> None:
     """
     slot = slot_in(source, namespace)
     try:
-        found = await source.last([f"{source.subjects.root}.fact.{slot}.*.{escape(namespace)}.*"])
+        records = await source.last([f"{source.subjects.root}.fact.{slot}.*.{escape(namespace)}.*"])
     except TooMany:
         return
-    if not found:
+    if not records:
         raise BadInput(f"--namespace {namespace}: nothing on {source.name} is about it")
 
 
@@ -236,13 +236,13 @@ async def _kept(
     source: Source, services: Sequence[Service], slots: tuple[Slot, ...] | None
 ) -> list[Snapshot]:
     """The snapshots from which what is retained can be folded."""
-    found: list[Snapshot] = []
+    snapshots: list[Snapshot] = []
     for service in services:
         decider: Any = load(service)
         every = inputs_of(service, decider, source).every
-        wanted = every if slots is None else tuple(slot for slot in every if slot in slots)
-        found += await source.start(decider.service, wanted, decider.readable)
-    return found
+        selected = every if slots is None else tuple(slot for slot in every if slot in slots)
+        snapshots += await source.start(decider.service, selected, decider.readable)
+    return snapshots
 
 
 def export(

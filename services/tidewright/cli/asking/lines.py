@@ -168,5 +168,5 @@ def title(event: Event | registry.Unknown) -> str:
 
 def target_of(event: Event | registry.Unknown) -> ObjectRef | None:
     """The object that a decision is about."""
-    found = getattr(event, "target", None) if isinstance(event, Decision) else None
-    return found if isinstance(found, ObjectRef) else None
+    target = getattr(event, "target", None) if isinstance(event, Decision) else None
+    return target if isinstance(target, ObjectRef) else None

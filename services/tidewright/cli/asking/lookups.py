@@ -56,12 +56,12 @@ async def last_facts(
     source: Source, of: Sequence[Reference], up_to: int, known: Mapping[str, Record] | None = None
 ) -> list[Found]:
     """The last fact about each, as of a sequence, in stream order; `known` are those found already, by subject."""
-    subjects = [fact_subject(source, one) for one in dict.fromkeys(of)]
+    subjects = [fact_subject(source, reference) for reference in dict.fromkeys(of)]
     records = [known[subject] for subject in subjects if known and subject in known]
     if asked := [subject for subject in subjects if not known or subject not in known]:
         records += await source.last(asked, up_to)
     records.sort(key=lambda record: record.seq)
-    return [found for record in records if (found := decoded(record)) is not None]
+    return [entry for record in records if (entry := decoded(record)) is not None]
 
 
 def service_of(subjects: Subjects, record: Record) -> str:
@@ -73,7 +73,7 @@ async def decisions(
     source: Source,
     patterns: Sequence[str],
     up_to: int,
-    wanted: Callable[[Found], bool],
+    accepts: Callable[[Found], bool],
     *,
     enough: int,
 ) -> list[Found]:
@@ -82,11 +82,11 @@ async def decisions(
     A decision belongs to its cause: one that stands behind `up_to` and answers an event before it
     counts, one that answers a later event does not.
 
-    Of what `patterns` (filters that do not overlap) find, those count that are `wanted`, and no more than
-    `enough`.
+    Of what `patterns` (filters that do not overlap) find, those count that `accepts` takes, and no more
+    than `enough`.
     """
     first, _ = await source.bounds()
-    found: list[Found] = []
+    entries: list[Found] = []
     high, step = up_to + 1, FIRST_STEP
     while True:
         low = max(first, high - step)
@@ -95,11 +95,11 @@ async def decisions(
             async for record in records:
                 if record.seq >= high and _is_behind(record, up_to, last_part=high > up_to):
                     break
-                if (one := decoded(record)) is not None and wanted(one):
-                    part.append(one)
-        found += reversed(part)
-        if len(found) >= enough or low <= first:
-            return found[:enough]
+                if (entry := decoded(record)) is not None and accepts(entry):
+                    part.append(entry)
+        entries += reversed(part)
+        if len(entries) >= enough or low <= first:
+            return entries[:enough]
         high, step = low, step * 4
 
 
@@ -107,11 +107,11 @@ def _is_behind(record: Record, up_to: int, *, last_part: bool) -> bool:
     """Whether a record lies behind the part that is being read."""
     if not last_part:
         return True
-    one = decoded(record)
-    if one is None:
+    entry = decoded(record)
+    if entry is None:
         return False
-    if isinstance(one.event, Decision) and one.event.id:
-        return cause_of(one.event.id)[0] > up_to
+    if isinstance(entry.event, Decision) and entry.event.id:
+        return cause_of(entry.event.id)[0] > up_to
     return True
 
 
@@ -131,12 +131,12 @@ async def by_id(source: Source, identity: str) -> Found:
     pattern = source.subjects.decisions(slot, service)
     async with aclosing(source.records(pattern, after=cause, ahead=SOON)) as records:
         async for record in records:
-            found = decoded(record)
-            if found is None or not isinstance(found.event, Decision):
+            entry = decoded(record)
+            if entry is None or not isinstance(entry.event, Decision):
                 continue
-            if found.event.id == identity:
-                return found
-            if cause_of(found.event.id)[0] > cause:
+            if entry.event.id == identity:
+                return entry
+            if cause_of(entry.event.id)[0] > cause:
                 break
     raise BadInput(
         f"--decision {identity}: {service} decided nothing of that id about event {cause} in slot {slot}; "
@@ -162,19 +162,19 @@ async def beside(source: Source, decided: Found) -> list[Found]:
         return []
     cause, _ = cause_of(decision.id)
     place = source.subjects.parse(decided.record.subject)
-    found: list[Found] = []
+    others: list[Found] = []
     async with aclosing(
         source.records(source.subjects.decisions(place.slot, place.rest[0]), cause, SOON)
     ) as records:
         async for record in records:
-            one = decoded(record)
-            if one is None or not isinstance(one.event, Decision) or not one.event.id:
+            other = decoded(record)
+            if other is None or not isinstance(other.event, Decision) or not other.event.id:
                 continue
-            if cause_of(one.event.id)[0] > cause:
+            if cause_of(other.event.id)[0] > cause:
                 break
-            if cause_of(one.event.id)[0] == cause and one.event.id != decision.id:
-                found.append(one)
-    return found
+            if cause_of(other.event.id)[0] == cause and other.event.id != decision.id:
+                others.append(other)
+    return others
 
 
 async def outcome_of(source: Source, decided: Found) -> Found | None:
@@ -186,9 +186,9 @@ async def outcome_of(source: Source, decided: Found) -> Found | None:
     subject = source.subjects.outcome(slot, target.kind.lower(), target.namespace, target.name)
     async with aclosing(source.records(subject, after=decided.seq, ahead=SOON)) as records:
         async for record in records:
-            found = decoded(record)
-            if found is not None and isinstance(found.event, Outcome) and found.event.decision == decision.id:
-                return found
+            entry = decoded(record)
+            if entry is not None and isinstance(entry.event, Outcome) and entry.event.decision == decision.id:
+                return entry
     return None
 
 

@@ -80,8 +80,8 @@ async def moment_of(source: Source, text: str, option: str = "--at") -> Moment:
         return Moment(last, now, end=True)
     oldest = source.since if source.since is not None else await beginning_of(source, first)
     retained = f"retained are {readable(oldest)} to {readable(now)} UTC (sequences {first} to {last})"
-    if found := _SEQUENCE.match(text):
-        seq = int(found[1])
+    if matched := _SEQUENCE.match(text):
+        seq = int(matched[1])
         if not first <= seq <= last:
             raise BadInput(f"{option} {text}: {retained}")
         return Moment(seq, await _reached(source, seq), end=seq == last)
@@ -118,16 +118,16 @@ async def last_before(source: Source, first: int, last: int, at: float) -> int:
     while high - low > INTERLEAVED:
         middle = (low + high) // 2
         record = await source.first_of(facts, middle)
-        found = log_time(record)
-        if record is None or (found is not None and found > at):
+        logged_at = log_time(record)
+        if record is None or (logged_at is not None and logged_at > at):
             high = middle
         else:
             low = max(middle, record.seq)
     start = max(first, low - INTERLEAVED)
     async with aclosing(source.records(after=start - 1, ahead=SOON)) as records:
         async for record in records:
-            found = log_time(record) if is_past(source, record) else None
-            if found is not None and found > at:
+            logged_at = log_time(record) if is_past(source, record) else None
+            if logged_at is not None and logged_at > at:
                 return record.seq - 1
     return last
 

@@ -18,21 +18,23 @@ if TYPE_CHECKING:
     from tidewright.cli.asking.explain import Explanation, Why
 
 
-def as_text(found: Explanation) -> str:
+def as_text(explanation: Explanation) -> str:
     """For people."""
-    asked, moment = found.asked, found.moment
-    lines = [f"{asked}, {moment.told(found.log)}"]
-    if found.last_word is not None:
-        lines.append(f"  last seen     {_event(found.last_word)}")
-    for why in found.why:
+    asked, moment = explanation.asked, explanation.moment
+    lines = [f"{asked}, {moment.told(explanation.log)}"]
+    if explanation.last_word is not None:
+        lines.append(f"  last seen     {_event(explanation.last_word)}")
+    for why in explanation.why:
         lines += ["", *_why(why)]
-    for service, sentences in found.standing.items():
+    for service, sentences in explanation.standing.items():
         lines += ["", f"Now, as {service} sees it:", *(f"  {sentence}" for sentence in sentences)]
-    if not found.why and not found.standing:
-        none = "Nothing was decided about it" + ("." if found.absent else ", and no service looks after it.")
-        lines += ["", none, *found.absent]
-    if found.earlier:
-        lines += ["", "Before that:", *(f"  {_event(one)}" for one in found.earlier)]
+    if not explanation.why and not explanation.standing:
+        none = "Nothing was decided about it" + (
+            "." if explanation.absent else ", and no service looks after it."
+        )
+        lines += ["", none, *explanation.absent]
+    if explanation.earlier:
+        lines += ["", "Before that:", *(f"  {_event(entry)}" for entry in explanation.earlier)]
     return "\n".join(lines)
 
 
@@ -50,13 +52,13 @@ def _why(why: Why) -> list[str]:
     if why.causes:
         lines.append("  Caused by:")
         lines.append(f"    {_event(why.causes[0])}")
-        lines += [f"    which goes back to {_event(one)}" for one in why.causes[1:]]
+        lines += [f"    which goes back to {_event(cause)}" for cause in why.causes[1:]]
     elif isinstance(event, Decision):
         lines.append("  Caused by an event that is no longer on the log.")
     if why.rests_on:
-        lines += ["  It rests on:", *(f"    {_event(one)}" for one in why.rests_on)]
+        lines += ["  It rests on:", *(f"    {_event(fact)}" for fact in why.rests_on)]
     if why.beside:
-        lines += ["  With it:", *(f"    {line(one.event)}" for one in why.beside)]
+        lines += ["  With it:", *(f"    {line(other.event)}" for other in why.beside)]
     if why.outcome is not None:
         lines += ["  What came of it:", f"    {_outcome(why.outcome)}"]
     elif isinstance(event, Effect):
@@ -68,28 +70,28 @@ def _why(why: Why) -> list[str]:
     return lines
 
 
-def _outcome(found: Found) -> str:
-    event = found.event
+def _outcome(entry: Found) -> str:
+    event = entry.event
     attempts = event.attempts if isinstance(event, Outcome) else 0
     requests = "no request was needed" if not attempts else f"{attempts} request{'s' * (attempts != 1)}"
-    return f"{readable(event.at)}  {line(event)}, {requests} (sequence {found.seq})"
+    return f"{readable(event.at)}  {line(event)}, {requests} (sequence {entry.seq})"
 
 
-def _event(found: Found) -> str:
-    object_ = object_of(found.record.subject)
-    return f"{readable(found.event.at)}  {found.seq}  {title(found.event)} {object_}  {line(found.event)}"
+def _event(entry: Found) -> str:
+    object_ = object_of(entry.record.subject)
+    return f"{readable(entry.event.at)}  {entry.seq}  {title(entry.event)} {object_}  {line(entry.event)}"
 
 
-def as_json(found: Explanation) -> dict[str, Any]:
+def as_json(explanation: Explanation) -> dict[str, Any]:
     """For programs."""
     return {
-        "log": found.log,
-        "kind": found.asked.kind,
-        "namespace": found.asked.namespace,
-        "name": found.asked.name,
-        "at": found.moment.at,
-        "sequence": found.moment.seq,
-        "lastWord": _json(found.last_word),
+        "log": explanation.log,
+        "kind": explanation.asked.kind,
+        "namespace": explanation.asked.namespace,
+        "name": explanation.asked.name,
+        "at": explanation.moment.at,
+        "sequence": explanation.moment.seq,
+        "lastWord": _json(explanation.last_word),
         "decisions": [
             {
                 **(_json(why.decided) or {}),
@@ -99,27 +101,27 @@ def as_json(found: Explanation) -> dict[str, Any]:
                     {"rule": step.rule, "values": step.values, "sentence": sentence}
                     for step, sentence in zip(why.because, why.sentences, strict=False)
                 ] or [{"sentence": sentence} for sentence in why.sentences],
-                "causes": [_json(one) for one in why.causes],
-                "restsOn": [_json(one) for one in why.rests_on],
+                "causes": [_json(cause) for cause in why.causes],
+                "restsOn": [_json(fact) for fact in why.rests_on],
                 "outcome": _json(why.outcome),
                 "unwatched": why.unwatched,
                 "opposite": list(why.opposite),
-                "beside": [_json(one) for one in why.beside],
+                "beside": [_json(other) for other in why.beside],
             }
-            for why in found.why
+            for why in explanation.why
         ],
-        "standing": {service: list(sentences) for service, sentences in found.standing.items()},
-        "absent": list(found.absent),
-        "earlier": [_json(one) for one in found.earlier],
+        "standing": {service: list(sentences) for service, sentences in explanation.standing.items()},
+        "absent": list(explanation.absent),
+        "earlier": [_json(entry) for entry in explanation.earlier],
     }  # fmt: skip
 
 
-def _json(found: Found | None) -> dict[str, Any] | None:
-    if found is None:
+def _json(entry: Found | None) -> dict[str, Any] | None:
+    if entry is None:
         return None
     return {
-        "sequence": found.seq,
-        "subject": found.record.subject,
-        "text": line(found.event),
-        "event": msgspec.to_builtins(found.event),
+        "sequence": entry.seq,
+        "subject": entry.record.subject,
+        "text": line(entry.event),
+        "event": msgspec.to_builtins(entry.event),
     }

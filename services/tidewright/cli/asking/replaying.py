@@ -66,15 +66,15 @@ class Deciding(Fold[Any]):
     ) -> None:
         """Fold an event, decide about it, and follow what was recorded."""
         taken = self._enter(seq, body, event)
-        made: list[Decision] = []
+        recomputed: list[Decision] = []
         if taken is not None:
             if isinstance(taken, ConfigSet) and taken.name in self.config:
                 taken = ConfigSet(at=taken.at, name=taken.name, data=self.config[taken.name])
             touched = self.decider.evolve(self.state, taken)
             if self.decides(taken):
-                made = list(self.decider.decide(self.state, taken, touched))
-        if made or recorded:
-            self.heard(seq, made, recorded)
+                recomputed = list(self.decider.decide(self.state, taken, touched))
+        if recomputed or recorded:
+            self.heard(seq, recomputed, recorded)
         for decided in recorded:
             self.replay_decision(decided)
 

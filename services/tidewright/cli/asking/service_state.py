@@ -66,7 +66,7 @@ class Asked:
         if slot == ALL:
             return [subjects.everything]
         root, name, space = subjects.root, self.decider.service, escape(self.namespace)
-        found = [
+        filters = [
             f"{root}.fact.{slot}.*.{space}.*",
             f"{root}.config.>",
             f"{root}.outcome.{slot}.*.{space}.*",
@@ -77,12 +77,12 @@ class Asked:
             *(f"{root}.decision.{slot}.{other}.*.{space}.*" for other in sorted(self.inputs.follows)),
         ]
         if CLUSTER & self.decider.kinds:
-            found.append(f"{root}.fact.{ALL}.>")
+            filters.append(f"{root}.fact.{ALL}.>")
         elif INCUMBENT in self.decider.kinds:
-            found.append(f"{root}.fact.{ALL}.{INCUMBENT}.>")
+            filters.append(f"{root}.fact.{ALL}.{INCUMBENT}.>")
         if self.inputs.ledgers:
-            found.append(f"{root}.ledger.{slot}.{name}.{space}.*")
-        return found
+            filters.append(f"{root}.ledger.{slot}.{name}.{space}.*")
+        return filters
 
 
 def deciders(names: Sequence[str]) -> tuple[Service, ...]:
@@ -124,12 +124,12 @@ async def restored(source: Source, asked: Asked, up_to: int) -> Fold[Any]:
     begun = restore.fold.position
     patterns = await source.narrowed(asked.patterns(), begun)
     with progress(f"restoring {asked.service.name} as of sequence {up_to}", up_to - begun) as advance:
-        told = begun
+        advanced_to = begun
         async with aclosing(source.merged(patterns, begun)) as records:
             async for record in records:
-                if record.seq >= told + TOLD_EVERY:
-                    advance(record.seq - told)
-                    told = record.seq
+                if record.seq >= advanced_to + TOLD_EVERY:
+                    advance(record.seq - advanced_to)
+                    advanced_to = record.seq
                 if _folded(restore, asked, roles[record.subject], record, up_to):
                     return restore.fold
     for seq, body, event in restore.undecided:
@@ -225,7 +225,7 @@ async def seen_by(
     """
     if asked.slot != ALL and (seen := await glimpsed(source, asked, cause.seq - 1)) is not None:
         answer = seen.fold.answer(cause.seq, cause.body, event)
-        if any(bare(made) == bare(decision) for made in answer):
+        if any(bare(recomputed) == bare(decision) for recomputed in answer):
             return Seen(seen.fold, {**seen.words, cause.subject: cause})
     fold = await restored(source, asked, cause.seq - 1)
     if asked.inputs.concerns(event):

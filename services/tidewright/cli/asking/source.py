@@ -57,13 +57,13 @@ def matches(pattern: str, subject: str) -> bool:
     """Whether a subject matches a filter, by the bus's rules (`*` one token, `>` the rest)."""
     if not pattern:
         return True
-    wanted, tokens = pattern.split("."), subject.split(".")
-    for i, want in enumerate(wanted):
+    pattern_tokens, tokens = pattern.split("."), subject.split(".")
+    for i, want in enumerate(pattern_tokens):
         if want == ">":
             return len(tokens) > i
         if i >= len(tokens) or want not in ("*", tokens[i]):
             return False
-    return len(wanted) == len(tokens)
+    return len(pattern_tokens) == len(tokens)
 
 
 class Source(Protocol):
@@ -232,11 +232,11 @@ class RunningLog:
             words = await last_words(self.log, patterns, known=self._words)
         except TooMany:
             return patterns
-        found: list[str] = []
+        narrower: list[str] = []
         for pattern in patterns:
             subjects = [r.subject for r in words if r.seq > after and matches(pattern, r.subject)]
-            found += subjects if len(subjects) <= FEW else [pattern]
-        return found
+            narrower += subjects if len(subjects) <= FEW else [pattern]
+        return narrower
 
     async def follow(self, pattern: str = "", after: int = 0) -> AsyncGenerator[Record, None]:
         async with self.log.reader([pattern or self.subjects.everything], after=after) as reader:
@@ -266,14 +266,16 @@ class RunningLog:
 
     async def furthest(self) -> int:
         store = Snapshots(self.log)
-        found = [await store.furthest(service.name) for service in SERVICES if service.role is Role.DECIDER]
-        return max(found, default=0)
+        sequences = [
+            await store.furthest(service.name) for service in SERVICES if service.role is Role.DECIDER
+        ]
+        return max(sequences, default=0)
 
     async def keyring(self) -> Keyring | None:
         subject = self.subjects.config(KEYS)
         async with self.log.reader([subject], believing=False) as reader:
-            found = [record async for record in reader.until_current()]
-        return keyring_of(self.subjects, found, self.anchors)
+            records = [record async for record in reader.until_current()]
+        return keyring_of(self.subjects, records, self.anchors)
 
     async def tail(self, count: int) -> list[Record]:
         _, last = await self.log.bounds()
@@ -288,8 +290,8 @@ class RunningLog:
         if first <= 1:
             return []
         store = Snapshots(self.log)
-        found = [await store.oldest(service, slot, readable, first) for slot in slots]
-        return [snapshot for snapshot in found if snapshot is not None]
+        snapshots = [await store.oldest(service, slot, readable, first) for slot in slots]
+        return [snapshot for snapshot in snapshots if snapshot is not None]
 
     async def ends(self) -> dict[str, int] | None:
         return await ends_of(self, 0)
@@ -306,14 +308,14 @@ class RunningLog:
 
 async def ends_of(source: Source, up_to: int) -> dict[str, int]:
     """`<service>.<slot>` to the position of its last checkpoint at or before a sequence (0: at all)."""
-    found: dict[str, int] = {}
+    positions: dict[str, int] = {}
     for record in await source.last([f"{source.subjects.root}.checkpoint.*.*"], up_to):
         place = source.subjects.parse(record.subject)
         try:
-            found[f"{place.rest[0]}.{place.slot}"] = checkpoints.usable(record).position
+            positions[f"{place.rest[0]}.{place.slot}"] = checkpoints.usable(record).position
         except Unsound:
             continue  # a watcher's are of another form
-    return found
+    return positions
 
 
 def _warn_only() -> None:
@@ -411,13 +413,13 @@ def keyring_of(subjects: Subjects, records: Sequence[Record], anchors: Anchors) 
     from tidewright.log.belief import refused
     from tidewright.log.keyring import Keyring
 
-    found = Keyring(subjects, anchors)
+    keyring = Keyring(subjects, anchors)
     for record in records:
         if refused(subjects, record.subject, record.headers) is None:
-            found.take(record)
-    if found.latest is None and anchors is not None:
-        raise NoKeys(f"there is no key record on {found.subject} that the trust anchor vouches for")
-    return found
+            keyring.take(record)
+    if keyring.latest is None and anchors is not None:
+        raise NoKeys(f"there is no key record on {keyring.subject} that the trust anchor vouches for")
+    return keyring
 
 
 async def _connected(on: LogOptions) -> Log:

@@ -29,31 +29,31 @@ async def beginnings(
     source: Source, services: Sequence[Service], slots: Sequence[Slot] | None, boundary: int
 ) -> list[Snapshot]:
     """The state of every service and slot (None: of all) at its last checkpoint up to a sequence."""
-    found: list[Snapshot] = []
+    snapshots: list[Snapshot] = []
     restorers: list[tuple[SlotRestorer[Any], dict[int, Slot]]] = []
     for service in services:
         decider: Any = load(service)
         inputs = inputs_of(service, decider, source)
         folds: dict[Slot, Fold[Any]] = {}
-        wanted: dict[int, Slot] = {}
+        slot_at: dict[int, Slot] = {}
         for slot in (s for s in inputs.every if slots is None or s in slots):
             seq = await last_whole_checkpoint(source, service.name, slot, boundary)
             if not seq:
                 continue
             kept = await source.snapshot(service.name, slot, decider.readable, boundary)
             if kept is not None and kept.checkpoint_seq == seq:
-                found.append(kept)
+                snapshots.append(kept)
                 continue
             usable = kept is not None and kept.checkpoint_seq < seq
             folds[slot] = Fold.resumed(decider, kept) if kept is not None and usable else Fold(decider, slot)
-            wanted[seq] = slot
+            slot_at[seq] = slot
         if folds:
             restorer = SlotRestorer(inputs, folds)
             for restore in restorer.restores.values():
                 await begin_to_follow(source, restore, inputs)
-            restorers.append((restorer, wanted))
+            restorers.append((restorer, slot_at))
     if not restorers:
-        return found
+        return snapshots
     after = min(fold.position for restorer, _ in restorers for fold in restorer.folds.values())
     count = 0
     with progress("finding the state to start from", boundary - after) as advance:
@@ -61,17 +61,17 @@ async def beginnings(
             async for record in records:
                 if record.seq > boundary:
                     break
-                for restorer, wanted in restorers:
+                for restorer, slot_at in restorers:
                     for slot, checkpoint in restorer.take(record):
-                        if wanted.get(record.seq) == slot:
+                        if slot_at.get(record.seq) == slot:
                             fold = restorer.folds[slot]
-                            found.append(
+                            snapshots.append(
                                 fold.snapshot(checkpoint_seq=record.seq, position=checkpoint.position)
                             )
                 count += 1
                 if count % EVERY_N == 0:
                     advance(EVERY_N)
-    return found
+    return snapshots
 
 
 async def last_whole_checkpoint(source: Source, service: str, slot: Slot, boundary: int) -> int:

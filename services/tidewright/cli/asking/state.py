@@ -44,23 +44,23 @@ async def state_of(source: Source, asked: Reference, moment: Moment) -> StateOf:
     Raises:
         BadInput: nothing on the log is about such an object.
     """
-    found = StateOf(source.name, asked, moment)
+    known = StateOf(source.name, asked, moment)
     words = await lookups.last_facts(source, [asked], moment.bound)
-    found.last_word = words[0] if words else None
+    known.last_word = words[0] if words else None
     for service, explainer in await speakers_on(source, asked.kind):
         fold = await restored(source, Asked.about(source, service, asked.namespace), moment.seq)
         aggregate = explainer.aggregate(fold.state, asked)
         if aggregate is not None:
-            found.held[service.name] = {
+            known.held[service.name] = {
                 name: msgspec.to_builtins(part, str_keys=True)
                 for name, part in aggregate.items()
                 if part is not None
             }
-    if found.last_word is None and not found.held:
+    if known.last_word is None and not known.held:
         from tidewright.cli.asking.suggestions import unknown
 
         raise await unknown(source, asked, moment)
-    return found
+    return known
 
 
 def state(
@@ -80,37 +80,37 @@ def state(
         async with opened(log, file) as source:
             return await state_of(source, asked, await moment_of(source, at))
 
-    found = asyncio.run(run())
-    emit(as_json(found), output, lambda: as_text(found))
+    known = asyncio.run(run())
+    emit(as_json(known), output, lambda: as_text(known))
     return 0
 
 
-def as_json(found: StateOf) -> dict[str, Any]:
+def as_json(known: StateOf) -> dict[str, Any]:
     """For programs."""
-    word = found.last_word
+    word = known.last_word
     return {
-        "log": found.log,
-        "kind": found.asked.kind,
-        "namespace": found.asked.namespace,
-        "name": found.asked.name,
-        "at": found.moment.at,
-        "sequence": found.moment.seq,
+        "log": known.log,
+        "kind": known.asked.kind,
+        "namespace": known.asked.namespace,
+        "name": known.asked.name,
+        "at": known.moment.at,
+        "sequence": known.moment.seq,
         "fact": None if word is None else {"sequence": word.seq, "event": msgspec.to_builtins(word.event)},
-        "state": found.held,
+        "state": known.held,
     }
 
 
-def as_text(found: StateOf) -> str:
+def as_text(known: StateOf) -> str:
     """For people."""
     import yaml
 
-    moment, word = found.moment, found.last_word
-    lines = [f"{found.asked}, {moment.told(found.log)}"]
+    moment, word = known.moment, known.last_word
+    lines = [f"{known.asked}, {moment.told(known.log)}"]
     if word is not None:
         lines.append(
             f"  last seen  {readable(word.event.at)}  {word.seq}  {title(word.event)}  {line(word.event)}"
         )
-    for service, held in found.held.items():
+    for service, held in known.held.items():
         lines += ["", f"{service}:"]
         text = yaml.safe_dump(held, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)
         lines += [f"  {row}" for row in text.splitlines()]

@@ -32,8 +32,8 @@ async def unknown(source: Source, asked: Reference, moment: Moment) -> BadInput:
         return BadInput(f"{text}; there is one in {', '.join(spaces[:NAMED_AT_MOST])}: pass -n NAMESPACE")
     kinds = await _known(source, f"{root}.fact.{slot}.*.{space}.*", moment)
     if kinds:
-        found = ", ".join(sorted({kind for kind, _, _ in kinds}))
-        return BadInput(f"{text}; known kinds there are {found}")
+        known = ", ".join(sorted({kind for kind, _, _ in kinds}))
+        return BadInput(f"{text}; known kinds there are {known}")
     return BadInput(f"{text}, nor about anything in that namespace")
 
 
@@ -43,5 +43,5 @@ async def _known(source: Source, pattern: str, moment: Moment) -> list[tuple[str
         records = await source.last([pattern], moment.seq)
     except TooMany:
         return []
-    found = [source.subjects.parse(record.subject).rest for record in records]
-    return [(kind, unescape(namespace), unescape(name)) for kind, namespace, name in found]
+    objects = [source.subjects.parse(record.subject).rest for record in records]
+    return [(kind, unescape(namespace), unescape(name)) for kind, namespace, name in objects]

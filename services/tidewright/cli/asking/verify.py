@@ -86,10 +86,10 @@ async def verified(source: Source, services: tuple[Service, ...]) -> Verified:
     said: list[Difference] = []
     # Told after what decisions and digests say, which is more to the point where both are there.
     provenance = Provenance(source.subjects, ENDPOINTS, partial(_altered, said), since=first)
-    take_headers, take, told, messages = provenance.take, verification.take, first, 0
+    take_headers, take, advanced_to, messages = provenance.take, verification.take, first, 0
 
-    def judged(found: Iterable[Judged]) -> None:
-        for record, cause in found:
+    def judged(judgements: Iterable[Judged]) -> None:
+        for record, cause in judgements:
             if cause is None:
                 take_headers(record)
                 take(record)
@@ -102,9 +102,9 @@ async def verified(source: Source, services: tuple[Service, ...]) -> Verified:
             if seq <= last:
                 messages += 1
                 judged(passing.take(record))
-            if seq >= told + EVERY_N:
-                advance(seq - told)
-                told = seq
+            if seq >= advanced_to + EVERY_N:
+                advance(seq - advanced_to)
+                advanced_to = seq
         judged(passing.finish())
     verification.finish()
     for difference in said:
@@ -122,10 +122,12 @@ async def verified(source: Source, services: tuple[Service, ...]) -> Verified:
     )  # fmt: skip
 
 
-def _altered(found: list[Difference], record: Record, service: str, what: str) -> None:
-    if len(found) < Report.KEPT:
+def _altered(differences: list[Difference], record: Record, service: str, what: str) -> None:
+    if len(differences) < Report.KEPT:
         message = f"message {record.seq} on {record.subject}: {what}"
-        found.append(Difference(service, "", record.seq, "altered message", message, recorded=record.body))
+        differences.append(
+            Difference(service, "", record.seq, "altered message", message, recorded=record.body)
+        )
 
 
 def _unbelieved(report: Report, record: Record, cause: Unbelieved) -> None:
@@ -180,27 +182,27 @@ def verify(
                 return await followed(source.stored(), source.subjects), source.name, without
             return await verified(source, chosen), source.name, ()
 
-    found, name, without = asyncio.run(run())
-    if isinstance(found, Followed):
-        told = found
-        emit(as_json(told, name, without), output, lambda: as_text(told, name, without))
-        return 1 if told.count else 0
-    whole = found
+    result, name, without = asyncio.run(run())
+    if isinstance(result, Followed):
+        tally = result
+        emit(as_json(tally, name, without), output, lambda: as_text(tally, name, without))
+        return 1 if tally.count else 0
+    whole = result
     emit(_as_json(whole, name), output, lambda: _as_text(whole, name, chosen))
     return 0 if whole.good else 1
 
 
-def _as_json(found: Verified, name: str) -> dict[str, Any]:
-    report = found.report
+def _as_json(result: Verified, name: str) -> dict[str, Any]:
+    report = result.report
     return {
         "log": name,
-        "verified": found.good,
-        "messages": found.messages,
+        "verified": result.good,
+        "messages": result.messages,
         "authenticated": {
-            "keys": found.generation, "vouched": found.vouched, "history": found.history,
-            "commits": found.commits, "messages": found.signed, "unknown": found.unknown,
+            "keys": result.generation, "vouched": result.vouched, "history": result.history,
+            "commits": result.commits, "messages": result.signed, "unknown": result.unknown,
         },
-        "services": list(found.services),
+        "services": list(result.services),
         "events": report.events,
         "decisions": report.decisions,
         "checkpoints": report.checkpoints,
@@ -218,15 +220,15 @@ def _as_json(found: Verified, name: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _as_text(found: Verified, name: str, asked: tuple[Service, ...]) -> str:
-    report = found.report
+def _as_text(result: Verified, name: str, asked: tuple[Service, ...]) -> str:
+    report = result.report
     lines = [
         (
-            f"{name}: folded {report.events} events of {', '.join(found.services) or 'no service'} again, "
+            f"{name}: folded {report.events} events of {', '.join(result.services) or 'no service'} again, "
             f"compared {report.decisions} decisions and {report.checkpoints} checkpoints."
         )
     ]
-    idle = [service.name for service in asked if service.name not in found.services]
+    idle = [service.name for service in asked if service.name not in result.services]
     if idle:
         lines.append(f"{', '.join(idle)}: no checkpoint on this log, so nothing to verify.")
     if report.undecided:
@@ -238,12 +240,12 @@ def _as_text(found: Verified, name: str, asked: tuple[Service, ...]) -> str:
     if report.software:
         writers = ", ".join(f"{software} ({n})" for software, n in sorted(report.software.items()))
         lines.append(f"The decisions were written by {writers}.")
-    lines.append(_authenticated(found))
-    if not found.services and not report.count:
+    lines.append(_authenticated(result))
+    if not result.services and not report.count:
         nothing = (
             "The log is empty"
-            if not found.messages
-            else f"No decider has run on the {found.messages} messages of this log"
+            if not result.messages
+            else f"No decider has run on the {result.messages} messages of this log"
         )
         return "\n".join(
             [
@@ -271,14 +273,14 @@ def _whose(difference: Difference) -> str:
     return f"{difference.service} slot {difference.slot}" if difference.slot else difference.service
 
 
-def _authenticated(found: Verified) -> str:
+def _authenticated(result: Verified) -> str:
     """By what the log is what its writers said."""
-    if not found.generation:
+    if not result.generation:
         return "Nothing on this log is signed: whoever may write to it may have written any of it (`tidewright keys`)."
-    said = f"{found.commits} commits with {found.signed} messages are signed by their writers, with the keys of generation {found.generation}"
-    said += "" if found.vouched else ", for which no trust anchor was asked (--trust root.pub)"
-    if found.history:
-        said += f"; up to sequence {found.history} nothing is"
-    if found.unknown:
-        said += f"; of {found.unknown} messages the signature is not in this part of the log"
+    said = f"{result.commits} commits with {result.signed} messages are signed by their writers, with the keys of generation {result.generation}"
+    said += "" if result.vouched else ", for which no trust anchor was asked (--trust root.pub)"
+    if result.history:
+        said += f"; up to sequence {result.history} nothing is"
+    if result.unknown:
+        said += f"; of {result.unknown} messages the signature is not in this part of the log"
     return said + "."

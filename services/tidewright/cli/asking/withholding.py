@@ -71,38 +71,38 @@ class Withholding:
             body = msgspec.json.decode(record.body)
         except (msgspec.DecodeError, RecursionError):
             return self._put(record, b"{}")  # nobody reads it, and what is in it is not known
-        found: Counter[str] = Counter()
-        left: bytes = b""
+        withheld: Counter[str] = Counter()
+        remaining: bytes = b""
         for blank in (False, True):  # a field that an event must have is blank instead
-            found.clear()
-            left = msgspec.json.encode(self._without(body, found, blank=blank))
+            withheld.clear()
+            remaining = msgspec.json.encode(self._without(body, withheld, blank=blank))
             try:
-                registry.decode(left)
+                registry.decode(remaining)
                 break
             except registry.NotAnEvent as error:
                 if blank:
                     raise BadInput(
-                        f"--without {','.join(found)}: a {body.get('type')} is none without it ({error}); leave out others"
+                        f"--without {','.join(withheld)}: a {body.get('type')} is none without it ({error}); leave out others"
                     ) from error
-        self.times.update(found)
-        return self._put(record, left) if found else record
+        self.times.update(withheld)
+        return self._put(record, remaining) if withheld else record
 
     @staticmethod
     def _put(record: Record, body: bytes) -> Record:
         headers = {**record.headers, WITHHELD: digest_of(record.body)}
         return msgspec.structs.replace(record, body=body, headers=headers)
 
-    def _without(self, value: Any, found: Counter[str], *, blank: bool) -> Any:
+    def _without(self, value: Any, withheld: Counter[str], *, blank: bool) -> Any:
         if isinstance(value, list):
-            return [self._without(one, found, blank=blank) for one in value]
+            return [self._without(item, withheld, blank=blank) for item in value]
         if not isinstance(value, dict):
             return value
         kept: dict[str, Any] = {}
         for name, member in value.items():
             if name not in self.fields:
-                kept[name] = self._without(member, found, blank=blank)
+                kept[name] = self._without(member, withheld, blank=blank)
                 continue
-            found[name] += 1
+            withheld[name] += 1
             if blank:
                 kept[name] = _BLANKS.get(type(member))
         return kept
@@ -145,10 +145,10 @@ class _Chain:
 
 async def followed(records: AsyncIterator[Record], subjects: Subjects) -> Followed:
     """Follow the chains of digests through an export."""
-    found, chains = Followed(), dict[str, _Chain]()
+    tally, chains = Followed(), dict[str, _Chain]()
     async for record in records:
-        found.records += 1
-        found.withheld += WITHHELD in record.headers
+        tally.records += 1
+        tally.withheld += WITHHELD in record.headers
         class_ = subjects.class_token(record.subject)
         if class_ not in ("decision", "checkpoint"):
             continue
@@ -157,22 +157,22 @@ async def followed(records: AsyncIterator[Record], subjects: Subjects) -> Follow
         if class_ == "decision":
             event = registry.decode(record.body)
             if isinstance(event, Decision):
-                found.decisions += 1
-                _decision(chains.setdefault(name, _Chain()), event, record, name, found)
+                tally.decisions += 1
+                _decision(chains.setdefault(name, _Chain()), event, record, name, tally)
         elif len(place.rest) == 1 and name in chains:
             try:
                 checkpoint = checkpoints.decode(record.body)
             except msgspec.MsgspecError:
                 continue
             if not checkpoint.partial:
-                found.checkpoints += 1
-                _checkpoint(chains[name], checkpoint, record.seq, name, found)
-    return found
+                tally.checkpoints += 1
+                _checkpoint(chains[name], checkpoint, record.seq, name, tally)
+    return tally
 
 
-def _decision(chain: _Chain, decision: Decision, record: Record, name: str, found: Followed) -> None:
+def _decision(chain: _Chain, decision: Decision, record: Record, name: str, tally: Followed) -> None:
     if chain.last is not None and decision.prev != chain.last:
-        found.tear(
+        tally.tear(
             f"decision {decision.id} ({name}, {record.seq}) names {decision.prev or 'none'} before it, not {chain.last}"
         )
     if chain.base is None:
@@ -181,38 +181,38 @@ def _decision(chain: _Chain, decision: Decision, record: Record, name: str, foun
     chain.since.append((cause_of(decision.id)[0], chain.last))
 
 
-def _checkpoint(chain: _Chain, said: checkpoints.Checkpoint, seq: int, name: str, found: Followed) -> None:
+def _checkpoint(chain: _Chain, said: checkpoints.Checkpoint, seq: int, name: str, tally: Followed) -> None:
     covered = [digest for cause, digest in chain.since if cause <= said.position]
     expected = covered[-1] if covered else chain.base
     if said.chain != expected:
-        found.tear(
+        tally.tear(
             f"checkpoint {seq} ({name}) names {said.chain or 'none'} as its last decision, not {expected or 'none'}"
         )
-    chain.since = [one for one in chain.since if one[0] > said.position]
+    chain.since = [link for link in chain.since if link[0] > said.position]
     chain.base = said.chain
     if not chain.since:
         chain.last = said.chain
 
 
-def as_json(found: Followed, name: str, without: Sequence[str]) -> dict[str, Any]:
+def as_json(tally: Followed, name: str, without: Sequence[str]) -> dict[str, Any]:
     """For programs."""
     return {
-        "log": name, "verified": False, "without": list(without), "chain": found.count == 0,
-        "records": found.records, "withheld": found.withheld, "decisions": found.decisions,
-        "checkpoints": found.checkpoints, "differences": found.count, "first": found.torn,
+        "log": name, "verified": False, "without": list(without), "chain": tally.count == 0,
+        "records": tally.records, "withheld": tally.withheld, "decisions": tally.decisions,
+        "checkpoints": tally.checkpoints, "differences": tally.count, "first": tally.torn,
     }  # fmt: skip
 
 
-def as_text(found: Followed, name: str, without: Sequence[str]) -> str:
+def as_text(tally: Followed, name: str, without: Sequence[str]) -> str:
     """For people."""
     lines = [
         (
-            f"{name} was exported without {', '.join(without)}: {found.withheld} of its {found.records} records are not "
+            f"{name} was exported without {', '.join(without)}: {tally.withheld} of its {tally.records} records are not "
             "what they were. What was decided cannot be decided again, nor can digests of facts be checked; the log that it "
             "came from can tell."
         ),
-        f"Followed the chain of digests through {found.decisions} decisions and {found.checkpoints} checkpoints.",
+        f"Followed the chain of digests through {tally.decisions} decisions and {tally.checkpoints} checkpoints.",
     ]
-    if not found.count:
+    if not tally.count:
         return "\n".join([*lines, "The chain is whole: no decision was altered, removed or added."])
-    return "\n".join([*lines, f"{found.count} times it is torn. The first: {found.torn[0]}."])
+    return "\n".join([*lines, f"{tally.count} times it is torn. The first: {tally.torn[0]}."])

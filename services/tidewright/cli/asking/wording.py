@@ -62,7 +62,7 @@ def _fact(event: Event) -> str:
         case IncumbentObserved():
             return _incumbent(event)
         case KeysSet():
-            services = _named(sorted(one.service for one in event.services)) or "nobody"
+            services = _named(sorted(keys.service for keys in event.services)) or "nobody"
             return f"signatures of {services} count, generation {event.generation}, root {event.root}"
     return ""
 
@@ -78,7 +78,7 @@ def _incumbent(event: IncumbentObserved) -> str:
     blind = f"; not looked at for want of a right: {'; '.join(event.unseen)}" if event.unseen else ""
     if event.present:
         where = "everywhere" if event.everywhere else f"in {_named(event.namespaces)}"
-        shown = (f"{one.kind} {one.namespace}/{one.name} {one.shows}".strip() for one in event.evidence)
+        shown = (f"{sign.kind} {sign.namespace}/{sign.name} {sign.shows}".strip() for sign in event.evidence)
         return f"{event.rival} does the work of {event.service} {where}: {'; '.join(shown)}{blind}"
     if event.rival:
         return f"{event.rival} is gone, after {event.quiet_s:g} s without a sign of it{blind}"
@@ -130,16 +130,16 @@ def _amount(name: str, amount: int) -> str:
 
 def _paths(patch: Mapping[str, Any], prefix: str = "") -> list[str]:
     """`metadata.labels.app=shop` for each value that a patch sets."""
-    found: list[str] = []
+    paths: list[str] = []
     for name, value in patch.items():
         path = f"{prefix}{name}"
         if isinstance(value, Mapping) and value:
-            found += _paths(value, f"{path}.")
+            paths += _paths(value, f"{path}.")
         elif value is None or isinstance(value, str | int | float | bool):
-            found.append(f"{path}={'null' if value is None else str(value)[:40]}")
+            paths.append(f"{path}={'null' if value is None else str(value)[:40]}")
         else:
-            found.append(path)
-    return found
+            paths.append(path)
+    return paths
 
 
 def _named(names: Iterable[str]) -> str:
