@@ -33,15 +33,15 @@ async def install_archive(log: Log, archive: Log) -> str:
         WrongStream: the log is not installed, or the two are one account.
         LogError: the server refuses; see its classes.
     """
-    found = await log.settings(log.stream)
-    if found is None:
+    settings = await log.settings(log.stream)
+    if settings is None:
         raise errors.WrongStream(f"no stream {log.stream} to keep an archive of: install the log first")
     there = await archive.settings(log.stream)
     if there is not None and not there.get("mirror"):
         raise errors.WrongStream(
             "the archive's user sees the log itself: give it an account of its own, as deploy/nats/permissions.conf does"
         )
-    return f"archive {archive.stream}: {await provide(archive, mirror(found))}"
+    return f"archive {archive.stream}: {await provide(archive, mirror(settings))}"
 
 
 def mirror(log: dict[str, Any]) -> dict[str, Any]:

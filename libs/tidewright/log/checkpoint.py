@@ -98,17 +98,17 @@ def sound(record: Record, decoder: msgspec.json.Decoder[T]) -> T:
     """
     where = f"checkpoint on {record.subject} at sequence {record.seq}"
     try:
-        found = decoder.decode(record.body)
+        decoded = decoder.decode(record.body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise Unsound(
             f"{where} is not readable ({error}; found {_shown(record.body)}): nothing is acted on; {DO}"
         ) from error
-    position = getattr(found, "position", 0)
+    position = getattr(decoded, "position", 0)
     if not 0 <= position < record.seq:
         raise Unsound(
             f"{where} says that everything up to {position} is done, which it cannot know: nothing is acted on; {DO}"
         )
-    return found
+    return decoded
 
 
 def _shown(body: bytes) -> str:

@@ -244,7 +244,7 @@ class Log:
             LogUnavailable, LogForbidden: as ever.
         """
         metadata = {"tw.cluster": self.cluster, "tw.slots": str(slots), "tw.slot-hash": subjects.SLOT_HASH}
-        wanted: dict[str, Any] = {
+        desired: dict[str, Any] = {
             "name": self.stream,
             "subjects": [self.subjects.everything],
             "storage": "file",
@@ -261,24 +261,26 @@ class Log:
             "metadata": metadata | ({subjects.CLUSTER_ID: cluster_id} if cluster_id else {}),
         }
         aged = {AGED: "true"} if max_age_s else {}
-        found = await self.settings(self.stream)
-        if found is None:
+        current = await self.settings(self.stream)
+        if current is None:
             answer = await self._api(
-                f"STREAM.CREATE.{self.stream}", wanted | {"metadata": wanted["metadata"] | aged}
+                f"STREAM.CREATE.{self.stream}", desired | {"metadata": desired["metadata"] | aged}
             )
             if "error" not in answer:
                 self.slots, self.replicas, self.max_age_s = slots, replicas, max_age_s
                 return "made"
-            found = await self.settings(self.stream)  # somebody else was quicker
-            if found is None:
+            current = await self.settings(self.stream)  # somebody else was quicker
+            if current is None:
                 raise self._error(answer["error"], f"stream {self.stream}")
-        self._check_metadata(found.get("metadata") or {}, wanted["metadata"])
+        self._check_metadata(current.get("metadata") or {}, desired["metadata"])
         self.slots, self.replicas, self.max_age_s = slots, replicas, max_age_s
-        if has_settings(found, wanted):
+        if has_settings(current, desired):
             return "is as it should be"
-        if found.get("max_age"):
+        if current.get("max_age"):
             aged = {AGED: "true"}
-        merged = found | wanted | {"metadata": (found.get("metadata") or {}) | wanted["metadata"] | aged}
+        merged = (
+            current | desired | {"metadata": (current.get("metadata") or {}) | desired["metadata"] | aged}
+        )
         answer = await self._api(f"STREAM.UPDATE.{self.stream}", merged)
         if "error" in answer:
             raise self._error(answer["error"], f"stream {self.stream}")
@@ -293,8 +295,8 @@ class Log:
             WrongStream: there is no such stream, or it was not made by this software.
             OtherCluster: it is another cluster's.
         """
-        found = await self.settings(self.stream)
-        metadata = (found or {}).get("metadata") or {}
+        current = await self.settings(self.stream)
+        metadata = (current or {}).get("metadata") or {}
         if cluster_id:
             self._check_metadata(metadata, {subjects.CLUSTER_ID: cluster_id})
             if metadata and subjects.CLUSTER_ID not in metadata:
@@ -310,8 +312,8 @@ class Log:
         self._check_metadata(metadata, {"tw.slot-hash": subjects.SLOT_HASH})
         self._room.lies_in(metadata.get(subjects.STORE, ""))
         self.slots = int(count)
-        self.replicas = int((found or {}).get("num_replicas") or 1)
-        self.max_age_s = ((found or {}).get("max_age") or 0) / 1e9
+        self.replicas = int((current or {}).get("num_replicas") or 1)
+        self.max_age_s = ((current or {}).get("max_age") or 0) / 1e9
         await self.adopt_keys()
         return self.slots
 
@@ -320,11 +322,11 @@ class Log:
 
         For who started the server. Raises LogUnavailable, LogForbidden, WrongStream as ever.
         """
-        found, place = await self.settings(self.stream) or {}, place_of(folder)
-        metadata = found.get("metadata") or {}
+        current, place = await self.settings(self.stream) or {}, place_of(folder)
+        metadata = current.get("metadata") or {}
         self._room.lies_in(place)
         if metadata.get(subjects.STORE) != place:
-            merged = found | {"metadata": metadata | {subjects.STORE: place}}
+            merged = current | {"metadata": metadata | {subjects.STORE: place}}
             await self.api(f"STREAM.UPDATE.{self.stream}", merged)
 
     def slot_of(self, namespace: str) -> Slot:
@@ -361,9 +363,9 @@ class Log:
         config: dict[str, Any] = answer["config"]
         return config
 
-    def _check_metadata(self, found: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-        for key, value in wanted.items():
-            present = found.get(key)
+    def _check_metadata(self, current: Mapping[str, str], desired: Mapping[str, str]) -> None:
+        for key, value in desired.items():
+            present = current.get(key)
             if present == value or (key == subjects.CLUSTER_ID and present is None):
                 continue
             kind = errors.OtherCluster if key == subjects.CLUSTER_ID else errors.WrongStream
@@ -405,11 +407,11 @@ class Log:
             )
         await self.settled()
         unexpecting = self._signer is not None and messages[-1].expect_last is None
-        for left in reversed(range(TRIES if unexpecting else 1)):
+        for remaining in reversed(range(TRIES if unexpecting else 1)):
             try:
                 return await self._appended(messages)
             except errors.Conflict:
-                if left:
+                if remaining:
                     continue  # nothing was expected by the caller: somebody else's message came in between
                 behind = await self._behind_forged(messages)
                 if behind is None:
@@ -463,7 +465,7 @@ class Log:
         message on a checkpoint's subject would stop its owner for good. None when an expectation was
         wrong by what is believed, too, or when nothing is forged.
         """
-        found: list[Message] = []
+        adjusted: list[Message] = []
         for message in messages:
             if message.expect_last is not None:
                 stored = await self._last_stored(message.subject)
@@ -472,8 +474,8 @@ class Log:
                     if (last.seq if last else 0) != message.expect_last:
                         return None
                     message = replace(message, expect_last=seq)
-            found.append(message)
-        return found if found != list(messages) else None
+            adjusted.append(message)
+        return adjusted if adjusted != list(messages) else None
 
     async def settled(self) -> None:
         """Return when an append whose answer was lost is on the log as a whole, or not at all.
@@ -496,8 +498,9 @@ class Log:
                         ack = msgspec.json.decode(answer)
                         if "error" in ack:
                             in_doubt = in_doubt and ack["error"].get("err_code") in FULL
-                            for one in messages:  # one that was refused on its way is missing in the batch
-                                self._check_allowed(one.subject)
+                            # One that was refused on its way is missing in the batch.
+                            for message in messages:
+                                self._check_allowed(message.subject)
                             raise self._error(
                                 ack["error"], f"append of {last} messages, the first on {messages[0].subject}"
                             )

@@ -109,31 +109,31 @@ class Continuity:
         now, wall = self._monotonic_s(), self._wall_s()
         if now - self._looked_at < CHECK_S:
             return
-        found, known = await self._ask(), self._known
+        current, known = await self._ask(), self._known
         if known is not None:
-            if found is None:
+            if current is None:
                 self._doubt.raise_for(f"stream {self._stream} is gone")
-            if problem := self._changed(known, found, wall):
+            if problem := self._changed(known, current, wall):
                 raise unsound(f"stream {self._stream} {problem}")
-            if found.last < known.last:
+            if current.last < known.last:
                 self._doubt.raise_for(
-                    f"stream {self._stream} ends at sequence {found.last}, where this process has seen {known.last}: "
+                    f"stream {self._stream} ends at sequence {current.last}, where this process has seen {known.last}: "
                     "it was put back to an earlier state"
                 )
-            if found.last > known.last:
-                self._young = found.last, self._wall_at
+            if current.last > known.last:
+                self._young = current.last, self._wall_at
         self._doubt.settle()
-        self._known, self._looked_at, self._wall_at = found, now, wall
+        self._known, self._looked_at, self._wall_at = current, now, wall
 
-    def _changed(self, known: Extent, found: Extent, wall: float) -> str:
-        if found.created != known.created:
-            return f"was made anew at {found.created}; this process has read one of {known.created}"
-        if found.first > known.first and not found.ever_aged:
-            return f"begins at sequence {found.first} instead of {known.first}: messages were removed from a log that keeps them for ever"
-        if self._young is not None and found.first > self._young[0]:
+    def _changed(self, known: Extent, current: Extent, wall: float) -> str:
+        if current.created != known.created:
+            return f"was made anew at {current.created}; this process has read one of {known.created}"
+        if current.first > known.first and not current.ever_aged:
+            return f"begins at sequence {current.first} instead of {known.first}: messages were removed from a log that keeps them for ever"
+        if self._young is not None and current.first > self._young[0]:
             seq, since = self._young
-            if wall - since < found.max_age_s * AGE_MARGIN:
-                return f"begins at sequence {found.first}: message {seq}, younger than {found.max_age_s:g} s, was removed"
+            if wall - since < current.max_age_s * AGE_MARGIN:
+                return f"begins at sequence {current.first}: message {seq}, younger than {current.max_age_s:g} s, was removed"
         return ""
 
     async def until_broken(self) -> Unsound:
@@ -155,18 +155,18 @@ class Continuity:
             Unsound: the log keeps everything, and does not have it.
             LogUnavailable: the server does not say.
         """
-        found = await self._ask()
-        if found is not None and found.first > position + 1 and not found.ever_aged:
+        extent = await self._ask()
+        if extent is not None and extent.first > position + 1 and not extent.ever_aged:
             raise unsound(
-                f"stream {self._stream} begins at sequence {found.first}, and {what} stands at {position}: what lies "
+                f"stream {self._stream} begins at sequence {extent.first}, and {what} stands at {position}: what lies "
                 "between was removed from a log that keeps it for ever"
             )
 
 
-def earlier(subject: str, found: int, seen: int) -> str:
+def earlier(subject: str, seq: int, seen: int) -> str:
     """What is wrong with a last checkpoint that lies before one that was seen."""
     return (
-        f"the last checkpoint on {subject} is at sequence {found}, where this process has seen {seen}: "
+        f"the last checkpoint on {subject} is at sequence {seq}, where this process has seen {seen}: "
         "the log was wiped, or put back to an earlier state"
     )
 

@@ -46,8 +46,8 @@ def space(folder: Path) -> Space:
     Raises:
         OSError: there is no such folder.
     """
-    found = os.statvfs(folder)
-    return Space(folder, found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+    filesystem = os.statvfs(folder)
+    return Space(folder, filesystem.f_blocks * filesystem.f_frsize, filesystem.f_bavail * filesystem.f_frsize)
 
 
 def size_of(folder: Path) -> int:

@@ -266,9 +266,9 @@ class _Pieces:
         try:
             while data := reader.read(_CHUNK):
                 parts, size = [self.left, data], len(self.left) + len(data)
-                wanted = self._wanted(parts)
+                frame_size = self._wanted(parts)
                 # A long frame is put together once, not once per piece that it comes in.
-                while size < wanted and (data := reader.read(min(wanted - size, _MOST_AT_ONCE))):
+                while size < frame_size and (data := reader.read(min(frame_size - size, _MOST_AT_ONCE))):
                     parts.append(data)
                     size += len(data)
                 yield b"".join(parts)

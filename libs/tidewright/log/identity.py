@@ -51,10 +51,10 @@ class Identity:
             "--nats-credentials": self.credentials, "--nats-password-file": self.password_file,
             "--nats-ca": self.ca, "--nats-cert": self.cert, "--nats-key": self.key,
         }  # fmt: skip
-        found = [
+        options = [
             part for flag, path in given.items() if path is not None for part in (flag, str(path.resolve()))
         ]
-        return [*found, *(("--nats-user", self.user) if self.user else ())]
+        return [*options, *(("--nats-user", self.user) if self.user else ())]
 
     def context(self) -> ssl.SSLContext:
         """Certificates as they lie there now.
@@ -87,14 +87,14 @@ class Identity:
         if self.password_file is None:
             return ""
         try:
-            found = self.password_file.read_text(encoding="utf-8").strip()
+            secret = self.password_file.read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             raise errors.LogForbidden(
                 f"--nats-password-file {self.password_file} cannot be read ({_words(error)})"
             ) from error
-        if not found:
+        if not secret:
             raise errors.LogForbidden(f"--nats-password-file {self.password_file} is empty")
-        return found
+        return secret
 
 
 class BusClient(StoredHeaders):
@@ -133,7 +133,7 @@ def client_options(url: str, identity: Identity) -> tuple[list[str], dict[str, A
         LogUnavailable: it is no URL, or a list of them; the message does not repeat passwords.
         LogForbidden: a file cannot be used.
     """
-    found: list[str] = []
+    servers: list[str] = []
     named: tuple[str, str | None] | None = None
     for part in filter(None, (piece.strip() for piece in url.split(","))):
         given = part if "://" in part else f"nats://{part}"
@@ -147,8 +147,8 @@ def client_options(url: str, identity: Identity) -> tuple[list[str], dict[str, A
         if named is None and parts.username:
             named = unquote(parts.username), None if parts.password is None else unquote(parts.password)
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        found.append(f"{parts.scheme}://{host}" + (f":{port}" if port else "") + parts.path)
-    if not found:
+        servers.append(f"{parts.scheme}://{host}" + (f":{port}" if port else "") + parts.path)
+    if not servers:
         raise errors.LogUnavailable(_no_url(url))
     options: dict[str, Any] = {}
     if identity.credentials is not None:
@@ -160,9 +160,9 @@ def client_options(url: str, identity: Identity) -> tuple[list[str], dict[str, A
     elif identity.user:
         identity.password()  # said at once, not at the first connection
         options["user"], options["password"] = identity.user, identity.password
-    if identity.wants_tls() or any(server.startswith(("tls:", "wss:")) for server in found):
+    if identity.wants_tls() or any(server.startswith(("tls:", "wss:")) for server in servers):
         options["tls"] = identity.context()
-    return found, options
+    return servers, options
 
 
 def without_user(url: str) -> str:

@@ -53,21 +53,21 @@ async def install_log(log: Log, plan: Plan | None = None) -> list[str]:
         LogUnavailable, LogForbidden: as ever.
     """
     plan = plan or Plan()
-    found = await log.settings(log.stream) or {}
-    metadata = found.get("metadata") or {}
+    current = await log.settings(log.stream) or {}
+    metadata = current.get("metadata") or {}
     slots, replicas, max_age_s = plan.slots, plan.replicas, plan.max_age_s
     done = await log.ensure(
         int(metadata.get("tw.slots", DEFAULT_SLOTS)) if slots is None else slots,
         cluster_id=plan.cluster_id,
-        replicas=int(found.get("num_replicas") or 1) if replicas is None else replicas,
-        max_age_s=(found.get("max_age") or 0) / 1e9 if max_age_s is None else max_age_s,
+        replicas=int(current.get("num_replicas") or 1) if replicas is None else replicas,
+        max_age_s=(current.get("max_age") or 0) / 1e9 if max_age_s is None else max_age_s,
     )
     said = [f"stream {log.stream}: {done}"]
     # Before the bucket that services wait for: whoever is up before the watcher would act, since nobody has said not to.
     if plan.mode is not None and (begun := await begin(log, plan.mode)):
         said.append(begun)
-    for wanted in (members(log), *(snapshots(log, name) for name in plan.deciders)):
-        said.append(f"bucket {wanted['name']}: {await provide(log, wanted)}")
+    for settings in (members(log), *(snapshots(log, name) for name in plan.deciders)):
+        said.append(f"bucket {settings['name']}: {await provide(log, settings)}")
     return said
 
 
@@ -89,31 +89,31 @@ async def begin(log: Log, mode: Mode) -> str:
     return f"modes: {mode}, until the watcher says others"
 
 
-async def provide(log: Log, wanted: dict[str, Any]) -> str:
+async def provide(log: Log, desired: dict[str, Any]) -> str:
     """Create a stream with these settings, or bring it up to date; returns what was done.
 
     Raises:
         LogError: the server refuses; see its classes.
     """
-    name = wanted["name"]
-    found = await log.settings(name)
-    if found is None:
+    name = desired["name"]
+    current = await log.settings(name)
+    if current is None:
         try:
-            await log.api(f"STREAM.CREATE.{name}", wanted)
+            await log.api(f"STREAM.CREATE.{name}", desired)
         except errors.AppendRefused:
-            found = await log.settings(name)  # somebody else was quicker
-            if found is None:
+            current = await log.settings(name)  # somebody else was quicker
+            if current is None:
                 raise
         else:
             return "made"
-    if has_settings(found, wanted):
+    if has_settings(current, desired):
         return "is as it should be"
-    if found.get("storage") != wanted.get("storage"):
+    if current.get("storage") != desired.get("storage"):
         # A store cannot be changed. What lies in these buckets is said again, or worked out again.
         await log.api(f"STREAM.DELETE.{name}", {})
-        await log.api(f"STREAM.CREATE.{name}", wanted)
+        await log.api(f"STREAM.CREATE.{name}", desired)
         return "made anew, in another kind of store"
-    await log.api(f"STREAM.UPDATE.{name}", found | wanted)
+    await log.api(f"STREAM.UPDATE.{name}", current | desired)
     return "changed"
 
 

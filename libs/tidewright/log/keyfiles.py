@@ -75,11 +75,11 @@ def read_anchors(path: Path) -> tuple[Ed25519PublicKey, ...]:
         BadKey: it cannot be read, or holds none, or one of another kind.
     """
     try:
-        found = _PUBLIC.findall(path.read_bytes())
+        blocks = _PUBLIC.findall(path.read_bytes())
     except OSError as error:
         raise BadKey(f"trust anchor {path} cannot be read: {error.strerror}") from error
     try:
-        keys = tuple(load_pem_public_key(pem) for pem in found)
+        keys = tuple(load_pem_public_key(pem) for pem in blocks)
     except (ValueError, UnsupportedAlgorithm) as error:
         raise BadKey(f"{path}: a public key in it cannot be read ({error})") from error
     anchors = tuple(key for key in keys if isinstance(key, Ed25519PublicKey))

@@ -38,8 +38,8 @@ async def install_keys(
     trust = Trust(log.lookups, log.subjects, Keyring(log.subjects, [root.public_key()]))
     subject = trust.keyring.subject
     for _ in range(TRIES):
-        found = await trust.keys()
-        before = found.said if found is not None else None
+        keys = await trust.keys()
+        before = keys.said if keys is not None else None
         if before is not None and before.services == tuple(services) and not history:
             return "is as it should be"
         _, end = await log.bounds()

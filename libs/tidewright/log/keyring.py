@@ -39,11 +39,11 @@ class Keys:
         self.said = said
         self.log = said.log
         self.by_id: dict[tuple[str, str], Ed25519PublicKey] = {}
-        for one in said.services:
-            for text in one.keys:
+        for service_keys in said.services:
+            for text in service_keys.keys:
                 key = keyfiles.decoded(text)
-                self.by_id[one.service, keyfiles.key_id(key)] = key
-        self._may = {one.service: _pattern(subjects.root, one.writes) for one in said.services}
+                self.by_id[service_keys.service, keyfiles.key_id(key)] = key
+        self._may = {entry.service: _pattern(subjects.root, entry.writes) for entry in said.services}
         self.may = lru_cache(maxsize=50_000)(self._may_write)
 
     def _may_write(self, service: str, subject: str) -> bool:
@@ -59,8 +59,8 @@ def _pattern(root: str, filters: Sequence[str]) -> re.Pattern[str]:
     """Subjects that match one of the filters, by the bus's rules, as an expression."""
     token, rest = r"[^.]+", r"[^.]+(?:\.[^.]+)*"
     alternatives = [
-        r"\.".join(token if t == "*" else rest if t == ">" else re.escape(t) for t in one.split("."))
-        for one in filters
+        r"\.".join(token if t == "*" else rest if t == ">" else re.escape(t) for t in pattern.split("."))
+        for pattern in filters
     ]
     return re.compile(f"{re.escape(root)}\\.(?:{'|'.join(alternatives) or '(?!)'})")
 
@@ -119,8 +119,8 @@ class Keyring:
 
     def believes(self, record: Record) -> Cause | None:
         """Why a message on the subject of key records, which was taken before, is not believed."""
-        found = self._good.get(record.seq)
-        return None if found is not None and found.body == record.body else Cause.KEYS
+        recorded = self._good.get(record.seq)
+        return None if recorded is not None and recorded.body == record.body else Cause.KEYS
 
     @property
     def records(self) -> tuple[Record, ...]:

@@ -30,10 +30,10 @@ async def last_words(
         TooMany: more than about a thousand subjects match: name them more narrowly.
         LogUnavailable: no answer in time.
     """
-    found: list[Record] = []
+    records: list[Record] = []
     for start in range(0, len(filters), AT_ONCE):
-        found += await _asked(log, filters[start : start + AT_ONCE], up_to, known)
-    return sorted(found, key=lambda record: record.seq)
+        records += await _asked(log, filters[start : start + AT_ONCE], up_to, known)
+    return sorted(records, key=lambda record: record.seq)
 
 
 async def last_words_of_all(log: Log, filters: Sequence[str], up_to: int) -> list[Record]:
@@ -42,21 +42,21 @@ async def last_words_of_all(log: Log, filters: Sequence[str], up_to: int) -> lis
     Raises:
         LogUnavailable: no answer in time.
     """
-    found: list[Record] = []
+    records: list[Record] = []
     later: list[str] = []
     async for record in log.last_per_subject(filters):
         if record.seq <= up_to:
-            found.append(record)
+            records.append(record)
         else:
             later.append(record.subject)
-    return sorted([*found, *await last_words(log, later, up_to=up_to)], key=lambda record: record.seq)
+    return sorted([*records, *await last_words(log, later, up_to=up_to)], key=lambda record: record.seq)
 
 
 async def _asked(log: Log, filters: Sequence[str], up_to: int, known: Known | None) -> list[Record]:
     # As of an earlier sequence the server goes back through the log until it has found every subject,
     # also those that were last spoken of long ago; as of now each is one look. So only what has been
     # spoken of since is asked for once more.
-    found: list[Record] = []
+    believed: list[Record] = []
     later: list[str] = []
     present = known.get(tuple(filters)) if known is not None else None
     if present is None:
@@ -67,20 +67,20 @@ async def _asked(log: Log, filters: Sequence[str], up_to: int, known: Known | No
         if up_to and record.seq > up_to:
             later.append(record.subject)
         elif await log.lookups.believed(record):
-            found.append(record)
+            believed.append(record)
         elif record.seq > 1:
-            found += await _earlier(log, [record.subject], record.seq - 1)
-    return found + (await _earlier(log, later, up_to) if later else [])
+            believed += await _earlier(log, [record.subject], record.seq - 1)
+    return believed + (await _earlier(log, later, up_to) if later else [])
 
 
 async def _earlier(log: Log, subjects: Sequence[str], up_to: int) -> list[Record]:
-    found: list[Record] = []
+    believed: list[Record] = []
     for record in await _matching(log, {"multi_last": list(subjects), "up_to_seq": up_to}):
         if await log.lookups.believed(record):
-            found.append(record)
+            believed.append(record)
         elif record.seq > 1:
-            found += await _earlier(log, [record.subject], record.seq - 1)
-    return found
+            believed += await _earlier(log, [record.subject], record.seq - 1)
+    return believed
 
 
 async def _matching(log: Log, query: dict[str, Any]) -> list[Record]:

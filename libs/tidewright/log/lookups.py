@@ -71,17 +71,17 @@ class Lookups:
         high, span, looked_at = seq, FIRST_SPAN, 0
         while high > 1:
             low = max(1, high - span)
-            found: Record | None = None
+            latest: Record | None = None
             record = await self.stored({"seq": low, "next_by_subj": subject}, stream)
             while record is not None and record.seq < high:
                 looked_at += 1
                 if looked_at > AT_MOST:
                     raise _given_up(subject)
                 if await self.believed(record, stream):
-                    found = record
+                    latest = record
                 record = await self.stored({"seq": record.seq + 1, "next_by_subj": subject}, stream)
-            if found is not None:
-                return found
+            if latest is not None:
+                return latest
             high, span = low, span * WIDER
         return None
 

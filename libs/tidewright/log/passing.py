@@ -48,17 +48,17 @@ class Passing:
         if self._waiting and record.seq > self._until:
             yield from self._settle()
         cause = belief.refused(self._subjects, record.subject, record.headers)
-        left = 0
+        remaining = 0
         if cause is None:
-            left, cause = self._place(record)
-        if left < 0:  # nothing to wait for
+            remaining, cause = self._place(record)
+        if remaining < 0:  # nothing to wait for
             if not self._waiting:
                 self._last[record.subject] = record.seq
                 yield record, cause
                 return
-            left = 0
-        self._waiting.append((record, record.seq + left, cause))
-        self._until = max(self._until, record.seq + left)
+            remaining = 0
+        self._waiting.append((record, record.seq + remaining, cause))
+        self._until = max(self._until, record.seq + remaining)
         if record.seq >= self._until:
             yield from self._settle()
 
@@ -77,8 +77,8 @@ class Passing:
             return -1, None
         if keyring.latest is None:
             return -1, Cause.KEYS
-        left = signing.left_of(record)
-        return (left, None) if 0 <= left < 1000 else (-1, Cause.ALTERED)
+        remaining = signing.left_of(record)
+        return (remaining, None) if 0 <= remaining < 1000 else (-1, Cause.ALTERED)
 
     def _settle(self) -> Iterator[Judged]:
         """Judge what waits: the ends of all commits are here, or do not come."""

@@ -146,12 +146,12 @@ class Reader:
             await self._keep_asking()
             if self._arrived or await self._look_behind():
                 break
-            left = deadline - time.monotonic()
-            if left <= 0:
+            remaining_s = deadline - time.monotonic()
+            if remaining_s <= 0:
                 return []
             self._wake.clear()
             try:
-                async with asyncio.timeout(min(left, HEARTBEAT_S)):
+                async with asyncio.timeout(min(remaining_s, HEARTBEAT_S)):
                     await self._wake.wait()
             except TimeoutError:
                 continue
@@ -218,10 +218,10 @@ class Reader:
         """Take the last believed message of subjects whose last one is not; whether there was one."""
         while self._hidden and not self._arrived:
             subject, seq = self._hidden[-1]
-            found = await self._log.lookups.before(subject, seq, self._stream)
+            record = await self._log.lookups.before(subject, seq, self._stream)
             self._hidden.pop()
-            if found is not None:
-                self._arrived.append(found)
+            if record is not None:
+                self._arrived.append(record)
         return bool(self._arrived)
 
     async def close(self) -> None:

@@ -36,9 +36,9 @@ def _redacted(value: Any, depth: int) -> Any:
     if isinstance(value, str):
         return redacted(value)
     if depth and isinstance(value, dict):
-        return {key: _redacted(one, depth - 1) for key, one in value.items()}
+        return {key: _redacted(item, depth - 1) for key, item in value.items()}
     if depth and isinstance(value, list | tuple | set | frozenset):
-        return [_redacted(one, depth - 1) for one in value]
+        return [_redacted(item, depth - 1) for item in value]
     if isinstance(value, BaseException):
         return redacted(f"{type(value).__name__}: {value}")
     return value

@@ -74,9 +74,9 @@ class Signer:
 
     def sign(self, messages: Sequence[tuple[str, bytes, dict[str, str]]]) -> None:
         """Sign a commit in the headers of its messages, which are as they will be stored but for those of a batch."""
-        for left, (_, _, headers) in enumerate(reversed(messages)):
-            if left:
-                headers[LEFT] = str(left)
+        for remaining, (_, _, headers) in enumerate(reversed(messages)):
+            if remaining:
+                headers[LEFT] = str(remaining)
             else:
                 headers[SIGNER] = self._name
         subject, _, headers = messages[-1]
@@ -89,7 +89,7 @@ class Signer:
 def _stamp(path: Path) -> tuple[int, int]:
     """What changes when a file is written, or another takes its place."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return (0, 0)
-    return (found.st_mtime_ns, found.st_ino)
+    return (status.st_mtime_ns, status.st_ino)

@@ -60,12 +60,12 @@ def manifest_of(messages: Iterable[tuple[str, bytes, Mapping[str, str]]]) -> byt
     All that signatures cost a large commit is this, so it is written out, without a call per message. Half of it
     is SHA-256, which processors do, and no loop of ours.
     """
-    found = bytearray()
+    manifest = bytearray()
     for subject, body, headers in messages:
         said = "\n".join([subject, *headers, *headers.values(), "\n"])
-        found += sha256(said.encode() + body).digest()[:_HASH_BYTES]
-        found += _GOES if SCHEDULE in headers else _STAYS
-    return bytes(found)
+        manifest += sha256(said.encode() + body).digest()[:_HASH_BYTES]
+        manifest += _GOES if SCHEDULE in headers else _STAYS
+    return bytes(manifest)
 
 
 def goes(digest: bytes) -> bool:
@@ -147,17 +147,17 @@ def commit_of(record: Record | None, keys: Keys) -> Commit:
 
 def left_of(record: Record) -> int:
     """How many messages of its commit come after a message; -1 when it says something else."""
-    left = record.headers.get(LEFT)
-    if left is None:
+    text = record.headers.get(LEFT)
+    if text is None:
         return 0
-    return int(left) if left.isascii() and left.isdigit() and len(left) <= _FEW and left[0] != "0" else -1
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _FEW and text[0] != "0" else -1
 
 
-def judged(record: Record, left: int, commit: Commit, keys: Keys) -> Cause | None:
+def judged(record: Record, remaining: int, commit: Commit, keys: Keys) -> Cause | None:
     """Why a message of a commit is not believed; None when it is the one that was signed, by who may write there."""
     if commit.cause is not None:
         return commit.cause
-    headers, index = record.headers, commit.count - 1 - left
+    headers, index = record.headers, commit.count - 1 - remaining
     start = index * DIGEST_BYTES
     if index < 0 or commit.manifest[start : start + DIGEST_BYTES] != digest(
         record.subject, record.body, headers
@@ -167,7 +167,7 @@ def judged(record: Record, left: int, commit: Commit, keys: Keys) -> Cause | Non
         commit.batch
         and (
             headers.get(BATCH_SEQUENCE) != str(index + 1)
-            or headers.get(BATCH_COMMIT) != ("1" if not left else None)
+            or headers.get(BATCH_COMMIT) != ("1" if not remaining else None)
         )
     ):
         return Cause.ALTERED

@@ -177,9 +177,9 @@ class Snapshots:
         current = (_latest(slot, version) for version in readable)
         earlier = (_latest(slot, version) for version in range(readable[-1] - 1, 0, -1))
         for name in (*current, slot, *earlier):  # up to 0.1.0 it was named by slot alone
-            found = await self._trusted(name, service, slot, readable)
-            if found is not None:
-                return found
+            snapshot = await self._trusted(name, service, slot, readable)
+            if snapshot is not None:
+                return snapshot
         return None
 
     async def before(
@@ -188,9 +188,9 @@ class Snapshots:
         """The newest snapshot of the slot's history at or before `position`, when it can be trusted."""
         for kept in sorted(await self.history(service, slot), reverse=True):
             if kept <= position:
-                found = await self._trusted(f"{slot}/{kept}", service, slot, readable)
-                if found is not None:
-                    return found
+                snapshot = await self._trusted(f"{slot}/{kept}", service, slot, readable)
+                if snapshot is not None:
+                    return snapshot
         return None
 
     async def history(self, service: str, slot: Slot) -> list[int]:
@@ -205,7 +205,7 @@ class Snapshots:
         """Slots and positions of the snapshots of a service that were kept."""
         if self._left_alone(service):
             return []
-        store, found = bucket(self._log.stream, service), list[tuple[str, int]]()
+        store, kept = bucket(self._log.stream, service), list[tuple[str, int]]()
         try:
             subjects = await self._bounded(self._log.subjects_of(f"OBJ_{store}", f"$O.{store}.M.>"))
         except LogUnavailable:
@@ -217,8 +217,8 @@ class Snapshots:
             name = urlsafe_b64decode(subject.rpartition(".")[2]).decode()
             place, _, position = name.partition("/")
             if position.isdigit():
-                found.append((place, int(position)))
-        return found
+                kept.append((place, int(position)))
+        return kept
 
     async def oldest(
         self, service: str, slot: Slot, readable: Sequence[int], first_seq: int
@@ -229,9 +229,9 @@ class Snapshots:
         """
         for kept in sorted(await self.history(service, slot)):
             if kept >= first_seq - 1:
-                found = await self._trusted(f"{slot}/{kept}", service, slot, readable)
-                if found is not None:
-                    return found
+                snapshot = await self._trusted(f"{slot}/{kept}", service, slot, readable)
+                if snapshot is not None:
+                    return snapshot
         return None
 
     async def prune(self, service: str, slot: Slot, first_seq: int) -> None:
@@ -276,8 +276,8 @@ class Snapshots:
     async def _meta(self, service: str, name: str) -> _Meta | None:
         """What the bucket says of an object; None when there is none."""
         store = bucket(self._log.stream, service)
-        found = await self._log.lookups.last(_place(store, name), f"OBJ_{store}")
-        meta = msgspec.json.decode(found.body, type=_Meta) if found is not None else None
+        record = await self._log.lookups.last(_place(store, name), f"OBJ_{store}")
+        meta = msgspec.json.decode(record.body, type=_Meta) if record is not None else None
         return None if meta is None or meta.deleted else meta
 
     async def _asked(self, service: str, name: str) -> bytes | None:
@@ -371,9 +371,9 @@ class Snapshots:
             elif record is None or record.subject != self._log.subjects.checkpoint(slot, service):
                 problem = f"there is no checkpoint of its slot at {snapshot.checkpoint_seq}"
             else:
-                found = checkpoints.decode(record.body)
+                checkpoint = checkpoints.decode(record.body)
                 mine = (snapshot.position, snapshot.digest, snapshot.chain)
-                if mine == (found.position, found.digest, found.chain):
+                if mine == (checkpoint.position, checkpoint.digest, checkpoint.chain):
                     return snapshot
                 problem = f"checkpoint {record.seq} disagrees with it"
         except (ValueError, *_FAILURES) as error:

@@ -15,26 +15,26 @@ CONSUMER_LIMITS = {"inactive_threshold": 60_000_000_000}
 thousand, and no service may delete those of another that is there no more."""
 
 
-def has_settings(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+def has_settings(current: Mapping[str, Any], desired: Mapping[str, Any]) -> bool:
     """Whether a stream's configuration is as wanted; what is not named is not looked at."""
-    present = found.get("metadata") or {}
+    present = current.get("metadata") or {}
     return all(
         all(present.get(k) == v for k, v in value.items())
         if key == "metadata"
-        else (found.get(key) or 0) == (value or 0)
-        for key, value in wanted.items()
+        else (current.get(key) or 0) == (value or 0)
+        for key, value in desired.items()
     )
 
 
-def mismatch(stream: str, url: str, key: str, found: str | None, wanted: str) -> str:
+def mismatch(stream: str, url: str, key: str, current: str | None, desired: str) -> str:
     """What is wrong with a stream that is there, and what to do."""
     where = f"the log at {url} (stream {stream})"
     match key:
         case subjects.CLUSTER_ID:
             return (
-                f"{where} is of another cluster: its kube-system has uid {found}, this cluster's has {wanted}; "
+                f"{where} is of another cluster: its kube-system has uid {current}, this cluster's has {desired}; "
                 "use this cluster's own log, or another name for it with --cluster NAME"
             )
         case "tw.slots":
-            return f"{where} was made with {found} slots, which stay for its life: use --slots {found} instead of {wanted}, or another log"
-    return f"{where} has {key}={found!r} where this software expects {wanted!r}: use another log, or the software that made this one"
+            return f"{where} was made with {current} slots, which stay for its life: use --slots {current} instead of {desired}, or another log"
+    return f"{where} has {key}={current!r} where this software expects {desired!r}: use another log, or the software that made this one"

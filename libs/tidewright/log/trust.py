@@ -79,8 +79,8 @@ class Trust:
             or keyring.is_history(record.seq)
         ):
             return 0
-        left = signing.left_of(record)
-        return record.seq + left if left >= 0 else -1
+        remaining = signing.left_of(record)
+        return record.seq + remaining if remaining >= 0 else -1
 
     def _verdict(self, record: Record, end: int, commits: dict[int, Commit | Later]) -> Verdict:
         if end <= 0:
@@ -94,16 +94,16 @@ class Trust:
 
     async def _commits_of(self, records: Sequence[Record], ends: Sequence[int]) -> dict[int, Commit | Later]:
         """The commits that some messages belong to, by the sequence of their last one."""
-        found: dict[int, Commit | Later] = {}
+        commits: dict[int, Commit | Later] = {}
         missing: dict[int, Record] = {}
         here = {record.seq: record for record in records}
         for record, seq in zip(records, ends, strict=True):
-            if seq <= 0 or seq in found or seq in missing:
+            if seq <= 0 or seq in commits or seq in missing:
                 continue
             if (known := self._commits.get(seq)) is not None:
-                found[seq] = known
+                commits[seq] = known
             elif seq in here:
-                found[seq] = self._remember(seq, here[seq])
+                commits[seq] = self._remember(seq, here[seq])
             else:
                 missing[seq] = record
         limit = asyncio.Semaphore(AT_ONCE)
@@ -112,15 +112,15 @@ class Trust:
             async with limit:
                 last = await self._lookups.stored({"seq": seq})
                 if last is None and await self._is_to_come(record, seq):
-                    found[seq] = LATER
+                    commits[seq] = LATER
                 else:
-                    found[seq] = self._remember(seq, last)
+                    commits[seq] = self._remember(seq, last)
 
         if missing:
             async with asyncio.TaskGroup() as group:
                 for seq, record in missing.items():
                     group.create_task(look(seq, record))
-        return found
+        return commits
 
     def _remember(self, seq: int, last: Record | None) -> Commit:
         keys = self.keyring.at(seq)
