@@ -134,13 +134,13 @@ class Arrival(Generic[State]):
                 return
             record = await self._log.at(snapshot.checkpoint_seq)
             try:
-                found = checkpoints.usable(record) if record is not None else None
+                checkpoint = checkpoints.usable(record) if record is not None else None
             except errors.Unsound as error:
                 logger.warning("snapshot ignored, the log is folded instead", slot=slot, problem=str(error))
                 return
-        if record is not None and found is not None:
+        if record is not None and checkpoint is not None:
             self.restores[slot] = Restore(fold, self._inputs)
-            self.last[slot] = (found, record.seq)
+            self.last[slot] = (checkpoint, record.seq)
             self.snapshotted[slot] = snapshot.position
 
     async def _begin_to_follow(self, slot: Slot, restore: Restore[State]) -> None:
@@ -192,17 +192,17 @@ class Arrival(Generic[State]):
 
     def _checkpoint(self, slot: Slot, record: Record) -> None:
         try:
-            found = checkpoints.usable(record)
+            checkpoint = checkpoints.usable(record)
         except errors.Unsound as error:
             self.doubts[slot] = str(error)
             return
         self.doubts.pop(slot, None)
-        same = self.restores[slot].checkpoint(found)
+        same = self.restores[slot].checkpoint(checkpoint)
         if not same:
             logger.warning(
                 "the log folds to another digest than the checkpoint has", slot=slot, seq=record.seq
             )
-        unread = "" if found.partial else self._unread.pop(slot, "")
+        unread = "" if checkpoint.partial else self._unread.pop(slot, "")
         if unread and not same:
             self.broken.setdefault(slot, f"{unread}, and it stands where one was")
-        self.last[slot] = (found, record.seq)
+        self.last[slot] = (checkpoint, record.seq)

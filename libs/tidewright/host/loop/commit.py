@@ -135,9 +135,9 @@ class Committer:
             try:
                 claimed += await self._claim(some)
             except errors.Conflict:
-                for one in some if len(some) > 1 else ():
+                for restored in some if len(some) > 1 else ():
                     with contextlib.suppress(errors.Conflict):
-                        claimed += await self._claim([one])
+                        claimed += await self._claim([restored])
         return claimed
 
     async def _claim(self, folds: Sequence[Restored[State]]) -> list[Owned[State]]:
@@ -154,8 +154,8 @@ class Committer:
             )
             owned.append(Owned(fold, epoch, checkpoint, 0, position, position))
         committed = await self.log.commit(messages)
-        for place, one in enumerate(owned):
-            one.checkpoint_seq = committed.seq_of(place)
+        for place, claimed in enumerate(owned):
+            claimed.checkpoint_seq = committed.seq_of(place)
         return owned
 
     async def _commit_batch(self, batch: list[Owned[State]], *, partial: bool = False) -> list[Slot]:
@@ -244,17 +244,20 @@ class Committer:
             if record is None or record.seq == owned.checkpoint_seq:
                 continue
             try:
-                found = checkpoints.usable(record)
+                checkpoint = checkpoints.usable(record)
             except errors.Unsound as error:  # who restores the slot finds it, and nobody goes on from it
                 logger.error("slot given up", slot=owned.slot, reason=error.reason, error=str(error))
                 gone.append(owned.slot)
                 continue
-            if found.incarnation == self.writer.incarnation and found.commit == self.count:
+            if checkpoint.incarnation == self.writer.incarnation and checkpoint.commit == self.count:
                 owned.checkpoint_seq = record.seq
                 done.append(owned.slot)
             else:
                 logger.warning(
-                    "slot is another's now", slot=owned.slot, epoch=found.epoch, incarnation=found.incarnation
+                    "slot is another's now",
+                    slot=owned.slot,
+                    epoch=checkpoint.epoch,
+                    incarnation=checkpoint.incarnation,
                 )
                 gone.append(owned.slot)
         return done, gone

@@ -157,9 +157,9 @@ class Part(Generic[P]):
         """
         async for attempt in attempts(self._in_flight):
             with attempt:
-                found = self._sound(await self._log.last(self._subject))
+                recorded = self._sound(await self._log.last(self._subject))
                 self._in_flight.settled(appended=False)
-        return found
+        return recorded
 
     def _sound(self, record: Record | None) -> tuple[P, int]:
         if self._in_flight.lost:
@@ -177,12 +177,12 @@ class Part(Generic[P]):
             Fenced: somebody else did so at the same time.
             Unsound: it stands nowhere that can be gone on from.
         """
-        found, self._sequence = await self.look()
-        self.position = msgspec.structs.replace(found, epoch=found.epoch + 1)
+        recorded, self._sequence = await self.look()
+        self.position = msgspec.structs.replace(recorded, epoch=recorded.epoch + 1)
         await self.commit([], self.position)
         self._owns = True
         _log.debug("claimed", checkpoint=self._subject, epoch=self.position.epoch)
-        return found
+        return recorded
 
     async def commit(self, messages: Sequence[Message], position: P) -> None:
         """Append messages and the new checkpoint as one batch (at most `MAX_BATCH - 1` messages).
@@ -233,11 +233,11 @@ class Part(Generic[P]):
             async with self._in_flight:
                 return (await self._log.commit(batch)).last_seq
         except Conflict as error:
-            found, seq = self._sound(await self._log.last(self._subject))
-            if seq and (found.incarnation, found.commit) == (written.incarnation, written.commit):
+            recorded, seq = self._sound(await self._log.last(self._subject))
+            if seq and (recorded.incarnation, recorded.commit) == (written.incarnation, written.commit):
                 return seq  # the answer to an earlier attempt was lost
             raise Fenced(
-                f"{self._subject} belongs to incarnation {found.incarnation} since epoch {found.epoch}"
+                f"{self._subject} belongs to incarnation {recorded.incarnation} since epoch {recorded.epoch}"
             ) from error
 
     async def confirm(self) -> None:
@@ -247,21 +247,21 @@ class Part(Generic[P]):
             Fenced: another process owns it.
             Unsound: it cannot be told whose it is.
         """
-        found, _ = await self.look()
-        if (found.incarnation, found.epoch) != (self._writer.incarnation, self.position.epoch):
+        recorded, _ = await self.look()
+        if (recorded.incarnation, recorded.epoch) != (self._writer.incarnation, self.position.epoch):
             raise Fenced(
-                f"{self._subject} belongs to incarnation {found.incarnation} since epoch {found.epoch}"
+                f"{self._subject} belongs to incarnation {recorded.incarnation} since epoch {recorded.epoch}"
             )
 
     async def stand_by(self) -> None:
         """Return when the part's owner is not there any more."""
         while True:
-            found, sequence = await self.look()
-            if await self._is_absent(found.incarnation):
+            recorded, sequence = await self.look()
+            if await self._is_absent(recorded.incarnation):
                 _, now = await self.look()
                 if now == sequence:  # else another one has taken it over
                     break
-        _log.info("the owner is not there, taking over", checkpoint=self._subject, owner=found.incarnation)
+        _log.info("the owner is not there, taking over", checkpoint=self._subject, owner=recorded.incarnation)
 
     async def _is_absent(self, owner: str) -> bool:
         """Whether an owner is not there for `ABSENT_S`; False as soon as it has been seen for `LOOK_S`."""
@@ -287,11 +287,11 @@ class Part(Generic[P]):
                 await self._while_ours(own)
             except (Fenced, Unsound, ExceptionGroup) as error:
                 self._owns = False
-                found = ended_by(error)
-                if isinstance(found, Unsound):
-                    await self._halted(found)
+                ending = ended_by(error)
+                if isinstance(ending, Unsound):
+                    await self._halted(ending)
                 else:
-                    _log.warning("stepped back, standing by", **said, message=str(found))
+                    _log.warning("stepped back, standing by", **said, message=str(ending))
             await self._when_sound(self.stand_by)
 
     async def _while_ours(self, own: Callable[[], Awaitable[None]]) -> None:
@@ -389,10 +389,12 @@ async def begins(continuity: Continuity, in_flight: InFlight, what: str) -> None
 
 def ended_by(error: Exception) -> Fenced | Unsound:
     """What of the two ended the work of a part; anything else goes on to whoever runs it."""
-    found = list(causes(error))
-    if not all(isinstance(one, Fenced | Unsound) for one in found):
+    failures = list(causes(error))
+    if not all(isinstance(failure, Fenced | Unsound) for failure in failures):
         raise error
-    return next((one for one in found if isinstance(one, Unsound)), None) or Fenced(str(found[0]))
+    return next((failure for failure in failures if isinstance(failure, Unsound)), None) or Fenced(
+        str(failures[0])
+    )
 
 
 def attempts(in_flight: InFlight | None = None) -> AsyncIterator[stamina.Attempt]:

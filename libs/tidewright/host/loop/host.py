@@ -192,17 +192,17 @@ class Host(Generic[State]):
     async def _settle(self) -> None:
         """Give up what is another's by membership, restore what is ours, claim what is restored."""
         self._membership.changed.clear()
-        wanted = shares(self.writer.incarnation, self._membership.members, self.inputs.every)
-        leaving = [o for slot, o in self.owned.items() if slot not in wanted]
+        desired = shares(self.writer.incarnation, self._membership.members, self.inputs.every)
+        leaving = [o for slot, o in self.owned.items() if slot not in desired]
         if leaving:
             await self._commit(leaving)
             await self._release([o.slot for o in leaving])
         for arriving in [task for task in self._arrivals if task.done()]:
-            await self._claim(arriving.result(), wanted)
+            await self._claim(arriving.result(), desired)
             del self._arrivals[arriving]
         # Not held up by those that are still on their way: two replicas may die one after the other.
         arriving_slots = {slot for arrival in self._arrivals.values() for slot in arrival.restores}
-        missing = (wanted | self._standby) - self.owned.keys() - arriving_slots
+        missing = (desired | self._standby) - self.owned.keys() - arriving_slots
         if missing:
             slots = sorted(missing, key=str)
             self._advance(Arrival(self.decider, self.log, self.inputs, self._stored, slots))
@@ -216,10 +216,10 @@ class Host(Generic[State]):
         """Fold arriving slots up to their last checkpoints; the slots already owned go on meanwhile."""
         self._arrivals[asyncio.create_task(arrival.advance(pause_s))] = arrival
 
-    async def _claim(self, arrival: Arrival[State], wanted: Set[Slot]) -> None:
+    async def _claim(self, arrival: Arrival[State], desired: Set[Slot]) -> None:
         """Claim what is restored; what its owner has advanced meanwhile is restored further."""
         self._mind_doubts(arrival)
-        chosen = [slot for slot in arrival.restores if slot in wanted and slot not in arrival.doubts]
+        chosen = [slot for slot in arrival.restores if slot in desired and slot not in arrival.doubts]
         if chosen:
             await self._follow_clock()  # what was set before the last checkpoint is not read again
         # The first checkpoint of a claim names what is followed from there on.
@@ -243,11 +243,11 @@ class Host(Generic[State]):
         for slot in refused & other:  # its owner goes on by the set from before: it is restored anew
             del arrival.restores[slot]
         refused -= other
-        doubted = wanted & arrival.doubts.keys()
-        for slot in arrival.restores.keys() - refused - doubted - (self._standby - wanted):
+        doubted = desired & arrival.doubts.keys()
+        for slot in arrival.restores.keys() - refused - doubted - (self._standby - desired):
             del arrival.restores[slot]
             self._doubts.pop(slot, None)
-        self.warm = frozenset(arrival.restores.keys() - wanted)
+        self.warm = frozenset(arrival.restores.keys() - desired)
         if claimed:
             logger.info(
                 "slots claimed", slots=[o.slot for o in claimed], position=min(o.read for o in claimed)
@@ -402,14 +402,14 @@ class Host(Generic[State]):
             return
         owned.dirty += 1
         if self.tally is not None and isinstance(event, Event):
-            self.tally.take(owned.fold.state, event, [one.decision for one in decided])
+            self.tally.take(owned.fold.state, event, [entry.decision for entry in decided])
         recorded = owned.begun.pop(record.seq, 0)
-        for n, one in enumerate(decided):
+        for n, encoded in enumerate(decided):
             planned = plan.planned(
                 self.log.subjects,
                 owned.slot,
                 self.writer,
-                one,
+                encoded,
                 cause_seq=record.seq,
                 cause=record.headers,
                 wall_of=self.clock.wall_of,
@@ -423,7 +423,7 @@ class Host(Generic[State]):
             if planned.entry is not None:
                 owned.pending.append(planned.entry)
             self._pending += 1
-            self.health.metrics.decisions.labels(type(one.decision).__name__).inc()
+            self.health.metrics.decisions.labels(type(encoded.decision).__name__).inc()
 
     def _halt(self, owned: Owned[State], record: Record, problem: str) -> None:
         """Stop one slot before the record that it cannot take. Nothing undecided of it is committed."""

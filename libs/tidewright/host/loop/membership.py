@@ -149,7 +149,7 @@ class BucketMembership:
         self._heard = {m: t for m, t in self._heard.items() if now - t <= STALE_S}
         members = frozenset(self._heard)
         if members != self._members:
-            joined, left = sorted(members - self._members), sorted(self._members - members)
-            logger.info("members changed", joined=joined, left=left, members=len(members))
+            joined, departed = sorted(members - self._members), sorted(self._members - members)
+            logger.info("members changed", joined=joined, left=departed, members=len(members))
             self._members = members
             self.changed.set()
