@@ -9,10 +9,12 @@ The actuator runs as a shadow: each effect has its outcome, and of the cluster i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import os
 import random
 import signal
+import socket
 import sys
 import time
 from collections import Counter, defaultdict
@@ -222,8 +224,17 @@ def _canonical(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
     }
 
 
+def _port() -> int:
+    """A free port that no outgoing connection is given: the server that is killed comes back on it."""
+    while True:
+        port = random.randrange(20_000, 32_000)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return port
+
+
 async def _start(supervisor: Supervisor, folder: Path) -> str:
-    port = random.randrange(32_100, 39_000)
+    port = _port()
     store = folder / "nats"
     store.mkdir(exist_ok=True)
     config = store / "nats-server.conf"
