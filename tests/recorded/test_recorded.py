@@ -118,9 +118,9 @@ def test_the_inputs_of_checkpoints_that_name_none_are_those_of_that_time(name: s
     then = msgspec.json.decode(INPUTS.read_bytes(), type=dict[str, InputSet])[name]
     unnamed = inputs_of(BY_NAME[name], load(BY_NAME[name]), the_log()).unnamed
     assert unnamed == then, (
-        f"{name} reads {sorted(set(unnamed.kinds) ^ set(then.kinds)) or 'other services'} more or less than it did: the set of "
-        f"before, written out, is the first of `formerly` of DECIDER in services/tidewright/{name.replace('-', '')}/decide.py "
-        f"(docs/adding.md, what a decider reads)"
+        f"{name} reads {sorted(set(unnamed.kinds) ^ set(then.kinds)) or 'other services'} more or less than when checkpoints "
+        f"named no inputs: `formerly` of DECIDER in services/tidewright/{name.replace('-', '')}/decide.py has all sets of before, "
+        f"written out, the oldest first: append the one that this change ends (docs/adding.md, what a decider reads)"
     )
 
 

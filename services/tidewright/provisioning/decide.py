@@ -77,8 +77,15 @@ KINDS = frozenset(
         INCUMBENT,
     )
 )
-BEFORE_TAINT_RULES = InputSet(tuple(sorted(KINDS - {TAINT_RULE})))
-"""What was read before DeviceTaintRules were."""
+BEFORE_TAINT_RULES = InputSet(
+    (
+        "csidriver", "csinode", "csistoragecapacity", "daemonset", "deviceclass", "incumbent",
+        "namespace", "node", "nodegroup", "persistentvolume", "persistentvolumeclaim", "pod",
+        "podtemplate", "provisioningclass", "provisioningrequest", "resourceclaim",
+        "resourceclaimtemplate", "resourcequota", "resourceslice", "shape", "storageclass",
+    )
+)  # fmt: skip
+"""What was read before DeviceTaintRules were; written out, since it stays what it was."""
 PARTS = Parts(
     durations="cluster_autoscaler_function_duration_seconds",
     activity="cluster_autoscaler_last_activity",

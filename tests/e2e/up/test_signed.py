@@ -89,7 +89,7 @@ async def test_what_is_forged_has_no_effect_and_the_services_go_on(
     again = await start("--services", RUN)
     await again.ready()
     await again.until(lambda: again.count("spread-admission", "the API server trusts this replica") == 1)
-    assert again.count("actuator", "claimed") == 1
+    assert again.count("actuator", "acting") == 1
     for program in ("actuator", "provisioning", "spread-admission"):
         assert again.count(program, "a message on the log is not believed") >= 1, program
     log = ("--nats", again.said(r"log +(\S+),"))

@@ -55,6 +55,7 @@ def test_a_changed_manifest_has_a_version_of_its_own() -> None:
     for found in manifests():
         name, version = found["metadata"]["name"], found["metadata"]["annotations"][CRD_VERSION]
         digest = hashlib.sha256(json.dumps(found["spec"], sort_keys=True).encode()).hexdigest()[:16]
+        assert version.isdecimal(), f"{name}: {CRD_VERSION} is {version!r}, and has to be 1, then 2, then 3"
         assert known.get(name, {}).get(version) == digest, (
             f"{name}: the spec has changed: raise {CRD_VERSION} and add {digest} in tests/golden/{VERSIONS.name}"
         )

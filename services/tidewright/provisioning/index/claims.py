@@ -50,7 +50,7 @@ class Claims:
         self._attaches: dict[str, frozenset[str]] = {}
         self._drivers: set[str] = set()
         self._left = False
-        self._stood: dict[str, str] | None = None
+        self._stand_ins = self._standing_in()
         self.offers = Offers(objects)
         self.prepared: set[str] = set()
         self.stale_shapes: set[str] = set()
@@ -183,28 +183,25 @@ class Claims:
         for name in sorted(filter(_extended, requests)):
             if requests[name] > 0:
                 self._note("DeviceClass", EVERY)
-                stands = self._stands().get(name)
+                stands = self._stand_ins.get(name)
                 if stands is not None:
                     device_class = self._objects["DeviceClass"][stands]
                     yield in_place_of(
                         name, requests[name], stands, expressions(device_class.get("selectors"))
                     )
 
-    def _stands(self) -> dict[str, str]:
+    def _standing_in(self) -> dict[str, str]:
         """Extended resources to the device classes that stand for them: of several the youngest, then the first by name."""
-        if self._stood is None:
-            classes = self._objects.get("DeviceClass", {})
-            self._stood = {f"{CLASS_PREFIX}{name}": name for name in classes}
-            named = [
-                name for name in sorted(classes, reverse=True) if classes[name].get("extendedResourceName")
-            ]
-            for name in sorted(named, key=lambda name: str(classes[name].get("created", ""))):
-                self._stood[classes[name]["extendedResourceName"]] = name
-        return self._stood
+        classes = self._objects.get("DeviceClass", {})
+        stand_ins = {f"{CLASS_PREFIX}{name}": name for name in classes}
+        named = [name for name in sorted(classes, reverse=True) if classes[name].get("extendedResourceName")]
+        for name in sorted(named, key=lambda name: str(classes[name].get("created", ""))):
+            stand_ins[classes[name]["extendedResourceName"]] = name
+        return stand_ins
 
     def plugged(self, stock: Stock | None, allocatable: Mapping[str, int]) -> Stock | None:
         """The devices of a node, with what its device plugins offer of resources that device classes stand for."""
-        resources = frozenset(name for name in self._stands() if allocatable.get(name))
+        resources = frozenset(name for name in self._stand_ins if allocatable.get(name))
         return (Stock(()) if stock is None else stock).beside(resources) if resources else stock
 
     def _class(self, name: str) -> tuple[str, ...] | None:
@@ -256,8 +253,8 @@ class Claims:
             self.stale_shapes |= self._users.get((kind, ANY), set())
         match kind:
             case "DeviceClass":
-                before, self._stood = self._stood, None
-                self.all_nodes |= before is not None and before.keys() != self._stands().keys()
+                before, self._stand_ins = self._stand_ins, self._standing_in()
+                self.all_nodes |= before.keys() != self._stand_ins.keys()
             case "CSINode" if self._drivers:
                 self.stale_nodes.add(key)
             case "ResourceClaim":
