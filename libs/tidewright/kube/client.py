@@ -11,6 +11,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import urlencode
@@ -108,21 +109,8 @@ class Kube:
         Raises:
             KubeError: an answer >= 400, or none (`status` 0).
         """
-        try:
-            return await self._once(
-                method,
-                path,
-                query,
-                body=body,
-                content_type=content_type,
-                accept=accept,
-                timeout_s=timeout_s,
-                limit_bytes=limit_bytes,
-            )
-        except KubeError as error:
-            if error.status != 401 or self._auth is None or not await self._auth.renew():
-                raise
-        return await self._once(
+        once = partial(
+            self._once,
             method,
             path,
             query,
@@ -132,6 +120,12 @@ class Kube:
             timeout_s=timeout_s,
             limit_bytes=limit_bytes,
         )
+        try:
+            return await once()
+        except KubeError as error:
+            if error.status != 401 or self._auth is None or not await self._auth.renew():
+                raise
+        return await once()
 
     async def _once(
         self,

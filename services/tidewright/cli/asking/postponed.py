@@ -1,8 +1,9 @@
 """Imports that a library makes only in case, and that cost more than the question: their code runs at the first use.
 
 An answer is wanted in a fraction of a second. The NATS client imports aiohttp, for websockets alone, which takes as
-long as everything else that an answer takes, and all of JetStream, which a `Log` does itself. The module that it gets is the module itself, found as ever; nobody can
-tell when its code ran. (`importlib.util.LazyLoader` runs it at the next `import` statement, which is the client's.)
+long as everything else that an answer takes, and all of JetStream, which a `Log` does itself. The module that it gets is
+the module itself, found as ever; nobody can tell when its code ran. (`importlib.util.LazyLoader` runs it at the next
+`import` statement, which is the client's.)
 """
 
 from __future__ import annotations
