@@ -25,7 +25,8 @@ from tests.bench.askedlog import CLUSTER, SLOTS, MadeUp
 from tests.bench.figures import Bench, Figure, Size, figure
 from tests.nats_server import EmbeddedServer
 from tidewright.cli.services import DECIDERS
-from tidewright.log.connection import MAX_BATCH, Log, Message
+from tidewright.log.connection import Log, Message
+from tidewright.log.envelope import MAX_BATCH
 from tidewright.log.export import ExportWriter, Manifest
 from tidewright.log.install import Plan, install_log
 from tidewright.log.snapshots import Snapshots, encode

@@ -28,8 +28,8 @@ from tidewright.host.fold.decider import Decider
 from tidewright.host.loop.host import Host
 from tidewright.host.process.health import Health
 from tidewright.host.process.process import configure_logs
-from tidewright.log.connection import MAX_BATCH, Log, Message
-from tidewright.log.envelope import Writer
+from tidewright.log.connection import Log, Message
+from tidewright.log.envelope import MAX_BATCH, Writer
 from tidewright.log.install import Plan, install_log
 
 NAMESPACES, SLOTS = 50, 32

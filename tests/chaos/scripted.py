@@ -44,7 +44,8 @@ from tidewright.host.fold.inputs import Inputs
 from tidewright.host.fold.verify import Report
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log import errors
-from tidewright.log.connection import MAX_BATCH, Log, Message
+from tidewright.log.connection import Log, Message
+from tidewright.log.envelope import MAX_BATCH
 from tidewright.log.install import Plan, install_log
 from tidewright.log.reader import Record
 from tidewright.sim.api.server import ApiServer

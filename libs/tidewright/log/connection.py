@@ -26,7 +26,7 @@ from tidewright.log.cancellation import heeded
 from tidewright.log.continuity import Continuity, Extent
 from tidewright.log.diagnostics import get_logger
 from tidewright.log.doubts import Doubts
-from tidewright.log.envelope import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE, EXPECTED
+from tidewright.log.envelope import BATCH_COMMIT, BATCH_ID, BATCH_SEQUENCE, EXPECTED, MAX_BATCH
 from tidewright.log.identity import Identity, shown
 from tidewright.log.lookups import Lookups
 from tidewright.log.opening import described, opened
@@ -44,8 +44,6 @@ if TYPE_CHECKING:
     from tidewright.log.signer import Signer
     from tidewright.log.trust import Trust
 
-MAX_BATCH = 1000
-"""Messages in one atomic batch; the server's limit."""
 DEFAULT_SLOTS = 32
 TRIES = 5
 """Of an append that expects nothing, and has to, to be signed."""

@@ -25,6 +25,8 @@ SCHEDULER = "Nats-Scheduler"
 SCHEDULE = "Nats-Schedule"
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
 BATCH_ID, BATCH_SEQUENCE, BATCH_COMMIT = "Nats-Batch-Id", "Nats-Batch-Sequence", "Nats-Batch-Commit"
+MAX_BATCH = 1000
+"""Messages in one atomic batch; the server's limit."""
 
 
 def traceparent(trace_id: str, span_id: str) -> str:

@@ -10,12 +10,15 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from tidewright.log import keyfiles, seals, signing
 from tidewright.log.diagnostics import get_logger
-from tidewright.log.envelope import LEFT, SIGNER
+from tidewright.log.envelope import LEFT, MAX_BATCH, SIGNER
 from tidewright.log.errors import BadKey
 from tidewright.log.keyring import Keys
 
 LOOK_S = 1.0
 """How often the file is looked at, beside the commits."""
+
+_COUNTS = tuple(str(count) for count in range(1, MAX_BATCH))
+"""Made once: a commit counts down what is left of it."""
 
 logger = get_logger(__name__)
 
@@ -74,12 +77,10 @@ class Signer:
 
     def sign(self, messages: Sequence[tuple[str, bytes, dict[str, str]]]) -> None:
         """Sign a commit in the headers of its messages, which are as they will be stored but for those of a batch."""
-        for remaining, (_, _, headers) in enumerate(reversed(messages)):
-            if remaining:
-                headers[LEFT] = str(remaining)
-            else:
-                headers[SIGNER] = self._name
         subject, _, headers = messages[-1]
+        headers[SIGNER] = self._name
+        for (_, _, others), remaining in zip(messages[-2::-1], _COUNTS, strict=False):
+            others[LEFT] = remaining
         signing.sign(
             self._key, self.log, self._name,
             subject=subject, headers=headers, manifest=signing.manifest_of(messages),

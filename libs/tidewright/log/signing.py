@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
+import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -35,7 +36,6 @@ from tidewright.log.envelope import (
 from tidewright.log.keyring import Keys
 from tidewright.log.reader import Record
 
-FORMAT = b"tidewright-commit-1"
 _HASH_BYTES = 16
 DIGEST_BYTES = _HASH_BYTES + 1
 _NOT_DIGESTED = (BATCH_ID, BATCH_SEQUENCE, BATCH_COMMIT, MANIFEST, SIGNATURE)
@@ -43,29 +43,72 @@ _NOT_DIGESTED = (BATCH_ID, BATCH_SEQUENCE, BATCH_COMMIT, MANIFEST, SIGNATURE)
 _FEW = 4
 _STAYS, _GOES = b"s", b"g"
 """End a digest: a message stays, or may be gone and is not missed."""
+_encode = msgspec.msgpack.Encoder().encode
+"""One call that says where each string ends: the shortest encoding, headers in their order."""
 
 
-def digest(subject: str, body: bytes, headers: Mapping[str, str]) -> bytes:
-    """What a manifest has of a message as it is stored: of all that it says, and where; and whether it may be gone."""
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How a commit is signed.
+
+    Attributes:
+        tag: begins what is signed.
+        said: all that a message says, as bytes: of its subject, body and headers.
+        manifest: what is signed of a manifest.
+    """
+
+    tag: bytes
+    said: Callable[[str, bytes, dict[str, str]], bytes]
+    manifest: Callable[[bytes], bytes]
+
+
+def _lines(subject: str, body: bytes, headers: dict[str, str]) -> bytes:
+    return "\n".join([subject, *headers, *headers.values(), "\n"]).encode(errors="surrogatepass") + body
+
+
+FORMATS = {
+    "": Format(b"tidewright-commit-1", _lines, bytes),
+    "2 ": Format(
+        b"tidewright-commit-2",
+        lambda subject, body, headers: _encode((subject, body, headers)),
+        lambda manifest: sha256(manifest).digest(),
+    ),
+}
+"""By what a signature begins with. The first is read and written no more: it took a quarter longer."""
+_WRITTEN = "2 "
+
+
+def digest(form: Format, subject: str, body: bytes, headers: Mapping[str, str]) -> bytes:
+    """What a manifest has of a message as it is stored: of all that it says, and where; and whether it may be gone.
+
+    Empty, which is no message's, where a header is no text.
+    """
     kept = dict(headers)
     for name in _NOT_DIGESTED:
         kept.pop(name, None)
-    said = "\n".join([subject, *kept, *kept.values(), "\n"]).encode(errors="surrogatepass")
-    return sha256(said + body).digest()[:_HASH_BYTES] + (_GOES if SCHEDULE in kept else _STAYS)
+    try:
+        said = form.said(subject, body, kept)
+    except UnicodeEncodeError:
+        return b""
+    return sha256(said).digest()[:_HASH_BYTES] + (_GOES if SCHEDULE in kept else _STAYS)
 
 
-def manifest_of(messages: Iterable[tuple[str, bytes, Mapping[str, str]]]) -> bytes:
+def manifest_of(messages: Sequence[tuple[str, bytes, dict[str, str]]]) -> bytes:
     """The same of the messages of a commit that is yet to be sent, in order: they have no headers that are not digested.
 
-    All that signatures cost a large commit is this, so it is written out, without a call per message. Half of it
-    is SHA-256, which processors do, and no loop of ours.
+    All that signatures cost a large commit is this, so it is written out, without a call of ours per message. Most
+    of it is SHA-256, which processors do, and no loop of ours.
     """
-    manifest = bytearray()
-    for subject, body, headers in messages:
-        said = "\n".join([subject, *headers, *headers.values(), "\n"])
-        manifest += sha256(said.encode() + body).digest()[:_HASH_BYTES]
-        manifest += _GOES if SCHEDULE in headers else _STAYS
-    return bytes(manifest)
+    return b"".join(
+        [
+            part
+            for message in messages
+            for part in (
+                sha256(_encode(message)).digest()[:_HASH_BYTES],
+                _GOES if SCHEDULE in message[2] else _STAYS,
+            )
+        ]
+    )
 
 
 def goes(digest: bytes) -> bool:
@@ -73,9 +116,9 @@ def goes(digest: bytes) -> bool:
     return digest.endswith(_GOES)
 
 
-def _statement(log: str, signer: str, subject: str, expected: str, manifest: bytes) -> bytes:
+def _statement(form: Format, log: str, signer: str, subject: str, *, expected: str, manifest: bytes) -> bytes:
     said = "\0".join((log, signer, subject, expected, str(len(manifest) // DIGEST_BYTES)))
-    return FORMAT + b"\0" + said.encode(errors="surrogatepass") + b"\0" + manifest
+    return b"\0".join((form.tag, said.encode(errors="surrogatepass"), form.manifest(manifest)))
 
 
 def sign(
@@ -85,9 +128,10 @@ def sign(
 
     `signer` is already in them, as the expectation is.
     """
-    headers[SIGNATURE] = b64encode(
-        key.sign(_statement(log, signer, subject, headers[EXPECTED], manifest))
-    ).decode()
+    statement = _statement(
+        FORMATS[_WRITTEN], log, signer, subject, expected=headers[EXPECTED], manifest=manifest
+    )
+    headers[SIGNATURE] = _WRITTEN + b64encode(key.sign(statement)).decode()
     if len(manifest) > DIGEST_BYTES:
         headers[MANIFEST] = b64encode(manifest).decode()
 
@@ -101,12 +145,14 @@ class Commit:
         service: the signer.
         manifest: digests of its messages, in order.
         batch: the server's name of the batch; empty for a single message.
+        form: how it is signed.
     """
 
     cause: Cause | None
     service: str = ""
     manifest: bytes = b""
     batch: str = ""
+    form: Format = FORMATS[_WRITTEN]
 
     @property
     def count(self) -> int:
@@ -127,10 +173,14 @@ def commit_of(record: Record | None, keys: Keys) -> Commit:
     key = keys.by_id.get((service, key_id))
     if key is None:
         return Commit(Cause.UNKNOWN_KEY)
+    written = signature.startswith(_WRITTEN)
+    signature, form = signature.removeprefix(_WRITTEN), FORMATS[_WRITTEN if written else ""]
     try:
         given = headers.get(MANIFEST)
         manifest = (
-            digest(record.subject, record.body, headers) if given is None else b64decode(given, validate=True)
+            digest(form, record.subject, record.body, headers)
+            if given is None
+            else b64decode(given, validate=True)
         )
         if expected is None or not manifest or len(manifest) % DIGEST_BYTES:
             return Commit(Cause.ALTERED)
@@ -139,10 +189,13 @@ def commit_of(record: Record | None, keys: Keys) -> Commit:
         said = b64decode(signature, validate=True)
         if b64encode(said).decode() != signature:
             return Commit(Cause.ALTERED)
-        key.verify(said, _statement(keys.log, signer, record.subject, expected, manifest))
+        key.verify(
+            said,
+            _statement(form, keys.log, signer, record.subject, expected=expected, manifest=manifest),
+        )
     except (InvalidSignature, NotBase64, ValueError):
         return Commit(Cause.ALTERED)
-    return Commit(None, service, manifest, headers.get(BATCH_ID, ""))
+    return Commit(None, service, manifest, headers.get(BATCH_ID, ""), form)
 
 
 def left_of(record: Record) -> int:
@@ -160,7 +213,7 @@ def judged(record: Record, remaining: int, commit: Commit, keys: Keys) -> Cause 
     headers, index = record.headers, commit.count - 1 - remaining
     start = index * DIGEST_BYTES
     if index < 0 or commit.manifest[start : start + DIGEST_BYTES] != digest(
-        record.subject, record.body, headers
+        commit.form, record.subject, record.body, headers
     ):
         return Cause.ALTERED
     if headers.get(BATCH_ID, "") != commit.batch or (

@@ -44,8 +44,8 @@ from tidewright.host.loop.lookout import BucketLookout, Lookout
 from tidewright.host.process.health import Health
 from tidewright.log import errors
 from tidewright.log.clock import Clock
-from tidewright.log.connection import MAX_BATCH, Log, Message
-from tidewright.log.envelope import TRACEPARENT, Writer
+from tidewright.log.connection import Log, Message
+from tidewright.log.envelope import MAX_BATCH, TRACEPARENT, Writer
 from tidewright.log.reader import Record
 from tidewright.log.subjects import ALL, Parsed
 

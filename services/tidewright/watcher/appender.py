@@ -13,8 +13,8 @@ import structlog
 
 from tidewright.host.loop import fenced
 from tidewright.host.process.once import Once
-from tidewright.log.connection import MAX_BATCH, Message
-from tidewright.log.envelope import Writer
+from tidewright.log.connection import Message
+from tidewright.log.envelope import MAX_BATCH, Writer
 from tidewright.log.subjects import ALL, Subjects
 
 SERVICE = "watcher"

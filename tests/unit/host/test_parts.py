@@ -19,8 +19,8 @@ from tidewright.host.fold.inputs import Inputs
 from tidewright.host.fold.verify import Report, Verification, Verifier
 from tidewright.host.loop.host import Host
 from tidewright.host.process.health import Health
-from tidewright.log.connection import MAX_BATCH, Committed, Log, Message
-from tidewright.log.envelope import Writer
+from tidewright.log.connection import Committed, Log, Message
+from tidewright.log.envelope import MAX_BATCH, Writer
 
 COUNT = 2 * MAX_BATCH + 700
 

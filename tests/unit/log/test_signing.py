@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,7 +35,9 @@ def test_a_writer_and_a_reader_digest_a_message_alike(sent: list[tuple[str, byte
 
     stored = [(subject, body, headers | names) for subject, body, headers in sent]
 
-    assert signing.manifest_of(sent) == b"".join(signing.digest(*message) for message in stored)
+    assert signing.manifest_of(sent) == b"".join(
+        signing.digest(signing.FORMATS["2 "], *message) for message in stored
+    )
 
 
 def a_commit() -> list[tuple[str, bytes, dict[str, str]]]:
@@ -45,14 +48,20 @@ def a_commit() -> list[tuple[str, bytes, dict[str, str]]]:
     ]
 
 
-SIGNED = {
+FORMERLY = {
     "Tw-Manifest": "GFKIvxz2IOyiWwdJlGsXUnN9EpXpSXfNTQwqg/xyn1xvZ8+biiBjRZA3D0a4+Oh7zgVz",
     "Tw-Signature": "Csg30kIP1LkxHIWVWR7986veMlZu7ukVZuAFrH8LSj4Pv4bOoFlFDbXngXeQOVsK74w8lVp43NasZxEpXVJjCw==",
 }
-"""Of the commit above under a key of 32 times 7: what lies on logs of every version so far."""
+"""Of the commit above under a key of 32 times 7, as the first format has it: what lies on logs is read for ever."""
+SIGNED = {
+    "Tw-Manifest": "ydArLk8qr0dzBUkafaR6inOzF+h7jrzGLwOYOdcO964NZ7p1ztTv2YPY0e0eMqxgsSdz",
+    "Tw-Signature": "2 l68bD7aXi+RjH4JzZZlkmgAPrgZOjZWjMOkDV0FJvWqMIdnQ+34frwNtba080TXn4bd9yJE5YoZIkCMD46GkBA==",
+}
+"""The same as it is written now."""
 
 
-def test_what_earlier_versions_signed_is_still_what_is_signed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("formerly", [False, True])
+def test_what_was_once_signed_is_believed_for_ever(tmp_path: Path, formerly: bool) -> None:
     authority, key = Authority(tmp_path), Ed25519PrivateKey.from_private_bytes(bytes([7]) * 32)
     keyfiles.write_private(tmp_path / "watcher.key", key)
     authority.keys["watcher"] = [key]
@@ -64,6 +73,8 @@ def test_what_earlier_versions_signed_is_still_what_is_signed(tmp_path: Path) ->
     signer.sign(sent)
 
     assert {name: sent[-1][2][name] for name in SIGNED} == SIGNED
+    if formerly:
+        sent[-1][2].update(FORMERLY)
     records = []
     for n, (subject, body, headers) in enumerate(sent, 1):
         headers |= {BATCH_ID: "b", BATCH_SEQUENCE: str(n)} | ({BATCH_COMMIT: "1"} if n == len(sent) else {})

@@ -28,10 +28,10 @@ from tidewright.host.process.health import Health
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log import errors
 from tidewright.log.checkpoint import Checkpoint
-from tidewright.log.connection import MAX_BATCH, Log, Message
+from tidewright.log.connection import Log, Message
 from tidewright.log.continuity import Doubt, earlier
 from tidewright.log.diagnostics import get_logger
-from tidewright.log.envelope import Writer
+from tidewright.log.envelope import MAX_BATCH, Writer
 from tidewright.log.reader import Record
 from tidewright.log.subjects import Slot
 

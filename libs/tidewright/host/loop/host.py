@@ -30,9 +30,9 @@ from tidewright.host.process.health import Health
 from tidewright.log import errors
 from tidewright.log.clock import Clock
 from tidewright.log.commit_pacing import Pace
-from tidewright.log.connection import MAX_BATCH, Log
+from tidewright.log.connection import Log
 from tidewright.log.diagnostics import get_logger
-from tidewright.log.envelope import Writer
+from tidewright.log.envelope import MAX_BATCH, Writer
 from tidewright.log.reader import Reader, Record
 from tidewright.log.snapshots import Snapshots
 from tidewright.log.subjects import Slot

@@ -25,8 +25,9 @@ from tidewright.events.version import __version__
 from tidewright.kube.times import readable
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.batched_get import TooMany
-from tidewright.log.connection import MAX_BATCH, Log, Message
+from tidewright.log.connection import Log, Message
 from tidewright.log.disk import is_full, no_space
+from tidewright.log.envelope import MAX_BATCH
 from tidewright.log.errors import Unsound
 from tidewright.log.export import BadExport, ExportFile, ExportWriter, Manifest
 from tidewright.log.install import Plan, install_log
