@@ -25,6 +25,34 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     controller: bool = False
 
 
+class LocalVolume(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A volume of a pod that lies on its node, and ends with the pod or stays behind.
+
+    Attributes:
+        kind: `emptyDir` or `hostPath`.
+        medium: of an emptyDir, as it is written: empty, `Memory`, `HugePages`, ...
+    """
+
+    name: str
+    kind: str
+    medium: str = ""
+
+
+class Removal(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What it depends on whether a pod may be taken from its node, besides its owners and annotations.
+
+    Attributes:
+        grace_s: its `terminationGracePeriodSeconds`, seconds.
+        volumes: its local volumes, in the order of the object.
+        mirror: it stands for a static pod, which the API server cannot take away.
+    """
+
+    restart_policy: str = "Always"
+    grace_s: int = 30
+    volumes: tuple[LocalVolume, ...] = ()
+    mirror: bool = False
+
+
 class ObjectFact(Fact, frozen=True, kw_only=True):
     """A fact about one object; `namespace` is empty for cluster-scoped ones."""
 
@@ -47,6 +75,7 @@ class PodObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.pod-observed.
         sidecar_restarts: the same among its restartable init containers.
         args: arguments by container, of pods of a propeller fleet alone.
         nominated: the node that the scheduler makes room on for it, while it is not bound.
+        removal: what rules about removing it ask for; None where a watcher of before did not say.
     """
 
     shape: str = ""
@@ -66,6 +95,7 @@ class PodObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.pod-observed.
     owners: tuple[Owner, ...] = ()
     args: dict[str, tuple[str, ...]] = {}
     nominated: str = ""
+    removal: Removal | None = None
 
 
 class PodGone(ObjectFact, frozen=True, kw_only=True, tag="fact.pod-gone.v1"):
@@ -127,6 +157,8 @@ class NodeObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.node-observe
         allocatable: as `ShapeObserved.requests`, with `pods` as a count.
         ready: None when the node has no `Ready` condition yet.
         taints: `{key, value, effect}` in the order of the object.
+        delays: names of annotations that ask to wait with the deletion of its instance
+            (`delay-deletion.cluster-autoscaler.kubernetes.io/...`), sorted; None where a watcher of before did not say.
     """
 
     labels: dict[str, str] = {}
@@ -139,6 +171,7 @@ class NodeObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.node-observe
     created_at: float | None = None
     deleting_at: float | None = None
     provider_id: str = ""
+    delays: tuple[str, ...] | None = None
 
 
 class NodeGone(ObjectFact, frozen=True, kw_only=True, tag="fact.node-gone.v1"):

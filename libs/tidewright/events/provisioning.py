@@ -1,11 +1,11 @@
 """Events of provisioning: requests, templates, node groups; and what provisioning decides about them.
 
 Facts      ProvisioningRequest..., ProvisioningClass..., PodTemplate..., DaemonSet..., NodeGroup...,
-           ResourceQuota..., ...Gone
+           ResourceQuota..., PodDisruptionBudget..., ...Gone
 Effects    IncreaseNodeGroup, DecreaseNodeGroup, DeleteInstances, CreateNodeGroup, DeleteNodeGroup:
            targets are `cloud/v1` NodeGroup objects named by the group's id; ReportClusterStatus
 Records    PlanScaleUp, DeclineScaleUp, AcceptRequest, AttemptRequest, BookCapacity, ReleaseCapacity,
-           BackOffGroup, CloseScaleUp, TrackIdleNodes
+           BackOffGroup, CloseScaleUp, TrackIdleNodes, RemoveNode
 
 Amounts are as in `ShapeObserved.requests`: `cpu` in milli-cores, `memory` and `ephemeral-storage` in
 bytes, anything else as a count.
@@ -94,6 +94,30 @@ class ResourceQuotaObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.res
 
 class ResourceQuotaGone(ObjectFact, frozen=True, kw_only=True, tag="fact.resource-quota-gone.v1"):
     """A ResourceQuota is no longer there."""
+
+
+class PodDisruptionBudgetObserved(
+    ObjectFact, frozen=True, kw_only=True, tag="fact.pod-disruption-budget-observed.v1"
+):
+    """A PodDisruptionBudget (`policy/v1`).
+
+    Attributes:
+        selector: of pods in its namespace, as it is stored; an empty one matches all, None (absent) none.
+        allowed: `status.disruptionsAllowed`: so many of them may be evicted now.
+        behind: its status is of an earlier spec: until it is not, evictions are refused.
+        unhealthy_always: pods that run and are not ready may be evicted whatever it allows.
+    """
+
+    selector: JsonObject | None = None
+    allowed: int = 0
+    behind: bool = False
+    unhealthy_always: bool = False
+
+
+class PodDisruptionBudgetGone(
+    ObjectFact, frozen=True, kw_only=True, tag="fact.pod-disruption-budget-gone.v1"
+):
+    """A PodDisruptionBudget is no longer there."""
 
 
 class TemplateNode(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -452,3 +476,47 @@ class TrackIdleNodes(Decision, frozen=True, kw_only=True, tag="decision.track-id
 
     idle: tuple[str, ...] = ()
     busy: tuple[str, ...] = ()
+
+
+class PodToEvict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A pod that is to leave a node.
+
+    Attributes:
+        grace_s: what the eviction asks for, seconds; None: the pod's own.
+        priority: its shape's.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    grace_s: int | None = None
+    priority: int = 0
+
+
+class RemoveNode(Decision, frozen=True, kw_only=True, tag="decision.remove-node.v1"):
+    """A node goes: it is marked, drained as far as it carries pods, and its instance is deleted.
+
+    It begins a removal, which has the name of this decision: steps follow as decisions of their own, of which
+    the first are decided at once. Until the instance is asked to be deleted, what changes may undo it.
+
+    Attributes:
+        node: its name.
+        uid: of the Node object.
+        provider_id: of its instance.
+        group: its node group.
+        kind: `empty` (nothing moves but DaemonSet pods) or `drain`.
+        pods: those that are evicted and waited for, in the order in which they are asked to go.
+        daemons: DaemonSet pods that are asked to go along with them, and not waited for.
+        size: the group's target size before.
+        whole: of a zero-or-max group: all nodes that go with it or not at all, this one among them; else empty.
+    """
+
+    node: str
+    uid: str
+    provider_id: str
+    group: str
+    kind: str
+    pods: tuple[PodToEvict, ...] = ()
+    daemons: tuple[PodToEvict, ...] = ()
+    size: int = 0
+    whole: tuple[str, ...] = ()

@@ -128,6 +128,15 @@ KINDS: tuple[WatchedKind, ...] = (
     _workload("apps.kruise.io", "v1alpha1", "clonesets", "CloneSet"),
     _workload("batch", "v1", "jobs", "Job"),
     WatchedKind(
+        version="v1", plural="replicationcontrollers", kind="ReplicationController",
+        project=workloads.replication_controller,
+        gone=partial(WorkloadGone, api_version="v1", kind="ReplicationController"),
+    ),
+    WatchedKind(
+        group="policy", version="v1", plural="poddisruptionbudgets", kind="PodDisruptionBudget",
+        project=capacity.disruption_budget, gone=provisioning.PodDisruptionBudgetGone,
+    ),
+    WatchedKind(
         group="apps", version="v1", plural="daemonsets", kind="DaemonSet",
         project=capacity.daemon_set, gone=provisioning.DaemonSetGone,
     ),

@@ -42,11 +42,24 @@ class ContainerFields(msgspec.Struct):
     restartPolicy: str | None = None  # noqa: N815 - the API's name
 
 
-class VolumeFields(msgspec.Struct):
-    """What counts of a volume: claims, and those that are made along with the pod."""
+class EmptyDir(msgspec.Struct):
+    """What counts of an emptyDir."""
 
+    medium: str | None = None
+
+
+class HostPath(msgspec.Struct):
+    """A directory of the node: that there is one."""
+
+
+class VolumeFields(msgspec.Struct):
+    """What counts of a volume: claims, and those that are made along with the pod; and whether it lies on the node."""
+
+    name: str = ""
     persistentVolumeClaim: msgspec.Raw = NULL  # noqa: N815 - the API's name
     ephemeral: msgspec.Raw = NULL
+    emptyDir: EmptyDir | None = None  # noqa: N815 - the API's names
+    hostPath: HostPath | None = None  # noqa: N815
 
 
 class SpecFields(msgspec.Struct):

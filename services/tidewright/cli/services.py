@@ -76,7 +76,8 @@ SERVICES: tuple[Service, ...] = (
         reads=_words(
             "provisioningrequest provisioningclass podtemplate nodegroup node pod shape daemonset resourcequota namespace "
             "persistentvolumeclaim persistentvolume storageclass csinode csidriver csistoragecapacity "
-            "resourceclaim resourceclaimtemplate resourceslice deviceclass devicetaintrule incumbent"
+            "resourceclaim resourceclaimtemplate resourceslice deviceclass devicetaintrule incumbent "
+            "poddisruptionbudget replicationcontroller replicaset statefulset job"
         ),
         writes=_words(
             "accept-request attempt-request book-capacity release-capacity plan-scale-up decline-scale-up close-scale-up "

@@ -1,7 +1,7 @@
 """The decider: what is done about an event, with reasons.
 
 Reads   nodes, pods and their shapes, node groups, ProvisioningRequests, ProvisioningClasses,
-        PodTemplates, DaemonSets, ResourceQuotas; volumes, devices, namespaces; its own decisions; outcomes; timers; the
+        PodTemplates, DaemonSets, ResourceQuotas, PodDisruptionBudgets, other owners of pods; volumes, devices, namespaces; its own decisions; outcomes; timers; the
         configuration `provisioning`
 Writes  PlanScaleUp, IncreaseNodeGroup, DecreaseNodeGroup, DeleteInstances, CreateNodeGroup,
         DeleteNodeGroup, AcceptRequest, AttemptRequest, BookCapacity, ReleaseCapacity, BackOffGroup,
@@ -75,6 +75,11 @@ KINDS = frozenset(
         "deviceclass",
         TAINT_RULE,
         INCUMBENT,
+        "poddisruptionbudget",
+        "replicationcontroller",
+        "replicaset",
+        "statefulset",
+        "job",
     )
 )
 BEFORE_TAINT_RULES = InputSet(
@@ -86,6 +91,8 @@ BEFORE_TAINT_RULES = InputSet(
     )
 )  # fmt: skip
 """What was read before DeviceTaintRules were; written out, since it stays what it was."""
+BEFORE_REMOVALS = InputSet(tuple(sorted((*BEFORE_TAINT_RULES.kinds, TAINT_RULE))))
+"""What was read before nodes with pods were removed."""
 PARTS = Parts(
     durations="cluster_autoscaler_function_duration_seconds",
     activity="cluster_autoscaler_last_activity",
@@ -148,6 +155,6 @@ DECIDER = Decider(
     upcasts=UPCASTS,
     exposition=Exposition(series=exposition.series, help=exposition.HELP),
     parts=PARTS,
-    formerly=(BEFORE_TAINT_RULES,),
+    formerly=(BEFORE_TAINT_RULES, BEFORE_REMOVALS),
 )
 """What the host runs."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tidewright.events.acting import Acting
 from tidewright.events.base import JsonObject
+from tidewright.events.facts import Removal
 from tidewright.events.provisioning import Instance, TemplateNode
 from tidewright.kube.keys import NO_REQUEST, ObjectKey, PodKey, RequestKey, request_key
 from tidewright.kube.podshape import NodeView
@@ -49,6 +50,14 @@ class ShapeFields(msgspec.Struct, frozen=True, omit_defaults=True):
     told: bool = True
 
 
+class Controller(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a pod is made by: the owner that controls it. Pods of one controller share it."""
+
+    kind: str
+    name: str
+    api_version: str = ""
+
+
 class Pod(msgspec.Struct, gc=False):
     """A pod, as small as it can be: there are 150,000 of them. It refers to nothing that could refer to it."""
 
@@ -65,6 +74,10 @@ class Pod(msgspec.Struct, gc=False):
     """The node that the scheduler makes room on for it, by preemption, while it waits."""
     untried_at: float = 0.0
     """When it was first seen, while the scheduler has said nothing about it yet; else 0."""
+    removal: Removal | None = None
+    """What rules about removing it ask for; None while that is unknown, and with it the two below."""
+    controller: Controller | None = None
+    deleting_at: float | None = None
 
 
 class Node(msgspec.Struct):
@@ -73,6 +86,8 @@ class Node(msgspec.Struct):
     Attributes:
         leaving: the object is being deleted.
         doomed: its instance is being deleted at the cloud: nothing new goes there, and it counts no more.
+        delays: names of annotations that ask to wait with the deletion of its instance; None while that is
+            unknown, and with it `uid`.
     """
 
     labels: dict[str, str]
@@ -88,6 +103,8 @@ class Node(msgspec.Struct):
     provider_id: str = ""
     seen_at: float = 0.0
     group: NodeGroupId = NO_GROUP
+    delays: tuple[str, ...] | None = None
+    uid: str = ""
 
     def view(self, name: str, offers: Mapping[str, int]) -> NodeView:
         """For predicates. A node that is not ready takes no new pods: its replacement is upcoming.
@@ -183,6 +200,15 @@ class QuotaState(msgspec.Struct, frozen=True):
     hard: dict[str, int]
     used: dict[str, int]
     scopes: tuple[JsonObject, ...] = ()
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """A PodDisruptionBudget, as `PodDisruptionBudgetObserved` has it."""
+
+    selector: JsonObject | None
+    allowed: int
+    behind: bool = False
+    unhealthy_always: bool = False
 
 
 class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -298,6 +324,8 @@ class State(msgspec.Struct, dict=True):
         woken: something did since the timer was set, or fired.
         declined: shape to the reasons that were last recorded for it.
         objects: kind to `namespace/name` (or name) to what is kept of objects that placement looks at.
+        replicas: workload (`owner_key`) to the number of pods that it wants, of kinds that rules about
+            removing pods know.
         held: placeholders by name, from the decision to make them until they are gone.
         marks: node to the annotation that was ordered for it, until the node is seen again.
         orders: decision that waits for its outcome to what it was about.
@@ -324,6 +352,8 @@ class State(msgspec.Struct, dict=True):
     templates: dict[ObjectKey, JsonObject] = {}
     daemons: dict[ObjectKey, JsonObject] = {}
     quotas: dict[ObjectKey, QuotaState] = {}
+    budgets: dict[ObjectKey, Budget] = {}
+    replicas: dict[str, int] = {}
     objects: dict[str, dict[str, JsonObject]] = {}
     executions: dict[str, Execution] = {}
     orders: dict[str, Order] = {}
@@ -347,15 +377,27 @@ class State(msgspec.Struct, dict=True):
         return Beside()
 
 
+def owner_key(kind: str, namespace: str, name: str) -> str:
+    """The key of a workload in `State.replicas`."""
+    return f"{kind}/{namespace}/{name}"
+
+
+_KEPT = ("autoscaling.x-k8s.io/", "cluster-autoscaler.kubernetes.io/")
+_KEPT_FOR_REMOVAL = (*_KEPT, "karpenter.sh/")
+
+
+@lru_cache(maxsize=8192)
+def _shared(value: Removal | Controller) -> Any:
+    """Of equal values always the same object: pods of one workload have theirs in common."""
+    return value
+
+
 def pod_of(fact: Any) -> Pod:
     """A pod as it is remembered, from a PodObserved."""
     controller = next((o for o in fact.owners if o.controller), None)
     kind = controller.kind if controller is not None else ""
-    annotations = {
-        name: value
-        for name, value in fact.annotations.items()
-        if name.startswith(("autoscaling.x-k8s.io/", "cluster-autoscaler.kubernetes.io/"))
-    }
+    kept = _KEPT if fact.removal is None else _KEPT_FOR_REMOVAL
+    annotations = {name: value for name, value in fact.annotations.items() if name.startswith(kept)}
     pending = not fact.node and fact.deleting_at is None and fact.phase == "Pending"
     return Pod(
         shape=fact.shape,
@@ -370,4 +412,21 @@ def pod_of(fact: Any) -> Pod:
         created_at=fact.created_at or fact.at,
         uid=fact.uid,
         annotations=annotations or None,
+        **_leaving(fact, controller),
     )
+
+
+def _leaving(fact: Any, controller: Any) -> dict[str, Any]:
+    """What rules about removing a pod ask for.
+
+    Of a watcher that did not tell all of it nothing is kept, although it told some: a state that was stored
+    before it was looked at has nothing of it either, and the two are to be the same.
+    """
+    if fact.removal is None:
+        return {}
+    by = controller and Controller(controller.kind, controller.name, controller.api_version)
+    return {
+        "removal": _shared(fact.removal),
+        "controller": by and _shared(by),
+        "deleting_at": fact.deleting_at,
+    }

@@ -7,9 +7,11 @@ import msgspec
 import pytest
 
 from tidewright.events.facts import (
+    LocalVolume,
     NodeObserved,
     Owner,
     PodObserved,
+    Removal,
     ShapeObserved,
     WatermarkPodAutoscalerObserved,
     WorkloadObserved,
@@ -39,12 +41,16 @@ POD: dict[str, Any] = {
         "nodeName": "n1",
         "nodeSelector": {"disk": "ssd"},
         "priority": 3,
+        "restartPolicy": "OnFailure",
+        "terminationGracePeriodSeconds": 5,
         "containers": [
             {"name": "a", "image": "i", "resources": {"requests": {"cpu": "250m", "memory": "1Gi"}}}
         ],
         "volumes": [
             {"name": "v", "projected": {}},
             {"name": "c", "persistentVolumeClaim": {"claimName": "x"}},
+            {"name": "tmp", "emptyDir": {"medium": "Memory"}},
+            {"name": "log", "hostPath": {"path": "/var/log"}},
         ],
     },
     "status": {
@@ -83,6 +89,14 @@ def test_a_pod_carries_what_deciders_use() -> None:
         labels={"app": "web", "pod-template-hash": "abc"},
         annotations={"controller.kubernetes.io/pod-deletion-cost": "5"},
         owners=(Owner(kind="ReplicaSet", name="web", uid="r", api_version="apps/v1", controller=True),),
+        removal=Removal(
+            restart_policy="OnFailure",
+            grace_s=5,
+            volumes=(
+                LocalVolume(name="tmp", kind="emptyDir", medium="Memory"),
+                LocalVolume(name="log", kind="hostPath"),
+            ),
+        ),
     )
 
 
@@ -176,7 +190,12 @@ def test_a_node_keeps_what_scheduling_needs() -> None:
     fact = nodes.node(
         raw(
             {
-                "metadata": {"name": "n1", "uid": "u", "labels": {"zone": "a"}},
+                "metadata": {
+                    "name": "n1",
+                    "uid": "u",
+                    "labels": {"zone": "a"},
+                    "annotations": {"delay-deletion.cluster-autoscaler.kubernetes.io/csi": "", "other": ""},
+                },
                 "spec": {
                     "providerID": "sim:///1",
                     "unschedulable": True,
@@ -207,7 +226,18 @@ def test_a_node_keeps_what_scheduling_needs() -> None:
         ready=False,
         ready_changed_at=AT,
         provider_id="sim:///1",
+        delays=("delay-deletion.cluster-autoscaler.kubernetes.io/csi",),
     )
+
+
+def test_a_pod_that_says_nothing_of_its_end_has_the_defaults() -> None:
+    mirror = {"kubernetes.io/config.mirror": "x"}
+    plain = pods.pod(raw({"metadata": {"name": "a", "namespace": "b"}, "spec": {"containers": []}})).fact
+    static = pods.pod(raw({"metadata": {"name": "a", "namespace": "b", "annotations": mirror}})).fact
+    assert isinstance(plain, PodObserved)
+    assert isinstance(static, PodObserved)
+    assert plain.removal == Removal(restart_policy="Always", grace_s=30)
+    assert static.removal == Removal(mirror=True)
 
 
 def test_a_deployment_is_its_scale_and_more() -> None:

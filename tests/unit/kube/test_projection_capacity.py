@@ -6,6 +6,7 @@ import pytest
 from tidewright.events.facts import DatadogMonitorObserved, WorkloadObserved
 from tidewright.events.provisioning import (
     DaemonSetObserved,
+    PodDisruptionBudgetObserved,
     PodTemplateObserved,
     ProvisioningRequestObserved,
     ResourceQuotaObserved,
@@ -94,3 +95,51 @@ def test_what_cannot_be_read_is_named(kind: str) -> None:
             template=3,
             spec={"template": 3, "hard": 3} if kind != "provisioningrequest" else 3,
         )
+
+
+def test_a_budget_says_how_many_pods_may_go() -> None:
+    selector = {"matchLabels": {"app": "web"}}
+    fact = (
+        kinds.BY_NAME["poddisruptionbudget"]
+        .project(
+            msgspec.json.encode(
+                {
+                    "metadata": META | {"generation": 3},
+                    "spec": {
+                        "selector": selector,
+                        "minAvailable": 1,
+                        "unhealthyPodEvictionPolicy": "AlwaysAllow",
+                    },
+                    "status": {"disruptionsAllowed": 2, "observedGeneration": 2, "currentHealthy": 3},
+                }
+            )
+        )
+        .fact
+    )
+    assert fact == PodDisruptionBudgetObserved(
+        at=0.0,
+        namespace="shop",
+        name="a",
+        uid="u",
+        selector=selector,
+        allowed=2,
+        behind=True,
+        unhealthy_always=True,
+    )
+
+
+def test_a_budget_without_a_selector_is_not_one_that_selects_all() -> None:
+    none = projected("poddisruptionbudget", spec={})
+    every = projected("poddisruptionbudget", spec={"selector": {}})
+    assert isinstance(none, PodDisruptionBudgetObserved)
+    assert isinstance(every, PodDisruptionBudgetObserved)
+    assert (none.selector, every.selector) == (None, {})
+
+
+def test_a_replication_controller_says_how_many_pods_it_wants() -> None:
+    fact = projected(
+        "replicationcontroller", spec={"replicas": 2, "selector": {"app": "web"}, "template": {"spec": {}}}
+    )
+    assert isinstance(fact, WorkloadObserved)
+    assert (fact.kind, fact.api_version) == ("ReplicationController", "v1")
+    assert (fact.replicas, fact.selector, fact.template) == (2, "app=web", "")

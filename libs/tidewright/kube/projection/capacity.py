@@ -8,6 +8,7 @@ import msgspec
 
 from tidewright.events.provisioning import (
     DaemonSetObserved,
+    PodDisruptionBudgetObserved,
     PodTemplateObserved,
     ProvisioningRequestObserved,
     ResourceQuotaObserved,
@@ -70,6 +71,22 @@ class _Quota(msgspec.Struct):
     status: _QuotaStatus = msgspec.field(default_factory=_QuotaStatus)
 
 
+class _BudgetSpec(msgspec.Struct):
+    selector: dict[str, Any] | None = None
+    unhealthyPodEvictionPolicy: str | None = None  # noqa: N815 - the API's names
+
+
+class _BudgetStatus(msgspec.Struct):
+    disruptionsAllowed: int = 0  # noqa: N815
+    observedGeneration: int = 0  # noqa: N815
+
+
+class _Budget(msgspec.Struct):
+    metadata: Meta
+    spec: _BudgetSpec = msgspec.field(default_factory=_BudgetSpec)
+    status: _BudgetStatus = msgspec.field(default_factory=_BudgetStatus)
+
+
 class _Owner(msgspec.Struct):
     controller: bool | None = None
 
@@ -85,6 +102,7 @@ class _Owned(msgspec.Struct):
 _pod_template = msgspec.json.Decoder(_PodTemplate)
 _daemon_set = msgspec.json.Decoder(_DaemonSet)
 _quota = msgspec.json.Decoder(_Quota)
+_budget = msgspec.json.Decoder(_Budget)
 _owned = msgspec.json.Decoder(_Owned)
 _request = resource("ProvisioningRequest", ProvisioningRequestObserved)
 
@@ -149,6 +167,27 @@ def resource_quota(raw: Bytes) -> Projection:
         return Projection(fact, meta.resourceVersion)
     except UNREADABLE as error:
         raise malformed("ResourceQuota", raw, error) from error
+
+
+def disruption_budget(raw: Bytes) -> Projection:
+    """A PodDisruptionBudget: whose pods it protects, and how many of them may go now."""
+    try:
+        fields = _budget.decode(raw)
+        meta, spec, status = fields.metadata, fields.spec, fields.status
+        checked(meta, spec.selector)
+        fact = PodDisruptionBudgetObserved(
+            at=0.0,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            selector=spec.selector,
+            allowed=status.disruptionsAllowed,
+            behind=status.observedGeneration < meta.generation,
+            unhealthy_always=spec.unhealthyPodEvictionPolicy == "AlwaysAllow",
+        )
+        return Projection(fact, meta.resourceVersion)
+    except UNREADABLE as error:
+        raise malformed("PodDisruptionBudget", raw, error) from error
 
 
 def provisioning_request(raw: Bytes) -> Projection:

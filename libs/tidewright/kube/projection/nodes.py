@@ -18,6 +18,9 @@ from tidewright.kube.projection.reading import (
 )
 from tidewright.kube.times import seconds_if_set
 
+DELAY_DELETION = "delay-deletion.cluster-autoscaler.kubernetes.io/"
+"""Prefix of the annotations by which something asks to wait with the deletion of a node's instance."""
+
 
 class _Taint(msgspec.Struct):
     key: str
@@ -67,6 +70,7 @@ def node(raw: Bytes) -> Projection:
             created_at=seconds_if_set(meta.creationTimestamp),
             deleting_at=seconds_if_set(meta.deletionTimestamp),
             provider_id=fields.spec.providerID,
+            delays=tuple(sorted(name for name in meta.annotations or () if name.startswith(DELAY_DELETION))),
         )
         return Projection(fact, meta.resourceVersion)
     except UNREADABLE as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tidewright.events.facts import PodObserved
+from tidewright.events.facts import LocalVolume, PodObserved, Removal
 from tidewright.kube.projection.reading import (
     UNREADABLE,
     Bytes,
@@ -16,11 +16,17 @@ from tidewright.kube.projection.reading import (
     owners,
     wanted,
 )
-from tidewright.kube.shapes import Shapes, SpecFields
+from tidewright.kube.shapes import Shapes, SpecFields, VolumeFields
 from tidewright.kube.times import seconds_if_set
 
 FLEET_MARK = "shardConfigHash"
 """The annotation of pods of a propeller fleet, whose arguments say which part of the keyspace they have."""
+
+MIRROR = "kubernetes.io/config.mirror"
+"""The annotation of pods that stand for static ones."""
+
+DEFAULT_GRACE_S = 30
+"""What the API server gives a pod that names no grace period."""
 
 
 class _ContainerStatus(msgspec.Struct):
@@ -36,9 +42,14 @@ class _PodStatus(msgspec.Struct):
     containerStatuses: list[_ContainerStatus] | None = None  # noqa: N815
 
 
+class _PodSpec(SpecFields):
+    restartPolicy: str = "Always"  # noqa: N815
+    terminationGracePeriodSeconds: int | None = None  # noqa: N815
+
+
 class _Pod(msgspec.Struct):
     metadata: Meta
-    spec: SpecFields = msgspec.field(default_factory=SpecFields)
+    spec: _PodSpec = msgspec.field(default_factory=_PodSpec)
     status: _PodStatus = msgspec.field(default_factory=_PodStatus)
 
 
@@ -121,10 +132,29 @@ def pod(raw: Bytes) -> Projection:
             owners=owners(meta.ownerReferences),
             args=_args(raw) if FLEET_MARK in (meta.annotations or ()) else {},
             nominated=(status.nominatedNodeName or "") if not fields.spec.nodeName else "",
+            removal=_removal(meta, fields.spec),
         )
         return Projection(fact, meta.resourceVersion, shape)
     except UNREADABLE as error:
         raise malformed("Pod", raw, error) from error
+
+
+def _removal(meta: Meta, spec: _PodSpec) -> Removal:
+    grace_s = spec.terminationGracePeriodSeconds
+    return Removal(
+        restart_policy=spec.restartPolicy,
+        grace_s=DEFAULT_GRACE_S if grace_s is None else grace_s,
+        volumes=tuple(volume for v in spec.volumes or () if (volume := _local(v)) is not None),
+        mirror=MIRROR in (meta.annotations or ()),
+    )
+
+
+def _local(volume: VolumeFields) -> LocalVolume | None:
+    if volume.emptyDir is not None:
+        return LocalVolume(name=volume.name, kind="emptyDir", medium=volume.emptyDir.medium or "")
+    if volume.hostPath is not None:
+        return LocalVolume(name=volume.name, kind="hostPath")
+    return None
 
 
 def _args(raw: Bytes) -> dict[str, tuple[str, ...]]:

@@ -73,12 +73,24 @@ class _Scale(msgspec.Struct):
     status: _ScaleStatus = msgspec.field(default_factory=_ScaleStatus)
 
 
+class _ControllerSpec(msgspec.Struct):
+    replicas: int | None = None
+    selector: dict[str, str] | None = None
+
+
+class _Controller(msgspec.Struct):
+    metadata: Meta
+    spec: _ControllerSpec = msgspec.field(default_factory=_ControllerSpec)
+    status: _WorkloadStatus = msgspec.field(default_factory=_WorkloadStatus)
+
+
 class _Bare(msgspec.Struct):
     metadata: Meta
 
 
 _workload = msgspec.json.Decoder(_Workload)
 _scale = msgspec.json.Decoder(_Scale)
+_controller = msgspec.json.Decoder(_Controller)
 _bare = msgspec.json.Decoder(_Bare)
 _any = msgspec.json.Decoder()
 _templates = Templates()
@@ -128,6 +140,34 @@ def workload(api_version: str, kind: str) -> Project:
             raise malformed(kind, raw, error) from error
 
     return project
+
+
+def replication_controller(raw: Bytes) -> Projection:
+    """A ReplicationController: how many pods it wants. Its selector is a mapping, and its template nobody asks for."""
+    try:
+        fields = _controller.decode(raw)
+        meta, spec = fields.metadata, fields.spec
+        checked(meta)
+        fact = WorkloadObserved(
+            at=0.0,
+            namespace=meta.namespace,
+            name=meta.name,
+            uid=meta.uid,
+            api_version="v1",
+            kind="ReplicationController",
+            replicas=1 if spec.replicas is None else spec.replicas,
+            status_replicas=fields.status.replicas,
+            ready_replicas=fields.status.readyReplicas,
+            selector=str(LabelSelector.of({"matchLabels": spec.selector or {}})),
+            generation=meta.generation,
+            observed_generation=fields.status.observedGeneration,
+            owners=owners(meta.ownerReferences),
+            created_at=seconds_if_set(meta.creationTimestamp),
+            deleting_at=seconds_if_set(meta.deletionTimestamp),
+        )
+        return Projection(fact, meta.resourceVersion)
+    except UNREADABLE as error:
+        raise malformed("ReplicationController", raw, error) from error
 
 
 def bare_workload(api_version: str, kind: str) -> Project:

@@ -39,9 +39,8 @@ def _fact(event: Event) -> str:
             return f"pods of {_containers(event.template.get('spec'))}"
         case provisioning.DaemonSetObserved():
             return f"on every node a pod of {_containers(event.template.get('spec'))}"
-        case provisioning.ResourceQuotaObserved():
-            used = (f"{name} {_amount(name, event.used.get(name, 0))} of {_amount(name, limit)}" for name, limit in sorted(event.hard.items()))  # fmt: skip
-            return f"used are {_named(used)}" if event.hard else "limits nothing"
+        case provisioning.ResourceQuotaObserved() | provisioning.PodDisruptionBudgetObserved():
+            return _limit(event)
         case placement.PlacementObjectObserved():
             return f"{event.kind} with {_named(sorted(event.fields))}" if event.fields else event.kind
         case facts.RecommendationReceived() if event.error:
@@ -65,6 +64,16 @@ def _fact(event: Event) -> str:
             services = _named(sorted(keys.service for keys in event.services)) or "nobody"
             return f"signatures of {services} count, generation {event.generation}, root {event.root}"
     return ""
+
+
+def _limit(event: provisioning.ResourceQuotaObserved | provisioning.PodDisruptionBudgetObserved) -> str:
+    if isinstance(event, provisioning.PodDisruptionBudgetObserved):
+        return f"{event.allowed} of its pods may go" + ("; its status is behind" if event.behind else "")
+    used = (
+        f"{name} {_amount(name, event.used.get(name, 0))} of {_amount(name, limit)}"
+        for name, limit in sorted(event.hard.items())
+    )
+    return f"used are {_named(used)}" if event.hard else "limits nothing"
 
 
 def _modes(event: ModesSet) -> str:

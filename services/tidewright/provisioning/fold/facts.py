@@ -34,6 +34,7 @@ from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests import reserved
 from tidewright.provisioning.scaleup import saga
 from tidewright.provisioning.state import (
+    Budget,
     GroupState,
     Node,
     Pattern,
@@ -42,6 +43,7 @@ from tidewright.provisioning.state import (
     Request,
     ShapeFields,
     State,
+    owner_key,
     pod_of,
 )
 
@@ -146,6 +148,9 @@ def _node(state: State, event: f.NodeObserved, touched: Touched) -> None:
         provider_id=event.provider_id,
         seen_at=old.seen_at if old is not None else event.at,
         group=index.owner.get(event.provider_id, NO_GROUP),
+        delays=event.delays,
+        # As with pods: what a state of before does not have is not taken from facts of before.
+        uid="" if event.delays is None else event.uid,
     )
     if old is not None and (node.unschedulable or node.leaving or not node.ready):
         _remember(state, event.name, old, event.at)
@@ -348,6 +353,24 @@ def _quota_gone(state: State, event: p.ResourceQuotaGone, _touched: Touched) -> 
     state.quotas.pop(key_of(event.namespace, event.name), None)
 
 
+def _budget(state: State, event: p.PodDisruptionBudgetObserved, _touched: Touched) -> None:
+    state.budgets[key_of(event.namespace, event.name)] = Budget(
+        event.selector, event.allowed, event.behind, event.unhealthy_always
+    )
+
+
+def _budget_gone(state: State, event: p.PodDisruptionBudgetGone, _touched: Touched) -> None:
+    state.budgets.pop(key_of(event.namespace, event.name), None)
+
+
+def _workload(state: State, event: f.WorkloadObserved, _touched: Touched) -> None:
+    state.replicas[owner_key(event.kind, event.namespace, event.name)] = event.replicas
+
+
+def _workload_gone(state: State, event: f.WorkloadGone, _touched: Touched) -> None:
+    state.replicas.pop(owner_key(event.kind, event.namespace, event.name), None)
+
+
 def _config(state: State, event: ConfigSet, touched: Touched) -> None:
     if event.name == "provisioning":
         state.config = event.data
@@ -380,5 +403,9 @@ FACTS: dict[type[Event], Callable[[State, Any, Touched], None]] = {
     p.DaemonSetGone: _daemon_gone,
     p.ResourceQuotaObserved: _quota,
     p.ResourceQuotaGone: _quota_gone,
+    p.PodDisruptionBudgetObserved: _budget,
+    p.PodDisruptionBudgetGone: _budget_gone,
+    f.WorkloadObserved: _workload,
+    f.WorkloadGone: _workload_gone,
     ConfigSet: _config,
 }

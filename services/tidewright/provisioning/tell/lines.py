@@ -53,7 +53,17 @@ def line(event: Event) -> str:
                 if names
             ]
             return "; ".join(parts)
+        case p.RemoveNode():
+            return _removed(event)
     return _order(event)
+
+
+def _removed(event: p.RemoveNode) -> str:
+    along = f" with {len(event.whole) - 1} others of its group" if len(event.whole) > 1 else ""
+    if event.kind == "empty":
+        return f"remove the empty node {event.node} of group {event.group}{along}"
+    pods = _named(f"{pod.namespace}/{pod.name}" for pod in event.pods)
+    return f"drain and remove node {event.node} of group {event.group}{along}: {_many(len(event.pods), 'pod')} ({pods}) {'goes' if len(event.pods) == 1 else 'go'} elsewhere"
 
 
 def _order(event: Event) -> str:
