@@ -15,10 +15,18 @@ from unittest.mock import patch
 
 import msgspec
 
-from tidewright.events.base import Decision, Event
+from tidewright.events.base import Decision, Event, JsonObject
 from tidewright.shardmanager import own_services
 from tidewright.shardmanager.decide import DECIDER
-from tidewright.shardmanager.propeller import config_hash, passes, resize, scan
+from tidewright.shardmanager.propeller import (
+    config_hash,
+    config_read,
+    fleet,
+    fleet_verdict,
+    passes,
+    resize,
+    scan,
+)
 from tidewright.shardmanager.propeller.manager_lock import Lock
 from tidewright.shardmanager.shardset import spec
 from tidewright.shardmanager.shardset import state as state_of_set
@@ -29,6 +37,7 @@ from tidewright.shardmanager.shardset.state import ShardSetState
 from tidewright.shardmanager.state import State
 
 REFUSED = spec.spec_problems
+JUDGED = fleet_verdict.verdict
 
 
 def _refused(wanted: spec.SetSpec) -> bool:
@@ -36,7 +45,13 @@ def _refused(wanted: spec.SetSpec) -> bool:
     return bool(REFUSED(wanted))
 
 
+def _verdict(entry: JsonObject) -> fleet.Verdict:
+    """The contrary, and another warning."""
+    return fleet.Verdict(refused="" if JUDGED(entry).refused else "is another", warnings=("another",))
+
+
 RULES: dict[Callable[..., Any], Callable[..., Any]] = {
+    fleet_verdict.verdict: _verdict,
     config_hash.accepted_hashes: lambda *_: ("another",),
     resize.warning: lambda *_: "another",
     scan.is_stale: lambda *_: True,
@@ -77,6 +92,7 @@ def other_policy() -> Iterator[None]:
         for (owner, method), answer in METHODS.items():
             stack.enter_context(patch.object(owner, method, answer))
         stack.enter_context(patch.object(passes, "RIVAL_QUIET_INTERVALS", 0))
+        stack.enter_context(patch.object(config_read, "MIN_INTERVAL_S", 1e9))
         for period in ("GROWTH_PERIOD_S", "SHRINK_PERIOD_S", "SHRINK_WINDOW_S"):
             stack.enter_context(patch.object(autosize, period, 1.0))
         yield

@@ -199,6 +199,18 @@ def test_p11_a_sink_never_accepts_an_epoch_below_the_highest(epochs: list[int]) 
     assert accepted == sorted(accepted)
 
 
+SPOILED: list[dict[str, Any]] = [
+    {"config": {"manager": {"shard": {"shard-count": 33}}}},
+    {"config": {"manager": {"shard": {"type": "Project"}}}},
+    {"config": {"manager": {"scan-interval": "10ms"}}},
+    {"config": {"manager": {"pod-template-namespace": "elsewhere"}}},
+    {"config": {"propeller": {"leader-election": {"enabled": "perhaps"}}}},
+    {"brand": "other"},
+    {"colour": "blue"},
+]
+"""Entries that are refused, each for a reason of its own."""
+
+
 class Fleet(RuleBasedStateMachine):
     """P7, P16: a propeller fleet under failures, refusals, lagging facts, resizes and a manager that is away."""
 
@@ -215,6 +227,11 @@ class Fleet(RuleBasedStateMachine):
         self.cluster.configure(
             {"namespace": "kozmo", "config": {"manager": {"shard": {"shard-count": count}}}}
         )
+
+    @rule(spoiled=st.sampled_from(SPOILED), twice=st.booleans())
+    def misconfigure(self, spoiled: dict[str, Any], twice: bool) -> None:
+        """A bad edit changes nothing that runs."""
+        self.cluster.configure(*[{"namespace": "kozmo", "config": {}, **spoiled}] * (1 + twice))
 
     @rule()
     def change_template(self) -> None:

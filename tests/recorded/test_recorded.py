@@ -39,6 +39,7 @@ DIFFERENT: dict[tuple[str, str], str] = {
     ("autoscaler", "ScaleWorkload"): "says the status that led to it, which is written with the outcome",
 }
 """Service and type of decisions that are taken otherwise today, and why: each is named in the changelog, too."""
+_ENTRIES = "it did not keep the entries of propeller fleets as they are configured"
 _AGES = "it did not keep when a spread was made"
 FOLDED_OTHERWISE: dict[str, str] = {
     "provisioning-v4": "it forgot when the burst before began, and did not keep for how long good nodes had been ready",
@@ -46,6 +47,8 @@ FOLDED_OTHERWISE: dict[str, str] = {
     "spread-v2": _AGES,
     "spread-v3": _AGES,
     "shard-manager-v4": "it knows of the propeller's passes, of which the log does not say that they began",
+    "shard-manager-v5": _ENTRIES,
+    "shard-manager-v6": _ENTRIES,
 }
 """Golden snapshots (`<service>-v<N>`) of which an upcast cannot make what today's fold of the whole log gives, and why."""
 

@@ -72,6 +72,8 @@ class RecordPass(Decision, frozen=True, kw_only=True, tag="decision.record-pass.
         error: the error of the pass in the words of the original, empty when there is none.
         standing_by: another manager may act, because the fleet's lock is not ours.
         rival: pod that another manager with another configuration made; nothing is written while that one runs.
+        refused: the fleet's last configuration is not acted upon: the one before stays in force, or, with an `error` that
+            says why, none is.
     """
 
     target: ObjectRef
@@ -85,6 +87,7 @@ class RecordPass(Decision, frozen=True, kw_only=True, tag="decision.record-pass.
     error: str = ""
     standing_by: bool = False
     rival: str = ""
+    refused: bool = False
 
 
 EntryKind = Literal[

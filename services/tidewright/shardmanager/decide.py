@@ -47,7 +47,7 @@ def decide(state: State, _event: Event, touched: Touched) -> Sequence[Decision]:
 
 DECIDER = Decider(
     service=SERVICE,
-    state_version=6,
+    state_version=7,
     state_type=State,
     kinds=KINDS,
     evolve=evolve,

@@ -14,7 +14,7 @@ class Look(IntFlag):
     """Why a fleet is to be looked at.
 
     `PASS`: a pass is due. `POD`: a pod of it has changed. `ANSWER`: an effect on a pod came out. `SCAN`: the
-    time of a pass has come. `LOCK_TIMER`, `LOCK_ANSWER`: the same of its lock. `CONFIG`: it was configured.
+    time of a pass has come. `LOCK_TIMER`, `LOCK_ANSWER`: the same of its lock. `CONFIG`: its configuration has not been judged yet.
     `MODES`: who may act has changed, so that what is held back is said anew.
     """
 

@@ -4,6 +4,7 @@
           set remembers when it was answered and what moved, not until when that counts
 5 -> 6    a spec, and an entry of our own services, is kept as it was read, and judged by who acts upon it; a fleet's
           counters are the process's; of sizes what was done is kept, not the period that follows from it
+6 -> 7    a fleet's entry is kept as it is configured, and judged by who acts upon it
 """
 
 from __future__ import annotations
@@ -154,5 +155,17 @@ def _follower(follower: dict[str, Any] | None) -> None:
         follower["growths"] = [{"at": began, "before": before}]
 
 
-UPCASTS: dict[int, Upcast] = {4: passes_as_begun, 5: specs_as_read}
+def entries_as_configured(state: StoredState) -> StoredState:
+    """From version 6: verdicts on fleets' entries stood in the state, and the entries did not."""
+    for fleet in state.get("fleets", {}).values():
+        judged = {"refused": fleet.pop("refused", ""), "warnings": fleet.pop("warnings", [])}
+        fleet["judged"] = judged
+        if judged["refused"]:
+            fleet["void"], fleet["asked"] = True, {}
+            if fleet.get("recorded") is not None:
+                fleet["recorded"]["refused"] = True
+    return state
+
+
+UPCASTS: dict[int, Upcast] = {4: passes_as_begun, 5: specs_as_read, 6: entries_as_configured}
 """By the version that a state is of."""

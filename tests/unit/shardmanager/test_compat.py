@@ -36,6 +36,10 @@ def last_pass(cluster: Cluster) -> RecordPass:
     return next(d for d in reversed(cluster.decided) if isinstance(d, RecordPass))
 
 
+def warnings(cluster: Cluster) -> list[Any]:
+    return [because.values["message"] for because in last_pass(cluster).because]
+
+
 LOCK = "propeller-leader"
 
 
@@ -280,7 +284,76 @@ def test_a_refused_configuration_leaves_the_fleet_as_it_was(running: Cluster) ->
     running.configure(fleet(33))
     assert sorted(running.pods) == pods(3)
     assert not any(p.deleting_at for p in running.pods.values())
-    assert running.state.fleets["kozmo/kozmopropeller"].config.shard.shard_count == 3
+    assert last_pass(running).refused
+    assert warnings(running) == [TOO_MANY]
+    assert last_pass(running).error == ""
+    running.vanish("kozmopropeller-1")
+    assert sorted(running.pods) == pods(3)
+
+
+TOO_MANY = "configured ShardCount (33) is larger than available keyspace size (32)"
+
+
+def test_a_refused_configuration_interrupts_neither_the_pass_under_way_nor_the_lock() -> None:
+    cluster = Cluster(KOZMO)
+    cluster.configure(elected())
+    cluster.template()
+    cluster.run()
+    lock, held = cluster.state.fleets["kozmo/kozmopropeller"].lock, dict(cluster.leases)
+    cluster.template("11")  # all pods are on their way out
+    current = cluster.state.fleets["kozmo/kozmopropeller"].current
+    before = len(cluster.decided)
+    cluster.configure({**fleet(4), "brand": "other"})
+    [record] = cluster.decided[before:]
+    assert isinstance(record, RecordPass)
+    fleet_now = cluster.state.fleets["kozmo/kozmopropeller"]
+    assert (fleet_now.lock, fleet_now.current, cluster.leases) == (lock, current, held)
+    cluster.vanish()
+    assert {p.annotations["podTemplateResourceVersion"] for p in cluster.pods.values()} == {"11"}
+    assert sorted(cluster.pods) == pods(3)
+
+
+def test_a_configuration_that_is_put_right_is_in_force_with_the_record_of_that(running: Cluster) -> None:
+    running.configure(fleet(33))
+    running.configure(fleet(34))
+    assert "(34)" in warnings(running)[0]
+    decided = running.configure(fleet(2))
+    assert isinstance(decided[0], RecordPass)
+    assert not decided[0].refused
+    assert names(decided, DeleteObject) == pods(3)
+    running.vanish()
+    assert sorted(running.pods) == pods(2)
+
+
+def test_a_configuration_that_is_taken_back_leaves_no_trace_but_two_records(running: Cluster) -> None:
+    before = len(running.decided)
+    running.configure(fleet(33))
+    running.configure(fleet(33))  # said again
+    running.configure(fleet())
+    assert [type(d) for d in running.decided[before:]] == [RecordPass, RecordPass]
+    assert warnings(running) == []
+
+
+def test_what_is_refused_from_the_first_is_said_once_and_acted_upon_when_it_is_put_right() -> None:
+    cluster = Cluster(KOZMO)
+    cluster.configure(fleet(33))
+    cluster.template()
+    cluster.advance(60.0)
+    assert [d.error for d in cluster.decided if isinstance(d, RecordPass)] == [TOO_MANY]
+    cluster.configure(fleet(34))
+    assert "(34)" in last_pass(cluster).error
+    cluster.configure(fleet())
+    assert sorted(cluster.pods) == pods(3)
+    assert last_pass(cluster).error == ""
+
+
+def test_before_its_template_is_there_the_last_configuration_counts_whatever_came_before() -> None:
+    cluster = Cluster(KOZMO)
+    cluster.configure(fleet())
+    cluster.configure(fleet(33))
+    cluster.template()
+    assert not cluster.pods
+    assert last_pass(cluster).error == TOO_MANY
 
 
 def test_owner_references_are_those_of_the_managers_own_pod() -> None:
@@ -301,8 +374,7 @@ def test_of_two_managers_for_one_application_the_second_stays_passive() -> None:
     cluster.run()
     cluster.advance(60.0)
     assert sorted(cluster.pods) == pods(3)
-    warnings = cluster.state.fleets["kozmo/kozmopropeller"].warnings
-    assert warnings == ["a second manager with another configuration generation stays passive"]
+    assert warnings(cluster) == ["a second manager with another configuration generation stays passive"]
 
 
 def test_folding_the_log_again_gives_the_same_state(running: Cluster) -> None:

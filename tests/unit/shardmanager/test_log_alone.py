@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from tests.property.other_policy import assert_state_of_the_log_alone
 from tests.unit.shardmanager.cluster import Cluster
-from tests.unit.shardmanager.test_compat import KOZMO, elected, renewed
+from tests.unit.shardmanager.test_compat import KOZMO, elected, fleet, renewed
 from tests.unit.shardmanager.test_driver import settle, spec, template
 from tests.unit.shardmanager.test_fold import started, work
 from tests.unit.shardmanager.test_own_services import ENTRY, configured
 from tests.unit.shardmanager.test_own_services import load as seen
 from tidewright.events.config import ConfigSet
-from tidewright.events.shards import ReportShards, SizeShards
+from tidewright.events.shards import RecordPass, ReportShards, SizeShards
 
 
 def test_of_a_set_that_is_doubled_resized_and_left() -> None:
@@ -52,6 +53,24 @@ def test_of_a_fleet_that_stands_by_and_takes_over() -> None:
     cluster.template("11")
     cluster.vanish()
     assert {p.annotations["podTemplateResourceVersion"] for p in cluster.pods.values()} == {"11"}
+    assert_state_of_the_log_alone(cluster.recorded)
+
+
+def test_of_a_fleet_whose_configuration_is_refused_and_put_right() -> None:
+    cluster = Cluster(KOZMO)
+    late: dict[str, Any] = {"renew-deadline": "20s"}
+    cluster.configure(elected(**late))
+    cluster.template()
+    for entry in (elected(2), fleet(40), fleet(), elected(33), elected(4), {**elected(4), "brand": "no"}):
+        cluster.configure(entry)
+        cluster.advance(3.0)
+        cluster.vanish()
+        cluster.run()
+    cluster.configure(elected(1), fleet(2))
+    cluster.advance(30.0)
+    records = [d for d in cluster.decided if isinstance(d, RecordPass)]
+    flips = [r.refused for before, r in pairwise(records) if r.refused is not before.refused]
+    assert flips == [False, True, False, True, False, True, False]
     assert_state_of_the_log_alone(cluster.recorded)
 
 

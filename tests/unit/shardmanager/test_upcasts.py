@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from tidewright.events.base import Decision, Event
+from tidewright.events.base import Decision, Event, JsonObject
+from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import CreateObject, DeleteObject, HoldLease
 from tidewright.events.facts import PodGone
 from tidewright.events.outcomes import Applied
@@ -16,7 +18,7 @@ from tidewright.shardmanager import own_services
 from tidewright.shardmanager.decide import DECIDER
 from tidewright.shardmanager.shardset.state import judged
 from tidewright.shardmanager.state import State
-from tidewright.shardmanager.upcasts import specs_as_read
+from tidewright.shardmanager.upcasts import entries_as_configured, specs_as_read
 
 STORED = Path(__file__).parents[2] / "golden" / "states" / "shard-manager.v4.json"
 
@@ -100,3 +102,44 @@ def test_our_own_services_are_sized_as_before_and_those_that_were_refused_are_no
         least=1, most=6, capacity=1000.0, target=0.5
     )
     assert own_services.read(services["ns/spread"].entry).refused
+
+
+def entry_of(**manager: Any) -> JsonObject:
+    return {"namespace": "ns", "config": {"manager": {"pod-template-namespace": "ns", **manager}}}
+
+
+def fleet_of_version_6(**more: Any) -> State:
+    """The state of version 4 with a fleet as version 6 stored it."""
+    stored = msgspec.json.decode(STORED.read_bytes())
+    for version in (4, 5):
+        stored = DECIDER.upcasts[version](stored)
+    fleet = stored["fleets"]["ns/kozmopropeller"]
+    fleet.pop("lock", None)
+    fleet.update(more)
+    return msgspec.convert(entries_as_configured(stored), State)
+
+
+def test_a_fleet_goes_on_with_what_was_judged_until_it_is_configured_again() -> None:
+    entry = entry_of(shard={})
+    state = fleet_of_version_6(warnings=["some"])
+    feed(state, TimerFired(at=1020.0, key="scan/ns/kozmopropeller"))
+    recorded = state.fleets["ns/kozmopropeller"].recorded
+    assert recorded is not None
+    assert recorded.warnings == ("some",)
+    feed(state, ConfigSet(at=1021.0, name="shardmanager", data={"managers": [entry]}))
+    assert feed(state, TimerFired(at=1030.0, key="scan/ns/kozmopropeller"))
+    recorded = state.fleets["ns/kozmopropeller"].recorded
+    assert recorded is not None
+    assert recorded.warnings == ()
+
+
+def test_a_fleet_that_was_refused_stays_so_until_it_is_configured_otherwise() -> None:
+    state = fleet_of_version_6(refused="no such brand", recorded={"error": "no such brand"})
+    assert feed(state, TimerFired(at=1020.0, key="scan/ns/kozmopropeller")) == []
+    bad, good = entry_of(shard={"shard-count": 33}), entry_of(shard={})
+    [record] = feed(state, ConfigSet(at=1021.0, name="shardmanager", data={"managers": [bad]}))
+    assert isinstance(record, RecordPass)
+    assert "ShardCount (33)" in record.error
+    decided = feed(state, ConfigSet(at=1022.0, name="shardmanager", data={"managers": [good]}))
+    assert isinstance(decided[0], RecordPass)
+    assert (decided[0].error, decided[0].refused) == ("", False)

@@ -27,7 +27,8 @@ from tidewright.shardmanager.propeller.config_read import merged
 from tidewright.shardmanager.propeller.election import HOLDER
 from tidewright.shardmanager.propeller.election_read import read_election
 from tidewright.shardmanager.propeller.fleet import KnownPod
-from tidewright.shardmanager.propeller.fleet_config import read_fleets
+from tidewright.shardmanager.propeller.fleet_config import parsed
+from tidewright.shardmanager.propeller.fleet_verdict import verdict
 from tidewright.shardmanager.propeller.scan import judge
 from tidewright.shardmanager.propeller.strategy import shard_args
 from tidewright.shardmanager.propeller.worker import names_shard_flag, parse_args
@@ -58,10 +59,10 @@ def read_configuration(files: Sequence[Path], namespace: str, brand: str) -> Fle
     tree = merged(trees)
     config = {name: tree[name] for name in ("manager", "propeller") if name in tree}
     entry: dict[str, Any] = {"namespace": namespace, "brand": brand, "config": config}
-    fleet = read_fleets({"managers": [entry]})[0]
-    if fleet.refused:
-        raise BadInput(f"{', '.join(map(str, files))}: {fleet.refused}")
-    for warning in fleet.warnings:
+    judged, fleet = verdict(entry), parsed(entry)
+    if judged.refused:
+        raise BadInput(f"{', '.join(map(str, files))}: {judged.refused}")
+    for warning in judged.warnings:
         print(f"warning: {warning}")
     return Fleet(namespace=fleet.namespace, config=fleet.config, entry=entry)
 
@@ -287,9 +288,6 @@ async def _store(kube: Kube, config_map: tuple[str, str], entries: Sequence[Mapp
         await kube.request("POST", path, body=msgspec.json.encode(manifest))
 
 
-def _same(entry: Mapping[str, Any], fleet: Fleet) -> bool:
-    fleets = read_fleets({"managers": [entry]})
-    return bool(fleets) and (fleets[0].namespace, fleets[0].config.pod_application) == (
-        fleet.namespace,
-        fleet.config.pod_application,
-    )
+def _same(entry: dict[str, Any], fleet: Fleet) -> bool:
+    read = parsed(entry)
+    return (read.namespace, read.config.pod_application) == (fleet.namespace, fleet.config.pod_application)

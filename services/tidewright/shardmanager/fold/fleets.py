@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import copy
+
 from tidewright.events.base import Event, Outcome
 from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import (
@@ -17,9 +19,8 @@ from tidewright.events.outcomes import Applied
 from tidewright.events.provisioning import PodTemplateGone, PodTemplateObserved
 from tidewright.events.shards import BeginPass, RecordPass
 from tidewright.events.timers import TimerFired
-from tidewright.shardmanager.propeller.config import ShardConfig, ShardType
 from tidewright.shardmanager.propeller.fleet import Fleet, KnownPod
-from tidewright.shardmanager.propeller.fleet_config import NAME, FleetConfig, read_fleets
+from tidewright.shardmanager.propeller.fleet_config import NAME, FleetConfig, parsed, read_fleets
 from tidewright.shardmanager.propeller.manager_lock import lock_for
 from tidewright.shardmanager.propeller.pods import CONFIG_HASH, TEMPLATE_VERSION
 from tidewright.shardmanager.state import LOCK_TIMER, SCAN_TIMER, Asked, State
@@ -34,6 +35,8 @@ def fold(state: State, event: Event, touched: Touched) -> None:  # noqa: C901  #
         case PodTemplateObserved() | PodTemplateGone():
             for fleet in _of_namespace(state, event.namespace):
                 if fleet.template_key == f"{event.namespace}/{event.name}":
+                    if not fleet.local:
+                        touched.look(fleet.key, Look.CONFIG)
                     fleet.local = True
                     _pass_due(fleet, touched)
         case PodObserved() | PodGone():
@@ -53,8 +56,7 @@ def fold(state: State, event: Event, touched: Touched) -> None:  # noqa: C901  #
             if (begun := state.fleets.get(f"{event.target.namespace}/{event.application}")) is not None:
                 begun.begun(event)
         case RecordPass():
-            if (recorded := state.fleets.get(f"{event.target.namespace}/{event.application}")) is not None:
-                recorded.was_recorded(event)
+            _pass_recorded(state, event)
 
 
 def asker_of(
@@ -124,6 +126,18 @@ def answered(state: State, asked: Asked, outcome: Outcome, touched: Touched) -> 
     touched.look(fleet.key, Look.ANSWER)
 
 
+def _pass_recorded(state: State, event: RecordPass) -> None:
+    key = f"{event.target.namespace}/{event.application}"
+    fleet = state.fleets.get(key)
+    if fleet is None:
+        return
+    if event.refused and fleet.asked is None:
+        fleet = state.fleets[key] = fleet.put_back()
+    elif not event.refused and fleet.asked is not None:
+        fleet.take(parsed(fleet.asked), event.at)
+    fleet.was_recorded(event)
+
+
 def _pass_due(fleet: Fleet, touched: Touched) -> None:
     if fleet.current is not None:
         fleet.current.again = True
@@ -181,65 +195,48 @@ def _forget_unseen(state: State, fleet: Fleet) -> None:
 def _configure(state: State, event: ConfigSet, touched: Touched) -> None:
     fleets: dict[str, Fleet] = {}
     for read in read_fleets(event.data):
-        fresh = Fleet(
-            config=read.config,
-            namespace=read.namespace,
-            manager_pod=read.manager_pod,
-            metrics_prefix=read.metrics_prefix,
-            refused=read.refused,
-            warnings=list(read.warnings),
-        )
-        if fresh.key in fleets:
-            fleets[fresh.key].warnings.append(read.refused)
+        if read.key in fleets:
+            fleets[read.key].doubled += 1
             continue
-        known = state.fleets.get(fresh.key)
-        fleets[fresh.key] = known or fresh
-        if known is not None:
-            _reconfigure(state, known, read, event.at, touched)
-            continue
-        fresh.local = fresh.template_key in state.templates
-        _elect(state, fresh, read, event.at)
-        touched.look(fresh.key, Look.CONFIG if fresh.refused else Look.PASS)
+        fleet = fleets[read.key] = state.fleets.get(read.key) or _fresh(read, event.at)
+        if fleet.key in state.fleets:
+            _reconfigure(fleet, read, event.at, touched)
+        else:
+            touched.look(fleet.key, Look.CONFIG | Look.PASS)
+        fleet.doubled = 0
+        if not fleet.local and fleet.template_key in state.templates:
+            fleet.local = True
+            touched.look(fleet.key, Look.CONFIG | Look.PASS)
     for key in state.fleets.keys() - fleets.keys():
         _return_lock(state, state.fleets[key])
     state.fleets = fleets
 
 
-def _reconfigure(state: State, fleet: Fleet, read: FleetConfig, at: float, touched: Touched) -> None:
-    if read.refused:
-        # What ran stays as it was: a bad edit must not take the fleet down.
-        fleet.warnings, fleet.resized_from = [read.refused], 0
-        touched.look(fleet.key, Look.CONFIG)
+def _fresh(read: FleetConfig, at: float) -> Fleet:
+    return Fleet(
+        entry=read.entry,
+        config=read.config,
+        namespace=read.namespace,
+        manager_pod=read.manager_pod,
+        metrics_prefix=read.metrics_prefix,
+        lock=lock_for(read.election, read.key, at),
+    )
+
+
+def _reconfigure(fleet: Fleet, read: FleetConfig, at: float, touched: Touched) -> None:
+    fleet.resized_from = 0
+    if read.entry == fleet.last_entry:
         return
-    fleet.resized_from = _hashed(fleet.config.shard) if _resized(fleet.config.shard, read.config.shard) else 0
-    changed = (fleet.config, fleet.manager_pod, fleet.refused) != (read.config, read.manager_pod, "")
-    changed = _elect(state, fleet, read, at) or changed
-    fleet.config, fleet.manager_pod, fleet.refused = read.config, read.manager_pod, ""
-    fleet.warnings, fleet.metrics_prefix = list(read.warnings), read.metrics_prefix
-    fleet.local = fleet.local or fleet.template_key in state.templates
-    if changed:
-        # Indexes of the pass under way may mean other pods now: what it asked for is answered to nobody.
-        fleet.current, fleet.rival = None, ""
-        fleet.other_makers = {}
+    touched.look(fleet.key, Look.CONFIG)
+    if fleet.local and fleet.asked is not None:
+        fleet.asked, fleet.judged = read.entry, None
+        return
+    # Where nothing is decided about the fleet nothing runs that would have to stay as it was.
+    fleet.former = None
+    former = copy(fleet) if fleet.local else None
+    if fleet.take(read, at):
         touched.look(fleet.key, Look.PASS)
-
-
-def _hashed(shard: ShardConfig) -> int:
-    return shard.pod_count if shard.type is ShardType.HASH else 0
-
-
-def _resized(before: ShardConfig, after: ShardConfig) -> bool:
-    return 0 not in (_hashed(before), _hashed(after)) and _hashed(before) != _hashed(after)
-
-
-def _elect(state: State, fleet: Fleet, read: FleetConfig, at: float) -> bool:
-    """Give a fleet the lock that its configuration elects by. True when that is another one than before."""
-    before, after = fleet.lock, lock_for(read.election, fleet.key, at)
-    if (before and before.election) == (after and after.election):
-        return False
-    _return_lock(state, fleet)
-    fleet.lock = after
-    return True
+    fleet.former = former
 
 
 def _return_lock(state: State, fleet: Fleet) -> None:

@@ -1,6 +1,7 @@
 """From a YAML tree, environment and flags to a `ManagerConfig` (section 1.2).
 
-read              any letter case, no guessing, every finding with its path
+parsed            any letter case, no guessing; what cannot be read, each with its path
+read              the same, with every finding of the rules
 merged            several files, later ones win; lists replace as a whole
 with_environment  environment variables over a tree
 """
@@ -78,6 +79,15 @@ def with_environment(tree: Tree, environment: Mapping[str, str]) -> dict[str, An
 
 def read(tree: Tree, base: ManagerConfig) -> Reading:
     """The configuration as ours reads it, with everything that is wrong with it."""
+    reading, path = parsed(tree, base), f"{SECTION}.{SHARD_KEY}"
+    if any(f.path.startswith(path) and f.code is not Code.UNKNOWN_KEY for f in reading.findings):
+        return reading
+    judged = [finding.under(SECTION) for finding in findings(reading.config.shard)]
+    return msgspec.structs.replace(reading, findings=(*reading.findings, *judged))
+
+
+def parsed(tree: Tree, base: ManagerConfig) -> Reading:
+    """The configuration as ours reads it, with what of it cannot be read."""
     reader = _Reader()
     section = reader.mapping(tree.get(SECTION), SECTION)
     reader.known(section, SECTION, (*TEXT_KEYS, INTERVAL_KEY, SHARD_KEY))
@@ -88,10 +98,7 @@ def read(tree: Tree, base: ManagerConfig) -> Reading:
     if section.get(INTERVAL_KEY) is not None:
         interval = reader.interval(section[INTERVAL_KEY], f"{SECTION}.{INTERVAL_KEY}")
         changes["scan_interval_s"] = base.scan_interval_s if interval is None else interval
-    before = len(reader.found)
     shard = _read_shard(reader, section.get(SHARD_KEY), base.shard)
-    if len([f for f in reader.found[before:] if f.code is not Code.UNKNOWN_KEY]) == 0:
-        reader.found.extend(f.under(SECTION) for f in findings(shard))
     config = msgspec.structs.replace(base, shard=shard, **changes)
     return Reading(config=config, findings=tuple(reader.found))
 
@@ -171,7 +178,6 @@ class _Reader:
                 return None
         if seconds < MIN_INTERVAL_S:
             self.refuse(Code.OUT_OF_RANGE, path, f"is {seconds:g} s: expected at least {MIN_INTERVAL_S:g} s")
-            return None
         return seconds
 
     def mappings(self, value: Any, path: str) -> tuple[ShardMapping, ...]:

@@ -10,13 +10,16 @@ Nothing of this is needed by the pods: when the manager dies they keep running.
 
 from __future__ import annotations
 
+from copy import copy
+
 import msgspec
 
 from tidewright.events.base import JsonObject
 from tidewright.events.facts import PodObserved
 from tidewright.events.shards import BeginPass, RecordPass
-from tidewright.shardmanager.propeller.config import ManagerConfig
-from tidewright.shardmanager.propeller.manager_lock import Lock
+from tidewright.shardmanager.propeller.config import ManagerConfig, ShardConfig, ShardType
+from tidewright.shardmanager.propeller.fleet_config import FleetConfig
+from tidewright.shardmanager.propeller.manager_lock import Lock, lock_for
 from tidewright.shardmanager.propeller.pods import APP_LABEL, CONFIG_HASH, TEMPLATE_VERSION
 
 DECISION = "tidewright.dev/decision"
@@ -122,6 +125,7 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         error: as it was recorded; pass_error: of the last pass, also while something else was recorded.
         standing_by: another manager may act, because the fleet's lock is not ours.
+        refused: the last configuration is not acted upon.
         warnings: about the configuration.
     """
 
@@ -134,6 +138,19 @@ class Recorded(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str = ""
     pass_error: str = ""
     standing_by: bool = False
+    refused: bool = False
+    warnings: tuple[str, ...] = ()
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Whether an entry of the configuration is acted upon.
+
+    Attributes:
+        refused: why it is not, empty when it is.
+        warnings: what is odd about it.
+    """
+
+    refused: str = ""
     warnings: tuple[str, ...] = ()
 
 
@@ -147,10 +164,18 @@ class OtherMaker(msgspec.Struct, frozen=True):
 class Fleet(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One configuration of the original's manager, at work.
 
+    A configuration is in force as it comes. A record that it is refused puts the one before back; what comes after
+    that is in force when a record says that it is not refused.
+
     Attributes:
-        namespace: of the pods.
-        manager_pod: the manager's own pod, whose owner references the shards inherit; empty: none.
-        refused: why this configuration is not acted upon, empty when it is.
+        config, namespace, manager_pod, metrics_prefix: as the entry that is in force says: how pods are made, where, the
+            manager's own pod (whose owner references the shards inherit; empty: none), and how the original's series begin.
+        entry: that is in force, as it is configured.
+        asked: the last entry, where it is not in force; None where it is.
+        void: nothing is in force, because the first entry was refused.
+        former: as the fleet was under the entry before, until something is recorded that follows from the present one.
+        judged: what a version of before made of the entry, which is not known; None where it is.
+        doubled: how many further entries there are for this fleet.
         resized_from: the number of hash shards before the last change of it; 0: there was none.
         current: the pass under way; None where none deletes or creates.
         scan_due: the timer for the next pass; None while none is set.
@@ -158,7 +183,6 @@ class Fleet(msgspec.Struct, kw_only=True, omit_defaults=True):
         drifted: pods of others that were told other things than this configuration says, as last judged.
         recorded: what was last recorded; None before anything was.
         local: the fleet's namespace belongs to this slot, because its template was seen here.
-        metrics_prefix: of the original's series.
         rival: pod that another manager with another configuration has made while this one runs; while
             that goes on nothing is written, or the two would undo each other for ever.
         other_makers: who else has made pods of the fleet, by the hash of the configuration.
@@ -168,8 +192,12 @@ class Fleet(msgspec.Struct, kw_only=True, omit_defaults=True):
     config: ManagerConfig
     namespace: str
     manager_pod: str = ""
-    refused: str = ""
-    warnings: list[str] = []
+    entry: JsonObject = {}
+    asked: JsonObject | None = None
+    void: bool = False
+    former: Fleet | None = None
+    judged: Verdict | None = None
+    doubled: int = 0
     resized_from: int = 0
     current: Pass | None = None
     scan_due: float | None = None
@@ -189,6 +217,44 @@ class Fleet(msgspec.Struct, kw_only=True, omit_defaults=True):
     @property
     def template_key(self) -> str:
         return f"{self.config.pod_template_namespace}/{self.config.pod_template_name}"
+
+    @property
+    def last_entry(self) -> JsonObject:
+        """The entry that was configured last, in force or not."""
+        return self.entry if self.asked is None else self.asked
+
+    def take(self, read: FleetConfig, at: float) -> bool:
+        """An entry is in force from a log time on. True when it asks for something else than the one before."""
+        before, after = _hashed(self.config.shard), _hashed(read.config.shard)
+        self.resized_from = before if 0 not in (before, after) and before != after else 0
+        lock = lock_for(read.election, self.key, at)
+        elects = (self.lock and self.lock.election) != (lock and lock.election)
+        if elects:
+            self.lock = lock
+        changed = elects or (self.config, self.manager_pod, self.void) != (
+            read.config,
+            read.manager_pod,
+            False,
+        )
+        self.config, self.manager_pod, self.metrics_prefix = (
+            read.config,
+            read.manager_pod,
+            read.metrics_prefix,
+        )
+        self.entry, self.asked, self.void, self.judged = read.entry, None, False, None
+        if changed:
+            # Indexes of the pass under way may mean other pods now: what it asked for is answered to nobody.
+            self.current, self.rival = None, ""
+            self.other_makers = {}
+        return changed
+
+    def put_back(self) -> Fleet:
+        """The fleet when its entry is refused: as it was under the one before, or with nothing in force."""
+        fleet = copy(self if self.former is None else self.former)
+        fleet.asked, fleet.void, fleet.former = self.entry, self.former is None, None
+        fleet.judged = self.judged
+        fleet.doubled, fleet.resized_from = self.doubled, 0
+        return fleet
 
     def leads(self, now: float) -> bool:
         """Whether no other manager may act on this fleet now."""
@@ -212,6 +278,7 @@ class Fleet(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     def begun(self, event: BeginPass) -> None:
         """A pass has begun."""
+        self.former = None
         self.current = Pass(
             deletions=list(event.deletions),
             creations=list(event.creations),
@@ -223,13 +290,15 @@ class Fleet(msgspec.Struct, kw_only=True, omit_defaults=True):
 
     def scan_set(self, due: float) -> None:
         """The timer for the next pass is set: none is under way."""
+        self.former = None
         self.scan_due = due
         self.scanned = self.scanned or not self.rival
         self.current = None
 
     def was_recorded(self, event: RecordPass) -> None:
         """What is known of the passes was recorded."""
-        aside = bool(event.standing_by or event.rival or self.refused)
+        self.former = None
+        aside = bool(event.standing_by or event.rival or self.void)
         before = self.recorded.pass_error if self.recorded is not None else ""
         self.recorded = recorded(event, before if aside else event.error)
         self.rival, self.drifted = event.rival, list(event.drifted)
@@ -249,8 +318,13 @@ def recorded(event: RecordPass, pass_error: str = "") -> Recorded:
         error=event.error,
         pass_error=pass_error,
         standing_by=event.standing_by,
+        refused=event.refused,
         warnings=tuple(str(reason.values.get("message", "")) for reason in event.because),
     )
+
+
+def _hashed(shard: ShardConfig) -> int:
+    return shard.pod_count if shard.type is ShardType.HASH else 0
 
 
 def known(event: PodObserved) -> KnownPod:

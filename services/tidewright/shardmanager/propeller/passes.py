@@ -8,15 +8,18 @@ record, and the timer for the next one is set.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 
 import msgspec
 
 from tidewright.events.base import Because, Decision, ObjectRef, Scalar
-from tidewright.events.decisions import CreateObject, DeleteObject, SetTimer
+from tidewright.events.decisions import CreateObject, DeleteObject, PatchObject, SetTimer
 from tidewright.events.shards import BeginPass, RecordPass
 from tidewright.shardmanager.propeller import resize
 from tidewright.shardmanager.propeller.config_hash import accepted_hashes
-from tidewright.shardmanager.propeller.fleet import Fleet, KnownPod, Pass, recorded
+from tidewright.shardmanager.propeller.fleet import Fleet, KnownPod, Pass, Verdict, recorded
+from tidewright.shardmanager.propeller.fleet_config import parsed
+from tidewright.shardmanager.propeller.fleet_verdict import SECOND, verdict
 from tidewright.shardmanager.propeller.pods import (
     ContainerMissing,
     create_error,
@@ -66,14 +69,19 @@ class FleetRound:
     """One look at a fleet."""
 
     def __init__(self, state: State, fleet: Fleet, look: Look, pod: PodChange | None) -> None:
-        self.state, self.fleet, self.look, self.now = state, fleet, look, state.now
+        self.state, self.look, self.now = state, look, state.now
         self.pod = pod if Look.POD in look else None
         self.acts = state.acting.held(SERVICE, fleet.namespace).acts
-        self.template = state.templates.get(fleet.template_key)
         self.pods = state.pods.get(fleet.namespace, {})
-        self.rival = fleet.rival
+        self._use(fleet)
+
+    def _use(self, fleet: Fleet) -> None:
+        """The fleet as it is acted upon; the state's own is left as it is."""
+        self.fleet, self.rival = fleet, fleet.rival
+        self.template = self.state.templates.get(fleet.template_key)
 
     def decisions(self) -> Iterator[Decision]:
+        yield from self._settle()
         yield from self._lock_requests()
         # What is held back takes no lock, and says what it needs all the same.
         if self.acts and not self.fleet.leads(self.now):
@@ -83,11 +91,13 @@ class FleetRound:
             yield from self._record(self._last())
             yield self._next_scan()
             return
-        news = Look.CONFIG in self.look or self._leads_again() or self._outlasts_rival()
-        if self.fleet.refused or self.rival:
+        if self.fleet.void:
+            return
+        news = self._leads_again() or self._outlasts_rival()
+        if self.rival:
             if news:
                 yield from self._record(self._last())
-            if self.fleet.scan_due is None and not self.fleet.refused:
+            if self.fleet.scan_due is None:
                 yield self._next_scan()
             return
         current = self.fleet.current if self.acts else None
@@ -102,6 +112,42 @@ class FleetRound:
             yield from self._begin(result)
         else:
             yield from self._end(result)
+
+    # The configuration.
+
+    def _settle(self) -> Iterator[Decision]:
+        """Judge an entry that is not in force, or came just now; what is recorded of that comes before all that follows."""
+        before, configured = self.fleet, Look.CONFIG in self.look
+        if before.asked is None and not configured:
+            return
+        self.look &= ~Look.CONFIG
+        if self._verdict().refused:
+            if not configured:
+                return
+            self.look &= ~Look.PASS
+            self._use(before.put_back() if before.asked is None else copy(before))
+        elif before.asked is None:
+            yield from self._give_back(before.former)
+            return
+        else:
+            fleet = copy(before)
+            if fleet.take(parsed(before.asked), self.now):
+                self.look |= Look.PASS
+            self._use(fleet)
+            yield from self._give_back(before)
+        for record in self._record(self._last()):
+            yield record
+            self.fleet.was_recorded(record)
+
+    def _verdict(self) -> Verdict:
+        return self.fleet.judged or verdict(self.fleet.last_entry)
+
+    def _give_back(self, before: Fleet | None) -> Iterator[PatchObject]:
+        """The lock that the fleet had by the entry before, where that is another one."""
+        lock = before.lock if before is not None else None
+        mine = self.fleet.lock
+        if lock is not None and lock.held_from is not None and (mine is None or mine.holder != lock.holder):
+            yield lock.give_back(self.now)
 
     # Whether to look.
 
@@ -135,7 +181,7 @@ class FleetRound:
 
     def _lock_requests(self) -> Iterator[Decision]:
         lock = self.fleet.lock
-        if lock is None or not lock.due or self.fleet.refused or not self.acts:
+        if lock is None or not lock.due or self.fleet.void or not self.acts:
             return
         if f"hold {lock.ref.namespace}/{lock.ref.name}" not in self.state.in_flight:
             yield lock.ask(self.now)
@@ -145,7 +191,7 @@ class FleetRound:
         """Another manager may act: what is under way ends with the record of that."""
         lock = self.fleet.lock
         ended = Look.LOCK_TIMER in self.look and lock is not None and lock.held_from is not None
-        if ended or self.look & (Look.LOCK_ANSWER | Look.CONFIG):
+        if ended or Look.LOCK_ANSWER in self.look:
             yield from self._record(self._last())
 
     def _standing_by(self) -> bool:
@@ -364,8 +410,9 @@ class FleetRound:
             foreign=result.foreign,
             drifted=result.drifted,
             error=self._error(result, why_not),
-            standing_by=bool(why_not) and not fleet.refused,
+            standing_by=bool(why_not) and not fleet.void,
             rival=self.rival,
+            refused=fleet.asked is not None,
             because=tuple(
                 Because(rule="ConfigurationWarning", values={"message": warning})
                 for warning in self._warnings()
@@ -376,8 +423,10 @@ class FleetRound:
             yield record
 
     def _error(self, result: _Result, why_not: str) -> str:
-        if self.fleet.refused or why_not:
-            return self.fleet.refused or why_not
+        if self.fleet.void:
+            return self._verdict().refused
+        if why_not:
+            return why_not
         if self.rival:
             return (
                 f"another manager with another configuration made pod '{self.rival}': nothing is written while it runs, "
@@ -386,8 +435,12 @@ class FleetRound:
         return result.error
 
     def _warnings(self) -> list[str]:
-        before, after = self.fleet.resized_from, self.fleet.config.shard.pod_count
-        return [*self.fleet.warnings, *([resize.warning(before, after)] if before else [])]
+        fleet, judged = self.fleet, self._verdict()
+        aside = judged.refused and not fleet.void  # a bad edit must not take the fleet down
+        resized = (
+            [resize.warning(fleet.resized_from, fleet.config.shard.pod_count)] if fleet.resized_from else []
+        )
+        return [*((judged.refused,) if aside else judged.warnings), *[SECOND] * fleet.doubled, *resized]
 
 
 def _together(errors: dict[int, str]) -> str:

@@ -35,6 +35,7 @@ from tidewright.host.fold.explainer import Explainer, Reference, Told
 from tidewright.sharding.document import SlotState
 from tidewright.sharding.keyspace import runs
 from tidewright.shardmanager.propeller.fleet import Fleet
+from tidewright.shardmanager.propeller.fleet_verdict import verdict
 from tidewright.shardmanager.shardset.members import MemberSeen
 from tidewright.shardmanager.shardset.pods.marks import index_of, is_managed
 from tidewright.shardmanager.shardset.pods.stateful_set import ordinal
@@ -315,8 +316,10 @@ def _fleet(fleet: Fleet, now: float) -> list[str]:
             )
         )
     ]
-    if fleet.refused:
-        said.append(f"Its configuration is not acted upon: {fleet.refused}.")
+    if fleet.asked is not None:
+        refused = (fleet.judged or verdict(fleet.asked)).refused
+        stays = "" if fleet.void else " The one before stays in force."
+        said.append(f"Its configuration is not acted upon: {refused}.{stays}")
     if fleet.lock is not None:
         leases = fleet.lock.election.worker_leases(config.shard.pod_count)
         more = f" and {len(leases) - LEASES_NAMED} more" if len(leases) > LEASES_NAMED else ""
