@@ -124,7 +124,7 @@ class Linked(Stack):
     @property
     def side_url(self) -> str:
         """Of the server beside the embedded API server: cloud and metrics."""
-        return self._cloud.partition("=")[2]
+        return self._clouds[0].partition(":")[2]
 
     async def stop(self) -> None:
         await super().stop()

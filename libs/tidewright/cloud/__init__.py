@@ -1,7 +1,8 @@
 """Cloud providers: who owns the node groups, and how they grow and shrink.
 
-provider     the interface that every provider implements, its values
-providers    which providers there are, by name
+provider     the interface that every provider implements, its values, and what a cloud can promise
+providers    which kinds there are, and what `--cloud NAME=KIND[:CONFIG]` means
+calls        how many calls to a cloud, for how long, and what a failure says about the next one
 errors       what a cloud can answer instead of doing it
 simulated/   the client of a cloud of our own, which is `tidewright.sim.cloud`
 """

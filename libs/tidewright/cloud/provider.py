@@ -2,8 +2,8 @@
 
 A `Provider` owns groups; a `Group` owns instances. All sizes are of one cluster. Every call may
 block and every call may fail with a `CloudError`; optional calls fail with `NotImplementedByCloud`.
-Every call that changes something takes an idempotency key (the decision's id): the same key again
-does nothing again and gives the same answer.
+Every call that changes something takes an idempotency key (the decision's id). What a repeat of such a
+call does, the provider declares as its `Promise`.
 
 Watcher (reads) and actuator (writes) are the only users; deciders see facts.
 """
@@ -11,12 +11,23 @@ Watcher (reads) and actuator (writes) are the only users; deciders see facts.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from typing import Any, Protocol
 
 import msgspec
 
 from tidewright.cloud.errors import ErrorClass
+
+
+class Promise(StrEnum):
+    """What a cloud makes of a call that changes something and comes a second time."""
+
+    KEY = "key"
+    """It knows the key: the same key again does nothing again and gives the same answer."""
+    ABSOLUTE = "absolute size"
+    """Sizes are set, not added to: the wanted size is the key, and a repeat finds it."""
+    DELTA = "delta only"
+    """It adds and takes away: a call whose answer is lost is never repeated."""
 
 
 class InstanceState(IntEnum):
@@ -158,7 +169,10 @@ class Group(Protocol):
         """False for a group that `Provider.new_node_group` made and `create` has not created."""
 
     async def target_size(self) -> int:
-        """What is ordered: with what does not exist yet, without what is being deleted."""
+        """What is ordered: with what does not exist yet, without what is being deleted.
+
+        As of the read that gave this group, or what a write has answered since: no call where that said it.
+        """
 
     async def increase_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
         """Order `delta` > 0 more; returns when the order is accepted, not when nodes exist.
@@ -213,13 +227,24 @@ class Provider(Protocol):
 
     @property
     def name(self) -> str:
-        """Short, for flags and logs."""
+        """Its kind: short, for flags and logs."""
+
+    @property
+    def promise(self) -> Promise:
+        """What it makes of a repeated call."""
 
     async def refresh(self) -> None:
         """Read groups, limits and tags again. The set of groups changes here and nowhere else."""
 
     def node_groups(self) -> Sequence[Group]:
         """The groups as of the last `refresh`, sorted by id."""
+
+    async def group(self, group_id: str) -> Group:
+        """One group as it is now, in one call where the cloud has such a call.
+
+        Raises:
+            CloudError: `NotFound`, with the groups that there are.
+        """
 
     async def node_group_for_node(self, provider_id: str, labels: Mapping[str, str]) -> Group | None:
         """The node's group; None for a node that is not managed here and never touched."""

@@ -1,30 +1,149 @@
-"""The providers by name: what `--cloud NAME=ADDRESS` means.
+"""Which clouds there are: what `--cloud NAME=KIND[:CONFIG]` means.
 
-A new provider is one module with the interface of `provider`, and one line in `PROVIDERS`.
+A new kind is one folder beside `simulated/`, and one line in `KINDS`. What a kind needs beyond the base
+installation is an extra, and imported when such a cloud is made.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
 
+from tidewright.cloud.calls import PER_S, TIMEOUT_S, Calls
 from tidewright.cloud.provider import Provider
-from tidewright.cloud.simulated.client import SimulatedProvider
 
-PROVIDERS: dict[str, Callable[[str], Provider]] = {"simulated": SimulatedProvider}
-"""Name to what makes the provider from its address. Making one opens nothing."""
+NONE: Final = "none"
+"""In place of a cloud's name where none is configured."""
+_NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
-def provider_of(text: str) -> Provider:
-    """The provider in `NAME=ADDRESS`, for instance `simulated=http://127.0.0.1:8080`.
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """What a cloud may need of the process that talks to it.
+
+    Attributes:
+        kubeconfig, context, in_cluster: the cluster that the process works for.
+        per_s: calls per second to each cloud, on average.
+        timeout_s: wall seconds that a call may take.
+    """
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    in_cluster: bool = False
+    per_s: float = PER_S
+    timeout_s: float = TIMEOUT_S
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of cloud.
+
+    Attributes:
+        module: has `provider(config, calls, around)`, which makes the provider and opens nothing.
+        config: what CONFIG is, in words.
+        example: of a CONFIG; empty where none is needed.
+        extra: of the distribution, that brings what it needs; empty: the base installation has it.
+        needs: the module by which the extra is known to be there.
+    """
+
+    module: str
+    config: str
+    example: str = ""
+    extra: str = ""
+    needs: str = ""
+
+    @property
+    def is_installed(self) -> bool:
+        """Whether this installation has what it needs."""
+        return not self.needs or find_spec(self.needs) is not None
+
+
+KINDS: Final[dict[str, Kind]] = {
+    "simulated": Kind(
+        "tidewright.cloud.simulated.client", "the URL of a simulated cloud", "http://127.0.0.1:8080"
+    ),
+}
+"""Kind to what makes it."""
+
+
+@dataclass(frozen=True)
+class CloudSpec:
+    """One `--cloud`.
+
+    Attributes:
+        name: short and unique in the installation; groups, facts and messages say it.
+        kind: one of `KINDS`.
+        config: what the kind makes of it.
+    """
+
+    name: str
+    kind: str
+    config: str = ""
+
+    @property
+    def text(self) -> str:
+        """As on the command line."""
+        return f"{self.name}={self.kind}" + (f":{self.config}" if self.config else "")
+
+    def provider(self, around: Surroundings) -> Provider:
+        """The provider; nothing is opened by that.
+
+        Raises:
+            ValueError: the configuration cannot be used.
+        """
+        make: Callable[[str, Calls, Surroundings], Provider] = import_module(KINDS[self.kind].module).provider
+        return make(self.config, Calls(self.name, per_s=around.per_s, timeout_s=around.timeout_s), around)
+
+
+def spec_of(text: str) -> CloudSpec:
+    """The cloud in `NAME=KIND[:CONFIG]`, for instance `east=simulated:http://127.0.0.1:8080`.
+
+    `NAME=http://...`, as it was written when there was one kind, is a simulated one.
 
     Raises:
-        ValueError: no such provider, or no address; the message says what would be valid.
+        ValueError: it is none, or needs what is not installed; the message says what would be valid.
     """
-    name, given, address = text.partition("=")
-    make = PROVIDERS.get(name)
-    if make is None or not given or not address:
-        known = ", ".join(sorted(PROVIDERS))
+    name, given, rest = text.partition("=")
+    kind, _, config = rest.partition(":")
+    if kind in ("http", "https"):
+        kind, config = "simulated", rest
+    known = ", ".join(sorted(KINDS))
+    if not given or kind not in KINDS:
         raise ValueError(
-            f"cloud {text!r}: write NAME=ADDRESS, NAME one of {known}, as in simulated=http://127.0.0.1:8080"
+            f"cloud {text!r}: write NAME=KIND[:CONFIG], KIND one of {known}, as in east=simulated:http://127.0.0.1:8080"
         )
-    return make(address)
+    if not _NAME.fullmatch(name) or name == NONE:
+        raise ValueError(
+            f"cloud {text!r}: NAME {name!r}: letters a-z, digits and dashes, at most 63, and not {NONE!r}"
+        )
+    chosen = KINDS[kind]
+    if chosen.example and not config:
+        raise ValueError(
+            f"cloud {text!r}: {kind} needs {chosen.config}, as in {name}={kind}:{chosen.example}"
+        )
+    if not chosen.is_installed:
+        raise ValueError(
+            f"cloud {text!r}: {kind} is not part of this installation: pip install 'tidewright[{chosen.extra}]'"
+        )
+    return CloudSpec(name, kind, config)
+
+
+def specs_of(texts: Sequence[str]) -> tuple[CloudSpec, ...]:
+    """All `--cloud`, each under a name of its own.
+
+    Raises:
+        ValueError: one is none, or two have the same name.
+    """
+    specs = tuple(map(spec_of, texts))
+    names = [spec.name for spec in specs]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(
+                f"cloud {name!r}: configured {names.count(name)} times; each needs a NAME of its own"
+            )
+    return specs

@@ -1,6 +1,6 @@
 """Events of provisioning: requests, templates, node groups; and what provisioning decides about them.
 
-Facts      ProvisioningRequest..., ProvisioningClass..., PodTemplate..., DaemonSet..., NodeGroup...,
+Facts      ProvisioningRequest..., ProvisioningClass..., PodTemplate..., DaemonSet..., Cloud..., NodeGroup...,
            ResourceQuota..., PodDisruptionBudget..., ...Gone
 Effects    IncreaseNodeGroup, DecreaseNodeGroup, DeleteInstances, CreateNodeGroup, DeleteNodeGroup:
            targets are `cloud/v1` NodeGroup objects named by the group's id; ReportClusterStatus
@@ -18,6 +18,9 @@ import msgspec
 from tidewright.events.base import Decision, JsonObject
 from tidewright.events.decisions import Effect
 from tidewright.events.facts import ObjectFact, ResourceFact
+
+ANSWER_LOST = "Unknown"
+"""Reason of `Failed` for an order whose answer was lost, at a cloud that must not be asked twice."""
 
 
 class ProvisioningRequestObserved(
@@ -155,10 +158,40 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error_message: str = ""
 
 
-class NodeGroupObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.node-group-observed.v1"):
-    """A group of the cloud. Cluster-scoped: `name` is its id, `namespace` is empty.
+class CloudObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.cloud-observed.v1"):
+    """A cloud that node groups are read from. Cluster-scoped: `name` is its name, `namespace` is empty.
+
+    Written by the watcher when its state or error changes; for one whose promise is `delta only` once a minute
+    besides, since there the same size seen again is news. Where no cloud is configured, there is one of the name `none`.
 
     Attributes:
+        kind: as in `--cloud NAME=KIND`; empty for none.
+        promise: what it makes of a call that comes twice: `key`, `absolute size`, `delta only`.
+        state: `ready`; `failing`: what was last read stays in force; `absent`: none is configured.
+        error: the class of what it answered instead; empty when it is ready.
+        message: the same in its words.
+        refreshed: log time of the last time that all its groups were read; 0 before the first.
+    """
+
+    kind: str = ""
+    promise: str = ""
+    state: str = ""
+    error: str = ""
+    message: str = ""
+    refreshed: float = 0.0
+
+
+class CloudGone(ObjectFact, frozen=True, kw_only=True, tag="fact.cloud-gone.v1"):
+    """A cloud is no longer configured, or some is where none was."""
+
+
+class NodeGroupObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.node-group-observed.v1"):
+    """A group of a cloud. Cluster-scoped: `name` is its id, or `CLOUD/ID` where another cloud had a group of
+    that id first; `namespace` is empty.
+
+    Attributes:
+        cloud: name of the cloud; empty as it was said when there was one.
+        id: how the cloud calls it, where that is not `name`.
         min_size, max_size, target_size: nodes. `target_size` counts what is ordered and not there
             yet, and not what is being deleted.
         instances: all machines, also those that have not registered, but for those in `many`.
@@ -196,6 +229,8 @@ class NodeGroupObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.node-gr
     error: str = ""
     many: dict[str, tuple[str, ...]] = {}
     prefix: str = ""
+    cloud: str = ""
+    id: str = ""
 
     @property
     def machines(self) -> tuple[Instance, ...]:
@@ -216,7 +251,8 @@ class IncreaseNodeGroup(Effect, frozen=True, kw_only=True, tag="decision.increas
     """Set a group's target size to `size`, which is larger than it was.
 
     Applied (`found` when the group already wants that many), or Rejected with reason `OutOfCapacity`,
-    `QuotaExceeded`, `NotFound`, `Conflict`, or Failed. A group that meanwhile wants another number
+    `QuotaExceeded`, `NotFound`, `Conflict`, or Failed; with reason `Unknown` where the answer of a cloud that only
+    adds (`delta only`) was lost: it is not asked again. A group that meanwhile wants another number
     than `from_size` or `size` is left alone: `Rejected` with reason `Conflict`.
 
     Attributes:

@@ -27,7 +27,7 @@ from tidewright.actuator.allowed.judge import Judging, is_id, judge
 from tidewright.actuator.allowed.table import SERVICES, Grant
 from tidewright.actuator.apply import Allowance, Applier, without_writing
 from tidewright.actuator.cloud import API_VERSION as CLOUD
-from tidewright.actuator.cloud import CloudApplier
+from tidewright.actuator.cloud import Clouds
 from tidewright.actuator.ledger import ActPosition, Ledger
 from tidewright.actuator.metrics import Metrics
 from tidewright.actuator.modes import Modes
@@ -82,7 +82,7 @@ class Actuator:
         applier: Applier,
         *,
         health: Health | None = None,
-        cloud: CloudApplier | None = None,
+        clouds: Clouds | None = None,
         judging: Judging = judge,
         lookout: Lookout | None = None,
     ) -> None:
@@ -95,7 +95,7 @@ class Actuator:
         self._options = options
         self._log = log
         self._applier = applier
-        self._cloud = cloud
+        self._clouds = clouds
         self._health = health
         self._metrics = Metrics(health) if health else None
         self._grounds = Grounds(log)
@@ -321,7 +321,8 @@ class Actuator:
         await self._owned()
         # What the log, or a watcher, was away for before is not its fault.
         deadline = loop.time() + self._options.retry_for_s
-        allowance = Allowance(partial(self._spend, job), prepaid=1)
+        at_cloud = job.effect.target.api_version == CLOUD  # which has a budget of its own
+        allowance = Allowance(self._owned if at_cloud else partial(self._spend, job), prepaid=1)
         attempt = 0
         while True:
             since: float | None = None
@@ -363,9 +364,9 @@ class Actuator:
                 if isinstance(result, Refused) and result.reason == verdict.NOT_ALLOWED:
                     return self._refused(job, Refusal.of(result.message))
                 return result
-            if self._cloud is None:
+            if self._clouds is None:
                 return Refused(verdict.NOT_SUPPORTED, "the actuator was started without a cloud (--cloud)")
-            return await self._cloud.attempt(effect, allowance)
+            return await self._clouds.attempt(effect, allowance)
         except (Fenced, errors.LogError):  # from the look at the checkpoint before a request
             raise
         except Exception as error:  # noqa: BLE001 - see below

@@ -1,41 +1,122 @@
 """One attempt at one effect on a node group, through the provider's interface. Spec 5.1.
 
-Look, compare, order under the expectation that the target is what was seen. Sizes are absolute, so a
-repeat of an order whose answer was lost finds the wanted size and says `found`. An order that was
+Look, compare, order under the expectation that the target is what was seen: one read of the group and one
+write. Sizes are absolute, so a repeat of an order whose answer was lost finds the wanted size and says `found`;
+where the cloud only adds (`Promise.DELTA`) there is no repeat. An order that was
 refused leaves nothing behind: what the cloud accepted of it before it refused is taken back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeAlias
 
 from tidewright.actuator import verdict
 from tidewright.actuator.apply import Allowance
 from tidewright.actuator.identity import unique
-from tidewright.actuator.verdict import Again, Done, Refused, Result
+from tidewright.actuator.verdict import Again, Done, Lost, Refused, Result
 from tidewright.cloud.errors import (
     CloudError,
     Conflict,
     Invalid,
     NotFound,
     NotImplementedByCloud,
+    Unavailable,
 )
-from tidewright.cloud.provider import Group, InstanceState, NodeTemplate, Provider, Taint
+from tidewright.cloud.provider import Group, InstanceState, NodeTemplate, Promise, Provider, Taint
+from tidewright.events import registry
 from tidewright.events.decisions import Effect
 from tidewright.events.provisioning import (
+    ANSWER_LOST,
     CreateNodeGroup,
     DecreaseNodeGroup,
     DeleteInstances,
     DeleteNodeGroup,
     IncreaseNodeGroup,
+    NodeGroupObserved,
     TemplateNode,
 )
+from tidewright.host.loop.fenced import attempts
+from tidewright.log.connection import Log
+from tidewright.log.subjects import ALL
 
 API_VERSION: Final = "cloud/v1"
 """Targets of effects that go to a cloud."""
+NODE_GROUP: Final = "nodegroup"
+"""What node groups are called in subjects of facts."""
+AT_ONCE: Final = 16
+"""Attempts at one cloud at the same time: where one hangs, the others go on."""
 LOOKS = 5
 """How often a group that changed between the look and the order is looked at again, within one attempt."""
+
+
+Whose: TypeAlias = Callable[[str], Awaitable[tuple[str, str]]]
+"""A group's name to its cloud's name and what that calls it; the cloud is empty where nobody has said."""
+
+
+def as_observed(log: Log) -> Whose:
+    """Whose a group is, as the watcher last said."""
+
+    async def whose(name: str) -> tuple[str, str]:
+        record = None
+        async for attempt in attempts():
+            with attempt:
+                record = await log.last(log.subjects.fact(ALL, NODE_GROUP, "", name))
+        fact = registry.read(record.body) if record is not None else None
+        if not isinstance(fact, NodeGroupObserved):
+            return "", name
+        return fact.cloud, fact.id or name
+
+    return whose
+
+
+class AnswerLost(Exception):
+    """Whether a call was carried out is not known, and its cloud would carry a repeat out once more."""
+
+    def __init__(self, error: CloudError) -> None:
+        super().__init__(error.message)
+
+
+class Clouds:
+    """Effects on the node groups of all clouds."""
+
+    def __init__(self, providers: Mapping[str, Provider], whose: Whose) -> None:
+        """`providers` by the clouds' names, in their order; `whose` says which of them has a group."""
+        self._appliers = {name: CloudApplier(provider) for name, provider in providers.items()}
+        self._whose = whose
+
+    async def close(self) -> None:
+        """Let go of the connections."""
+        for applier in self._appliers.values():
+            await applier.close()
+
+    async def attempt(self, effect: Effect, allowance: Allowance) -> Result:
+        """Try once, at the cloud that has the group."""
+        name = effect.target.name
+        cloud, group_id = await self._whose(name)
+        if cloud and cloud not in self._appliers:
+            known = ", ".join(self._appliers)
+            return Refused(
+                verdict.NOT_SUPPORTED,
+                f"node group {name} is of cloud {cloud}, which the actuator was not started with (--cloud); it has: {known}",
+            )
+        if not cloud:
+            # One that does not exist yet, or was last seen when there was one cloud: the first is that one.
+            cloud = (
+                await self._maker(effect)
+                if isinstance(effect, CreateNodeGroup)
+                else next(iter(self._appliers))
+            )
+        return await self._appliers[cloud].attempt(effect, allowance, group_id)
+
+    async def _maker(self, effect: CreateNodeGroup) -> str:
+        """The first cloud that has a machine type; the first of all where none says so, which then refuses."""
+        if len(self._appliers) > 1:
+            for name, applier in self._appliers.items():
+                if await applier.makes(effect.machine_type):
+                    return name
+        return next(iter(self._appliers))
 
 
 class CloudApplier:
@@ -43,41 +124,67 @@ class CloudApplier:
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
+        self._places = asyncio.Semaphore(AT_ONCE)
 
     async def close(self) -> None:
         """Let go of the connection."""
         await self._provider.cleanup()
 
-    async def attempt(self, effect: Effect, allowance: Allowance) -> Result:
-        """Try once. Whatever the cloud says becomes a result."""
+    async def makes(self, machine_type: str) -> bool:
+        """Whether groups of a machine type can be made here; False also where nobody says."""
         try:
-            match effect:
-                case IncreaseNodeGroup():
-                    return await self._increase(effect, allowance)
-                case DecreaseNodeGroup():
-                    return await self._decrease(effect, allowance)
-                case DeleteInstances():
-                    return await self._delete(effect, allowance)
-                case CreateNodeGroup():
-                    return await self._create(effect, allowance)
-                case DeleteNodeGroup():
-                    return await self._remove(effect, allowance)
-        except CloudError as error:
-            return of_error(error)
+            return any(it.name == machine_type for it in await self._provider.machine_types())
+        except CloudError:
+            return False
+
+    async def attempt(self, effect: Effect, allowance: Allowance, group_id: str) -> Result:
+        """Try once. Whatever the cloud says becomes a result."""
+        async with self._places:
+            try:
+                return await self._attempt(effect, allowance, group_id)
+            except CloudError as error:
+                return of_error(error)
+            except AnswerLost as error:
+                return Lost(
+                    ANSWER_LOST,
+                    f"{error}; whether it was done is not known, and {self._provider.name} adds what it is asked"
+                    " for: it is not asked again",
+                )
+
+    async def _attempt(self, effect: Effect, allowance: Allowance, group_id: str) -> Result:
+        match effect:
+            case IncreaseNodeGroup():
+                return await self._increase(effect, allowance, group_id)
+            case DecreaseNodeGroup():
+                return await self._decrease(effect, allowance, group_id)
+            case DeleteInstances():
+                return await self._delete(effect, allowance, group_id)
+            case CreateNodeGroup():
+                return await self._create(effect, allowance)
+            case DeleteNodeGroup():
+                return await self._remove(effect, allowance, group_id)
         return Refused(verdict.NOT_SUPPORTED, f"no way here to apply a {type(effect).__name__}")
 
-    async def _group(self, name: str, allowance: Allowance) -> Group:
+    async def _read(self, group_id: str, allowance: Allowance) -> Group:
         await allowance.take()
-        await self._provider.refresh()
-        node_group = next((group for group in self._provider.node_groups() if group.id == name), None)
-        if node_group is None:
-            known = ", ".join(group.id for group in self._provider.node_groups()) or "none"
-            raise NotFound(f"no node group {name!r}; there are: {known}")
-        return node_group
+        return await self._provider.group(group_id)
 
-    async def _increase(self, effect: IncreaseNodeGroup, allowance: Allowance) -> Result:
-        group = await self._group(effect.target.name, allowance)
+    async def _write(self, call: Awaitable[None]) -> None:
+        """Make a call that changes something.
+
+        Raises:
+            AnswerLost: nobody knows whether it was done, and doing it again would do it twice.
+        """
+        try:
+            await call
+        except Unavailable as error:
+            if self._provider.promise is Promise.DELTA:
+                raise AnswerLost(error) from error
+            raise
+
+    async def _increase(self, effect: IncreaseNodeGroup, allowance: Allowance, group_id: str) -> Result:
         for _ in range(LOOKS):
+            group = await self._read(group_id, allowance)
             size = await group.target_size()
             if size == effect.size:
                 return Done(found=True, result={"size": size})
@@ -94,7 +201,7 @@ class CloudApplier:
             except CloudError as error:
                 if error.retriable:
                     raise
-                return await self._refused(group, effect, error, allowance)
+                return await self._refused(effect, error, allowance, group_id)
             return Done(result={"size": effect.size})
         return Again(verdict.CONFLICT, f"the target size of {effect.target.name} keeps changing")
 
@@ -102,24 +209,32 @@ class CloudApplier:
         delta = effect.size - effect.from_size
         if effect.atomic and group.atomic:
             try:
-                await group.atomic_increase_size(delta, key=unique(effect), expect=effect.from_size)
+                await self._write(
+                    group.atomic_increase_size(delta, key=unique(effect), expect=effect.from_size)
+                )
             except NotImplementedByCloud:
                 pass  # it said that it could; the ordinary increase will do
             else:
                 return
-        await group.increase_size(delta, key=unique(effect), expect=effect.from_size)
+        await self._write(group.increase_size(delta, key=unique(effect), expect=effect.from_size))
 
     async def _refused(
-        self, group: Group, effect: IncreaseNodeGroup, error: CloudError, allowance: Allowance
+        self, effect: IncreaseNodeGroup, error: CloudError, allowance: Allowance, group_id: str
     ) -> Result:
         """Take back what a cloud ordered of an increase that it then refused."""
+        try:
+            group = await self._read(group_id, allowance)
+        except CloudError as second:
+            if second.retriable:
+                raise
+            return of_error(error)
         size = await group.target_size()
         if not effect.from_size < size < effect.size:
             return of_error(error)
         await allowance.take()
         try:
-            await group.decrease_target_size(
-                effect.from_size - size, key=f"{unique(effect)}/back", expect=size
+            await self._write(
+                group.decrease_target_size(effect.from_size - size, key=f"{unique(effect)}/back", expect=size)
             )
         except CloudError as second:
             if second.retriable:
@@ -133,10 +248,10 @@ class CloudApplier:
             error.reason, f"{error.message}; {size - effect.from_size} nodes that were ordered are taken back"
         )
 
-    async def _decrease(self, effect: DecreaseNodeGroup, allowance: Allowance) -> Result:
+    async def _decrease(self, effect: DecreaseNodeGroup, allowance: Allowance, group_id: str) -> Result:
         """Take back what is unfulfilled, as far as it is."""
-        group = await self._group(effect.target.name, allowance)
         for _ in range(LOOKS):
+            group = await self._read(group_id, allowance)
             size = await group.target_size()
             if size <= effect.size:
                 return Done(found=True, result={"size": size})
@@ -155,17 +270,18 @@ class CloudApplier:
                 return Done(found=True, result={"size": size})
             await allowance.take()
             try:
-                await group.decrease_target_size(
-                    new_size - size, key=f"{unique(effect)}/{new_size}", expect=size
+                await self._write(
+                    group.decrease_target_size(
+                        new_size - size, key=f"{unique(effect)}/{new_size}", expect=size
+                    )
                 )
             except (Conflict, Invalid):
                 continue  # an instance came up since the look, or the size changed
             return Done(result={"size": new_size})
         return Again(verdict.CONFLICT, f"the instances of {effect.target.name} keep changing")
 
-    async def _delete(self, effect: DeleteInstances, allowance: Allowance) -> Result:
-        group = await self._group(effect.target.name, allowance)
-        await allowance.take()
+    async def _delete(self, effect: DeleteInstances, allowance: Allowance, group_id: str) -> Result:
+        group = await self._read(group_id, allowance)
         there = {
             instance.id for instance in await group.nodes() if instance.state is not InstanceState.DELETING
         } & set(effect.instances)
@@ -175,17 +291,17 @@ class CloudApplier:
         await allowance.take()
         if effect.force:
             try:
-                await group.force_delete_nodes(chosen, key=unique(effect))
+                await self._write(group.force_delete_nodes(chosen, key=unique(effect)))
             except NotImplementedByCloud:
-                await group.delete_nodes(chosen, key=unique(effect))
+                await self._write(group.delete_nodes(chosen, key=unique(effect)))
         else:
-            await group.delete_nodes(chosen, key=unique(effect))
+            await self._write(group.delete_nodes(chosen, key=unique(effect)))
         return Done(result={"size": await group.target_size(), "deleted": len(chosen)})
 
     async def _create(self, effect: CreateNodeGroup, allowance: Allowance) -> Result:
         for name in (effect.target.name, *effect.also):
             try:
-                known = await self._group(name, allowance)
+                known = await self._read(name, allowance)
             except NotFound:
                 pass
             else:
@@ -218,13 +334,13 @@ class CloudApplier:
             await new_group.create(key=f"{unique(effect)}/{name}")
         return Done()
 
-    async def _remove(self, effect: DeleteNodeGroup, allowance: Allowance) -> Result:
+    async def _remove(self, effect: DeleteNodeGroup, allowance: Allowance, group_id: str) -> Result:
         try:
-            group = await self._group(effect.target.name, allowance)
+            group = await self._read(group_id, allowance)
         except NotFound:
             return Done(found=True)
         await allowance.take()
-        await group.delete(key=unique(effect))
+        await self._write(group.delete(key=unique(effect)))
         return Done()
 
 

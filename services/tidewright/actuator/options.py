@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from tidewright.actuator.allowed.bounds import Bounds
+from tidewright.cloud.calls import PER_S, TIMEOUT_S
 from tidewright.log.identity import Identity
 
 SERVICE = "actuator"
@@ -26,7 +27,9 @@ class Options:
         qps: requests to the API server per second, on average.
         burst: requests that may be made at once; 0 for twice `qps`.
         retry_for_s: how long an effect is tried again, in wall seconds.
-        cloud: `NAME=ADDRESS` of the cloud that node groups are in; empty for none.
+        clouds: `NAME=KIND[:CONFIG]` of the clouds that node groups are in; empty for none.
+        cloud_qps: calls per second to each of them, on average.
+        cloud_timeout_s: wall seconds that a call to one may take.
         bounds: what is allowed, of all that the services may ask for.
         endpoint_tokens: endpoint to the file with the token by which it knows the API server.
     """
@@ -41,6 +44,8 @@ class Options:
     qps: float = 50.0
     burst: int = 0
     retry_for_s: float = 60.0
-    cloud: str = ""
+    clouds: tuple[str, ...] = ()
+    cloud_qps: float = PER_S
+    cloud_timeout_s: float = TIMEOUT_S
     bounds: Bounds = field(default_factory=Bounds)
     endpoint_tokens: Mapping[str, Path] = field(default_factory=dict)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import deque
 from enum import IntEnum
 from heapq import heappop, heappush
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -42,6 +42,9 @@ from tidewright.events.provisioning import (
 Lane: TypeAlias = tuple[str, str, str, str, str]
 """Group, kind, namespace and name of the target, and what kind of lane."""
 
+
+CLOUD: Final = "cloud"
+"""In place of the group, for targets at a cloud."""
 
 Ground: TypeAlias = Literal[
     "",
@@ -169,14 +172,15 @@ class Plan:
         self._heads: list[tuple[Rank, int, Lane]] = []
         """A heap of heads that may run. An entry whose job is no longer the head is passed over."""
         self._waiting = 0
+        self._at_clouds = 0
 
     def __len__(self) -> int:
         return self._waiting + len(self._running)
 
     @property
     def running(self) -> int:
-        """How many have been started and have no outcome."""
-        return len(self._running)
+        """How many of the API server's have been started and have no outcome; a cloud has its own limit."""
+        return len(self._running) - self._at_clouds
 
     @property
     def first(self) -> tuple[Rank, int] | None:
@@ -208,11 +212,13 @@ class Plan:
             del self._lanes[lane]
         self._waiting -= 1
         self._running[lane] = job
+        self._at_clouds += lane[0] == CLOUD
         return job
 
     def done(self, job: Job) -> None:
         """A job has its outcome."""
         del self._running[job.lane]
+        self._at_clouds -= job.lane[0] == CLOUD
         if job.lane in self._lanes:
             self._offer(job.lane)
 

@@ -9,9 +9,9 @@ import stamina.instrumentation
 
 from tidewright.actuator.acting import Actuator
 from tidewright.actuator.apply import Applier
-from tidewright.actuator.cloud import CloudApplier
+from tidewright.actuator.cloud import Clouds, as_observed
 from tidewright.actuator.options import SERVICE, Options
-from tidewright.cloud.providers import provider_of
+from tidewright.cloud.providers import Surroundings, specs_of
 from tidewright.host.process.process import Process
 from tidewright.host.process.service import introduce
 from tidewright.kube.client import Kube
@@ -32,7 +32,14 @@ async def run(options: Options, process: Process | None = None) -> None:
         KubeError: the cluster's configuration cannot be used, or it does not answer within `START_S`.
         ValueError: no such cloud.
     """
-    cloud = CloudApplier(provider_of(options.cloud)) if options.cloud else None
+    around = Surroundings(
+        kubeconfig=options.kubeconfig,
+        context=options.context,
+        in_cluster=options.in_cluster,
+        per_s=options.cloud_qps,
+        timeout_s=options.cloud_timeout_s,
+    )
+    providers = {spec.name: spec.provider(around) for spec in specs_of(options.clouds)}
     # Retries are logged where they happen, with what they mean.
     stamina.instrumentation.set_on_retry_hooks([])
     async with (
@@ -44,12 +51,13 @@ async def run(options: Options, process: Process | None = None) -> None:
         introduce(log, process)
         await _find_stream(log, await cluster_id(kube, patience_s=START_S))
         applier = Applier(kube, Discovery(kube), endpoint_tokens=options.endpoint_tokens)
-        actuator = Actuator(options, log, applier, health=process.health if process else None, cloud=cloud)
+        clouds = Clouds(providers, as_observed(log)) if providers else None
+        actuator = Actuator(options, log, applier, health=process.health if process else None, clouds=clouds)
         try:
             await _until_told(actuator, process)
         finally:
-            if cloud is not None:
-                await cloud.close()
+            if clouds is not None:
+                await clouds.close()
 
 
 async def _until_told(actuator: Actuator, process: Process | None) -> None:

@@ -56,7 +56,14 @@ class Again(msgspec.Struct, frozen=True):
     wait_s: float | None = None
 
 
-Result: TypeAlias = Done | Refused | Again
+class Lost(msgspec.Struct, frozen=True):
+    """Nobody knows whether it was done, and it must not be done twice: it has failed, without another attempt."""
+
+    reason: str
+    message: str
+
+
+Result: TypeAlias = Done | Refused | Again | Lost
 
 
 def of_error(error: KubeError) -> Refused | Again:

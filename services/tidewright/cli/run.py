@@ -12,6 +12,7 @@ from cyclopts import App, Group, Parameter
 
 from tidewright.cli import endpoint
 from tidewright.cli.boundflags import BoundFlags
+from tidewright.cli.cloudflags import CLOUDS, CloudFlags
 from tidewright.cli.commands import BY_NAME as COMMANDS
 from tidewright.cli.errors import BadInput, CommandError, translated
 from tidewright.cli.metricsflags import MetricsFlags, SourceFlags
@@ -40,23 +41,7 @@ MaxAge = Annotated[
     ),
 ]
 
-CloudText = Annotated[
-    str, Parameter(help="NAME=ADDRESS of the cloud with the node groups.", group=THE_SERVICE)
-]
-
 app = App(name="run", help_format="plaintext", help_epilogue=COMMANDS["run"].epilogue)
-
-
-def _cloud(text: str) -> str:
-    """A cloud that can be talked to, by name."""
-    from tidewright.cloud.providers import provider_of
-
-    if text:
-        try:
-            provider_of(text)
-        except ValueError as error:
-            raise BadInput(f"--cloud: {error}") from error
-    return text
 
 
 def execute(service: str, flags: ProcessFlags, main: Callable[[Process], Awaitable[None]]) -> int:
@@ -103,12 +88,10 @@ def watcher(
         float,
         Parameter(help="Log seconds between two samples of a metric.", group=THE_SERVICE, validator=POSITIVE),
     ] = 15.0,
-    cloud: CloudText = "",
+    clouds: CloudFlags | None = None,
     cloud_interval: Annotated[
         float,
-        Parameter(
-            help="Log seconds between two polls of the cloud at rest.", group=THE_SERVICE, validator=POSITIVE
-        ),
+        Parameter(help="Log seconds between two polls of a cloud at rest.", group=CLOUDS, validator=POSITIVE),
     ] = 10.0,
     whitelist_config_map: Annotated[
         str,
@@ -153,7 +136,7 @@ def watcher(
         max_age_s=max_age, metrics_interval_s=metrics_interval,
         whitelist_config_map=whitelist_config_map,
         speed=speed, log_start=log_start, clock_wall=clock_wall,
-        cloud=_cloud(cloud), cloud_interval_s=cloud_interval, incumbent_quiet_s=incumbent_quiet,
+        **(clouds or CloudFlags()).options(), cloud_interval_s=cloud_interval, incumbent_quiet_s=incumbent_quiet,
         modes=(modes or ModeFlags()).wanted(), services=deciding(),
     )  # fmt: skip
     return execute("watcher", process or ProcessFlags(), lambda it: run(options, it))
@@ -182,7 +165,7 @@ def actuator(
             help="How long an effect is tried again, seconds.", group=THE_SERVICE, validator=NOT_NEGATIVE
         ),
     ] = 60.0,
-    cloud: CloudText = "",
+    clouds: CloudFlags | None = None,
     allowed: BoundFlags | None = None,
 ) -> int:
     """Make decisions true, write outcomes."""
@@ -193,7 +176,7 @@ def actuator(
         raise BadInput(f"--qps {qps:g}: requests per second, more than 0")
     options = Options(
         **(log or LogOptions()).of_a_service(), **(cluster or ClusterOptions()).of_a_service(),
-        mode=mode, qps=qps, burst=burst, retry_for_s=retry_for, cloud=_cloud(cloud),
+        mode=mode, qps=qps, burst=burst, retry_for_s=retry_for, **(clouds or CloudFlags()).options(),
         bounds=(allowed or BoundFlags()).bounds(), endpoint_tokens=(allowed or BoundFlags()).tokens(),
     )  # fmt: skip
     return execute("actuator", process or ProcessFlags(), lambda it: run(options, it))

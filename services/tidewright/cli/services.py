@@ -74,7 +74,7 @@ SERVICES: tuple[Service, ...] = (
         "provisioning", Role.DECIDER, "tidewright.provisioning.decide:DECIDER", "Nodes and ProvisioningRequests.",
         partition="cluster",
         reads=_words(
-            "provisioningrequest provisioningclass podtemplate nodegroup node pod shape daemonset resourcequota namespace "
+            "provisioningrequest provisioningclass podtemplate cloud nodegroup node pod shape daemonset resourcequota namespace "
             "persistentvolumeclaim persistentvolume storageclass csinode csidriver csistoragecapacity "
             "resourceclaim resourceclaimtemplate resourceslice deviceclass devicetaintrule incumbent "
             "poddisruptionbudget replicationcontroller replicaset statefulset job"

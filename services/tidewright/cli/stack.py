@@ -29,7 +29,7 @@ from tidewright.cli.errors import BadInput, Unavailable, translated
 from tidewright.cli.keys.folder import KeyFolder
 from tidewright.cli.services import BY_NAME, DECIDERS, EVERY, Role, Service
 from tidewright.cli.supervisor import CannotStart, Fields, Program, Sink, Supervisor
-from tidewright.cloud.providers import provider_of
+from tidewright.cloud.providers import specs_of
 from tidewright.events import registry
 from tidewright.events.config import ClockSet
 from tidewright.kube.client import Kube
@@ -87,7 +87,7 @@ class StackOptions:
             listens on its port; with a cluster that is not ours, admission is left out without it.
         node_groups: the simulated cloud's file; None: the default groups in the embedded cluster, and
             no simulated cloud beside another one.
-        cloud: `NAME=ADDRESS` of a cloud that is there; empty for the simulated one.
+        clouds: `NAME=KIND[:CONFIG]` of clouds that are there; empty for the simulated one.
         sign: every service signs what it writes and believes nothing else, with keys that are made in the data
             folder. A folder that has keys goes on so.
         stop_within_s: wall seconds that a process has to end.
@@ -118,7 +118,7 @@ class StackOptions:
     crds: Policy | None = None
     admission_url: str = ""
     node_groups: Path | None = None
-    cloud: str = ""
+    clouds: tuple[str, ...] = ()
     log_level: str = "info"
     stop_within_s: float = 10.0
 
@@ -143,8 +143,7 @@ class StackOptions:
         try:
             if self.node_groups is not None:
                 embedded.check_node_groups(self.node_groups)
-            if self.cloud:
-                provider_of(self.cloud)
+            specs_of(self.clouds)
         except ValueError as error:
             raise BadInput(str(error)) from error
         if self.admission_url:
@@ -230,7 +229,7 @@ class Stack:
         self.clock = Clock()
         self._slots = options.slots or DEFAULT_SLOTS
         self._new_clock = False
-        self._cloud = options.cloud
+        self._clouds = options.clouds
         self._folder = folder
 
     @property
@@ -408,10 +407,10 @@ class Stack:
             if await self._started(program, retry=remaining > 0 and options.api_port is None):
                 break
         self.kubeconfig = folder.kubeconfig
-        self._cloud = self._cloud or f"simulated=http://{HOST}:{side_port}"
+        self._clouds = self._clouds or (f"simulated=simulated:http://{HOST}:{side_port}",)
 
     def _cloud_file(self) -> list[str]:
-        if self.options.cloud:
+        if self.options.clouds:
             return []
         return ["--cloud", str(self.options.node_groups or embedded.default_node_groups())]
 
@@ -427,7 +426,7 @@ class Stack:
             *self._clock_flags(),
         ]
         await self.supervisor.start(Program("cloud", _tidewright(*command)))
-        self._cloud = f"simulated=http://{HOST}:{side_port}"
+        self._clouds = (*self._clouds, f"simulated=simulated:http://{HOST}:{side_port}")
 
     async def _started(self, program: Program, *, retry: bool) -> bool:
         """Start a server; False when its port was taken in between and another is worth a try."""
@@ -475,8 +474,10 @@ class Stack:
                 command += ["--context", options.context]
             if options.in_cluster:
                 command += ["--in-cluster"]
-            if self._cloud and self._cloud != os.environ.get("TIDEWRIGHT_CLOUD"):  # which is read there, too
-                command += ["--cloud", self._cloud]
+            if (
+                list(self._clouds) != os.environ.get("TIDEWRIGHT_CLOUD", "").split()
+            ):  # which is read there, too
+                command += [part for cloud in self._clouds for part in ("--cloud", cloud)]
         if service.role is Role.ENDPOINT:
             command += ["--token-file", str(self.folder.token(service.name))]
         if service.role is Role.ACTUATOR:

@@ -12,6 +12,7 @@ from typing import Annotated
 from cyclopts import Group, Parameter
 
 from tidewright.cli import datafolder
+from tidewright.cli.cloudflags import known_clouds
 from tidewright.cli.console import Printer
 from tidewright.cli.crds.choosing import POLICY_HELP, Policy
 from tidewright.cli.errors import INTERRUPTED, BadInput
@@ -89,8 +90,13 @@ def up(
         Parameter(help="YAML file with the simulated cloud's node groups.", group=THE_CLUSTER),
     ] = None,
     cloud: Annotated[
-        str, Parameter(help="NAME=ADDRESS of a cloud that is there, instead.", group=THE_CLUSTER)
-    ] = "",
+        tuple[str, ...],
+        Parameter(
+            help="NAME=KIND[:CONFIG] of a cloud that is there, instead. Repeatable.",
+            group=THE_CLUSTER,
+            validator=known_clouds,
+        ),
+    ] = (),
     crds: Annotated[
         Policy | None,
         Parameter(
@@ -127,7 +133,7 @@ def up(
         nats_port=nats_port, sync_always=sync_always, sign=sign, max_age_s=max_age, max_bytes=max_bytes, cluster=cluster, slots=slots,
         **place.of_a_service(), modes=(modes or ModeFlags()).wanted("shadow" if elsewhere else "enforce"),
         api_port=api_port, speed=speed, services=_named(services), log_level=log_level, admission_url=admission_url, crds=crds,
-        node_groups=node_groups.resolve() if node_groups else None, cloud=cloud,
+        node_groups=node_groups.resolve() if node_groups else None, clouds=cloud,
         sim=("--nodes", str(nodes)), watcher=(sources or SourceFlags()).arguments(),
     )  # fmt: skip
     people = log_format == "console" or (log_format == "auto" and sys.stderr.isatty())

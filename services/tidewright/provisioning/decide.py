@@ -1,6 +1,6 @@
 """The decider: what is done about an event, with reasons.
 
-Reads   nodes, pods and their shapes, node groups, ProvisioningRequests, ProvisioningClasses,
+Reads   nodes, pods and their shapes, clouds, node groups, ProvisioningRequests, ProvisioningClasses,
         PodTemplates, DaemonSets, ResourceQuotas, PodDisruptionBudgets, other owners of pods; volumes, devices, namespaces; its own decisions; outcomes; timers; the
         configuration `provisioning`
 Writes  PlanScaleUp, IncreaseNodeGroup, DecreaseNodeGroup, DeleteInstances, CreateNodeGroup,
@@ -56,6 +56,7 @@ KINDS = frozenset(
         "pod",
         "node",
         "shape",
+        "cloud",
         "nodegroup",
         "provisioningrequest",
         "provisioningclass",
@@ -92,7 +93,7 @@ BEFORE_TAINT_RULES = InputSet(
 )  # fmt: skip
 """What was read before DeviceTaintRules were; written out, since it stays what it was."""
 BEFORE_REMOVALS = InputSet(tuple(sorted((*BEFORE_TAINT_RULES.kinds, TAINT_RULE))))
-"""What was read before nodes with pods were removed."""
+"""What was read before nodes with pods were removed, and before there were several clouds."""
 PARTS = Parts(
     durations="cluster_autoscaler_function_duration_seconds",
     activity="cluster_autoscaler_last_activity",

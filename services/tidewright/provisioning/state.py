@@ -127,10 +127,36 @@ class Pattern(msgspec.Struct, frozen=True):
     ready_s: float
 
 
+class CloudState(msgspec.Struct, frozen=True):
+    """A cloud as the watcher last told of it; see `CloudObserved`."""
+
+    kind: str = ""
+    state: str = ""
+    error: str = ""
+    message: str = ""
+    refreshed: float = 0.0
+
+
+class Rest(msgspec.Struct, frozen=True):
+    """Why a group is left alone: the answer to an order was lost, and what it came to is not known yet.
+
+    Attributes:
+        since: log time of that; what was read before says nothing about it.
+        size: what the last look since then has shown.
+        seen: looks in a row that have.
+    """
+
+    since: float
+    size: int = 0
+    seen: int = 0
+
+
 class GroupState(msgspec.Struct):
     """A group as the cloud was last seen to say.
 
     Attributes:
+        cloud: name of the cloud; empty of one from before there were several.
+        rest: it is left alone until this is over.
         observed_at: log time of that.
         wanted: the size of the last order; None when the cloud's own number is the truth.
         answered_at: when that order was answered; None while it is not.
@@ -164,6 +190,8 @@ class GroupState(msgspec.Struct):
     going: tuple[str, ...] = ()
     patterns: tuple[Pattern, ...] = ()
     boot_s: float = 0.0
+    cloud: str = ""
+    rest: Rest | None = None
 
     @property
     def target(self) -> int:
@@ -341,6 +369,7 @@ class State(msgspec.Struct, dict=True):
     pods: dict[PodKey, Pod] = {}
     shapes: dict[str, ShapeFields] = {}
     nodes: dict[str, Node] = {}
+    clouds: dict[str, CloudState] = {}
     groups: dict[NodeGroupId, GroupState] = {}
     open: dict[NodeGroupId, Open] = {}
     backoff: dict[NodeGroupId, Entry] = {}

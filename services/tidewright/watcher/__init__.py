@@ -15,7 +15,7 @@ Metrics and what scales by them
     pushed            samples that are pushed, and whom they answer (pure); remotewrite: Prometheus's form of them (pure)
     custom_workloads  spread's whitelist and workloads of its kinds; scales: of those that a spread targets
 Everything else
-    nodegroups        the cloud's groups, polled
+    clouds            all clouds with their groups, polled; nodegroups: a group as a fact
     configuration     clock and ConfigMap; modes: what may be done
     incumbents/       other controllers at the same work
     labelscan         objects that no shard's worker would select

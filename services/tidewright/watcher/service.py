@@ -13,7 +13,8 @@ import stamina.instrumentation
 import structlog
 from prometheus_client import Gauge
 
-from tidewright.cloud.providers import provider_of
+from tidewright.cloud.calls import PER_S, TIMEOUT_S
+from tidewright.cloud.providers import Surroundings, specs_of
 from tidewright.events.facts import ObjectFact
 from tidewright.host.loop import lookout
 from tidewright.host.loop.fenced import InFlight, begins, mind, present
@@ -30,6 +31,8 @@ from tidewright.log.connection import Log
 from tidewright.log.envelope import Writer
 from tidewright.log.identity import Identity
 from tidewright.watcher.appender import SERVICE, Appender
+from tidewright.watcher.clouds import INTERVAL_S as CLOUD_INTERVAL_S
+from tidewright.watcher.clouds import NODE_GROUP, CloudsWatch
 from tidewright.watcher.configuration import CONFIG, NO_SERVICES, Configuration, set_clock
 from tidewright.watcher.custom_workloads import CUSTOM, CustomWorkloads
 from tidewright.watcher.follow import Follower
@@ -40,8 +43,6 @@ from tidewright.watcher.labelscan import KIND as SLOT_LABELS
 from tidewright.watcher.labelscan import LabelScanner
 from tidewright.watcher.log_time import Stamp
 from tidewright.watcher.modes import OperatorModes, Services
-from tidewright.watcher.nodegroups import INTERVAL_S as CLOUD_INTERVAL_S
-from tidewright.watcher.nodegroups import NODE_GROUP, NodeGroups
 from tidewright.watcher.outbound import Hosts, own_namespace
 from tidewright.watcher.pushport import NO_PUSH_OPTIONS, PushOptions, PushPort
 from tidewright.watcher.recommenders import Recommenders
@@ -88,8 +89,10 @@ class Options:
         recommender_hosts: what objects may have asked beside Services of the cluster, see `watcher.outbound`.
         cluster_name: what recommenders are told as the cluster's name; empty for `K8S_CLUSTER_NAME`.
         push: who may push metrics, and where.
-        cloud: `NAME=ADDRESS` of the cloud whose node groups are polled; empty for none.
+        clouds: `NAME=KIND[:CONFIG]` of the clouds whose node groups are polled; empty for none.
         cloud_interval_s: log time between two polls while nothing is under way.
+        cloud_qps: calls per second to each of them, on average.
+        cloud_timeout_s: wall seconds that a call to one may take.
         incumbent_quiet_s: for how long nothing may show an incumbent before it counts as gone, wall seconds.
     """
 
@@ -118,8 +121,10 @@ class Options:
     recommender_hosts: tuple[str, ...] = ()
     cluster_name: str = ""
     push: PushOptions = NO_PUSH_OPTIONS
-    cloud: str = ""
+    clouds: tuple[str, ...] = ()
     cloud_interval_s: float = CLOUD_INTERVAL_S
+    cloud_qps: float = PER_S
+    cloud_timeout_s: float = TIMEOUT_S
     incumbent_quiet_s: float = QUIET_S
 
 
@@ -219,18 +224,21 @@ class Watcher:
             registry=registry,
         )
         self.pushes = PushPort(options.push, self.sampler, process, registry) if process else None
-        self.node_groups = (
-            NodeGroups(
-                provider_of(options.cloud),
-                log,
-                appender(NODE_GROUP),
-                self.stamp,
-                self.clock,
-                interval_s=options.cloud_interval_s,
-                max_age_s=options.max_age_s,
-            )
-            if options.cloud
-            else None
+        around = Surroundings(
+            kubeconfig=options.kubeconfig,
+            context=options.context,
+            in_cluster=options.in_cluster,
+            per_s=options.cloud_qps,
+            timeout_s=options.cloud_timeout_s,
+        )
+        self.clouds = CloudsWatch(
+            {spec: spec.provider(around) for spec in specs_of(options.clouds)},
+            log,
+            appender(NODE_GROUP),
+            self.stamp,
+            self.clock,
+            interval_s=options.cloud_interval_s,
+            max_age_s=options.max_age_s,
         )
         kinds = tuple(BY_NAME[name] for name in options.kinds) or KINDS
         self.labels = LabelScanner(
@@ -321,8 +329,7 @@ class Watcher:
             tasks.create_task(self.labels.run(self._heard("ShardSet")))
             tasks.create_task(self.service_loads.run())
             tasks.create_task(self.incumbents.run())
-            if self.node_groups is not None:
-                tasks.create_task(self._start_node_groups(self.node_groups))
+            tasks.create_task(self._start_clouds())
             for kind, follower in self.followers.items():
                 tasks.create_task(self._start(kind, follower))
 
@@ -338,9 +345,9 @@ class Watcher:
             await self._incumbents_first()
         await follower.run()
 
-    async def _start_node_groups(self, node_groups: NodeGroups) -> None:
+    async def _start_clouds(self) -> None:
         await self._incumbents_first()
-        await node_groups.run()
+        await self.clouds.run()
 
     async def _incumbents_first(self) -> None:
         """Whoever decides knows of an incumbent before it knows of what both would act on."""
@@ -381,11 +388,11 @@ class Watcher:
                 if not progress.synced.is_set() and progress.error_class != "gone":
                     waiting.append(f"{kind.name} ({progress.error_class or 'listing'})")
             gauges["facts"].labels(METRIC).set(self.sampler.samples)
-            if self.node_groups is not None and not self.node_groups.synced.is_set():
-                waiting.append(f"{NODE_GROUP} (first poll)")
+            waiting += [f"cloud {name} (first poll)" for name in self.clouds.waiting]
             if not self.incumbents.looked.is_set() and time.monotonic() < look_until:
                 waiting.append(f"{INCUMBENT} (looking)")
             listing = f"not listed yet: {', '.join(waiting)}" if waiting else ""
             health.not_ready = self._log.unable or self._in_flight.why or listing
+            health.note = self.clouds.note
             self._in_flight.tell(health)
             await asyncio.sleep(0.2)

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tidewright.cloud.errors import CloudError
-from tidewright.cloud.provider import GroupOptions, Instance, NodeTemplate
+from tidewright.cloud.provider import GroupOptions, Instance, NodeTemplate, Promise
 from tidewright.sim.cloud.config import CloudConfig, GroupConfig
 from tidewright.sim.cloud.engine import Engine
 
@@ -28,6 +28,7 @@ class Cloud:
     """
 
     name = "books"
+    promise = Promise.KEY
 
     def __init__(self, *groups: GroupConfig, **config: Any) -> None:
         self.now = 0.0
@@ -55,6 +56,11 @@ class Cloud:
 
     def node_groups(self) -> Sequence[Any]:
         return [CloudGroup(self, name) for name in sorted(self.engine.groups)]
+
+    async def group(self, name: str) -> CloudGroup:
+        self.asked("group")
+        self.engine.group(name)
+        return CloudGroup(self, name)
 
     async def new_node_group(self, machine_type: str, **wanted: Any) -> CloudGroup:
         config = group(
@@ -118,6 +124,7 @@ class CloudGroup:
     async def delete_nodes(self, ids: Sequence[str], *, key: str) -> None:
         self._cloud.asked("delete")
         self._cloud.engine.delete(self.id, ids, self._cloud.now, key=key)
+        self._cloud.answered("delete")
 
     async def force_delete_nodes(self, ids: Sequence[str], *, key: str) -> None:
         self._cloud.asked("force")

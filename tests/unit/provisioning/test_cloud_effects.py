@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.provisioning.cloud import Cloud, group
+import pytest
+
+from tests.unit.provisioning.cloud import SHAPE, Cloud, group
 from tidewright.actuator.apply import Allowance
-from tidewright.actuator.cloud import CloudApplier
-from tidewright.actuator.verdict import Again, Done, Refused, Result
+from tidewright.actuator.cloud import CloudApplier, Clouds
+from tidewright.actuator.verdict import Again, Done, Lost, Refused, Result
 from tidewright.cloud.errors import Conflict, OutOfCapacity, Throttled, Unavailable
+from tidewright.cloud.provider import MachineType, Promise
 from tidewright.events.base import ObjectRef
 from tidewright.events.decisions import Effect
 from tidewright.events.provisioning import (
@@ -38,7 +41,8 @@ async def spend() -> None:
 
 
 async def attempt(cloud: Cloud, effect: Effect) -> Result:
-    return await CloudApplier(cloud).attempt(effect, Allowance(spend))  # type: ignore[arg-type]  # a part of it
+    provider: Any = cloud  # a part of it
+    return await CloudApplier(provider).attempt(effect, Allowance(spend), effect.target.name)
 
 
 async def test_an_increase_sets_the_size_and_its_repeat_finds_it() -> None:
@@ -176,3 +180,92 @@ async def test_a_group_is_made_and_removed_once() -> None:
     remove = DeleteNodeGroup(at=2.0, id="r", target=ref())
     assert await attempt(cloud, remove) == Done()
     assert await attempt(cloud, remove) == Done(found=True)
+
+
+async def test_an_effect_reads_its_group_once_and_writes_once() -> None:
+    cloud = Cloud(group(initial=2), group("other"))
+    cloud.pass_time(60)
+    ids = tuple(one.id for one in cloud.engine.instances("g"))
+    for effect, calls in (
+        (increase(4, 2), ["group", "target", "increase"]),
+        (decrease(2, 4), ["group", "target", "nodes", "decrease"]),
+        (
+            DeleteInstances(at=1.0, id="x", target=ref(), instances=ids[:1]),
+            ["group", "nodes", "delete", "target"],
+        ),
+    ):
+        cloud.calls.clear()
+        assert isinstance(await attempt(cloud, effect), Done)
+        # What a group said when it was read, and its instances, are that read: `target` is no call of its own.
+        assert cloud.calls == calls
+
+
+@pytest.mark.parametrize("promise", Promise)
+async def test_a_lost_answer_is_never_repeated_at_a_cloud_that_only_adds(promise: Promise) -> None:
+    only_adds = promise is Promise.DELTA
+    cloud = Cloud(group(initial=2))
+    cloud.promise = promise
+    cloud.pass_time(60)
+    ids = tuple(one.id for one in cloud.engine.instances("g"))
+    for call, effect in (
+        ("increase", increase(5, 2)),
+        ("decrease", decrease(2, 5)),
+        ("delete", DeleteInstances(at=1.0, id="x", target=ref(), instances=ids[:1])),
+    ):
+        cloud.lose = [(call, Unavailable("no answer"))]
+        result = await attempt(cloud, effect)
+        assert isinstance(result, Lost if only_adds else Again)
+        assert result.reason == ("Unknown" if only_adds else "Unavailable")
+        if not only_adds:
+            assert await attempt(cloud, effect) == Done(
+                found=True, result={"size": cloud.engine.group("g").target}
+            )
+
+
+async def test_what_a_cloud_refuses_clearly_is_tried_again_whatever_it_promises() -> None:
+    cloud = Cloud(group())
+    cloud.promise = Promise.DELTA
+
+    def refuse(name: str) -> None:
+        if name == "increase":
+            raise Throttled("slowly", retry_after_s=2.0)
+
+    cloud.refuse = refuse
+    assert await attempt(cloud, increase(3, 0)) == Again("Throttled", "slowly", 2.0)
+
+
+def clouds(**providers: Any) -> Clouds:
+    async def whose(name: str) -> tuple[str, str]:
+        cloud, slash, group_id = name.partition("/")
+        return (cloud, group_id) if slash else ("", name)
+
+    return Clouds(providers, whose)
+
+
+async def test_an_effect_goes_to_the_cloud_that_has_its_group() -> None:
+    east, west = Cloud(group()), Cloud(group())
+    both = clouds(east=east, west=west)
+    effect = IncreaseNodeGroup(at=1.0, id="d", target=ref("west/g"), size=3, from_size=0)
+    assert await both.attempt(effect, Allowance(spend)) == Done(result={"size": 3})
+    assert (east.engine.group("g").target, west.engine.group("g").target) == (0, 3)
+    assert east.calls == []
+    elsewhere = IncreaseNodeGroup(at=1.0, id="e", target=ref("north/g"), size=3, from_size=0)
+    refused = await both.attempt(elsewhere, Allowance(spend))
+    assert isinstance(refused, Refused)
+    assert refused.message == (
+        "node group north/g is of cloud north, which the actuator was not started with (--cloud); it has: east, west"
+    )
+
+
+async def test_a_group_is_made_by_the_cloud_that_has_its_machine_type() -> None:
+    east, west = Cloud(), Cloud()
+    machine = MachineType(name="m4", template=SHAPE)
+
+    async def machine_types() -> tuple[MachineType, ...]:
+        return (machine,)
+
+    west.machine_types = machine_types  # type: ignore[method-assign]
+    template = TemplateNode(labels={"a": "b"}, allocatable={"cpu": 4000})
+    make = CreateNodeGroup(at=1.0, id="c", target=ref(), machine_type="m4", template=template, max_size=5)
+    assert await clouds(east=east, west=west).attempt(make, Allowance(spend)) == Done()
+    assert (list(east.engine.groups), list(west.engine.groups)) == ([], ["g"])

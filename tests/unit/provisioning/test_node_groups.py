@@ -5,28 +5,41 @@ from __future__ import annotations
 from typing import Any
 
 from tests.unit.provisioning.cloud import Cloud, group
-from tidewright.cloud.errors import Unavailable
+from tidewright.cloud.errors import Forbidden, Unavailable
+from tidewright.cloud.provider import Promise
+from tidewright.cloud.providers import CloudSpec
 from tidewright.events import registry
-from tidewright.events.provisioning import NodeGroupGone, NodeGroupObserved
+from tidewright.events.facts import ObjectFact
+from tidewright.events.provisioning import CloudObserved, NodeGroupGone, NodeGroupObserved
 from tidewright.log.clock import Clock
 from tidewright.provisioning.fold.evolve import evolve
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.state import State
+from tidewright.watcher.clouds import AGAIN_S, FAILURES_BEFORE_SAID, CloudReader, Names
 from tidewright.watcher.log_time import Stamp
-from tidewright.watcher.nodegroups import FAILURES_BEFORE_SAID, NodeGroups, busy
-
-UNUSED: Any = None
+from tidewright.watcher.nodegroups import busy
 
 
-def poller(cloud: Cloud) -> NodeGroups:
+class Groups(CloudReader):
+    """A cloud of which what is said of itself is kept apart."""
+
+    said: list[CloudObserved]
+
+    async def news(self) -> list[ObjectFact]:
+        facts = await self.poll()
+        self.said = [fact for fact in facts if isinstance(fact, CloudObserved)]
+        return [fact for fact in facts if not isinstance(fact, CloudObserved)]
+
+
+def poller(cloud: Cloud, name: str = "c", names: Names | None = None) -> Groups:
     clock = Clock(lambda: 1000.0 + cloud.now)
     stamp = Stamp(clock.now, lambda: cloud.now, lambda: 1.0)
     provider: Any = cloud
-    return NodeGroups(provider, UNUSED, UNUSED, stamp, clock)
+    return Groups(CloudSpec(name, "books"), provider, names or Names(), stamp)
 
 
-async def one(groups: NodeGroups) -> NodeGroupObserved:
-    (fact,) = await groups.poll()
+async def one(groups: Groups) -> NodeGroupObserved:
+    (fact,) = await groups.news()
     assert isinstance(fact, NodeGroupObserved)
     return fact
 
@@ -40,7 +53,7 @@ async def test_a_group_is_said_when_it_changes_and_not_otherwise() -> None:
     assert fact.zone == "z"
     assert fact.template is not None
     assert fact.template.allocatable == {"cpu": 4000, "memory": 16 * 2**30, "pods": 110}
-    assert await groups.poll() == []
+    assert await groups.news() == []
     cloud.engine.increase("g", 2, cloud.now, key="k")
     fact = await one(groups)
     assert [i.state for i in fact.instances] == ["creating", "creating"]
@@ -81,16 +94,16 @@ async def test_instances_that_failed_say_why() -> None:
 async def test_a_group_that_is_gone_is_said_once() -> None:
     cloud = Cloud(group("a"), group("b"))
     groups = poller(cloud)
-    assert len(await groups.poll()) == 2
+    assert len(await groups.news()) == 2
     cloud.engine.vanish("a", cloud.now)
-    assert await groups.poll() == [NodeGroupGone(at=0.0, namespace="", name="a")]
-    assert await groups.poll() == []
+    assert await groups.news() == [NodeGroupGone(at=0.0, namespace="", name="a")]
+    assert await groups.news() == []
 
 
 async def test_a_group_that_cannot_be_read_is_said_only_when_that_lasts() -> None:
     cloud = Cloud(group(initial=3))
     groups = poller(cloud)
-    await groups.poll()
+    await groups.news()
 
     def refuse(name: str) -> None:
         if name == "target":
@@ -98,10 +111,10 @@ async def test_a_group_that_cannot_be_read_is_said_only_when_that_lasts() -> Non
 
     cloud.refuse = refuse
     for _ in range(FAILURES_BEFORE_SAID - 1):
-        assert await groups.poll() == []
+        assert await groups.news() == []
     fact = await one(groups)
     assert (fact.error, fact.target_size) == ("Unavailable", 3)
-    assert await groups.poll() == []
+    assert await groups.news() == []
     cloud.refuse = lambda name: None
     assert (await one(groups)).error == ""
 
@@ -109,11 +122,82 @@ async def test_a_group_that_cannot_be_read_is_said_only_when_that_lasts() -> Non
 async def test_a_cloud_that_is_away_is_an_error_of_every_group() -> None:
     cloud = Cloud(group("a"), group("b"))
     groups = poller(cloud)
-    await groups.poll()
+    await groups.news()
 
     def refuse(name: str) -> None:
         raise Unavailable("no answer")
 
     cloud.refuse = refuse
-    said = [await groups.poll() for _ in range(FAILURES_BEFORE_SAID)]
+    said = [await groups.news() for _ in range(FAILURES_BEFORE_SAID)]
     assert [len(facts) for facts in said] == [0, 0, 2]
+
+
+async def test_a_cloud_is_said_when_its_state_changes() -> None:
+    cloud = Cloud(group())
+    groups = poller(cloud)
+    await groups.news()
+    (ready,) = groups.said
+    assert (ready.name, ready.kind, ready.promise, ready.state) == ("c", "books", "key", "ready")
+    cloud.pass_time(1000)
+    await groups.news()
+    assert groups.said == []
+
+    def refuse(name: str) -> None:
+        raise Unavailable("no answer")
+
+    cloud.refuse = refuse
+    said = []
+    for _ in range(FAILURES_BEFORE_SAID + 2):
+        await groups.news()
+        said += groups.said
+    (failing,) = said
+    assert (failing.state, failing.error, failing.message) == ("failing", "Unavailable", "no answer")
+    assert failing.refreshed == 2000.0  # when it was last read
+    cloud.refuse = lambda name: None
+    await groups.news()
+    assert [(fact.state, fact.error) for fact in groups.said] == [("ready", "")]
+
+
+async def test_what_only_people_change_is_said_at_once_and_looked_at_seldom() -> None:
+    cloud = Cloud(group())
+    groups = poller(cloud)
+    await groups.news()
+    assert groups.pause_s[1] < 1.0
+
+    def refuse(name: str) -> None:
+        raise Forbidden("expired", code="ExpiredToken")
+
+    cloud.refuse = refuse
+    (fact,) = await groups.news()
+    assert isinstance(fact, NodeGroupObserved)
+    assert fact.error == "Forbidden"
+    assert [fact.error for fact in groups.said] == ["Forbidden"]
+    assert groups.pause_s[1] == 30.0
+
+
+async def test_a_cloud_that_only_adds_is_said_again_now_and_then() -> None:
+    cloud = Cloud(group())
+    cloud.promise = Promise.DELTA
+    groups = poller(cloud)
+    said = []
+    for _ in range(4):
+        await groups.news()
+        said += [fact.refreshed for fact in groups.said]
+        cloud.pass_time(AGAIN_S / 2)
+    assert said == [1000.0, 1000.0 + AGAIN_S]
+
+
+async def test_the_first_cloud_has_the_id_as_a_name_and_another_one_says_its_own_before() -> None:
+    names = Names()
+    east, west = poller(Cloud(group()), "east", names), poller(Cloud(group()), "west", names)
+    first, second = await one(east), await one(west)
+    assert (first.name, first.cloud, first.id) == ("g", "east", "")
+    assert (second.name, second.cloud, second.id) == ("west/g", "west", "g")
+    # After a restart each keeps its name, whichever is read first.
+    again = Names()
+    again.keep("g", "east", "g")
+    again.keep("west/g", "west", "g")
+    assert again.name("west", "g") == "west/g"
+    assert again.name("east", "g") == "g"
+    again.forget("g")
+    assert again.name("north", "g") == "g"

@@ -10,6 +10,7 @@ from urllib.parse import quote
 import aiohttp
 import msgspec
 
+from tidewright.cloud.calls import Calls
 from tidewright.cloud.errors import ERRORS, CloudError, NotFound, Unavailable
 from tidewright.cloud.provider import (
     GpuConfig,
@@ -17,9 +18,11 @@ from tidewright.cloud.provider import (
     Instance,
     MachineType,
     NodeTemplate,
+    Promise,
     ResourceLimit,
     Taint,
 )
+from tidewright.cloud.providers import Surroundings
 from tidewright.cloud.simulated.wire import PREFIX, Creation, Deletion, GroupView, Refusal, Resize
 
 T = TypeVar("T")
@@ -39,7 +42,7 @@ class _Target(msgspec.Struct):
 
 
 class SimulatedGroup:
-    """One group as of the provider's last refresh; sizes are read afresh."""
+    """One group as of the provider's last refresh, or as `SimulatedProvider.group` read it."""
 
     def __init__(
         self, provider: SimulatedProvider, view: GroupView, creation: Creation | None = None
@@ -89,7 +92,6 @@ class SimulatedGroup:
         return self._creation is None
 
     async def target_size(self) -> int:
-        self._view = await self._provider.ask("GET", f"/groups/{quote(self.id)}", GroupView)
         return self._view.target
 
     async def increase_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
@@ -140,10 +142,11 @@ class SimulatedProvider:
     """The simulated cloud at a URL. Call `refresh` before reading groups."""
 
     name = "simulated"
+    promise = Promise.KEY
 
-    def __init__(self, url: str, timeout_s: float = 30.0) -> None:
+    def __init__(self, url: str, calls: Calls | None = None) -> None:
         self._url = url.rstrip("/")
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+        self._calls = calls or Calls(self.name)
         self._session: aiohttp.ClientSession | None = None
         self._groups: dict[str, SimulatedGroup] = {}
         self._instances: dict[str, str] = {}
@@ -163,9 +166,8 @@ class SimulatedProvider:
     def node_groups(self) -> Sequence[SimulatedGroup]:
         return [group for _, group in sorted(self._groups.items())]
 
-    def group(self, group_id: str) -> SimulatedGroup | None:
-        """A group by id, as of the last refresh."""
-        return self._groups.get(group_id)
+    async def group(self, group_id: str) -> SimulatedGroup:
+        return SimulatedGroup(self, await self.ask("GET", f"/groups/{quote(group_id)}", GroupView))
 
     async def node_group_for_node(self, provider_id: str, labels: Mapping[str, str]) -> SimulatedGroup | None:
         known = self._instances.get(provider_id)
@@ -285,17 +287,20 @@ class SimulatedProvider:
             CloudError: as the cloud says; `Unavailable` without an answer, and for one that is garbage.
         """
         if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=self._timeout)
+            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None))
         url = f"{self._url}{PREFIX}{path}"
         content = None if body is None else msgspec.json.encode(body)
         try:
-            async with self._session.request(method, url, data=content, params=query) as answer:
+            async with (
+                self._calls.call(f"{method} {path}"),
+                self._session.request(method, url, data=content, params=query) as answer,
+            ):
                 received, status = bytearray(), answer.status
                 async for chunk in answer.content.iter_any():
                     received += chunk
                     if len(received) > MAX_ANSWER_BYTES:
                         raise Unavailable(f"{method} {url}: an answer of more than {MAX_ANSWER_BYTES} bytes")
-        except (TimeoutError, aiohttp.ClientError, asyncio.IncompleteReadError) as error:
+        except (aiohttp.ClientError, asyncio.IncompleteReadError) as error:
             raise Unavailable(f"{method} {url}: {type(error).__name__}: {error}") from error
         try:
             if status >= 400:
@@ -308,3 +313,9 @@ class SimulatedProvider:
 def _refusal(said: Refusal) -> CloudError:
     kind = ERRORS.get(said.reason, Unavailable)
     return kind(said.message, code=said.code, retry_after_s=said.retry_after_s)
+
+
+def provider(config: str, calls: Calls, around: Surroundings) -> SimulatedProvider:
+    """The simulated cloud at a URL."""
+    del around
+    return SimulatedProvider(config, calls)

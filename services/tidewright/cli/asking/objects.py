@@ -33,6 +33,7 @@ SHORT = {
     "jobs": "job",
     "daemonsets": "daemonset",
     "ds": "daemonset",
+    "clouds": "cloud",
     "nodegroups": "nodegroup",
     "provisioningclasses": "provisioningclass",
     "metrics": "metric",
@@ -41,7 +42,7 @@ SHORT = {
 }
 """Short and plural names, as kubectl takes them."""
 
-CLUSTER_SCOPED = frozenset({"node", "nodegroup", "provisioningclass", "clock", "incumbent"})
+CLUSTER_SCOPED = frozenset({"node", "nodegroup", "cloud", "provisioningclass", "clock", "incumbent"})
 """Kinds without a namespace, as subject tokens."""
 
 _AGO = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)$")
@@ -56,12 +57,12 @@ def named(text: str, namespace: str) -> Reference:
     """
     kind, slash, name = text.partition("/")
     kind = kind.lower()
-    # The name of a metric's query has slashes; those of objects have none.
+    # The name of a metric's query has slashes, and a cloud's id of a group may; those of objects have none.
     if (
         not slash
         or not kind
         or not name
-        or ("/" in name and SHORT.get(kind, kind) not in ("metric", "timer"))
+        or ("/" in name and SHORT.get(kind, kind) not in ("metric", "timer", "nodegroup"))
     ):
         raise BadInput(f"{text!r}: name one object as KIND/NAME, for example wpa/shop or deployment/web")
     kind = SHORT.get(kind, kind)

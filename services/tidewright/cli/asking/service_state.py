@@ -34,7 +34,7 @@ from tidewright.log.errors import Unsound
 from tidewright.log.reader import Record
 from tidewright.log.subjects import ALL, Slot, escape, slot_of
 
-CLUSTER = frozenset(("node", "nodegroup", "provisioningclass"))
+CLUSTER = frozenset(("node", "nodegroup", "cloud", "provisioningclass"))
 """Kinds of facts in slot `all`."""
 
 TOLD_EVERY = 5_000

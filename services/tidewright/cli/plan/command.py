@@ -113,6 +113,8 @@ def as_text(request: PlannedRequest, answer: Answer) -> str:
         lines += ["", "Why:", *(f"  - {text}" for text in answer.sentences if not text.startswith("group "))]
     if answer.verdicts:
         lines += ["", "Groups:", *(f"  - {verdict_sentence(verdict)}" for verdict in answer.verdicts)]
+    if answer.clouds:
+        lines += ["", "Clouds:", *(f"  - {text}" for text in answer.clouds)]
     messages = [
         m
         for m in answer.messages

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from tidewright.events.base import Because, Decision
 from tidewright.events.decisions import RecordObjectEvent
-from tidewright.events.provisioning import BookCapacity, DecreaseNodeGroup, ReleaseCapacity
+from tidewright.events.provisioning import ANSWER_LOST, BookCapacity, DecreaseNodeGroup, ReleaseCapacity
 from tidewright.kube.keys import RequestKey, parts
 from tidewright.kube.times import rfc3339
 from tidewright.provisioning.cluster.cluster_state import OTHER, OUT_OF_RESOURCES, revert_failed_message
@@ -67,8 +67,8 @@ def not_taken_back(state: State, group: NodeGroupId, error: str) -> Decision:
 
 
 def _refused(state: State, index: Index, step: saga.Step) -> list[Decision]:
-    """A group that refused an order backs off; a conflict says nothing against it."""
-    if step.reason in saga.BLAMELESS:
+    """A group that refused an order backs off; a conflict says nothing against it, a lost answer has it rest."""
+    if step.reason in saga.BLAMELESS or step.reason == ANSWER_LOST:
         return []
     exhausted = step.reason in ("OutOfCapacity", "QuotaExceeded")
     return [

@@ -82,8 +82,8 @@ def upkeep(state: State, index: Index, view: View, now: float) -> Conclusions:
             if group.group.backed_off:
                 conclusions.dues.append(group.group.backoff_until + 0.001)
             continue
-        if _being_reduced(state.groups[name]):
-            continue  # its instances are those of before: the answer says what is left
+        if _being_reduced(state.groups[name]) or state.groups[name].rest is not None:
+            continue  # its instances are those of before: the answer, or the next looks, say what is left
         if group.failed:
             _creation_failed(state, index.settings, name, view=group, now=now, conclusions=conclusions)
         elif group.long and _never_registered(
@@ -363,6 +363,8 @@ def _remove(
     )
     spare = _spare(state, settings)
     for name, members in gone.items():
+        if state.groups[name].rest is not None:
+            continue
         members = _within(state, members, spare, whole=sizes[name].zero_or_max)
         if not members:
             continue

@@ -285,7 +285,7 @@ def _group_view(
             healthy=group_healthy(counts, health),
             backed_off=counts.backed_off,
             backoff_until=entry.until if entry is not None else 0.0,
-            size_known=not group.error,
+            size_known=not group.error and group.rest is None,
             atomic_increase=group.atomic_increase,
             price_micro=group.price_micro,
             machine_type=group.machine_type,

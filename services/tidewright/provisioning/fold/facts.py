@@ -35,12 +35,14 @@ from tidewright.provisioning.requests import reserved
 from tidewright.provisioning.scaleup import saga
 from tidewright.provisioning.state import (
     Budget,
+    CloudState,
     GroupState,
     Node,
     Pattern,
     Pod,
     QuotaState,
     Request,
+    Rest,
     ShapeFields,
     State,
     owner_key,
@@ -202,6 +204,33 @@ def _node_gone(state: State, event: f.NodeGone, touched: Touched) -> None:
         wake(state, touched)
 
 
+LOOKS_AFTER_UNKNOWN = 2
+"""So many looks in a row must have shown one size before a group whose order's answer was lost is asked again."""
+
+
+def _cloud(state: State, event: p.CloudObserved, touched: Touched) -> None:
+    state.clouds[event.name] = CloudState(
+        kind=event.kind,
+        state=event.state,
+        error=event.error,
+        message=event.message,
+        refreshed=event.refreshed,
+    )
+    for group in state.groups.values():
+        rest = group.rest
+        if rest is None or group.cloud != event.name or group.error or event.refreshed <= rest.since:
+            continue
+        seen = rest.seen + 1 if rest.seen and rest.size == group.target_size else 1
+        group.rest = Rest(since=rest.since, size=group.target_size, seen=seen)
+        if seen >= LOOKS_AFTER_UNKNOWN:
+            group.rest = None
+            wake(state, touched)
+
+
+def _cloud_gone(state: State, event: p.CloudGone, _touched: Touched) -> None:
+    state.clouds.pop(event.name, None)
+
+
 def _group(state: State, event: p.NodeGroupObserved, touched: Touched) -> None:
     name = NodeGroupId(event.name)
     group = state.groups.setdefault(name, GroupState())
@@ -211,7 +240,7 @@ def _group(state: State, event: p.NodeGroupObserved, touched: Touched) -> None:
     group.max_provision_s, group.price_micro = event.max_provision_s, event.price_micro
     group.atomic_increase, group.autoprovisioned = event.atomic_increase, event.autoprovisioned
     group.exists, group.machine_type = event.exists, event.machine_type
-    group.template, group.error = event.template, event.error
+    group.template, group.error, group.cloud = event.template, event.error, event.cloud
     if not event.error:  # what could not be read says nothing new about sizes
         machines_there = event.machines
         gone = {i.id for i in group.instances} - {i.id for i in machines_there}
@@ -391,6 +420,8 @@ FACTS: dict[type[Event], Callable[[State, Any, Touched], None]] = {
     f.PodGone: _pod_gone,
     f.NodeObserved: _node,
     f.NodeGone: _node_gone,
+    p.CloudObserved: _cloud,
+    p.CloudGone: _cloud_gone,
     p.NodeGroupObserved: _group,
     p.NodeGroupGone: _group_gone,
     p.ProvisioningRequestObserved: _request,

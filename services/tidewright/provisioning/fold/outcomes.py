@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 from tidewright.events import outcomes as o
 from tidewright.events.acting import NOT_DONE
 from tidewright.events.base import Event
+from tidewright.events.provisioning import ANSWER_LOST
 from tidewright.provisioning.fold.common import (
     not_ordered,
     shrink_open,
@@ -17,7 +18,7 @@ from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.index.indexing import doom, index_of
 from tidewright.provisioning.scaleup import saga
-from tidewright.provisioning.state import Request, State
+from tidewright.provisioning.state import GroupState, Request, Rest, State
 from tidewright.provisioning.tell import counts
 from tidewright.provisioning.unanswered import (
     CollectOrder,
@@ -130,6 +131,7 @@ def _fewer_answered(
     group = state.groups.get(order.group)
     if group is None:
         return
+    _rest(group, event)
     if isinstance(order, DeleteOrder) and not applied:  # nothing goes but what the cloud says
         group.deleting = {instance: at for instance, at in group.deleting.items() if instance in group.going}
         doom(state, index_of(state), group)
@@ -140,6 +142,11 @@ def _fewer_answered(
             group.wanted = None  # nothing has changed, so that the cloud will not be heard again
         elif isinstance(size, int):
             group.wanted = size
+
+
+def _rest(group: GroupState, event: _Outcome) -> None:
+    if isinstance(event, o.Failed) and event.reason == ANSWER_LOST:
+        group.rest = Rest(since=event.at)
 
 
 def _not_created(state: State, event: _Outcome, name: NodeGroupId, touched: Touched) -> None:
@@ -190,6 +197,7 @@ def _increase_answered(
     else:
         if group is not None:
             group.wanted = None
+            _rest(group, event)
         shrink_open(state, step.group, step.size - step.from_size, plan)
     not_ordered(state, execution)
     request = state.requests.get(execution.request)

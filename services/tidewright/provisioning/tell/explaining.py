@@ -47,6 +47,7 @@ from tidewright.provisioning.requests.spec import Mode, mode_of
 from tidewright.provisioning.requests.work import parameters_in_force
 from tidewright.provisioning.scaleup.refusals import reasons_in
 from tidewright.provisioning.state import RESERVED, Request, State
+from tidewright.provisioning.tell import clouds
 from tidewright.provisioning.tell.opposites import smaller_pods
 from tidewright.provisioning.tell.sentences import sentence
 
@@ -323,7 +324,7 @@ def _groups(state: State) -> list[str]:
     """Each group that cannot grow, and why."""
     view = look(state, index_of(state), state.now)
     total = index_of(state).settings.max_nodes_total
-    sentences = []
+    sentences = [clouds.NO_CLOUD] if clouds.none_configured(state) else []
     for name, group in sorted(view.groups.items()):
         reason = cannot_grow(group.group, view.limits, view.current_nodes, total)
         if not reason:
@@ -385,7 +386,12 @@ def _pod(state: State, key: PodKey) -> list[str]:
                 sentences.append(f"They are expected at {readable(opened.requested_at + group.boot_s)} UTC.")
         return sentences
     if not state.groups:
-        return ["Nothing is ordered for it: no node group is known."]
+        return [
+            clouds.NO_CLOUD
+            if clouds.none_configured(state)
+            else "Nothing is ordered for it: no node group is known.",
+            *(text for text in clouds.all_clouds(state) if text != clouds.NO_CLOUD),
+        ]
     reasons = reasons_in(state.declined.get(pod.shape, ""))
     return [
         "Nothing is ordered for it." if reasons else "It waits for the next evaluation.",
@@ -439,7 +445,10 @@ def _group(state: State, name: NodeGroupId) -> list[str]:
     group = state.groups.get(name)
     if group is None:
         return []
-    sentences = [f"It has {group.target} nodes of {group.min_size} to {group.max_size}."]
+    sentences = [
+        f"It has {group.target} nodes of {group.min_size} to {group.max_size}.",
+        *clouds.of_group(state, group),
+    ]
     if group.error:
         sentences.append(f"The cloud does not answer about it ({group.error}): nothing is ordered.")
     opened = state.open.get(name)

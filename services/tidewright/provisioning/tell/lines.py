@@ -22,6 +22,11 @@ def line(event: Event) -> str:
     match event:
         case p.NodeGroupObserved():
             return _group(event)
+        case p.CloudObserved(state="absent"):
+            return "no cloud is configured: nothing is ordered"
+        case p.CloudObserved():
+            what = f"does not answer ({event.error}): {event.message}" if event.error else "answers"
+            return f"{event.kind} cloud {what}"
         case p.PlanScaleUp():
             sizes = _named(f"{i.group} {i.from_size} -> {i.size}" for i in event.increases)
             whom = f"request {event.request}" if event.request else _many(event.placed, "pending pod")

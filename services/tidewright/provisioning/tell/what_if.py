@@ -27,6 +27,7 @@ from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.state import State
+from tidewright.provisioning.tell.clouds import all_clouds
 from tidewright.provisioning.tell.sentences import sentence
 
 NOT_OURS = "NotOurs"
@@ -46,6 +47,7 @@ class Answer(msgspec.Struct, kw_only=True):
         messages: further messages for the user (object events).
         cost_micro: price of the ordered nodes for one hour; None when a price is not known.
         ready_in_s: when nodes of these groups were there last time; None when that is not known.
+        clouds: what each cloud last said, in words.
     """
 
     result: str
@@ -56,6 +58,7 @@ class Answer(msgspec.Struct, kw_only=True):
     messages: tuple[str, ...] = ()
     cost_micro: int | None = None
     ready_in_s: float | None = None
+    clouds: tuple[str, ...] = ()
 
 
 def preview(
@@ -107,6 +110,7 @@ def preview(
             conditions=conditions,
             sentences=why,
             messages=messages,
+            clouds=all_clouds(state),
         )
     why_all = (
         *attempt.because,
@@ -122,6 +126,7 @@ def preview(
         messages=messages,
         cost_micro=_cost(state, increases),
         ready_in_s=ready_in_s(state, [NodeGroupId(i.group) for i in increases]),
+        clouds=all_clouds(state),
     )
 
 

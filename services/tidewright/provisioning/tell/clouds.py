@@ -1,0 +1,50 @@
+"""What is said of clouds: which one a group is of, what it last said, and that none is configured. Pure."""
+
+from __future__ import annotations
+
+from tidewright.kube.times import readable
+from tidewright.provisioning.state import CloudState, GroupState, State
+
+ABSENT = "absent"
+NO_CLOUD = "No cloud is configured (--cloud of watcher and actuator): no nodes are ordered."
+
+
+def none_configured(state: State) -> bool:
+    """Whether the watcher has said that there is no cloud; before it has said anything, that is not known."""
+    return any(cloud.state == ABSENT for cloud in state.clouds.values())
+
+
+def of_cloud(name: str, cloud: CloudState) -> str:
+    """What a cloud last said."""
+    if cloud.state == ABSENT:
+        return NO_CLOUD
+    what = f"Cloud {name} ({cloud.kind})"
+    if not cloud.error:
+        return f"{what} answers."
+    text = f"{what} does not answer ({cloud.error}: {cloud.message})"
+    if not cloud.refreshed:
+        return f"{text}, and has not been read yet."
+    return f"{text}: what was read of it at {readable(cloud.refreshed)} UTC stays in force."
+
+
+def all_clouds(state: State) -> tuple[str, ...]:
+    """Each cloud, by name."""
+    return tuple(of_cloud(name, cloud) for name, cloud in sorted(state.clouds.items()))
+
+
+def of_group(state: State, group: GroupState) -> list[str]:
+    """Whose a group is, what that cloud last said, and whether an order of it is unclear."""
+    sentences: list[str] = []
+    if group.cloud:
+        cloud = state.clouds.get(group.cloud)
+        sentences.append(
+            f"It is a group of cloud {group.cloud}{f' ({cloud.kind})' if cloud is not None else ''}."
+        )
+        if cloud is not None:
+            sentences.append(of_cloud(group.cloud, cloud))
+    if group.rest is not None:
+        sentences.append(
+            f"The answer to an order was lost at {readable(group.rest.since)} UTC, and its cloud is not asked twice:"
+            " the group is left alone until two looks in a row have shown one size."
+        )
+    return sentences

@@ -1,0 +1,112 @@
+"""All clouds onto the log: each in a task of its own, what is over since the last start, and that there is none."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from tests.unit.provisioning.cloud import Cloud, group
+from tests.waiting import until
+from tidewright.cloud.errors import Unavailable
+from tidewright.cloud.providers import CloudSpec
+from tidewright.events import registry
+from tidewright.events.facts import ObjectFact
+from tidewright.events.provisioning import CloudGone, CloudObserved, NodeGroupGone, NodeGroupObserved
+from tidewright.log.clock import Clock
+from tidewright.log.subjects import Subjects
+from tidewright.watcher.clouds import CloudsWatch
+from tidewright.watcher.log_time import Stamp
+
+
+class Log:
+    """What was said, and what was said before: as log and appender."""
+
+    renewal_in_s = 60.0
+
+    def __init__(self, *before: ObjectFact) -> None:
+        self.subjects = Subjects("test")
+        self.before = before
+        self.facts: list[Any] = []
+
+    async def last_per_subject(self, filters: Sequence[str]) -> AsyncIterator[Any]:
+        for fact in self.before:
+            yield msgspec.defstruct("Record", ["subject", "body"])("s", registry.encode(fact))
+
+    async def keep(self, own: Callable[[], Awaitable[None]], **said: str) -> None:
+        await own()
+
+    async def claim(self) -> Any:
+        return msgspec.defstruct("Position", [("at", float, 0.0)])()
+
+    async def say(self, messages: Sequence[tuple[str, bytes]], **_: Any) -> None:
+        self.facts += [registry.decode(body) for _, body in messages]
+
+    def of(self, kind: type[ObjectFact]) -> list[str]:
+        return [fact.name for fact in self.facts if isinstance(fact, kind)]
+
+
+def watch(log: Log, **clouds: Cloud) -> CloudsWatch:
+    clock = Clock(lambda: 1000.0)
+    stamp = Stamp(clock.now, lambda: 0.0, lambda: 1.0)
+    providers: Any = {CloudSpec(name, "books"): cloud for name, cloud in clouds.items()}
+    port: Any = log
+    return CloudsWatch(providers, port, port, stamp, clock)
+
+
+async def test_a_cloud_that_hangs_or_fails_holds_up_no_other() -> None:
+    hanging, failing, well = Cloud(group("a")), Cloud(group("b")), Cloud(group("c"))
+
+    async def never() -> None:
+        await asyncio.Event().wait()
+
+    hanging.refresh = never  # type: ignore[method-assign]
+
+    def refuse(name: str) -> None:
+        raise Unavailable("no answer")
+
+    failing.refuse = refuse
+    log = Log()
+    clouds = watch(log, hanging=hanging, failing=failing, well=well)
+    work = asyncio.create_task(clouds.run())
+    await until(lambda: clouds.waiting == ["hanging"] and "failing" in log.of(CloudObserved))
+    assert log.of(NodeGroupObserved) == ["c"]
+    assert clouds.note == "degraded: cloud failing does not answer (Unavailable)"
+    work.cancel()
+    await asyncio.gather(work, return_exceptions=True)
+    assert "cleanup" in well.calls
+
+
+async def test_what_is_not_configured_any_more_is_said_to_be_gone() -> None:
+    log = Log(
+        CloudObserved(at=1.0, name="none", state="absent"),
+        CloudObserved(at=1.0, name="west", kind="books", state="ready"),
+        NodeGroupObserved(at=1.0, name="old"),
+        NodeGroupObserved(at=1.0, name="w", cloud="west"),
+        NodeGroupObserved(at=1.0, name="west/a", id="a", cloud="west"),
+    )
+    work = asyncio.create_task(watch(log, east=Cloud(group("a"), group("old"))).run())
+    await until(lambda: len(log.of(NodeGroupObserved)) == 2)
+    work.cancel()
+    assert log.of(CloudGone) == ["none", "west"]
+    assert log.of(NodeGroupGone) == ["w", "west/a"]
+    assert log.of(NodeGroupObserved) == ["a", "old"]
+
+
+async def test_no_cloud_is_said_once() -> None:
+    log = Log()
+    clouds = watch(log)
+    work = asyncio.create_task(clouds.run())
+    await until(lambda: bool(log.facts))
+    work.cancel()
+    (fact,) = log.facts
+    assert (fact.name, fact.state) == ("none", "absent")
+    assert clouds.note == "no cloud is configured"
+    again = Log(fact)
+    work = asyncio.create_task(watch(again).run())
+    for _ in range(5):
+        await asyncio.sleep(0)
+    work.cancel()
+    assert again.facts == []
