@@ -117,6 +117,14 @@ def report(path: Path, suite: str, results: list[Result]) -> None:
         print(f"  ... and {len(failing) - SHOWN} more")
 
 
+def print_besides(name: str, content: Any, known: list[Suite]) -> None:
+    """What a suite says of the cases of a file beside how they came out."""
+    for suite in known:
+        if suite.name == name and all(isinstance(case, dict) for case in suite.cases(content) or ()):
+            for line in suite.besides(suite.cases(content) or ()):
+                print(f"  {line}")
+
+
 def main(arguments: list[str]) -> int:
     known = suites()
     everything: list[Result] = []
@@ -137,6 +145,7 @@ def main(arguments: list[str]) -> int:
             continue
         name, results = run(content, known)
         report(path, name, results)
+        print_besides(name, content, known)
         everything.extend(results)
     print("\n".join(summary(everything)))
     total = Counter(r.verdict for r in everything)

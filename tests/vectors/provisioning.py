@@ -1,6 +1,6 @@
 """`provisioning.json`: each kind of case is events for the decider or a call of its own functions, and a comparison.
 
-Kinds `scale-down-*` and `cloud-*` are not covered yet. Where a case says that its expectation follows
+Kinds `cloud-*` are not covered yet. Where a case says that its expectation follows
 from a defect of the reference and gives ours (`expected_ours`), ours is what is compared.
 
 provisioning_world      what a case says in the decider's terms, and what it expects
@@ -8,6 +8,7 @@ provisioning_requests   the life of requests
 provisioning_readers    a request's object and those who go by it: its pods, bookings, Kueue
 provisioning_scaleup    from pods to one plan
 provisioning_groups     the state of groups
+provisioning_scaledown  what keeps nodes, and which go; `_plans`: in whole passes; `_ours`: the same without as-reference
 provisioning_told       what is told to the decider as events, and answered by its decisions
 provisioning_life       a played cluster around the whole decider
 """
@@ -21,6 +22,9 @@ from tests.vectors import (
     provisioning_groups,
     provisioning_readers,
     provisioning_requests,
+    provisioning_scaledown,
+    provisioning_scaledown_ours,
+    provisioning_scaledown_plans,
     provisioning_scaleup,
     provisioning_told,
 )
@@ -33,9 +37,11 @@ KINDS = (
     | provisioning_scaleup.KINDS
     | provisioning_groups.KINDS
     | provisioning_told.KINDS
+    | provisioning_scaledown.KINDS
+    | provisioning_scaledown_plans.KINDS
 )
 
-LATER = ("scale-down-", "cloud-")
+LATER = ("cloud-",)
 
 
 def cases(content: Any) -> Sequence[Case] | None:
@@ -56,4 +62,4 @@ def run(case: Case) -> Result:
     return Result(case["name"], kind, verdict, tuple(found), reference=kind if kind in reference.TAGS else "")
 
 
-SUITE = Suite("provisioning", cases, run)
+SUITE = Suite("provisioning", cases, run, provisioning_scaledown_ours.lines)

@@ -47,11 +47,13 @@ class Suite:
         name: for people.
         cases: the file's cases when its content (parsed JSON) is of this schema, else None.
         run: runs one case.
+        besides: lines that are printed after a file's counts: what else is to be known of its cases.
     """
 
     name: str
     cases: Callable[[Any], Sequence[Case] | None]
     run: Callable[[Case], Result]
+    besides: Callable[[Sequence[Case]], Sequence[str]] = lambda cases: ()
 
 
 def differences(expected: Any, actual: Any, path: str = "$") -> list[str]:

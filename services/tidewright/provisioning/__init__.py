@@ -6,6 +6,7 @@ group_ids    node groups by their ids
 unanswered   what the decisions were about that wait for their outcome
 holding      what the modes in force hold back
 settings     the configuration, under the reference's names and with its defaults
+differences  where scale-down decides otherwise than the reference, by number
 upcasts      states as earlier versions stored them
 fold/        evolve: one module per kind of input; what an event touched
 evaluate     one evaluation of the whole cluster, which goes through these:

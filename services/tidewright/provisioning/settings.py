@@ -7,12 +7,13 @@ flags that mean nothing here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
 
 from tidewright.kube.durations import parse_duration
+from tidewright.provisioning.differences import DIFFERENCES
 from tidewright.provisioning.group_ids import NodeGroupId
 
 GIB = 1024**3
@@ -50,6 +51,13 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True):
     node_selector: dict[str, str] = {}
 
 
+class DrainPriority(msgspec.Struct, frozen=True):
+    """Pods of at least this priority are evicted after those of lower ones, and waited for so long."""
+
+    priority: int
+    grace_s: float
+
+
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """All durations in seconds.
 
@@ -72,8 +80,27 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             a node with one of the first two has not started.
         head_deadline_s: for so long after its creation the first request that found no room keeps
             later ones from passing it; 0: they pass at once.
-        min_cores, max_cores and so on: cluster-wide limits, in cores, bytes and devices; empty nodes do not go below the
-            lower ones.
+        min_cores, max_cores and so on: cluster-wide limits, in cores, bytes and devices; nodes that nobody needs
+            do not go below the lower ones.
+        as_reference: numbers of the differences of scale-down in which the reference's way is taken (see
+            `differences`).
+        scan_interval_s: how often unneeded nodes are looked for, while there are candidates.
+        delay_local: the delays after additions, deletions and failures hold for each group by itself.
+        recheck_s: how long a node is not looked at after its pods found no room elsewhere.
+        max_parallelism, max_drains: nodes in deletion at a time, and those of them with pods.
+        skip_system, skip_local, skip_custom: pods of kube-system, with data on the node, or of controllers that
+            are not known keep their node.
+        system_timeout_s: how old a pod of kube-system without a disruption budget must be to be moved.
+        min_replicas: a pod whose controller has fewer keeps its node.
+        ds_eviction_empty, ds_eviction_occupied: DaemonSet pods are evicted from nodes without, and with, others.
+        max_graceful_s: the longest grace period that an eviction asks for; 0: the pod's own.
+        soft_taints: so many nodes get or lose the soft taint in one pass; 0: none.
+        eviction_s: for how long an eviction that is refused is asked for again.
+        after_taint_s: how long a node is left alone between its deletion taint and the first eviction.
+        delay_deletion_s: how long annotations that delay its deletion are waited for; 0: not at all.
+        batch_s: for how long deletions of one group are gathered for one call; 0: each by itself.
+        cordon: a node is cordoned when it is drained.
+        drain_priorities: pods are evicted by groups of priority; excludes `max_graceful_s`.
     """
 
     profile: str = "compat"
@@ -116,6 +143,35 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     scale_down: bool = True
     unneeded_s: float = 600.0
     scale_down_delay_after_add_s: float = 600.0
+    as_reference: tuple[str, ...] = ()
+    scan_interval_s: float = 10.0
+    scale_down_unready: bool = True
+    unready_s: float = 1200.0
+    utilization_threshold: float = 0.5
+    gpu_utilization_threshold: float = 0.5
+    scale_down_delay_after_delete_s: float = 0.0
+    scale_down_delay_after_failure_s: float = 180.0
+    delay_local: bool = False
+    recheck_s: float = 300.0
+    max_parallelism: int = 10
+    max_drains: int = 1
+    skip_system: bool = True
+    skip_local: bool = True
+    skip_custom: bool = True
+    system_timeout_s: float = 3600.0
+    min_replicas: int = 0
+    ignore_daemonsets: bool = False
+    ignore_mirror: bool = False
+    ds_eviction_empty: bool = False
+    ds_eviction_occupied: bool = True
+    max_graceful_s: float = 600.0
+    soft_taints: int = 10
+    eviction_s: float = 120.0
+    after_taint_s: float = 5.0
+    delay_deletion_s: float = 120.0
+    batch_s: float = 0.0
+    cordon: bool = True
+    drain_priorities: tuple[DrainPriority, ...] = ()
     machine_types: tuple[MachineType, ...] = ()
     booking_s: float = 600.0
     request_expiry_s: float = 7 * 86_400.0
@@ -178,6 +234,33 @@ _NAMES: dict[str, str] = {
     "scale-down-enabled": "scale_down",
     "scale-down-unneeded-time": "unneeded_s",
     "scale-down-delay-after-add": "scale_down_delay_after_add_s",
+    "scan-interval": "scan_interval_s",
+    "scale-down-unready-enabled": "scale_down_unready",
+    "scale-down-unready-time": "unready_s",
+    "scale-down-utilization-threshold": "utilization_threshold",
+    "scale-down-gpu-utilization-threshold": "gpu_utilization_threshold",
+    "scale-down-delay-after-delete": "scale_down_delay_after_delete_s",
+    "scale-down-delay-after-failure": "scale_down_delay_after_failure_s",
+    "scale-down-delay-type-local": "delay_local",
+    "unremovable-node-recheck-timeout": "recheck_s",
+    "max-scale-down-parallelism": "max_parallelism",
+    "max-drain-parallelism": "max_drains",
+    "skip-nodes-with-system-pods": "skip_system",
+    "skip-nodes-with-local-storage": "skip_local",
+    "skip-nodes-with-custom-controller-pods": "skip_custom",
+    "blocking-system-pod-distruption-timeout": "system_timeout_s",
+    "min-replica-count": "min_replicas",
+    "ignore-daemonsets-utilization": "ignore_daemonsets",
+    "ignore-mirror-pods-utilization": "ignore_mirror",
+    "daemonset-eviction-for-empty-nodes": "ds_eviction_empty",
+    "daemonset-eviction-for-occupied-nodes": "ds_eviction_occupied",
+    "max-graceful-termination-sec": "max_graceful_s",
+    "max-bulk-soft-taint-count": "soft_taints",
+    "max-pod-eviction-time": "eviction_s",
+    "node-delete-delay-after-taint": "after_taint_s",
+    "node-deletion-delay-timeout": "delay_deletion_s",
+    "node-deletion-batcher-interval": "batch_s",
+    "cordon-node-before-terminating": "cordon",
     "profile": "profile",
     "booking-duration": "booking_s",
     "request-expiry": "request_expiry_s",
@@ -202,29 +285,34 @@ _NAMES: dict[str, str] = {
     "burst-window": "burst_s",
     "dry-run": "dry_run",
 }
+_KINDS: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+_SHARES = frozenset({"utilization_threshold", "gpu_utilization_threshold"})
+_NOT_NEGATIVE = frozenset(
+    {
+        "unneeded_s", "unready_s", "scale_down_delay_after_add_s", "scale_down_delay_after_delete_s",
+        "scale_down_delay_after_failure_s", "recheck_s", "max_parallelism", "max_drains", "system_timeout_s",
+        "min_replicas", "max_graceful_s", "soft_taints", "eviction_s", "after_taint_s", "delay_deletion_s", "batch_s",
+    }
+)  # fmt: skip
 WITHOUT_MEANING: dict[str, tuple[str, ...]] = {
     "here it is decided by events, exactly, and the host of services sees to the rest": (
-        "scan-interval", "frequent-loops-enabled", "estimator", "fastpath-binpacking-enabled",
+        "frequent-loops-enabled", "estimator", "fastpath-binpacking-enabled",
         "max-nodegroup-binpacking-duration", "max-binpacking-time", "salvo-scale-up", "salvo-scale-up-budget",
         "scaleup-simulation-for-skipped-node-groups-enabled", "predicate-parallelism", "pod-injection-limit",
         "provisioning-request-max-backoff-cache-size", "enable-graceful-degradation",
         "pending-pods-batching-timeout", "max-inactivity", "max-failing-time", "max-startup-time",
         "capacity-quotas-enabled",
     ),
-    "nodes that still have pods are not removed": (
-        "scale-down-unready-enabled", "scale-down-unready-time", "scale-down-utilization-threshold",
-        "scale-down-gpu-utilization-threshold", "scale-down-delay-after-delete",
-        "scale-down-delay-after-failure", "scale-down-delay-type-local",
+    "the reference does not look at it any more either": (
         "scale-down-non-empty-candidates-count", "scale-down-candidates-pool-ratio",
-        "scale-down-candidates-pool-min-count", "scale-down-simulation-timeout",
-        "unremovable-node-recheck-timeout", "max-scale-down-parallelism", "max-drain-parallelism",
-        "max-graceful-termination-sec", "max-pod-eviction-time", "node-delete-delay-after-taint",
-        "node-deletion-delay-timeout", "node-deletion-batcher-interval", "cordon-node-before-terminating",
-        "skip-nodes-with-system-pods", "skip-nodes-with-local-storage",
-        "skip-nodes-with-custom-controller-pods", "blocking-system-pod-distruption-timeout",
-        "min-replica-count", "daemonset-eviction-for-empty-nodes", "daemonset-eviction-for-occupied-nodes",
-        "ignore-daemonsets-utilization", "ignore-mirror-pods-utilization", "max-bulk-soft-taint-count",
-        "max-bulk-soft-taint-time",
+        "scale-down-candidates-pool-min-count",
+    ),
+    "a pass is bounded by what it tries, and goes on by timer": ("scale-down-simulation-timeout",),
+    "writes are bounded by the actuator's requests per second": ("max-bulk-soft-taint-time",),
+    "the log remembers since when nodes are unneeded": ("node-deletion-candidate-ttl",),
+    "a node's own fact says when its taint is there": ("dynamic-node-delete-delay-after-taint-enabled",),
+    "these series are told in any case": (
+        "node-removal-latency-tracking-enabled", "max-node-skip-eval-time-tracker-enabled",
     ),
 }  # fmt: skip
 """Why flags of the reference, which a configuration may carry over, change nothing here; and which."""
@@ -244,6 +332,45 @@ _OBJECTS: dict[str, tuple[str, Any]] = {
     "quotas": ("quotas", tuple[Quota, ...]),
     "machine-types": ("machine_types", tuple[MachineType, ...]),
 }
+
+
+def _listed(value: Any) -> tuple[str, ...]:
+    """Names, as a list or as text with commas; nothing is none."""
+    parts = value.split(",") if isinstance(value, str) else [] if value is None else value
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        raise ValueError("expected names, as a list or with commas")
+    return tuple(part.strip() for part in parts if part.strip())
+
+
+def _ways(value: Any) -> tuple[str, ...]:
+    """Numbers of differences; all with true, none with false."""
+    if value in (True, "true"):
+        return tuple(DIFFERENCES)
+    numbers = () if value in (False, "false", "") else _listed(value)
+    unknown = [number for number in numbers if number not in DIFFERENCES]
+    if unknown:
+        raise ValueError(
+            f"expected true, false or some of {', '.join(DIFFERENCES)}, not {', '.join(unknown)}"
+        )
+    return numbers
+
+
+def _priorities(value: Any) -> tuple[DrainPriority, ...]:
+    """Text `priority:seconds,...`."""
+    levels = [part.split(":") for part in _listed(value)]
+    if not all(len(level) == 2 for level in levels):
+        raise ValueError("expected priority:seconds, several with commas")
+    found = tuple(DrainPriority(int(priority), float(grace)) for priority, grace in levels)
+    if len({level.priority for level in found}) < len(found):
+        raise ValueError("a priority may stand there once")
+    return found
+
+
+_TEXTS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "as-reference": ("as_reference", _ways),
+    "drain-priority-config": ("drain_priorities", _priorities),
+}
+"""Settings of a form of their own: the field, and what reads it."""
 _TOTALS: dict[str, tuple[str, ...]] = {
     "cores-total": ("min_cores", "max_cores"),
     "memory-total": ("min_memory_bytes", "max_memory_bytes"),
@@ -251,7 +378,7 @@ _TOTALS: dict[str, tuple[str, ...]] = {
 }
 KEYS: dict[str, tuple[str, ...]] = {
     **{key: (name,) for key, name in (*_NAMES.items(), *_LISTS.items())},
-    **{key: (name,) for key, (name, _) in _OBJECTS.items()},
+    **{key: (name,) for key, (name, _) in (*_OBJECTS.items(), *_TEXTS.items())},
     **_TOTALS,
 }
 """Every key that is read, to the fields of `Settings` that it sets."""
@@ -261,36 +388,53 @@ def read(data: Mapping[str, Any]) -> tuple[Settings, tuple[str, ...]]:
     """The settings in a configuration object, and what in it could not be read."""
     values: dict[str, Any] = {}
     warnings: list[str] = []
-    kinds: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
     for key in sorted(data):
-        value = data[key]
         try:
-            if key in _NAMES:
-                values[_NAMES[key]] = _scalar(_NAMES[key], kinds[_NAMES[key]], value)
-            elif key in _LISTS:
-                values[_LISTS[key]] = _listed(value)
-            elif key in _OBJECTS:
-                name, kind = _OBJECTS[key]
-                values[name] = msgspec.convert(value, kind)
-            elif key == "cores-total":
-                values["min_cores"], values["max_cores"] = _range(value)
-            elif key == "memory-total":
-                low, high = _range(value)
-                values["min_memory_bytes"], values["max_memory_bytes"] = low * GIB, high * GIB
-            elif key == "gpu-total":
-                values["gpu_floors"], values["gpu_limits"] = _devices(value)
+            if key in KEYS:
+                values.update(zip(KEYS[key], _fields(key, data[key]), strict=True))
             elif key not in _IDLE_FLAGS:
                 warnings.append(f"{key}: not a setting of provisioning")
         except (ValueError, TypeError, IndexError, KeyError) as error:
-            warnings.append(f"{key}={value!r}: {error}; the default stays")
+            warnings.append(f"{key}={data[key]!r}: {error}; the default stays")
     if "expander" in values and (wrong := _wrong_expanders(values["expander"])):
         del values["expander"]
         warnings.append(f"expander={data['expander']!r}: {wrong}; the default stays")
     if values.get("profile", "compat") not in ("compat", "hold"):
         warnings.append(f"profile={values.pop('profile')!r}: valid are compat and hold; the default stays")
+    if values.get("drain_priorities") and "max_graceful_s" in values:
+        del values["max_graceful_s"]
+        warnings.append(
+            f"max-graceful-termination-sec={data['max-graceful-termination-sec']!r}: "
+            "drain-priority-config says how long pods are waited for; it holds"
+        )
     if values.get("profile") == "hold":
         values.setdefault("template_grace_s", 30.0)
     return Settings(**values), (*warnings, *_idle(data))
+
+
+def _fields(key: str, value: Any) -> tuple[Any, ...]:
+    """What a key says, for the fields that it sets."""
+    if key in _NAMES:
+        return (_bounded(_NAMES[key], _scalar(_NAMES[key], _KINDS[_NAMES[key]], value)),)
+    if key in _LISTS:
+        return (_listed(value),)
+    if key in _OBJECTS:
+        return (msgspec.convert(value, _OBJECTS[key][1]),)
+    if key in _TEXTS:
+        return (_TEXTS[key][1](value),)
+    if key == "gpu-total":
+        return _devices(value)
+    low, high = _range(value)
+    return (low, high) if key == "cores-total" else (low * GIB, high * GIB)
+
+
+def _bounded(name: str, value: Any) -> Any:
+    """A value of scale-down within what it may be."""
+    if name in _SHARES and not 0 <= value <= 1:
+        raise ValueError("expected a part of what is allocatable, from 0 to 1")
+    if name in _NOT_NEGATIVE and value < 0:
+        raise ValueError("expected 0 or more")
+    return value
 
 
 def _idle(data: Mapping[str, Any]) -> list[str]:
@@ -331,14 +475,6 @@ def _scalar(name: str, kind: Any, value: Any) -> Any:
     if kind is float:
         return float(value)
     return str(value)
-
-
-def _listed(value: Any) -> tuple[str, ...]:
-    """Names, as a list or as text with commas; nothing is none."""
-    parts = value.split(",") if isinstance(value, str) else [] if value is None else value
-    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
-        raise ValueError("expected names, as a list or with commas")
-    return tuple(part.strip() for part in parts if part.strip())
 
 
 def _range(value: Any) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.events.base import Decision, JsonObject
 from tidewright.events.decisions import CreateObject, DeleteObject, SetStatus, SetTimer
+from tidewright.provisioning.differences import DIFFERENCES
 from tidewright.provisioning.requests.spec import CONSUME
 from tidewright.provisioning.settings import KEYS, WITHOUT_MEANING, Settings, read
 
@@ -409,7 +410,23 @@ TRIED_SETTINGS: dict[str, Setting] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("key", sorted(KEYS))
+OF_DRAINS = frozenset(
+    {
+        "scan-interval", "scale-down-unready-enabled", "scale-down-unready-time", "scale-down-utilization-threshold",
+        "scale-down-gpu-utilization-threshold", "scale-down-delay-after-delete", "scale-down-delay-after-failure",
+        "scale-down-delay-type-local", "unremovable-node-recheck-timeout", "max-scale-down-parallelism",
+        "max-drain-parallelism", "skip-nodes-with-system-pods", "skip-nodes-with-local-storage",
+        "skip-nodes-with-custom-controller-pods", "blocking-system-pod-distruption-timeout", "min-replica-count",
+        "ignore-daemonsets-utilization", "ignore-mirror-pods-utilization", "daemonset-eviction-for-empty-nodes",
+        "daemonset-eviction-for-occupied-nodes", "max-graceful-termination-sec", "max-bulk-soft-taint-count",
+        "max-pod-eviction-time", "node-delete-delay-after-taint", "node-deletion-delay-timeout",
+        "node-deletion-batcher-interval", "cordon-node-before-terminating", "drain-priority-config", "as-reference",
+    }
+)  # fmt: skip
+"""Settings that the functions of scale-down have, and no decision shows yet: the cases of `tests/vectors` try them."""
+
+
+@pytest.mark.parametrize("key", sorted(set(KEYS) - OF_DRAINS))
 def test_a_setting_changes_what_is_decided(key: str) -> None:
     matters(key, TRIED_SETTINGS)
 
@@ -442,14 +459,57 @@ def test_a_flag_without_meaning_here_is_said_to_be_one(flag: str) -> None:
 
 
 def test_what_means_nothing_here_is_told_in_one_sentence_for_each_reason() -> None:
-    cluster = Cluster({"scan-interval": "5s", "scale-down-unready-time": "9m", "max-drain-parallelism": 2})
+    cluster = Cluster(
+        {
+            "estimator": "5s",
+            "scale-down-candidates-pool-ratio": "1",
+            "scale-down-candidates-pool-min-count": 2,
+        }
+    )
     cluster.settle()
     (told,) = cluster.object_events("ConfigurationIgnored")
     assert told.message == (
-        "scan-interval: without meaning here, here it is decided by events, exactly, and the host of services sees to "
-        "the rest; max-drain-parallelism, scale-down-unready-time: without meaning here, nodes that still have pods are "
-        "not removed"
+        "estimator: without meaning here, here it is decided by events, exactly, and the host of services sees to "
+        "the rest; scale-down-candidates-pool-min-count, scale-down-candidates-pool-ratio: without meaning here, the "
+        "reference does not look at it any more either"
     )
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("scale-down-utilization-threshold", 1.5, "expected a part of what is allocatable, from 0 to 1"),
+        ("scale-down-unneeded-time", "-1m", "expected 0 or more"),
+        ("max-drain-parallelism", -1, "expected 0 or more"),
+        ("as-reference", "B16,B1", "expected true, false or some of B16"),
+        ("drain-priority-config", "1:2:3", "expected priority:seconds"),
+        ("drain-priority-config", "1:2,1:3", "a priority may stand there once"),
+    ],
+)
+def test_a_setting_of_scale_down_that_cannot_be_keeps_its_default_and_says_what_may(
+    key: str, value: Any, said: str
+) -> None:
+    settings, (warning,) = read({key: value})
+    assert settings == Settings()
+    assert warning.startswith(f"{key}={value!r}: {said}")
+
+
+def test_groups_of_priorities_exclude_one_grace_period_for_all() -> None:
+    settings, (warning,) = read(
+        {"drain-priority-config": "0:60,1000:120", "max-graceful-termination-sec": 30}
+    )
+    assert [(level.priority, level.grace_s) for level in settings.drain_priorities] == [
+        (0, 60.0),
+        (1000, 120.0),
+    ]
+    assert settings.max_graceful_s == Settings().max_graceful_s
+    assert warning.startswith("max-graceful-termination-sec=30: drain-priority-config says")
+
+
+def test_the_ways_of_the_reference_are_taken_in_all_or_in_some() -> None:
+    assert read({"as-reference": True})[0].as_reference == tuple(DIFFERENCES)
+    assert read({"as-reference": "B16,B21"})[0].as_reference == ("B16", "B21")
+    assert read({"as-reference": "false"})[0].as_reference == ()
 
 
 @pytest.mark.parametrize("text", ["nvidia.com/gpu", "nvidia.com/gpu:3:1", ":0:1", "nvidia.com/gpu:0:many"])

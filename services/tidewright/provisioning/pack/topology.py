@@ -7,13 +7,24 @@ are taken from the grid once, and kept up to date while this one shape is placed
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import numpy as np
 
 from tidewright.kube.podshape import HOSTNAME, PodShape, Spread
-from tidewright.kube.predicates import conflict
+from tidewright.kube.predicates import conflict, untolerated
+from tidewright.kube.taints import Taint
 from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pack.nodes import Ints, Mask
+
+TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
+
+
+class Leaving(NamedTuple):
+    """Rows of a grid that count for less: of nodes that are gone already, and one whose pods are just being placed."""
+
+    gone: Mask
+    ghost: int
 
 
 class Walk:
@@ -22,12 +33,12 @@ class Walk:
     Call `allowed`, choose a row of it, call `take`. After adding nodes to the grid make a new walk.
     """
 
-    def __init__(self, grid: Grid, shape: PodShape) -> None:
+    def __init__(self, grid: Grid, shape: PodShape, leaving: Leaving | None = None) -> None:
         self.grid = grid
         self.shape = shape
         self.room = grid.capacity(shape)
         self._tied = grid.devices.ties(shape)
-        self._spread = [_SpreadCount(grid, shape, constraint) for constraint in shape.spread]
+        self._spread = [_SpreadCount(grid, shape, constraint, leaving) for constraint in shape.spread]
         self._apart = [
             _domain_counts(grid, term.key, (shape.digest,))
             for term in shape.anti_affinity
@@ -74,7 +85,9 @@ class Walk:
 class _SpreadCount:
     """Matching pods per domain of one spread constraint, and which domains count for the minimum."""
 
-    def __init__(self, grid: Grid, shape: PodShape, constraint: Spread) -> None:
+    def __init__(
+        self, grid: Grid, shape: PodShape, constraint: Spread, leaving: Leaving | None = None
+    ) -> None:
         self.constraint = constraint
         self.own = int(constraint.selector.matches(shape.labels))
         matching = [
@@ -90,6 +103,10 @@ class _SpreadCount:
             counting &= grid.tolerated(shape)
         for other_constraint in shape.spread:  # a node without all the keys is in no domain
             counting &= grid.column(other_constraint.key)[0] >= 0
+        if leaving is not None:
+            counting &= ~leaving.gone
+            if constraint.honor_taints and untolerated(shape, (Taint(TO_BE_DELETED),)) is not None:
+                counting[leaving.ghost] = False
         self.counting = counting
         self.ids, self.counts = _domain_counts(grid, constraint.key, matching, counting)
         self.domains = np.unique(self.ids[counting])

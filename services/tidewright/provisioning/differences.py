@@ -1,0 +1,16 @@
+"""Where scale-down decides otherwise than the reference, by intention. The spec's list of improvements [B] goes on with these.
+
+The setting `as-reference` takes the reference's way back: in all of them, or in those that it names.
+"""
+
+from __future__ import annotations
+
+DIFFERENCES: dict[str, str] = {
+    "B16": "a pod that one pass moves twice is charged once to its disruption budgets",
+    "B17": "a zero-or-max group of which a node waits for a pod to complete stays as a whole, and no slot is kept for it",
+    "B18": "a zero-or-max group that does not fit the limits on deletions at a time does not end the search for others",
+    "B19": "in an evaluation that orders nodes none goes, whatever the delays are",
+    "B20": "minimum sizes and limits are used up by nodes that go, not by those that a later step keeps",
+    "B21": "pods are not thought to move onto nodes that are not ready",
+}
+"""Number to what ours does."""

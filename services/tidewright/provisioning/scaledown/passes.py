@@ -1,0 +1,312 @@
+"""One pass of scale-down: which nodes nobody needs, and which of them go now. Spec 4, addendum 2.1.
+
+`evaluate` is a function of what is (`Scene`), of what the passes before found (`Memory`) and of settings. Where ours
+differs from the reference by intention is said by number (`differences`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from tidewright.kube.keys import PodKey
+from tidewright.provisioning.group_ids import NodeGroupId
+from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.scaledown.candidates import eligible, order
+from tidewright.provisioning.scaledown.candidates.utilisation import Use, use_of
+from tidewright.provisioning.scaledown.drain.budgets import Allowance
+from tidewright.provisioning.scaledown.drain.evictions import Evicted, evicted
+from tidewright.provisioning.scaledown.drain.rules import sort_pods
+from tidewright.provisioning.scaledown.going.parallel import Room, cropped
+from tidewright.provisioning.scaledown.going.timers import Floors, too_early
+from tidewright.provisioning.scaledown.going.whole import Leaver, chosen, in_order
+from tidewright.provisioning.scaledown.scene import (
+    Budget,
+    GroupTraits,
+    Owners,
+    Refusal,
+    Removal,
+    Residents,
+    SceneNode,
+)
+from tidewright.provisioning.scaledown.simulation.placing import Destinations
+from tidewright.provisioning.scaledown.simulation.removal import Hints, Simulation
+from tidewright.provisioning.settings import Settings
+
+NOBODY = Owners(None)
+
+
+class Scene(msgspec.Struct, kw_only=True):
+    """The cluster at the time of a pass.
+
+    Attributes:
+        nodes: in the order in which they are listed.
+        residents: node to its pods, expendable ones left out.
+        grid: nodes and pods for placing; forked, never changed.
+        empty_going, drains_going: nodes whose deletion has begun.
+    """
+
+    nodes: Sequence[SceneNode]
+    residents: Residents
+    groups: Mapping[NodeGroupId, GroupTraits]
+    grid: Grid
+    budgets: Sequence[Budget] = ()
+    owners: Owners = NOBODY
+    empty_going: int = 0
+    drains_going: int = 0
+
+
+class Memory(msgspec.Struct, kw_only=True):
+    """What passes remember.
+
+    Attributes:
+        unneeded: node to the time since when it is.
+        recheck_at: node to the time at which it is looked at again after a failed simulation.
+        last_pass, interval_s: of the pass before, and the smallest interval between two.
+        hints: pod to the node where it found room in the pass before.
+        pointer: rank of the row at which the last search ended.
+    """
+
+    unneeded: dict[str, float] = {}
+    recheck_at: dict[str, float] = {}
+    last_pass: float | None = None
+    interval_s: float | None = None
+    hints: dict[PodKey, str] = {}
+    pointer: int = 0
+
+
+class Plan(msgspec.Struct, kw_only=True):
+    """What a pass found.
+
+    Attributes:
+        candidates: nodes that may be looked at, in order of examination.
+        uses: of those that got as far.
+        unneeded: node to its removal, in the order in which they were found.
+        refused: node to why it stays; candidates that are neither here nor unneeded were not reached.
+        waiting: unneeded nodes that do not go now, and why.
+        budgets: what is left of them, below 0 too.
+        empty, drain: nodes that could go now; `going`: those that do.
+        evictions: of the nodes that go.
+        memory: for the next pass.
+    """
+
+    candidates: list[str]
+    uses: dict[str, Use]
+    unneeded: dict[str, Removal]
+    refused: dict[str, Refusal]
+    waiting: dict[str, str] = {}
+    budgets: Mapping[str, int] = {}
+    ready: list[Leaver] = []
+    going: list[Leaver] = []
+    evictions: dict[str, Evicted] = {}
+    memory: Memory
+
+
+def evaluate(scene: Scene, memory: Memory, settings: Settings, now: float) -> Plan:
+    """A whole pass."""
+    candidates = candidates_of(scene, memory, settings, now)
+    remembered = {name: at for name, at in memory.recheck_at.items() if at > now}
+    refused: dict[str, Refusal] = {}
+    uses: dict[str, Use] = {}
+    willing: list[SceneNode] = []
+    for node in candidates:
+        if node.deleting:
+            continue
+        reason, use = judge(scene, node, settings, now, paused=node.name in remembered)
+        if use is not None:
+            uses[node.name] = use
+        if reason:
+            refused[node.name] = Refusal(reason)
+        else:
+            willing.append(node)
+    allowance = Allowance(scene.budgets, once="B16" not in settings.as_reference)
+    hints = Hints(memory.hints)
+    simulation = Simulation(
+        Destinations(scene.grid.fork(), closed(scene, settings)),
+        scene.residents,
+        scene.owners,
+        allowance,
+        settings,
+        now=now,
+        hints=hints,
+    )
+    simulation.destinations.last = memory.pointer
+    interval = shortest(memory, settings, now)
+    unneeded: dict[str, Removal] = {}
+    most = order.enough(
+        len(memory.unneeded),
+        parallelism=settings.max_parallelism,
+        unneeded_s=settings.unneeded_s,
+        interval_s=interval,
+    )
+    counted = 0
+    for node in willing:
+        if counted >= most:
+            break
+        found = simulation.attempt(node.name)
+        if isinstance(found, Refusal):
+            refused[node.name] = found
+            remembered[node.name] = now + settings.recheck_s
+        else:
+            unneeded[node.name] = found
+            counted += not scene.groups[node.group].zero_or_max
+    since = {name: memory.unneeded.get(name, now) for name in unneeded}
+    plan = Plan(
+        candidates=[node.name for node in candidates],
+        uses=uses,
+        unneeded=unneeded,
+        refused=refused,
+        budgets=allowance.counts(),
+        memory=Memory(
+            unneeded=since,
+            recheck_at=remembered,
+            last_pass=now,
+            interval_s=interval,
+            hints=hints.now,
+            pointer=simulation.destinations.last,
+        ),
+    )
+    choose(scene, plan, settings, now)
+    return plan
+
+
+def candidates_of(scene: Scene, memory: Memory, settings: Settings, now: float) -> list[SceneNode]:
+    """Nodes that may be looked at, in order of examination."""
+    nodes = [node for node in scene.nodes if node.started and not eligible.listed(node, scene.groups)]
+    return order.examined(nodes, lambda node: kind_of(scene, node, settings, now), memory.unneeded)
+
+
+def kind_of(scene: Scene, node: SceneNode, settings: Settings, now: float) -> int:
+    """Whether a node is empty, judged without owners and budgets."""
+    pods = sort_pods(scene.residents.get(node.name, ()), settings, NOBODY, None, now)
+    if pods.blocked is not None or pods.movers:
+        return order.OCCUPIED
+    return order.EMPTY_BUT_WAITING if pods.waits else order.EMPTY
+
+
+def judge(
+    scene: Scene, node: SceneNode, settings: Settings, now: float, *, paused: bool
+) -> tuple[str, Use | None]:
+    """Why a node is not looked at further (empty: it is), and its use as far as that was looked at."""
+    group = scene.groups.get(node.group)
+    reason = eligible.before_use(node, group, settings, paused=paused, now=now)
+    if reason or group is None:
+        return reason, None
+    use = use_of(
+        node,
+        scene.residents.get(node.name, ()),
+        now,
+        ignore_daemonsets=eligible.ignores_daemonsets(group, settings),
+        ignore_mirror=settings.ignore_mirror,
+    )
+    return eligible.by_use(node, group, use, settings), use
+
+
+def closed(scene: Scene, settings: Settings) -> list[str]:
+    """Nodes that take no pods. [B21] Unready nodes are none of ours; the reference goes by their taints alone."""
+    return [
+        node.name
+        for node in scene.nodes
+        if node.deleting or not node.started or not (node.ready or "B21" in settings.as_reference)
+    ]
+
+
+def shortest(memory: Memory, settings: Settings, now: float) -> float:
+    """The smallest interval between two passes so far, at most the unneeded time."""
+    interval = settings.unneeded_s if memory.interval_s is None else memory.interval_s
+    return interval if memory.last_pass is None else min(interval, now - memory.last_pass)
+
+
+def choose(scene: Scene, plan: Plan, settings: Settings, now: float) -> None:
+    """Which unneeded nodes could go now, which do, and why the others wait; written into the plan."""
+    plan.waiting, plan.ready = ready_now(scene, plan, settings, now)
+    room = Room(
+        settings.max_parallelism - scene.empty_going - scene.drains_going,
+        settings.max_drains - scene.drains_going,
+    )
+    plan.going = cropped(plan.ready, scene.groups, room, as_reference="B18" in settings.as_reference)
+    plan.evictions = {
+        leaver.name: evicted(scene.residents.get(leaver.name, ()), settings, empty=not leaver.drains)
+        for leaver in plan.going
+    }
+
+
+def ready_now(
+    scene: Scene, plan: Plan, settings: Settings, now: float
+) -> tuple[dict[str, str], list[Leaver]]:
+    """Why unneeded nodes wait, and those that do not, in their order."""
+    nodes = {node.name: node for node in scene.nodes}
+    waiting: dict[str, str] = {}
+    due: list[Leaver] = []
+    for removal in sorted(plan.unneeded.values(), key=lambda removal: (not removal.empty, removal.node)):
+        node = nodes[removal.node]
+        since = plan.memory.unneeded[node.name]
+        reason = too_early(node, scene.groups.get(node.group), settings, since, now)
+        if reason:
+            waiting[node.name] = reason
+            continue
+        due.append(
+            Leaver(
+                name=node.name,
+                group=node.group,
+                drains=not removal.empty,
+                waits=bool(removal.waits),
+                risky=removal.risky,
+            )
+        )
+    leavers, refused = kept_of(due, nodes, scene.groups, settings)
+    return {**waiting, **refused}, leavers
+
+
+def kept_of(
+    due: Sequence[Leaver],
+    nodes: Mapping[str, SceneNode],
+    groups: Mapping[NodeGroupId, GroupTraits],
+    settings: Settings,
+) -> tuple[list[Leaver], dict[str, str]]:
+    """Of nodes whose time has come those that may go: sizes, limits, whole groups, pods that have to complete.
+
+    [B20] As the reference has it sizes and limits are used up by nodes that a later step refuses; ours counts what goes.
+    """
+    floors = Floors(nodes.values(), groups, settings)
+    whole_as_reference = "B17" in settings.as_reference
+    if "B20" not in settings.as_reference:
+        leavers, refused = chosen(in_order(due), groups, as_reference=whole_as_reference)
+        return _above(leavers, nodes, groups, floors, refused)
+    waiting: dict[str, str] = {}
+    above: list[Leaver] = []
+    for leaver in due:
+        reason = floors.refusal(nodes[leaver.name])
+        if reason:
+            waiting[leaver.name] = reason
+        else:
+            floors.take(nodes[leaver.name])
+            above.append(leaver)
+    leavers, refused = chosen(in_order(above), groups, as_reference=whole_as_reference)
+    return leavers, {**waiting, **refused}
+
+
+def _above(
+    leavers: Sequence[Leaver],
+    nodes: Mapping[str, SceneNode],
+    groups: Mapping[NodeGroupId, GroupTraits],
+    floors: Floors,
+    waiting: dict[str, str],
+) -> tuple[list[Leaver], dict[str, str]]:
+    """Those without whom groups and cluster have enough; of zero-or-max groups all or none."""
+    kept: list[Leaver] = []
+    broken: dict[NodeGroupId, str] = {}
+    for leaver in leavers:
+        reason = broken.get(leaver.group) or floors.refusal(nodes[leaver.name])
+        if not reason:
+            floors.take(nodes[leaver.name])
+            kept.append(leaver)
+            continue
+        waiting[leaver.name] = reason
+        if groups[leaver.group].zero_or_max:
+            broken[leaver.group] = reason
+    for leaver in [leaver for leaver in kept if leaver.group in broken]:
+        floors.take(nodes[leaver.name], -1)
+        waiting[leaver.name] = broken[leaver.group]
+    return [leaver for leaver in kept if leaver.group not in broken], waiting
