@@ -65,7 +65,10 @@ async def test_it_verifies_but_for_decisions_that_differ_for_a_reason(
         for service, name in _differing(difference):
             differing.setdefault((service, name), difference)
     unexplained = {about: difference for about, difference in differing.items() if about not in DIFFERENT}
-    assert unexplained == {}
+    assert not unexplained, (
+        f"taken otherwise than by the version that recorded: {sorted(unexplained)}. Is that meant, name each in DIFFERENT here with "
+        f"the reason, and in the changelog; a new decision shifts those that follow it in the same answer. {next(iter(unexplained.values()))}"
+    )
     assert set(DIFFERENT) <= set(differing), "a reason for what does not differ"
 
 
@@ -87,7 +90,9 @@ async def test_no_more_is_decided_about_it_than_was() -> None:
         for name in today[service]
         if today[service][name] > recorded[service].get(name, 0) and (service, name) not in DIFFERENT
     }
-    assert more == {}, "type: decided today, decided then"
+    assert more == {}, (
+        "decided today, decided then: is more meant, name the type in DIFFERENT here with the reason, and in the changelog"
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,11 +1,7 @@
 """Events of provisioning: requests, templates, node groups; and what provisioning decides about them.
 
-Facts      ProvisioningRequest..., ProvisioningClass..., PodTemplate..., DaemonSet..., Cloud..., NodeGroup...,
-           ResourceQuota..., PodDisruptionBudget..., ...Gone
-Effects    IncreaseNodeGroup, DecreaseNodeGroup, DeleteInstances, CreateNodeGroup, DeleteNodeGroup:
-           targets are `cloud/v1` NodeGroup objects named by the group's id; ReportClusterStatus
-Records    PlanScaleUp, DeclineScaleUp, AcceptRequest, AttemptRequest, BookCapacity, ReleaseCapacity,
-           BackOffGroup, CloseScaleUp, TrackIdleNodes, RemoveNode
+Facts come first. Effects on groups have `cloud/v1` NodeGroup objects as targets, named by the group's id; the other decisions
+are records, and name what they are about in fields `group`, or `namespace` and `name`, where it is one such object.
 
 Amounts are as in `ShapeObserved.requests`: `cpu` in milli-cores, `memory` and `ephemeral-storage` in
 bytes, anything else as a count.

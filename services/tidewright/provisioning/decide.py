@@ -1,12 +1,7 @@
 """The decider: what is done about an event, with reasons.
 
-Reads   nodes, pods and their shapes, clouds, node groups, ProvisioningRequests, ProvisioningClasses,
-        PodTemplates, DaemonSets, ResourceQuotas, PodDisruptionBudgets, other owners of pods; volumes, devices, namespaces; its own decisions; outcomes; timers; the
-        configuration `provisioning`
-Writes  PlanScaleUp, IncreaseNodeGroup, DecreaseNodeGroup, DeleteInstances, CreateNodeGroup,
-        DeleteNodeGroup, AcceptRequest, AttemptRequest, BookCapacity, ReleaseCapacity, BackOffGroup,
-        CloseScaleUp, TrackIdleNodes, DeclineScaleUp, SetStatus, CreateObject, DeleteObject,
-        PatchObject, RecordObjectEvent, ReportClusterStatus, SetTimer, CancelTimer
+Reads   the facts of its line in `cli/services.py`; its own decisions; outcomes; timers; the configuration `provisioning`
+Writes  the decisions of that line
 Pure    no clock, no I/O, no randomness
 
 One partition for the whole cluster: it reads the facts of all slots. Whatever may be answered wakes

@@ -38,6 +38,7 @@ SERVICE = "provisioning"
 LOOK_AGAIN_S = 60.0
 """While it is held back, time alone has it look again no sooner: what waits goes on waiting."""
 ALWAYS = (AcceptRequest, BackOffGroup, CloseScaleUp, DeclineScaleUp, TrackIdleNodes)
+"""Records of its own view of the facts: kept and folded whatever holds it back. Any other is recorded as one that would be."""
 _ORDERS = (PlanScaleUp, IncreaseNodeGroup, CreateNodeGroup)
 _OF_ORDERS = frozenset({"ScaledUpGroup", "TriggeredScaleUp", "ScaleUpRequested"})
 """Reasons of object events that tell of orders."""

@@ -49,13 +49,14 @@ def test_a_decider_reads_and_writes_what_the_table_says(service: Service) -> Non
     decider = load(service)
     room = f"services/tidewright/{service.name.replace('-', '')}"
     made = made_in(ROOT / room)
+    table = f"of {service.name} in services/tidewright/cli/services.py"
     assert decider.kinds == service.reads, (
-        f"{sorted(decider.kinds ^ service.reads)}: KINDS of {room}/decide.py and `reads` of {service.name} in "
-        "services/tidewright/cli/services.py differ"
+        f"in KINDS of {room}/decide.py and not in `reads` {table}: {sorted(decider.kinds - service.reads)}; "
+        f"the other way round: {sorted(service.reads - decider.kinds)}"
     )
     assert made == service.writes, (
-        f"{sorted(made ^ service.writes)}: what {room} decides and `writes` of {service.name} in "
-        "services/tidewright/cli/services.py differ"
+        f"made in {room} and not in `writes` {table}: {sorted(made - service.writes)}; "
+        f"in `writes`, and made nowhere in {room}: {sorted(service.writes - made)}"
     )
 
 

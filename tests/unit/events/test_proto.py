@@ -104,7 +104,9 @@ def test_every_reference_of_the_asyncapi_document_resolves() -> None:
 
 def test_every_event_type_is_a_message_of_some_channel() -> None:
     held = {tag for channel in document()["channels"].values() for tag in channel["messages"]}
-    assert set(BY_NAME) <= held
+    assert set(BY_NAME) <= held, (
+        f"{sorted(set(BY_NAME) - held)}: in nobody's `reads` and `writes` in services/tidewright/cli/services.py, or `make generate` was not run"
+    )
 
 
 def test_every_parameter_of_an_address_is_described_and_no_other() -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
 import msgspec
@@ -16,8 +17,10 @@ from tidewright.events.facts import (
     WatermarkPodAutoscalerObserved,
     WorkloadObserved,
 )
+from tidewright.events.placement import PlacementObjectObserved
 from tidewright.kube import kinds
 from tidewright.kube.projection import nodes, pods, reading, workloads
+from tidewright.kube.projection.placement import KEPT
 from tidewright.kube.projection.reading import Malformed
 
 STAMP = "2026-11-21T12:00:00Z"
@@ -358,6 +361,13 @@ def test_a_scale_is_a_workload_of_the_resources_kind() -> None:
 def test_what_cannot_be_read_names_object_and_field(kind: str, content: object, named: str) -> None:
     with pytest.raises(Malformed, match=named):
         kinds.BY_NAME[kind].project(raw(content))
+
+
+def test_the_contract_names_every_kind_on_which_placement_depends() -> None:
+    said = set(re.findall("`([A-Za-z]+)`", PlacementObjectObserved.__doc__ or ""))
+    assert KEPT.keys() <= said, (
+        f"{sorted(KEPT.keys() - said)}: not named in the docstring of PlacementObjectObserved (libs/tidewright/events/placement.py)"
+    )
 
 
 def test_every_kind_has_a_name_and_a_path() -> None:

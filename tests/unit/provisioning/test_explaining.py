@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import re
+from itertools import product
+from pathlib import Path
+
 import msgspec
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import provisioning as p
-from tidewright.events.base import Because
+from tidewright.events import registry
+from tidewright.events.base import Because, Decision
+from tidewright.events.decisions import Effect
 from tidewright.events.facts import NodeObserved
 from tidewright.host.fold.explainer import Reference
 from tidewright.host.process.exposition import text as text_of
@@ -21,10 +27,30 @@ from tidewright.provisioning.tell.what_if import NOT_OURS, Answer, preview
 
 ATOMIC = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 CHECK = "check-capacity.autoscaling.x-k8s.io"
+SAMPLES = Path(__file__).parents[2] / "golden" / "events"
+UNTOLD = {
+    p.DeclineScaleUp: "`standing` says of a pod why nothing is ordered for it",
+    p.TrackIdleNodes: "`standing` says of a node since when it is empty",
+}
+"""Records that are told of no object when it is explained, and why. (Effects are told of their targets.)"""
 
 
 def copied(cluster: Cluster) -> State:
     return msgspec.json.decode(msgspec.json.encode(cluster.state), type=State)
+
+
+@pytest.mark.parametrize("sample", sorted(SAMPLES.glob("decision.*.json")), ids=lambda path: path.stem)
+def test_every_record_of_provisioning_is_told_of_some_object(sample: Path) -> None:
+    event = registry.decode(sample.read_bytes())
+    if type(event).__module__ != p.__name__ or not isinstance(event, Decision) or isinstance(event, Effect):
+        return
+    texts = set(re.findall('"([^"]+)"', sample.read_text()))
+    asked = (Reference(kind, *where) for kind in EXPLAINER.kinds for where in product({"", *texts}, texts))
+    told = any(EXPLAINER.concerns(event, reference) for reference in asked)
+    assert told != (type(event) in UNTOLD), (
+        f"explain tells {type(event).__name__} of {'an' if told else 'no'} object: what has a `group` is told of that group; of anything "
+        "else `concerns` in provisioning/tell/explaining.py says whom it is about, or UNTOLD here why nobody"
+    )
 
 
 def standing(cluster: Cluster, kind: str, name: str) -> str:

@@ -6,7 +6,7 @@ cluster_state  readiness, acceptable ranges, upcoming nodes, health, time-outs
 arriving       nodes that came before the cloud was heard of them
 backoff        groups that failed are left alone for a while
 limits         cluster-wide limits and quotas
-upkeep         what became of orders: finished, late, failed
+upkeep         what became of orders: finished, late, failed; which empty nodes and groups go
 follow_up      what follows at once, without an evaluation
 status_map     the status ConfigMap; status_parts: its parts, by name
 """

@@ -25,6 +25,7 @@ from tidewright.provisioning.state import State
 from tidewright.provisioning.tell.sentences import because
 
 COMPONENT = "cluster-autoscaler"
+GROUP_KIND = "NodeGroup"
 STATUS_MAP = ObjectRef(
     api_version="v1", kind="ConfigMap", namespace="kube-system", name="cluster-autoscaler-status"
 )
@@ -54,7 +55,7 @@ class Orders:
 
 
 def group_ref(name: str) -> ObjectRef:
-    return ObjectRef(api_version="cloud/v1", kind="NodeGroup", name=name)
+    return ObjectRef(api_version="cloud/v1", kind=GROUP_KIND, name=name)
 
 
 def request_ref(namespace: str, name: str, uid: str) -> ObjectRef:

@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tidewright.events.base import Because, Decision, Event
-from tidewright.events.decisions import DeleteObject
+from tidewright.events.decisions import DeleteObject, Effect
 from tidewright.events.provisioning import (
     AcceptRequest,
     AttemptRequest,
     BackOffGroup,
     BookCapacity,
     CloseScaleUp,
-    CreateNodeGroup,
     DeclineScaleUp,
-    DecreaseNodeGroup,
     DeleteInstances,
-    DeleteNodeGroup,
     GroupVerdict,
-    IncreaseNodeGroup,
     PlanScaleUp,
     ReleaseCapacity,
 )
@@ -45,6 +41,7 @@ from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.lifecycle import tried_at
 from tidewright.provisioning.requests.spec import Mode, mode_of
 from tidewright.provisioning.requests.work import parameters_in_force
+from tidewright.provisioning.scaleup.orders import GROUP_KIND
 from tidewright.provisioning.scaleup.refusals import reasons_in
 from tidewright.provisioning.state import RESERVED, Request, State
 from tidewright.provisioning.tell import clouds
@@ -54,9 +51,6 @@ from tidewright.provisioning.tell.sentences import sentence
 REQUEST, POD, NODE, GROUP = "provisioningrequest", "pod", "node", "nodegroup"
 RECORDS = Reference("none", "", "")
 """Where decisions lie that name no target: plans, attempts, bookings."""
-ABOUT_GROUP = (
-    IncreaseNodeGroup, DecreaseNodeGroup, DeleteInstances, CreateNodeGroup, DeleteNodeGroup,
-)  # fmt: skip
 ABOUT_REQUEST = (AcceptRequest, AttemptRequest, BookCapacity, ReleaseCapacity)
 
 
@@ -74,7 +68,10 @@ class ProvisioningExplainer:
         return Told((RECORDS,))
 
     def concerns(self, event: Event, asked: Reference) -> bool:
-        """Plans, orders, attempts and bookings; statuses and object events say the same once more."""
+        """Plans, orders, attempts and bookings; statuses and object events say the same once more.
+
+        Whatever has a `group`, or a node group as its target, is about that group.
+        """
         name = key_of(asked.namespace, asked.name)
         match event:
             case PlanScaleUp():
@@ -87,11 +84,9 @@ class ProvisioningExplainer:
                 return asked.name in event.nodes
             case DeleteObject():
                 return asked.kind == REQUEST and event.target.name == asked.name
-            case BackOffGroup() | CloseScaleUp():
-                return asked.kind == GROUP and event.group == asked.name
         if isinstance(event, ABOUT_REQUEST):
             return asked.kind == REQUEST and key_of(event.namespace, event.name) == name
-        return isinstance(event, ABOUT_GROUP) and asked.kind == GROUP and event.target.name == asked.name
+        return isinstance(event, Decision) and asked.kind == GROUP and _group_of(event) == asked.name
 
     def sentences(self, event: Event) -> Sequence[str]:
         """The rules, then what became of each group."""
@@ -129,7 +124,7 @@ class ProvisioningExplainer:
             references += [Reference(GROUP, "", increase.group) for increase in event.increases]
         elif isinstance(event, ABOUT_REQUEST):
             request = request_key(event.namespace, event.name)
-        elif isinstance(event, ABOUT_GROUP):
+        elif isinstance(event, Effect) and event.target.kind == GROUP_KIND:
             references.append(Reference(GROUP, "", event.target.name))
         if request:
             references.insert(0, Reference(REQUEST, *parts(request)))
@@ -197,6 +192,13 @@ def verdict_sentence(verdict: GroupVerdict) -> str:
     if verdict.nodes:
         return f"Group {verdict.group} was not chosen ({verdict.reason}): {size}."
     return f"Group {verdict.group} is out: {verdict.reason}."
+
+
+def _group_of(event: Decision) -> str:
+    """The node group that a decision is about; empty for none, and for plans, which have several."""
+    if isinstance(event, Effect):
+        return event.target.name if event.target.kind == GROUP_KIND else ""
+    return str(getattr(event, "group", ""))
 
 
 def _shapes(state: State, event: AttemptRequest | DeclineScaleUp) -> list[str]:
