@@ -26,7 +26,7 @@ from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.state import State
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event
-from tidewright.events.config import Mode, ModesSet
+from tidewright.events.config import ConfigSet, Mode, ModesSet
 from tidewright.events.decisions import ScaleWorkload
 from tidewright.events.facts import MetricSampled
 from tidewright.events.outcomes import Applied
@@ -258,6 +258,22 @@ class Recording(World):
         return given
 
 
+OTHER_CONFIGURATION = ConfigSet(
+    at=1.0,
+    name="autoscaler",
+    data={
+        "strict": True,
+        "stale_after_s": 1.0,
+        "status_interval_s": 0.5,
+        "enforce_bounds_without_metrics": True,
+        "guard_resource_zero": True,
+        "align_after_limits": True,
+        "walk_owner_chain": True,
+        "outcome_timeout_s": 2.0,
+    },
+)
+"""What is on the log under its own name is the one thing that it changes."""
+
 ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
@@ -309,7 +325,11 @@ def test_the_state_is_a_function_of_the_log_alone(
     tell(recording, {**members, "dryRun": dry_run}, story)
     recording.feed(ModesSet(at=1e6, mode="enforce"))
     state, stored = State(), ENCODER.encode(State())
+    elsewhere = State()
+    DECIDER.evolve(elsewhere, OTHER_CONFIGURATION)
     for event, decided, recorded in recording.log:
+        if not isinstance(event, ConfigSet):
+            DECIDER.decide(elsewhere, event, DECIDER.evolve(elsewhere, event))
         restored = msgspec.json.decode(stored, type=State)
         DECIDER.evolve(restored, event)
         with other_policy():
@@ -317,11 +337,14 @@ def test_the_state_is_a_function_of_the_log_alone(
         for decision in decided:
             if not decision.shadow or type(decision) in DECIDER.simulates:
                 DECIDER.evolve(restored, decision)
+                DECIDER.evolve(elsewhere, decision)
                 with other_policy():
                     DECIDER.evolve(state, decision)
         stored = ENCODER.encode(restored)
         assert stored == recorded, f"restored, after {event}"
         assert ENCODER.encode(state) == recorded, f"under another policy, after {event}"
+        unconfigured = msgspec.structs.replace(elsewhere, policy=state.policy, now=state.now)
+        assert ENCODER.encode(unconfigured) == recorded, f"under another configuration, after {event}"
 
 
 @FEWER

@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from tidewright.events.base import Because, Decision, Event, ObjectRef, Scalar
+from tidewright.events.base import Because, Decision, Event, Scalar, target_of
 from tidewright.events.config import Mode, ModesSet
 from tidewright.events.decisions import (
     CancelTimer,
@@ -206,8 +206,7 @@ def held_back(values: Mapping[str, Scalar]) -> str:
 
 def about(decision: Decision) -> str:
     """What a decision is about: its type and object."""
-    target = getattr(decision, "target", None)
-    if isinstance(target, ObjectRef):
+    if (target := target_of(decision)) is not None:
         return f"{type(decision).__name__} {target.kind}/{target.namespace}/{target.name}"
     fields = (str(getattr(decision, name, "")) for name in ("namespace", "name", "request"))
     return f"{type(decision).__name__} {'/'.join(fields)}"

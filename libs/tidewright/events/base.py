@@ -116,3 +116,9 @@ class ObjectRef(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     namespace: str = ""
     name: str
     uid: str = ""
+
+
+def target_of(event: Event) -> ObjectRef | None:
+    """The object that a decision names as its target; None for one that names none."""
+    target = getattr(event, "target", None)
+    return target if isinstance(target, ObjectRef) else None

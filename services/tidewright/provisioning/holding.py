@@ -14,7 +14,7 @@ import msgspec
 
 from tidewright.events import acting
 from tidewright.events.acting import Held
-from tidewright.events.base import Decision, ObjectRef
+from tidewright.events.base import Decision, target_of
 from tidewright.events.decisions import RecordObjectEvent, SetTimer
 from tidewright.events.provisioning import (
     AcceptRequest,
@@ -81,8 +81,8 @@ def _held(state: State, service: Held, decision: Decision) -> Held:
         return _NOT_ORDERED
     if isinstance(decision, _OF_A_REQUEST):
         return of_request(state, request_key(decision.namespace, decision.name))
-    target = getattr(decision, "target", None)
-    if not isinstance(target, ObjectRef) or not target.namespace:
+    target = target_of(decision)
+    if target is None or not target.namespace:
         return service
     if target.kind == REQUEST_KIND:
         return of_request(state, request_key(target.namespace, target.name))

@@ -13,7 +13,7 @@ import msgspec
 
 from tidewright.events import acting
 from tidewright.events.acting import Held
-from tidewright.events.base import Decision, ObjectRef
+from tidewright.events.base import Decision, target_of
 from tidewright.events.decisions import SetTimer
 from tidewright.events.shards import RecordPass, ReportShards
 from tidewright.shardmanager.fold import sets
@@ -40,8 +40,8 @@ def recorded(state: State, asked_for: Iterable[Decision]) -> list[Decision]:
 
 
 def _held(state: State, decision: Decision) -> Held:
-    target = getattr(decision, "target", None)
-    if not isinstance(target, ObjectRef):
+    target = target_of(decision)
+    if target is None:
         return state.acting.of_service(SERVICE)
     key = f"{target.namespace}/{target.name}" if target.kind == KIND else sets.owner_of(state, target)
     shard_set = state.sets.get(key)

@@ -7,7 +7,6 @@ import msgspec
 from tidewright.events.acting import Acting
 from tidewright.events.base import Json
 from tidewright.shardmanager.propeller.fleet import Fleet, KnownPod, Template
-from tidewright.shardmanager.propeller.manager_lock import Lock
 from tidewright.shardmanager.shardset.assignment.autosize import Follower
 from tidewright.shardmanager.shardset.state import ShardSetState
 
@@ -67,7 +66,6 @@ class State(msgspec.Struct, kw_only=True):
         services: our own services that are sized, by `namespace/name` of their Deployments.
         replicas: wanted replicas of StatefulSets by `namespace/name`.
         asked: by decision id.
-        returned: locks of fleets that are no longer ours, to be given back.
         acting: the modes in force.
     """
 
@@ -79,7 +77,6 @@ class State(msgspec.Struct, kw_only=True):
     services: dict[str, OurService] = {}
     replicas: dict[str, int] = {}
     asked: dict[str, Asked] = {}
-    returned: list[Lock] = []
     acting: Acting = msgspec.field(default_factory=Acting)
     in_flight: dict[str, str] = {}
     """Decision id by `verb namespace/name`, so that nothing is asked for twice at a time."""

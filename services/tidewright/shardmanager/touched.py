@@ -7,7 +7,7 @@ from enum import IntFlag, auto
 import msgspec
 
 from tidewright.events.shards import ServiceLoadObserved
-from tidewright.shardmanager.propeller.fleet import KnownPod
+from tidewright.shardmanager.propeller.fleet import Fleet, KnownPod
 
 
 class Look(IntFlag):
@@ -41,12 +41,14 @@ class Touched(msgspec.Struct):
     Attributes:
         sets: keys of the shard sets concerned, in the order in which that was noticed.
         fleets: why the fleets concerned are to be looked at, by key.
+        dropped: fleets that are not configured any more.
         pod: the pod that the event is about.
         load: of one of our own services that is sized.
     """
 
     sets: list[str] = []
     fleets: dict[str, Look] = {}
+    dropped: list[Fleet] = []
     pod: PodChange | None = None
     load: ServiceLoadObserved | None = None
 

@@ -4,7 +4,7 @@
           set remembers when it was answered and what moved, not until when that counts
 5 -> 6    a spec, and an entry of our own services, is kept as it was read, and judged by who acts upon it; a fleet's
           counters are the process's; of sizes what was done is kept, not the period that follows from it
-6 -> 7    a fleet's entry is kept as it is configured, and judged by who acts upon it
+6 -> 7    a fleet's entry is kept as it is configured, and judged by who acts upon it; locks to be given back are not kept
 """
 
 from __future__ import annotations
@@ -157,6 +157,7 @@ def _follower(follower: dict[str, Any] | None) -> None:
 
 def entries_as_configured(state: StoredState) -> StoredState:
     """From version 6: verdicts on fleets' entries stood in the state, and the entries did not."""
+    state.pop("returned", None)
     for fleet in state.get("fleets", {}).values():
         judged = {"refused": fleet.pop("refused", ""), "warnings": fleet.pop("warnings", [])}
         fleet["judged"] = judged

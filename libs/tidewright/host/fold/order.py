@@ -15,7 +15,7 @@ from typing import Any, Generic, TypeAlias
 import msgspec
 
 from tidewright.events import acting, registry
-from tidewright.events.base import Decision, Event
+from tidewright.events.base import Decision, Event, Fact
 from tidewright.events.config import ModesSet
 from tidewright.events.decisions import CancelTimer, SetTimer
 from tidewright.events.incumbents import IncumbentObserved
@@ -163,7 +163,7 @@ class Fold(Generic[State]):
 
     def decides(self, event: Event) -> bool:
         """Whether an event is put to `decide`: what is only said again is not, but for what the decider says again then."""
-        return not getattr(event, "refresh", False) or type(event) in self.decider.renews
+        return not (isinstance(event, Fact) and event.refresh) or type(event) in self.decider.renews
 
     def replay_run(self, run: Sequence[Waiting], recorded: dict[int, list[Decided]]) -> None:
         """Fold a run of events as `replay` does, with their decisions, which are taken out of `recorded`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from tidewright.events.base import ObjectRef
+from tidewright.events.base import target_of
 from tidewright.events.decisions import CancelTimer, SetTimer
 from tidewright.events.shards import ChangeAssignment
 from tidewright.events.spread import ChangeLedger
@@ -94,8 +94,7 @@ def planned(
         case CancelTimer(key=key):
             schedule = timers.cancel_message(subjects, slot, service, key, headers(".cancel"))
             return Planned(message("timer", "", key), key, schedule)
-    target = getattr(decision, "target", None)
-    if isinstance(target, ObjectRef):
+    if (target := target_of(decision)) is not None:
         stored = message(target.kind.lower(), target.namespace, target.name)
         if isinstance(decision, ChangeLedger | ChangeAssignment) and not decision.shadow:
             subject = subjects.ledger(slot, service, target.namespace, target.name)

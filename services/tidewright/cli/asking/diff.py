@@ -22,7 +22,7 @@ from tidewright.cli.errors import BadInput
 from tidewright.cli.manifests import one_document
 from tidewright.cli.options import AskedLogOptions, Output, emit
 from tidewright.cli.services import Service, load
-from tidewright.events.base import Decision, ObjectRef
+from tidewright.events.base import Decision, target_of
 from tidewright.events.decisions import CancelTimer, SetStatus, SetTimer
 from tidewright.host.fold.decider import Decider
 from tidewright.host.fold.order import Decided
@@ -84,8 +84,7 @@ class Differences:
 
 def about(decision: Decision) -> str:
     """What a decision is about, for people and for matching."""
-    target = getattr(decision, "target", None)
-    if isinstance(target, ObjectRef):
+    if (target := target_of(decision)) is not None:
         reference = reference_of(target)
         return "/".join(part for part in (reference.kind, reference.namespace, reference.name) if part)
     return f"timer/{getattr(decision, 'key', '')}"

@@ -24,7 +24,7 @@ from tidewright.cli.asking.source import FromFile, Source, opened
 from tidewright.cli.errors import BadInput
 from tidewright.cli.options import AskedLogOptions, Output, emit
 from tidewright.cli.services import BY_NAME, SERVICES, Service
-from tidewright.events.base import Because, Decision, Event, ObjectRef
+from tidewright.events.base import Because, Decision, Event, target_of
 from tidewright.events.decisions import CancelTimer, Effect, SetStatus, SetTimer
 from tidewright.host.fold.explainer import Explainer, Reference
 
@@ -261,8 +261,8 @@ async def why_of(
 
 
 def _namespace(decision: Decision) -> str:
-    target = getattr(decision, "target", None)
-    return target.namespace if isinstance(target, ObjectRef) else ""
+    target = target_of(decision)
+    return target.namespace if target is not None else ""
 
 
 def _bare(because: Sequence[Because]) -> tuple[str, ...]:
@@ -279,12 +279,10 @@ async def _one_decision(source: Source, identity: str, asked: Reference | None) 
     event = decided.event
     service = BY_NAME.get(lookups.service_of(source.subjects, decided.record))
     explainer = explainer_of(service) if service is not None else None
-    target = getattr(event, "target", None)
-    about = asked or (reference_of(target) if isinstance(target, ObjectRef) else Reference("", "", identity))
+    target = target_of(event) if isinstance(event, Event) else None
+    about = asked or (reference_of(target) if target is not None else Reference("", "", identity))
     if asked is not None and not await _is_about(source, decided, asked, service, explainer):
-        shown = (
-            f" is about {reference_of(target)}" if isinstance(target, ObjectRef) else " is about no object"
-        )
+        shown = f" is about {reference_of(target)}" if target is not None else " is about no object"
         raise BadInput(f"--decision {identity}{shown}, not about {asked}")
     moment = Moment(decided.seq, getattr(event, "at", 0.0))
     explanation = Explanation(source.name, about, moment)

@@ -8,7 +8,7 @@ import msgspec
 
 from tidewright.events import decisions, facts, outcomes, registry
 from tidewright.events.acting import NOT_DONE
-from tidewright.events.base import Decision, Event, ObjectRef, Outcome
+from tidewright.events.base import Decision, Event, Outcome
 from tidewright.events.config import ClockSet, ConfigSet
 from tidewright.events.timers import TimerFired
 from tidewright.kube.times import readable
@@ -164,9 +164,3 @@ def as_json(record: Record, event: Event | registry.Unknown | None) -> dict[str,
 def title(event: Event | registry.Unknown) -> str:
     """The name of an event's type for people (`PodObserved`)."""
     return event.type if isinstance(event, registry.Unknown) else type(event).__name__
-
-
-def target_of(event: Event | registry.Unknown) -> ObjectRef | None:
-    """The object that a decision is about."""
-    target = getattr(event, "target", None) if isinstance(event, Decision) else None
-    return target if isinstance(target, ObjectRef) else None

@@ -27,7 +27,7 @@ from tidewright.shardmanager.state import LOCK_TIMER, SCAN_TIMER, Asked, State
 from tidewright.shardmanager.touched import Look, Touched
 
 
-def fold(state: State, event: Event, touched: Touched) -> None:  # noqa: C901  # a dispatcher by match
+def fold(state: State, event: Event, touched: Touched) -> None:  # a dispatcher by match
     """Take in one event."""
     match event:
         case ConfigSet(name=name) if name == NAME:
@@ -47,9 +47,6 @@ def fold(state: State, event: Event, touched: Touched) -> None:  # noqa: C901  #
             for fleet in state.fleets.values():
                 if fleet.lock is not None and fleet.lock.holder == event.holder:
                     fleet.lock.asked_at = event.at
-        case PatchObject(target=target):
-            if state.returned:
-                state.returned = [lock for lock in state.returned if lock.ref != target]
         case SetTimer(key=key, due=due):
             _timer_set(state, key, due)
         case BeginPass():
@@ -207,8 +204,7 @@ def _configure(state: State, event: ConfigSet, touched: Touched) -> None:
         if not fleet.local and fleet.template_key in state.templates:
             fleet.local = True
             touched.look(fleet.key, Look.CONFIG | Look.PASS)
-    for key in state.fleets.keys() - fleets.keys():
-        _return_lock(state, state.fleets[key])
+    touched.dropped = [fleet for key, fleet in sorted(state.fleets.items()) if key not in fleets]
     state.fleets = fleets
 
 
@@ -237,11 +233,6 @@ def _reconfigure(fleet: Fleet, read: FleetConfig, at: float, touched: Touched) -
     if fleet.take(read, at):
         touched.look(fleet.key, Look.PASS)
     fleet.former = former
-
-
-def _return_lock(state: State, fleet: Fleet) -> None:
-    if fleet.local and fleet.lock is not None and fleet.lock.held_from is not None:
-        state.returned.append(fleet.lock)
 
 
 def _of_namespace(state: State, namespace: str) -> list[Fleet]:

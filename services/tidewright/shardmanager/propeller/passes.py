@@ -45,12 +45,13 @@ RIVAL_QUIET_INTERVALS = 6
 
 def decisions(state: State, touched: Touched) -> Iterator[Decision]:
     """What the fleets ask for now."""
-    for lock in state.returned:
-        yield lock.give_back(state.now)
+    for fleet in touched.dropped:
+        if fleet.local and fleet.lock is not None and fleet.lock.held_from is not None:
+            yield fleet.lock.give_back(state.now)
     for key, look in sorted(touched.fleets.items()):
-        fleet = state.fleets.get(key)
-        if fleet is not None and fleet.local:
-            yield from FleetRound(state, fleet, look, touched.pod).decisions()
+        known = state.fleets.get(key)
+        if known is not None and known.local:
+            yield from FleetRound(state, known, look, touched.pod).decisions()
 
 
 class _Result(msgspec.Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from tidewright.events.acting import HELD_BACK, held_back
-from tidewright.events.base import Because, Decision, Event
+from tidewright.events.base import Because, Decision, Event, target_of
 from tidewright.events.decisions import (
     CreateObject,
     DeleteObject,
@@ -129,7 +129,7 @@ class ShardExplainer:
 
     def facts(self, state: State, event: Event) -> Sequence[Reference]:
         """The set itself, the template, and what a member said."""
-        target = getattr(event, "target", None)
+        target = target_of(event)
         if target is None:
             return []
         if isinstance(event, BeginPass | RecordPass):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from tidewright.events.base import Because, Decision, Event, ObjectRef
+from tidewright.events.base import Because, Decision, Event, ObjectRef, target_of
 from tidewright.events.decisions import DeleteObject, EvictPod, PatchObject, RecordObjectEvent
 from tidewright.events.spread import (
     ChangeLedger,
@@ -226,8 +226,7 @@ def _change(change: LedgerChange) -> str:
 def _subject(event: Event) -> ObjectRef | None:
     if isinstance(event, LedgerEntry | EntriesAppended):
         return ObjectRef(api_version="", kind=KIND, namespace=event.namespace, name=event.name)
-    target = getattr(event, "target", None)
-    return target if isinstance(target, ObjectRef) else None
+    return target_of(event)
 
 
 def _turned(passed: PassedOver) -> str:
