@@ -1,8 +1,9 @@
 """`make vectors`: run every case of the given files, and say what differed.
 
-A file is recognised by its content, not its name. Says how many of the covered cases went through a decider or
-an endpoint, how many through `reference/` and why, and ends with `N passed, N failed, N not covered`; the exit
-code is 1 when a case failed, 2 when a file could not be read.
+A file is recognised by its content, not its name. Says for how many of the covered cases a decider was asked (which is
+seen, not said: `asked`), how many asked one rule through the function that is its only place in the product, how many
+went through `reference/` and why, and ends with `N passed, N failed, N not covered`; the exit code is 1 when a
+case failed, 2 when a file could not be read.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 import tests.vectors
 from tests.vectors import reference
+from tests.vectors.asked import watched
 from tests.vectors.suite import Result, Suite, Verdict
 
 SHOWN = 5  # failing cases shown per file
@@ -49,8 +51,8 @@ def _is_json(path: Path) -> bool:
         return file.read(256).removeprefix(codecs.BOM_UTF8).lstrip()[:1] in (b"{", b"[")
 
 
-def run(content: Any, known: list[Suite]) -> tuple[str, list[Result]]:
-    """All cases of one file, by the first suite that knows its schema."""
+def run(content: Any, known: list[Suite], asked: set[str]) -> tuple[str, list[Result]]:
+    """All cases of one file, by the first suite that knows its schema; `asked` gets the names of deciders that are asked."""
     for suite in known:
         try:
             cases = suite.cases(content)
@@ -58,16 +60,18 @@ def run(content: Any, known: list[Suite]) -> tuple[str, list[Result]]:
             said = f"is no file of this schema: {type(error).__name__}: {error}"
             return suite.name, [Result("the file", "", Verdict.FAILED, (said,))]
         if cases is not None:
-            return suite.name, [_verdict(suite, case, index) for index, case in enumerate(cases)]
+            return suite.name, [_verdict(suite, case, index, asked) for index, case in enumerate(cases)]
     within = content.get("cases", content) if isinstance(content, dict) else content
     count = len(within) if isinstance(within, list) else 1
     return "unknown schema", [Result(f"#{i}", "", Verdict.NOT_COVERED) for i in range(count)]
 
 
-def _verdict(suite: Suite, case: Any, index: int) -> Result:
+def _verdict(suite: Suite, case: Any, index: int, asked: set[str]) -> Result:
     """One case's result; one that has not the form of its schema is a failed one, and the others go on."""
+    asked.clear()
     try:
-        return _listed(suite.run(case))
+        result = _listed(suite.run(case))
+        return dataclasses.replace(result, decided=bool(asked) and not result.reference)
     except Exception as error:  # noqa: BLE001 - whatever a malformed case leads to
         name = next(
             (str(case[k]) for k in ("id", "name") if isinstance(case, dict) and k in case), f"#{index}"
@@ -92,7 +96,8 @@ def summary(results: list[Result]) -> list[str]:
     tagged = Counter(r.reference for r in covered if r.reference)
     reasons = reference.tags()
     return [
-        f"through a decider or an endpoint: {len(covered) - tagged.total()}",
+        f"through a decider: {sum(r.decided for r in covered)}",
+        f"through the product's one function for it: {sum(not r.decided and not r.reference for r in covered)}",
         f"through reference/: {tagged.total()}",
         *(f"  {tag}: {count} ({reasons[tag]})" for tag, count in sorted(tagged.items())),
     ]
@@ -126,6 +131,11 @@ def print_besides(name: str, content: Any, known: list[Suite]) -> None:
 
 
 def main(arguments: list[str]) -> int:
+    with watched() as asked:
+        return _main(arguments, asked)
+
+
+def _main(arguments: list[str], asked: set[str]) -> int:
     known = suites()
     everything: list[Result] = []
     unreadable = False
@@ -143,7 +153,7 @@ def main(arguments: list[str]) -> int:
             print(f"{path}: cannot be read: {error}", file=sys.stderr)
             unreadable = True
             continue
-        name, results = run(content, known)
+        name, results = run(content, known, asked)
         report(path, name, results)
         print_besides(name, content, known)
         everything.extend(results)

@@ -30,6 +30,7 @@ class Result:
         stage: for the counts.
         reference: empty for a case that the product was asked, by a decider or an endpoint or what they call;
             else the tag, listed in `tests.vectors.reference`, that says why it was not.
+        decided: a decider was asked for it; the runner sees to that (`asked`).
     """
 
     name: str
@@ -37,6 +38,7 @@ class Result:
     verdict: Verdict
     differences: tuple[str, ...] = field(default=())
     reference: str = ""
+    decided: bool = False
 
 
 @dataclass(frozen=True)

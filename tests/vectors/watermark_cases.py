@@ -139,10 +139,10 @@ def calculated(found: Calculation, expected: Mapping[str, Any]) -> Found:
     return made
 
 
-def request(case: Case, found: Calculation) -> Found:
+def request(case: Case, ready: int) -> Found:
     """The part of the request to the recommender that the cases look at."""
     body = protocol.request(
-        case["spec"], namespace="", cluster="", current=case["inputs"]["current_replicas"], ready=found.ready
+        case["spec"], namespace="", cluster="", current=case["inputs"]["current_replicas"], ready=ready
     )
     return {"request": body["state"]}
 

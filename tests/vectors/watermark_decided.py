@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 
 from tests.vectors.suite import Case
-from tests.vectors.watermark_cases import recommendation, sample
+from tests.vectors.watermark_cases import Found, calculated, recommendation, sample
 from tidewright.autoscaler.api import spec
 from tidewright.autoscaler.api.status import Kept
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.fold.evolve import CONFIG
+from tidewright.autoscaler.holds import INVALID_SPEC
+from tidewright.autoscaler.passes import conditions as c
+from tidewright.autoscaler.passes import evaluate, passes
+from tidewright.autoscaler.passes.combine import Calculation
+from tidewright.autoscaler.passes.formula import int64
 from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.state import State
+from tidewright.autoscaler.tell import exposition
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event
 from tidewright.events.config import ConfigSet
@@ -28,16 +36,35 @@ from tidewright.events.facts import (
 )
 from tidewright.events.outcomes import Applied, Failed
 from tidewright.host.fold.order import Fold
+from tidewright.kube.conditions import find
 from tidewright.kube.times import rfc3339
 from tidewright.log.subjects import Slot
 
 LABELS = {"pods": "of-the-target"}
 
 
+def in_facts(case: Case) -> bool:
+    """Whether facts can say the case: none says a readiness `Unknown`."""
+    return all(pod["ready"] != "Unknown" for pod in case["inputs"].get("pods") or ())
+
+
 class Decided:
     """What comes of one look at the object of a case, with the outcome of its scale."""
 
-    def __init__(self, case: Case, policy: Policy) -> None:
+    def __init__(
+        self, case: Case, policy: Policy, *, given: Sequence[Calculation] | None = None, body: bool = False
+    ) -> None:
+        """With `given`, what the metrics propose is what the case says. With `body`, its spec is taken as it is, whole or
+        not: the case is of the body of a pass.
+        """
+        with ExitStack() as stack:
+            if given is not None:
+                stack.enter_context(patch.object(evaluate, "measure", lambda *_: tuple(given)))
+            if body:
+                stack.enter_context(patch.object(passes, "verdict", lambda *_, **__: ""))
+            self._play(case, policy)
+
+    def _play(self, case: Case, policy: Policy) -> None:
         inputs = case["inputs"]
         self._fold: Fold[State] = Fold(DECIDER, Slot("0"))
         self._seq = 0
@@ -78,6 +105,25 @@ class Decided:
         return next(
             (d.replicas for d in self.decisions if isinstance(d, ScaleWorkload) and self.scaled), None
         )
+
+    @property
+    def reason(self) -> str:
+        """Why the scale was asked for, in a dry run, too; empty without one."""
+        scales = (d for d in self.decisions if isinstance(d, ScaleWorkload))
+        steps = [s.values for d in scales for s in d.because if s.rule == "ScaleDecided"]
+        return str(steps[-1]["reason"]) if steps else ""
+
+    @property
+    def refused(self) -> str | None:
+        """Why its spec is not acted upon; None when it is."""
+        steps = (step for decision in self.decisions for step in decision.because)
+        return next((str(step.values["problem"]) for step in steps if step.rule == INVALID_SPEC), None)
+
+    @property
+    def counters(self) -> dict[str, float]:
+        """What the exposition counts of written scales."""
+        told = exposition.samples(self._fold.state)
+        return {s.name.removeprefix(exposition.PREFIX): s.value for s in told if s.counter}
 
     @property
     def writes_spec(self) -> bool:
@@ -170,3 +216,35 @@ def _object(case: Case, now: float) -> WatermarkPodAutoscalerObserved:
         status=status,
         annotations=inputs.get("annotations") or {},
     )
+
+
+def measured(decided: Decided, expected: Mapping[str, Any]) -> Found:
+    """What the reasons and the status of a look say of its only metric, in the form of the cases."""
+    steps = [step for decision in decided.decisions for step in decision.because]
+    step = next(step for step in steps if step.rule in (*_READ, "MetricFailed"))
+    values = step.values
+    if step.rule == "MetricFailed":
+        failed = Calculation(
+            display=str(values["metric"]), error=str(values["error"]), error_class=str(values["class"])
+        )
+        return {"fault": expected["fault"]} if "fault" in expected else calculated(failed, expected)
+    usage = values.get("value_milli", 0.0)
+    found: Found = {
+        "replicas": values["proposal"],
+        "utilization_milli": int64(float(usage) if usage is not None else 0.0),
+        "ready_replicas": values["ready"],
+        "is_above": values.get("position") == "above",
+        "is_below": values.get("position") == "below",
+        "details": values.get("details", ""),
+    }
+    converging = find(decided.kept.conditions, c.CONVERGE)
+    if converging is not None:
+        found["converge_condition"] = {
+            "status": str(converging.status),
+            "reason": converging.reason,
+            "message": converging.message,
+        }
+    return found
+
+
+_READ = ("Measured", "Recommended", evaluate.UNTOLERATED_ZERO)

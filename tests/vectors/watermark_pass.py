@@ -1,8 +1,8 @@
 """The stages of the watermark cases that make a whole pass, with what is stored and said after it.
 
 What is stored, written and said is what the decider makes of the case as events (`watermark_decided`). The functions of
-a pass are called for what no decision says (calculations, gauges), for `reconcile`, whose cases give calculations and no
-facts, and for pods whose readiness is `Unknown`, which no fact says.
+a pass are called for what no decision says (calculations, gauges) and for pods whose readiness is `Unknown`, which no fact
+says. The cases of `reconcile` give what the metrics propose and no facts: the decider has that in place of its formulas.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ from tests.vectors.watermark_cases import (
     scene_of,
     wire,
 )
-from tests.vectors.watermark_decided import Decided
+from tests.vectors.watermark_decided import Decided, in_facts
 from tidewright.autoscaler.api import spec, status
 from tidewright.autoscaler.api.conditions import Condition, Setting
 from tidewright.autoscaler.api.spec import LIFECYCLE
 from tidewright.autoscaler.passes import conditions as c
 from tidewright.autoscaler.passes import sequence
+from tidewright.autoscaler.passes.combine import Calculation
 from tidewright.autoscaler.passes.evaluate import (
     Pass,
     Scene,
@@ -69,7 +70,7 @@ class _Work:
 
     def decide(self, case: Case) -> None:
         """Have the decider look at the case, where all of it can be said in facts."""
-        if all(pod["ready"] != "Unknown" for pod in case["inputs"].get("pods") or ()):
+        if in_facts(case):
             self.decided = Decided(case, self.policy)
 
     def conclude(self, rules: spec.Rules, found: Pass, put_error: bool) -> None:
@@ -112,41 +113,47 @@ class _Work:
 def _reconcile(case: Case, policy: Policy) -> Found:
     inputs, expected = case["inputs"], case["expected"]
     policy = _switched(policy, inputs)
-    rules = spec.rules(spec.with_marks(spec.decode(case["spec"])))
-    work = _Work(case, policy)
     calculations = tuple(given(entry) for entry in inputs["calculations"])
     failed = next((i for i, entry in enumerate(calculations) if entry.error), None)
     if failed is not None:
         calculations = calculations[: failed + 1]
-    found = settle(rules, policy, scene_of(case, rules, ""), calculations)
-    work.settings += sequence.before(rules, gate(None, None, namespace="", name=""))[1:]
-    work.settings += sequence.computed(rules, policy, found)
-    work.conclude(rules, found, put_error=bool(inputs.get("scale_put_error")))
-    work.apply()
-    events = [list(entry) for entry in work.events]
+    decided = Decided(case, policy, given=calculations, body=True)
+    events = decided.events
     if failed is not None:
         events = [event for event in events if event[1] == "FailedComputeMetricsReplicas"]
     wanted_events = expected.get("events")
     if wanted_events is not None and len(wanted_events) == len(events):
         events = [event[: len(wanted)] for event, wanted in zip(events, wanted_events, strict=True)]
+    kept = decided.kept
+    return {
+        "desired_replicas": kept.desired,
+        "scaled": decided.scaled,
+        "conditions": _condition_map(kept.conditions),
+        "condition_count": len(kept.conditions),
+        "gauges": _gauges_of(case, policy, calculations),
+        "counters": decided.counters,
+        "events": events,
+        "rescale_reason": decided.reason,
+        "last_scale_time": kept.last_scale_at,
+        "scaling_events_count": kept.scaling_events,
+    }
+
+
+def _gauges_of(case: Case, policy: Policy, calculations: Sequence[Calculation]) -> Found:
+    """The series as they stood during the pass: a scrape shows those of the pass after it."""
+    rules = spec.rules(spec.with_marks(spec.decode(case["spec"])))
+    found = settle(rules, policy, scene_of(case, rules, ""), tuple(calculations))
+    work = _Work(case, policy)
+    work.settings += sequence.before(rules, gate(None, None, namespace="", name=""))[1:]
+    work.settings += sequence.computed(rules, policy, found)
+    work.conclude(rules, found, put_error=bool(case["inputs"].get("scale_put_error")))
+    work.apply()
     values = work.gauges()
     name = rules.metrics[0].name if rules.metrics else ""
     for series in ("high_watermark", "low_watermark", "replicas_scaling_proposal", "value"):
         if f"{series}_{name}" in values:
             values[series] = values[f"{series}_{name}"]
-    counters = {"upscale_replicas_total": 0.0, "downscale_replicas_total": 0.0} | values
-    return {
-        "desired_replicas": work.kept.desired,
-        "scaled": work.scaled,
-        "conditions": _condition_map(work.kept.conditions),
-        "condition_count": len(work.kept.conditions),
-        "gauges": values,
-        "counters": counters,
-        "events": events,
-        "rescale_reason": found.reason if found.rescale else "",
-        "last_scale_time": work.kept.last_scale_at,
-        "scaling_events_count": work.kept.scaling_events,
-    }
+    return values
 
 
 def _switched(policy: Policy, inputs: Mapping[str, Any]) -> Policy:
@@ -278,7 +285,7 @@ def _pass(case: Case, policy: Policy) -> Found:
     )
     if "calculations" in expected:
         made["calculations"] = [
-            calculated(found, wanted) | request(case, found)
+            calculated(found, wanted) | request(case, found.ready)
             for found, wanted in zip(alone, expected["calculations"], strict=False)
         ]
     found = settle(rules, policy, scene, measure(rules, policy, scene))

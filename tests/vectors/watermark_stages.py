@@ -20,6 +20,7 @@ from tests.vectors.watermark_cases import (
     scene_of,
     wire,
 )
+from tests.vectors.watermark_decided import Decided, in_facts, measured
 from tidewright.autoscaler.api import spec
 from tidewright.autoscaler.api.conditions import Setting, true_since
 from tidewright.autoscaler.passes import conditions as c
@@ -30,30 +31,50 @@ from tidewright.autoscaler.passes.readiness import group_pods
 from tidewright.autoscaler.passes.windows import verdict
 from tidewright.autoscaler.policy import Policy
 from tidewright.autoscaler.tell import messages
+from tidewright.events.base import JsonObject
 from tidewright.kube import recommendation
 from tidewright.kube.conditions import find
 from tidewright.kube.readiness import effective_owner, owner_matches, ready_pods, skips_owner_check
 
 
 def _calculate(case: Case, policy: Policy) -> Found:
-    inputs = case["inputs"]
+    """One metric alone: what the decider measures, from its reasons."""
+    inputs, index = case["inputs"], case["inputs"]["metric_index"]
     rules = rules_of(case["spec"])
-    index = inputs["metric_index"]
-    scene = scene_of(case, rules, inputs["target_namespace"])
-    rules = msgspec.structs.replace(rules, target_name=inputs["target_name"])
-    source = rules.metrics[index].source
-    answer = sample(source, inputs.get("metric_values_milli"), inputs.get("metric_error"), inputs["now"])
-    scene.samples = [None] * index + [answer]
-    return calculated(calculate(rules, policy, scene, index), case["expected"])
+    defaulted = spec.parsed({**case["spec"], "scaleTargetRef": {"kind": "Deployment"}})
+    # A tolerance of zero, which no object has for long: the default takes its place.
+    if not in_facts(case) or defaulted.metrics[index].marks != rules.metrics[index].marks:
+        scene = scene_of(case, rules, inputs["target_namespace"])
+        rules = msgspec.structs.replace(rules, target_name=inputs["target_name"])
+        source = rules.metrics[index].source
+        answer = sample(source, inputs.get("metric_values_milli"), inputs.get("metric_error"), inputs["now"])
+        scene.samples = [None] * index + [answer]
+        return calculated(calculate(rules, policy, scene, index), case["expected"])
+    said = {"values_milli": inputs.get("metric_values_milli"), "error": inputs.get("metric_error")}
+    alone = {**case["spec"], "metrics": [case["spec"]["metrics"][index]]}
+    return _measured(case, policy, alone, {"metrics": [said]})
 
 
 def _calculate_recommender(case: Case, policy: Policy) -> Found:
     inputs = case["inputs"]
-    rules = msgspec.structs.replace(rules_of(case["spec"]), target_name=inputs["target_name"])
-    scene = scene_of(case, rules, inputs["target_namespace"])
-    found = calculate_recommender(rules, policy, scene)
-    made = calculated(found, case["expected"])
-    return made | request(case, found)
+    if not in_facts(case):
+        rules = msgspec.structs.replace(rules_of(case["spec"]), target_name=inputs["target_name"])
+        found = calculate_recommender(rules, policy, scene_of(case, rules, inputs["target_namespace"]))
+        return calculated(found, case["expected"]) | request(case, found.ready)
+    measured = _measured(case, policy, case["spec"], {})
+    return measured | request(case, measured.get("ready_replicas", 0))
+
+
+def _measured(case: Case, policy: Policy, asked: JsonObject, more: JsonObject) -> Found:
+    """What the decider says of the only metric of an object on the target of a case."""
+    inputs = case["inputs"]
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": inputs["target_name"]}
+    played = {
+        **case,
+        "spec": {**asked, "scaleTargetRef": target},
+        "inputs": {**inputs, **more, "namespace": inputs["target_namespace"], "name": "wpa"},
+    }
+    return measured(Decided(played, policy, body=True), case["expected"])
 
 
 def _group_pods(case: Case, policy: Policy) -> Found:
@@ -150,12 +171,12 @@ def _should_scale(case: Case, policy: Policy) -> Found:
     return made
 
 
-def _validate(case: Case, _: Policy) -> Found:
-    try:
-        text = spec.problem(spec.decode(case["spec"]), **case["inputs"])
-    except spec.InvalidSpec as error:
-        text = str(error)
-    return {"valid": not text, "message": text or case["expected"].get("message", "")}
+def _validate(case: Case, policy: Policy) -> Found:
+    held = Decided(case, policy).refused
+    if held is None and not case["spec"].keys() & {"scaleUpLimitFactor", "scaleDownLimitFactor"}:
+        # An object that has none of them has the defaults before it is judged: no decider sees this one.
+        held = spec.problem(spec.decode(case["spec"]), **case["inputs"]) or None
+    return {"valid": held is None, "message": case["expected"].get("message", "") if held is None else held}
 
 
 def _default(case: Case, _: Policy) -> Found:

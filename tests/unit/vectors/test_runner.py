@@ -12,6 +12,10 @@ import pytest
 from tests.vectors.__main__ import files, main, run
 from tests.vectors.reference import tags
 from tests.vectors.suite import Case, Result, Suite, Verdict
+from tidewright.events.config import ClockSet
+from tidewright.shardmanager.decide import DECIDER
+from tidewright.shardmanager.state import State
+from tidewright.shardmanager.touched import Touched
 
 
 def doubles() -> Suite:
@@ -30,7 +34,7 @@ def doubles() -> Suite:
 
 
 def verdicts(content: Any) -> list[Verdict]:
-    return [result.verdict for result in run(content, [doubles()])[1]]
+    return [result.verdict for result in run(content, [doubles()], set())[1]]
 
 
 def test_a_folder_gives_every_file_that_holds_json_whatever_it_is_called(tmp_path: Path) -> None:
@@ -48,7 +52,7 @@ def test_a_case_that_has_not_its_schemas_form_fails_and_the_others_go_on() -> No
     good, wrong = {"name": "a", "given": 1, "expect": 2}, {"name": "b", "given": 1, "expect": 3}
     content = {"schema": "doubles", "cases": [good, {"name": "c"}, wrong, good]}
     assert verdicts(content) == [Verdict.PASSED, Verdict.FAILED, Verdict.FAILED, Verdict.PASSED]
-    _, results = run(content, [doubles()])
+    _, results = run(content, [doubles()], set())
     assert results[1].name == "c"
     assert "KeyError: 'given'" in results[1].differences[0]
 
@@ -79,6 +83,8 @@ def test_a_case_that_leaves_the_product_aside_names_a_listed_reason(
     """The numbers say how much of the cases is asked of the product, and why not of the rest."""
 
     def case(one: Case) -> Result:
+        if one["name"] == "a":
+            DECIDER.decide(State(), ClockSet(at=1.0, wall=1.0, log=1.0), Touched())
         return Result(one["name"], "", Verdict.PASSED, reference=one.get("tag", ""))
 
     suite = Suite("any", lambda content: content, case)
@@ -89,8 +95,9 @@ def test_a_case_that_leaves_the_product_aside_names_a_listed_reason(
     )
     assert main([str(tmp_path)]) == 1
     said = capsys.readouterr().out.splitlines()
-    assert said[-4:] == [
-        "through a decider or an endpoint: 2",
+    assert said[-5:] == [
+        "through a decider: 1",
+        "through the product's one function for it: 1",
         "through reference/: 1",
         "  odd: 1 (ours is even)",
         "2 passed, 1 failed, 0 not covered",
