@@ -45,7 +45,7 @@ class CloudGroup(msgspec.Struct):
     minimum: int
     maximum: int
     target: int
-    template: p.TemplateNode
+    template: p.TemplateNode | None
     instances: list[p.Instance] = []
     made: int = 0
     extra: dict[str, Any] = {}

@@ -13,49 +13,52 @@ import msgspec
 
 from tests.vectors import provisioning_world as w
 from tests.vectors.provisioning_life import run_life
+from tests.vectors.provisioning_played import ordered, played, tell_request
 from tests.vectors.provisioning_world import NOW, Entry, Found, wanted
 from tests.vectors.reference import provisioning as reference
 from tests.vectors.suite import Case, differences
+from tidewright.events import provisioning as p
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests import lifecycle, spec
 from tidewright.provisioning.requests.booking import booking
 from tidewright.provisioning.requests.search import search
 from tidewright.provisioning.requests.spec import Mode
-from tidewright.provisioning.scaleup.plans import NOT_TRIED
+from tidewright.provisioning.scaleup.plans import NO_OPTIONS, NOT_NEEDED, NOT_TRIED, SUCCESSFUL
 
 
 def provision(case: Case) -> Found:
-    world = w.world_of(case)
+    """One request's turn, by the whole decider: those that have conditions already are there, the others come later."""
     expected = wanted(case)
-    requests = {r["name"]: r for r in case["requests"]}
+    cluster = played(case)
     for request in case["requests"]:
-        candidate = w.candidate_of(request)
-        asked = w.asked_of(request)
-        if candidate.mode is not None:
-            for item in booking(candidate.conditions, asked.sets, ()).items:
-                world.grid.place(item.shape, item.count)
-    process = requests.get(case["process"] or "")
-    mine = w.candidate_of(process) if process else None
-    if process is None or mine is None or mine.mode is None:
-        actual: dict[str, Any] = {"result": NOT_TRIED, "scale_up": {}}
-        stored: tuple[cond.Condition, ...] = () if mine is None else mine.conditions
-    else:
-        made = search(mine.mode, w.asked_of(process), world)
-        stored = mine.conditions
-        for condition in (cond.ACCEPT, *made.conditions):
-            stored = cond.with_condition(stored, condition, NOW)
-        targets = made.plan.targets if made.plan is not None else ()
-        actual = {"result": made.result, "scale_up": {t.group: t.added for t in targets}}
-        if made.plan is not None and made.plan.created:
-            actual["new_group_machine_type"] = next(
-                g.machine_type for g in world.groups if g.id == made.plan.created[0]
-            )
-    actual["failed_true"] = int(cond.is_true(stored, cond.FAILED))
+        if request.get("conditions") or request["name"] == case["process"]:
+            tell_request(cluster, request)
+    cluster.settle()
+    stored = tuple(cluster.conditions(case["process"] or "").values())
+    actual: dict[str, Any] = {
+        "result": _result(case, stored),
+        "scale_up": ordered(cluster),
+        "failed_true": int(cond.is_true(stored, cond.FAILED)),
+    }
+    if made := cluster.of(p.CreateNodeGroup):
+        actual["new_group_machine_type"] = made[0].machine_type
     plain = {k: v for k, v in expected.items() if not k.startswith("conditions")}
     found = differences(plain, actual) + condition_differences(expected, stored)
     if "scale_up" in expected and actual["scale_up"] != expected["scale_up"]:
         found.append(f"$.scale_up: expected {expected['scale_up']}, found {actual['scale_up']}")
     return found
+
+
+def _result(case: Case, stored: Sequence[cond.Condition]) -> str:
+    """How the original names what the conditions of a request say."""
+    request = next((r for r in case["requests"] if r["name"] == case["process"]), None)
+    said = next((c for c in stored if c.type in (cond.PROVISIONED, cond.FAILED)), None)
+    if request is None or said is None:
+        return NOT_TRIED
+    if said.type == cond.FAILED or said.status != "True":
+        return NO_OPTIONS
+    nothing_ordered = said.reason == "CapacityIsFound" and w.candidate_of(request).mode is not Mode.CHECK
+    return NOT_NEEDED if nothing_ordered else SUCCESSFUL
 
 
 def condition_differences(expected: Entry, stored: Sequence[cond.Condition]) -> Found:

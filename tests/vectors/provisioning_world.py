@@ -87,7 +87,8 @@ def node_view(entry: Entry) -> NodeView:
     )
 
 
-def shape(entry: Entry) -> PodShape:
+def scheduling(entry: Entry) -> dict[str, Any]:
+    """What a pod of a case says of where it may run."""
     labels = dict(entry.get("labels", {}))
     scheduling: dict[str, Any] = {}
     if entry.get("node_selector"):
@@ -111,12 +112,16 @@ def shape(entry: Entry) -> PodShape:
         ]
     if entry.get("flex_volume"):
         scheduling["volumes"] = [{"claim": entry["flex_volume"]}]
+    return scheduling
+
+
+def shape(entry: Entry) -> PodShape:
     requests = {"cpu": entry.get("cpu", 0), "memory": entry.get("memory", 0), GPU: entry.get("gpu", 0)}
     return of_fields(
         requests={name: amount for name, amount in requests.items() if amount},
-        scheduling=scheduling,
+        scheduling=scheduling(entry),
         namespace=entry.get("namespace", "ns"),
-        labels=labels,
+        labels=dict(entry.get("labels", {})),
         priority=entry.get("priority", 0),
     )
 
