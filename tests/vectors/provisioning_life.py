@@ -97,13 +97,15 @@ class Cluster:
     def advance(self, seconds: float) -> None:
         """Let time pass; timers fire at their due times."""
         end = self.now + seconds
-        while True:
-            due = min(((at, key) for key, at in self.fold.timers.items()), default=None)
-            if due is None or due[0] > end:
-                break
-            self.now = max(self.now, due[0])
-            self.tell(TimerFired(at=due[0], key=due[1]))
+        while min(self.fold.timers.values(), default=end + 1) <= end:
+            self.fire()
         self.now = end
+
+    def fire(self) -> None:
+        """The next timer fires."""
+        due, key = min((at, key) for key, at in self.fold.timers.items())
+        self.now = max(self.now, due)
+        self.tell(TimerFired(at=due, key=key))
 
     def settle(self) -> None:
         """Give the quiet window time to pass."""

@@ -116,11 +116,14 @@ def tell_pod(cluster: Cluster, pod: Entry) -> None:
     )
 
 
-def tell_request(cluster: Cluster, request: Entry) -> None:
-    """A request of a case with its templates, and with the conditions that its status has."""
+def tell_request(cluster: Cluster, request: Entry, *, templates: bool = True) -> None:
+    """A request of a case with its templates, and with the conditions that its status has.
+
+    Without `templates` its turn does not come: they may still be on their way.
+    """
     namespace, name = request.get("namespace", "ns"), request["name"]
-    sets = request.get("podsets", ())
-    for number, pod_set in enumerate(sets):
+    sets = request.get("podsets", ()) or ({"count": 1},)
+    for number, pod_set in enumerate(sets if templates else ()):
         amounts = {"cpu": f"{pod_set.get('cpu', 0)}m", "memory": str(pod_set.get("memory", 0))}
         container = {"name": "c", "resources": {"requests": amounts}}
         cluster.tell(

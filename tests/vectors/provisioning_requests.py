@@ -12,12 +12,13 @@ from typing import Any
 import msgspec
 
 from tests.vectors import provisioning_world as w
-from tests.vectors.provisioning_life import run_life
+from tests.vectors.provisioning_life import Cluster, run_life
 from tests.vectors.provisioning_played import ordered, played, tell_request
 from tests.vectors.provisioning_world import NOW, Entry, Found, wanted
 from tests.vectors.reference import provisioning as reference
 from tests.vectors.suite import Case, differences
 from tidewright.events import provisioning as p
+from tidewright.events.decisions import SetStatus
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests import lifecycle, spec
 from tidewright.provisioning.requests.booking import booking
@@ -76,44 +77,43 @@ def condition_differences(expected: Entry, stored: Sequence[cond.Condition]) -> 
 
 
 def batch(case: Case) -> Found:
-    world = w.world_of(case)
+    """The first turn, by the whole decider, with the requests that the original has in it.
+
+    Its batches are of checks; without one it tries a request at a time, and ours all that are due.
+    """
     options = case["options"]
-    states = {r["name"]: w.candidate_of(r) for r in case["requests"]}
-    requests = {r["name"]: r for r in case["requests"]}
-    due = [c for c in states.values() if eligible_now(c)]
-    # The reference's batches are of checks; without one it tries a request at a time, ours all that are due.
-    checks = [c for c in due if c.mode is Mode.CHECK]
-    size = options["max_batch_size"] if options["batch"] and checks else 0
-    turn = lifecycle.within_timebox(
-        checks if size > 1 else due, batch_size=size, timebox_s=options["timebox"]
+    due = [r for r in case["requests"] if not r.get("conditions")]
+    checks = [r for r in due if w.candidate_of(r).mode is Mode.CHECK]
+    together = checks if options["batch"] and options["max_batch_size"] > 1 and checks else due[:1]
+    cluster = played(
+        case,
+        **{
+            "quiet-window": "0s",
+            "check-capacity-batch-processing": options["batch"],
+            "check-capacity-provisioning-request-max-batch-size": options["max_batch_size"],
+            "check-capacity-provisioning-request-batch-timebox": f"{options['timebox']}s",
+        },
     )
-    turn = turn if size > 1 else turn[:1]
-    results: list[tuple[str, str]] = []
-    provisioned: dict[str, str] = {}
-    for name, candidate in states.items():
-        before = cond.find(candidate.conditions, cond.PROVISIONED)
-        if before is not None:
-            provisioned[name] = before.status
-        if cond.is_true(candidate.conditions, cond.PROVISIONED):
-            for item in booking(candidate.conditions, w.asked_of(requests[name]).sets, ()).items:
-                world.grid.place(item.shape, item.count)
-    for candidate in turn:
-        assert candidate.mode is not None
-        made = search(candidate.mode, w.asked_of(requests[candidate.name]), world)
-        results.append((made.result, made.error))
-        for condition in made.conditions:
-            if condition.type == cond.PROVISIONED:
-                provisioned[candidate.name] = condition.status
+    for request in case["requests"]:
+        if request.get("conditions") or request in together:
+            tell_request(cluster, request)
+    stored = {r["name"]: w.candidate_of(r).conditions for r in case["requests"]}
+    before = dict(stored)
+    while stored == before:
+        cluster.fire()
+        stored |= {name: tuple(cluster.conditions(name).values()) for name in _written(cluster)}
+    results = [(_result({**case, "process": name}, stored[name]), "") for name in _written(cluster)]
+    provisioned = [c.status for kept in stored.values() for c in kept if c.type == cond.PROVISIONED]
     actual = {
         "result": reference.combined(results)[0],
-        "provisioned_true": sum(s == "True" for s in provisioned.values()),
-        "provisioned_false": sum(s == "False" for s in provisioned.values()),
+        "provisioned_true": provisioned.count("True"),
+        "provisioned_false": provisioned.count("False"),
     }
     return differences(wanted(case), actual)
 
 
-def eligible_now(candidate: lifecycle.Candidate, wait_s: float | None = None) -> bool:
-    return lifecycle.eligible(candidate, NOW, wait_s, initial_s=60, maximum_s=600).tried
+def _written(cluster: Cluster) -> list[str]:
+    return [key.partition("/")[2] for key in cluster.statuses]
 
 
 def batch_status(case: Case) -> Found:
@@ -199,22 +199,25 @@ def replaced(candidate: lifecycle.Candidate, **changes: Any) -> lifecycle.Candid
 
 def refresh(case: Case) -> Found:
     requests = case.get("requests") or [case["request"]]
-    candidates = [w.candidate_of(r) for r in requests]
+    cluster = played(case, **{"quiet-window": "0s"})
+    for request in requests:
+        tell_request(cluster, request, templates=False)
+    cluster.advance(0.0)
+    written = {f"{d.target.namespace}/{d.target.name}": d.status for d in cluster.of(SetStatus)}
+    names = {r["name"]: f"{r.get('namespace', 'ns')}/{r['name']}" for r in requests}
     # The original writes so many in one loop, and the others in the next ones; ours writes them all.
-    written = lifecycle.refresh(candidates, NOW, booking_s=600, expiry_s=604_800)
-    written = written[: case["options"]["max_updates"]]
-    by_name = {candidate.name: condition for candidate, condition in written}
+    first_ones = [key for key in names.values() if key in written][: case["options"]["max_updates"]]
+    by_name = {key: written[key] for key in first_ones}
     expected = wanted(case)
     found: Found = []
     if "conditions_exact" in expected:
-        stored = candidates[0].conditions
-        if candidates[0].name in by_name:
-            stored = cond.with_condition(stored, by_name[candidates[0].name], NOW)
+        first = requests[0]
+        status = by_name.get(f"{first.get('namespace', 'ns')}/{first['name']}")
+        stored = w.conditions_of(first["conditions"]) if status is None else cond.parse(status["conditions"])
         found += condition_differences(expected, stored)
-    names = [c.name for c in candidates]
     actual = {
-        "updated": [n for n in names if n in by_name],
-        "not_updated": [n for n in names if n not in by_name],
+        "updated": [name for name, key in names.items() if key in by_name],
+        "not_updated": [name for name, key in names.items() if key not in by_name],
     }
     return found + differences({k: v for k, v in expected.items() if k in actual}, actual)
 
