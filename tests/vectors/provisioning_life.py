@@ -131,6 +131,12 @@ class Cluster:
         self.groups[name] = CloudGroup(name, minimum, maximum, target, template, extra=extra)
         self.observe_group(name)
 
+    def template_of(self, name: str) -> p.TemplateNode:
+        """The template of a group that has one."""
+        template = self.groups[name].template
+        assert template is not None
+        return template
+
     def observe_group(self, name: str) -> None:
         group = self.groups[name]
         self.tell(
@@ -151,7 +157,7 @@ class Cluster:
         allocatable = {"cpu": 4000, "memory": 16 * 2**30, "pods": 110, **resources}
         labels = {"kubernetes.io/hostname": name}
         if group:
-            template = self.groups[group].template
+            template = self.template_of(group)
             allocatable = {**template.allocatable, **resources}
             labels = {**template.labels, **labels}
             self.groups[group].instances.append(p.Instance(id=f"sim://{name}", state="running"))
@@ -369,7 +375,7 @@ class Cluster:
         return [self._group_fact(name), *nodes]
 
     def node_fact(self, group: str, machine: str) -> Event:
-        template = self.groups[group].template
+        template = self.template_of(group)
         return f.NodeObserved(
             at=self.now + 0.001,
             name=machine,

@@ -123,14 +123,17 @@ def tell_request(cluster: Cluster, request: Entry, *, templates: bool = True) ->
     """
     namespace, name = request.get("namespace", "ns"), request["name"]
     sets = request.get("podsets", ()) or ({"count": 1},)
-    for number, pod_set in enumerate(sets if templates else ()):
+    named = [pod_set.get("template", f"{name}-{number}".lower()) for number, pod_set in enumerate(sets)]
+    for template, pod_set in zip(named, sets, strict=True):
+        if not templates or template in request.get("missing_templates", ()):
+            continue
         amounts = {"cpu": f"{pod_set.get('cpu', 0)}m", "memory": str(pod_set.get("memory", 0))}
         container = {"name": "c", "resources": {"requests": amounts}}
         cluster.tell(
             p.PodTemplateObserved(
                 at=NOW,
                 namespace=namespace,
-                name=f"{name}-{number}",
+                name=template,
                 template={"spec": {"containers": [container]}},
             )
         )
@@ -145,8 +148,8 @@ def tell_request(cluster: Cluster, request: Entry, *, templates: bool = True) ->
             spec={
                 "provisioningClassName": request.get("class", ""),
                 "podSets": [
-                    {"podTemplateRef": {"name": f"{name}-{number}"}, "count": pod_set["count"]}
-                    for number, pod_set in enumerate(sets)
+                    {"podTemplateRef": {"name": template}, "count": pod_set["count"]}
+                    for template, pod_set in zip(named, sets, strict=True)
                 ],
                 "parameters": dict(request.get("parameters", {})),
             },

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.vectors import kueue
 from tests.vectors import provisioning_world as w
+from tests.vectors.provisioning_played import played, tell_request
 from tests.vectors.provisioning_requests import condition_differences
 from tests.vectors.provisioning_world import NOW, Found, wanted
 from tests.vectors.reference import provisioning as reference
@@ -18,7 +19,6 @@ from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.pending.pods import EVENTS_PER_PLAN, pending
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests import spec
-from tidewright.provisioning.requests.booking import booking
 from tidewright.provisioning.state import State
 
 
@@ -69,25 +69,37 @@ def expand(case: Case) -> Found:
 
 
 def book(case: Case) -> Found:
+    """Whether room is kept, by the whole decider: where it is, another request for the same room finds none."""
     request, expected = case["request"], wanted(case)
-    candidate = w.candidate_of(request, case.get("options", {}).get("processor_instance", ""))
-    placed = [
-        w.shape(pod)
-        for pod in w.spread_out(case["pods"])
-        if pod.get("node")
-        and pod.get("namespace", "ns") == candidate.namespace
-        and spec.consumed_request(pod.get("annotations", {})) == candidate.name
-    ]
-    if candidate.mode is None:
-        kept = booking((), (), ())
-    else:
-        kept = booking(candidate.conditions, w.asked_of(request).sets, placed)
-    stored = candidate.conditions
-    if kept.condition is not None:
-        stored = cond.with_condition(stored, kept.condition, NOW)
-    actual = {"booked": bool(kept.items), "booked_pods": kept.pods}
+    instance = case.get("options", {}).get("processor_instance", "")
+    pods = [pod for pod in w.spread_out(case["pods"]) if pod.get("node")]
+    sets = [{"count": 1, "cpu": 0, "memory": 0} | pod_set for pod_set in request["podsets"]]
+    node = {
+        "name": "node",
+        "cpu": sum(s["count"] * s["cpu"] for s in sets) + sum(pod["cpu"] for pod in pods),
+        "memory": sum(s["count"] * s["memory"] for s in sets) + sum(pod["memory"] for pod in pods),
+        "pods": sum(s["count"] for s in sets) + len(pods),
+    }
+    settings = {"quiet-window": "0s", "check-capacity-processor-instance": instance}
+    cluster = played({"nodes": [node], "pods": pods}, **settings)
+    provisioned = any((c["type"], c["status"]) == (cond.PROVISIONED, "True") for c in request["conditions"])
+    tell_request(cluster, request, templates=provisioned)  # without them its own turn does not come
+    cluster.advance(0.0)
+    stored = cluster.conditions(request["name"])
+    parameters = {"processorInstance": instance} if instance else {}
+
+    def has_room(pods: int) -> bool:
+        """Whether so many pods as the request is for find room; each time it is another request."""
+        probe = {"name": f"probe-{pods}", "class": spec.CHECK_NAME, "parameters": parameters}
+        tell_request(cluster, probe | {"podsets": [{**sets[0], "count": pods}]})
+        cluster.advance(0.0)
+        return cluster.conditions(f"probe-{pods}")[cond.PROVISIONED].status == "True"
+
+    asked = sets[0]["count"]  # each case has one set
+    booked = next((asked - pods for pods in range(asked, 0, -1) if has_room(pods)), asked)
+    actual = {"booked": booked > 0, "booked_pods": booked}
     plain = {k: v for k, v in expected.items() if not k.startswith("conditions")}
-    return differences(plain, actual) + condition_differences(expected, stored)
+    return differences(plain, actual) + condition_differences(expected, tuple(stored.values()))
 
 
 def state_with(pods: Sequence[w.Entry]) -> State:

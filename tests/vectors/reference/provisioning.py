@@ -15,6 +15,13 @@ import msgspec
 from tidewright.kube.podshape import HOSTNAME, PodShape
 from tidewright.kube.predicates import repels
 from tidewright.provisioning.group_ids import NodeGroupId
+from tidewright.provisioning.requests.conditions import (
+    ACCEPT,
+    ACCEPTED,
+    Condition,
+    find,
+    with_condition,
+)
 from tidewright.provisioning.requests.spec import CLASS_NAME, CONSUME, MAX_NAME
 from tidewright.provisioning.scaleup.plans import (
     ERROR,
@@ -35,8 +42,17 @@ TAGS = {
     "provreq-batch-status": "each request is told its own result, and no loop has one that is put together",
     "provreq-alternate": "one evaluation serves ordinary pods and requests, so no loop alternates between them",
     "provreq-expand": "a request is counted, and never spelled out as pods",
+    "provreq-accepted-since": "Accepted keeps the time since when it is so, as conditions do: when it was tried is told otherwise",
 }
-"""Kinds of cases that ours has no use for, and why."""
+"""Kinds of cases that ours has no use for, or in which it does otherwise by intention, and why."""
+ACCEPTED_BEFORE = frozenset({"pickup-already-accepted-is-refreshed", "pickup-provisioned-false-retries"})
+"""Cases of requests that were accepted before, and have another turn."""
+
+
+def accepted_anew(conditions: Sequence[Condition], now: float) -> bool:
+    """Whether the original's `Accepted` is of now after a turn: it is written with every one."""
+    stored = find(with_condition(conditions, ACCEPT, now, refresh=True), ACCEPTED)
+    return stored is not None and stored.changed_at == now
 
 
 class Pending(msgspec.Struct, frozen=True, kw_only=True):
