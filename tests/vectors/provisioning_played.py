@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
+
 from tests.vectors import provisioning_world as w
 from tests.vectors.provisioning_life import NOW, CloudGroup, Cluster
 from tests.vectors.provisioning_world import Entry
@@ -19,7 +21,7 @@ from tidewright.provisioning.requests import conditions as cond
 def played(case: Entry, **settings: Any) -> Cluster:
     """The cluster of a case, with nothing asked of it yet; its cloud takes orders and lets nothing appear."""
     cluster = Cluster(boots=False)
-    machines = [{"name": m["name"], "resources": w.resources(m)} for m in case.get("machine_types", ())]
+    machines = [msgspec.to_builtins(machine) for machine in w.machines_of(case)]
     # The label that names the group is one that balancing ignores in these cases.
     config: JsonObject = {"balancing-ignore-label": ["ng"], "machine-types": machines, **settings}
     cluster.tell(ConfigSet(at=NOW, name="provisioning", data=config))
@@ -171,3 +173,32 @@ def _condition(condition: cond.Condition) -> JsonObject:
 def ordered(cluster: Cluster) -> dict[str, int]:
     """Nodes that were ordered, by group."""
     return {order.target.name: order.size - order.from_size for order in cluster.of(p.IncreaseNodeGroup)}
+
+
+def scaled(case: Entry) -> Cluster:
+    """The cluster of a case about scaling up after its first turn."""
+    options = case.get("options", {})
+    quotas = [
+        {"id": q["id"], "limits": q["limits"], **({} if q["groups"] == "*" else {"groups": q["groups"]})}
+        for q in options.get("quotas", ())
+    ]
+    totals = {name: options[f"max_{key}"] for name, key in _TOTALS.items() if f"max_{key}" in options}
+    if totals:  # in the cases' units, which are not those of `cores-total`
+        quotas.append({"id": "cluster-wide", "limits": totals})
+    settings: JsonObject = {key: options[name] for key, name in _SETTINGS.items() if name in options}
+    if case.get("choose"):
+        priorities = {"2": [f"^{case['choose']['group']}$"], "1": [".*"]}
+        settings |= {"expander": ["priority"], "priorities": priorities}
+    cluster = played(case, **{"quiet-window": "0s", "quotas": quotas, **settings})
+    while min(cluster.fold.timers.values(), default=NOW + 1) <= NOW and not cluster.of(p.PlanScaleUp):
+        cluster.fire()
+    return cluster
+
+
+_TOTALS = {"cpu": "cores", "memory": "memory"}
+_SETTINGS = {
+    "max-nodes-total": "max_nodes_total",
+    "balance-similar-node-groups": "balance",
+    "parallel-scale-up": "parallel",
+    "enforce-node-group-min-size": "enforce_min",
+}

@@ -1,6 +1,7 @@
 """Cases from pods to one plan: packing, options, expanders, limits and balancing.
 
-`scale-up` carries its plan out with the saga, on a cloud that refuses what the case says.
+`scale-up` asks the whole decider what is ordered; which options there were, and for which pods nothing is done, is read from
+the plan, which is carried out with the saga where the cloud of a case refuses something.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tests.vectors import provisioning_world as w
+from tests.vectors.provisioning_played import ordered, scaled
 from tests.vectors.provisioning_world import NOW, Entry, Found, wanted
 from tests.vectors.reference.provisioning import FastClass, Sets, equivalence, fast_class, reported
 from tests.vectors.reference.provisioning import reasons as reasons_of
@@ -70,6 +72,22 @@ def equivalence_case(case: Case) -> Found:
     groups = equivalence([w.pending(p) for p in case["pods"]])
     actual = {"groups": [[p.name for p in group] for group in groups], "group_count": len(groups)}
     return differences(wanted(case), actual)
+
+
+PLANNED_ALONE = frozenset({"provider_fails", "provider_fails_for", "all_or_nothing"})
+"""Options of cases about the plan and its carrying out: the decider goes on where these end."""
+ONE_PLAN = frozenset(
+    {
+        "scaleup-quotas-all-pass",
+        "scaleup-quota-removes-group",
+        "scaleup-quotas-remove-all",
+        "scaleup-zero-or-max-mixed",
+        "scaleup-balance-quota-caps-one-group",
+        "scaleup-balance-shared-quota-on-similar-only",
+    }
+)
+"""Cases of one plan alone: the first three of pods that fit on nodes which are there, and which a decider leaves out; in
+the others it goes on in the same turn with those whom the one choice does not help."""
 
 
 class Provider:
@@ -159,6 +177,12 @@ def scale_up_differences(
         "created_groups": list(made.created),
     }
     found: Found = []
+    if not case["options"].keys() & PLANNED_ALONE and case["name"] not in ONE_PLAN:
+        cluster = scaled(case)
+        orders = ordered(cluster)
+        sizes = {g.id: g.target for g in world.groups if g.exists}
+        sizes |= {name: sizes.get(name, 0) + nodes for name, nodes in orders.items()}
+        actual |= {"scale_up": orders, "target_sizes": sizes, "total_target_size": sum(sizes.values())}
     plain = {k: v for k, v in expected.items() if k in actual}
     found += differences(plain, actual)
     for key in ("scale_up", "options"):
