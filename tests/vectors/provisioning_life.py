@@ -45,10 +45,12 @@ class CloudGroup(msgspec.Struct):
     minimum: int
     maximum: int
     target: int
-    template: p.TemplateNode | None
+    template: p.TemplateNode
     instances: list[p.Instance] = []
     made: int = 0
     extra: dict[str, Any] = {}
+    from_zero: bool = True
+    """Whether the cloud says its template."""
 
 
 class Cluster:
@@ -131,12 +133,6 @@ class Cluster:
         self.groups[name] = CloudGroup(name, minimum, maximum, target, template, extra=extra)
         self.observe_group(name)
 
-    def template_of(self, name: str) -> p.TemplateNode:
-        """The template of a group that has one."""
-        template = self.groups[name].template
-        assert template is not None
-        return template
-
     def observe_group(self, name: str) -> None:
         group = self.groups[name]
         self.tell(
@@ -147,7 +143,7 @@ class Cluster:
                 max_size=group.maximum,
                 target_size=group.target,
                 instances=tuple(group.instances),
-                template=group.template,
+                template=group.template if group.from_zero else None,
                 **group.extra,
             )
         )
@@ -157,7 +153,7 @@ class Cluster:
         allocatable = {"cpu": 4000, "memory": 16 * 2**30, "pods": 110, **resources}
         labels = {"kubernetes.io/hostname": name}
         if group:
-            template = self.template_of(group)
+            template = self.groups[group].template
             allocatable = {**template.allocatable, **resources}
             labels = {**template.labels, **labels}
             self.groups[group].instances.append(p.Instance(id=f"sim://{name}", state="running"))
@@ -357,7 +353,7 @@ class Cluster:
             max_size=group.maximum,
             target_size=group.target,
             instances=tuple(group.instances),
-            template=group.template,
+            template=group.template if group.from_zero else None,
             **group.extra,
         )
 
@@ -375,7 +371,7 @@ class Cluster:
         return [self._group_fact(name), *nodes]
 
     def node_fact(self, group: str, machine: str) -> Event:
-        template = self.template_of(group)
+        template = self.groups[group].template
         return f.NodeObserved(
             at=self.now + 0.001,
             name=machine,

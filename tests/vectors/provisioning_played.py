@@ -46,12 +46,13 @@ def _tell_group(cluster: Cluster, case: Entry, name: str, entry: Entry, nodes: S
         entry.get("min", 1),
         entry.get("max", 10),
         entry.get("target", len(nodes)),
-        _template(name, template) if template else None,
+        _template(name, template) if template else p.TemplateNode(),
         [p.Instance(id=f"sim://{node['name']}", state="running") for node in nodes],
         extra={
             "zero_or_max": entry.get("zero_or_max", case.get("options", {}).get("zero_or_max", False)),
             "exists": entry.get("exists", True),
         },
+        from_zero=bool(template),
     )
     cluster.observe_group(name)
 
