@@ -123,7 +123,18 @@ class HoldLease(Effect, frozen=True, kw_only=True, tag="decision.hold-lease.v1")
 
 
 class EvictPod(Effect, frozen=True, kw_only=True, tag="decision.evict-pod.v1"):
-    """Evict a pod through its eviction subresource, so that disruption budgets hold."""
+    """Evict a pod through its eviction subresource, so that disruption budgets hold.
+
+    A budget that has nothing left ends it at once: `Failed` with reason `DisruptionBudget`. A pod that is not
+    there any more, or another one under its name, counts as evicted.
+
+    Attributes:
+        grace_period_s: for how long it may end, seconds; None: the pod's own.
+        node: the node that it is to leave; empty where it does not matter which.
+    """
+
+    grace_period_s: int | None = None
+    node: str = ""
 
 
 class RecordObjectEvent(Effect, frozen=True, kw_only=True, tag="decision.record-object-event.v1"):

@@ -28,7 +28,13 @@ class Rejected(Outcome, frozen=True, kw_only=True, tag="outcome.rejected.v1"):
 
 
 class Failed(Outcome, frozen=True, kw_only=True, tag="outcome.failed.v1"):
-    """Retries were used up (throttled, unavailable)."""
+    """Retries were used up (throttled, unavailable), or waiting is the decider's affair (`DisruptionBudget`).
+
+    Attributes:
+        retry_after_s: what the outside asked for, seconds; None without it.
+    """
+
+    retry_after_s: float | None = None
 
 
 class Superseded(Outcome, frozen=True, kw_only=True, tag="outcome.superseded.v1"):

@@ -285,11 +285,18 @@ class DeleteInstances(Effect, frozen=True, kw_only=True, tag="decision.delete-in
         instances: their ids.
         nodes: the nodes' names, in the same order, empty where none registered.
         force: ignore the group's minimum.
+        uids: of the Node objects, in the same order, where nodes were drained for it: each must be that one, carry
+            our mark, and have no pod that would have to move; else `Rejected` with reason `NodeNotEmpty` or `Conflict`.
+        from_size: the group's target size before; None where nobody counted.
+        size: the target size after it. A group that would come out smaller is left alone: `Rejected` with `Conflict`.
     """
 
     instances: tuple[str, ...]
     nodes: tuple[str, ...] = ()
     force: bool = False
+    uids: tuple[str, ...] = ()
+    from_size: int | None = None
+    size: int | None = None
 
 
 class CreateNodeGroup(Effect, frozen=True, kw_only=True, tag="decision.create-node-group.v1"):
@@ -525,6 +532,27 @@ class PodToEvict(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     priority: int = 0
 
 
+class MarkNode(Effect, frozen=True, kw_only=True, tag="decision.mark-node.v1"):
+    """Give a node one of our taints, or take it off again, in one write that says by an annotation that it is ours.
+
+    A taint of that key that somebody else set is left alone: `Rejected` with reason `TaintOfAnother`. Taking off
+    what is not ours, or not of this `drain`, finds it done.
+
+    Attributes:
+        key: of the taint; which annotation belongs to it, and its effect, follow (`kube.taints.MARKS`).
+        present: False: taint, mark and a cordon of ours come off.
+        value: of the taint.
+        drain: the id of the decision on whose behalf.
+        cordon: make it unschedulable, too; undone with the mark, unless it was so before.
+    """
+
+    key: str
+    present: bool
+    value: str = ""
+    drain: str = ""
+    cordon: bool = False
+
+
 class RemoveNode(Decision, frozen=True, kw_only=True, tag="decision.remove-node.v1"):
     """A node goes: it is marked, drained as far as it carries pods, and its instance is deleted.
 
@@ -552,3 +580,24 @@ class RemoveNode(Decision, frozen=True, kw_only=True, tag="decision.remove-node.
     daemons: tuple[PodToEvict, ...] = ()
     size: int = 0
     whole: tuple[str, ...] = ()
+
+
+class UndoRemoval(Decision, frozen=True, kw_only=True, tag="decision.undo-removal.v1"):
+    """A node stays after all: its mark comes off, and nothing more is asked of its pods.
+
+    Attributes:
+        uid: of the Node object.
+        removal: id of the decision that began it.
+        reason: CamelCase: what has changed, or failed.
+        failed: something that was tried did not succeed; else circumstances have changed.
+        pod: `namespace/name` of the pod that it is about; empty for none.
+    """
+
+    node: str
+    uid: str
+    group: str
+    removal: str
+    reason: str
+    message: str = ""
+    failed: bool = False
+    pod: str = ""

@@ -77,12 +77,20 @@ class KubeError(Exception):
         return self.error_class in ("throttled", "unavailable")
 
 
+class StatusCause(msgspec.Struct, frozen=True):
+    """One cause of a failure; the API calls its type `reason`."""
+
+    reason: str = ""
+    message: str = ""
+
+
 class StatusDetails(msgspec.Struct, frozen=True):
     """`details` of a Status object, as far as it is used."""
 
     name: str = ""
     kind: str = ""
     retryAfterSeconds: float | None = None  # noqa: N815 - the API's name
+    causes: tuple[StatusCause, ...] = ()
 
 
 class Status(msgspec.Struct, frozen=True):

@@ -12,6 +12,20 @@ import msgspec
 
 UNSCHEDULABLE_TAINT = "node.kubernetes.io/unschedulable"
 
+TO_BE_DELETED = "ToBeDeletedByClusterAutoscaler"
+"""The taint of a node that is being removed; its value is when that began, unix seconds."""
+DELETION_CANDIDATE = "DeletionCandidateOfClusterAutoscaler"
+"""The soft taint of a node that is not needed and waits; its value is since when, unix seconds."""
+DRAIN = "tidewright.dev/drain"
+"""Annotation of a node with our `TO_BE_DELETED`: the id of the decision to remove it; ` cordoned` behind it where
+the cordon is ours, too."""
+UNNEEDED = "tidewright.dev/unneeded"
+"""Annotation of a node with our `DELETION_CANDIDATE`."""
+MARKS = {TO_BE_DELETED: (DRAIN, "NoSchedule"), DELETION_CANDIDATE: (UNNEEDED, "PreferNoSchedule")}
+"""Taints of removals to the annotation that says that they are ours, and to their effect."""
+CORDONED = " cordoned"
+"""Behind a decision's id in `DRAIN`: the node was schedulable before."""
+
 HARD_EFFECTS = frozenset({"NoSchedule", "NoExecute"})
 """Effects that keep a pod away; `PreferNoSchedule` is a preference."""
 

@@ -39,6 +39,7 @@ from tidewright.events.base import Decision, Event, Outcome
 from tidewright.events.config import ClockSet
 from tidewright.events.decisions import Effect
 from tidewright.events.endpoints import ForgetEndpoint
+from tidewright.events.provisioning import DeleteInstances
 from tidewright.host.loop.fenced import Fenced, InFlight, Part, attempts, mind, present
 from tidewright.host.loop.lookout import BucketLookout, Lookout
 from tidewright.host.process.health import Health
@@ -364,6 +365,10 @@ class Actuator:
                 if isinstance(result, Refused) and result.reason == verdict.NOT_ALLOWED:
                     return self._refused(job, Refusal.of(result.message))
                 return result
+            if isinstance(effect, DeleteInstances) and effect.uids:
+                held_up = await self._applier.occupied(effect, allowance)
+                if held_up is not None:
+                    return held_up
             if self._clouds is None:
                 return Refused(verdict.NOT_SUPPORTED, "the actuator was started without a cloud (--cloud)")
             return await self._clouds.attempt(effect, allowance)

@@ -10,15 +10,18 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
+from tidewright.actuator import marks as node_marks
 from tidewright.actuator import requests, verdict
 from tidewright.actuator.allowed.pods import marked
 from tidewright.actuator.correlate import Correlator, Count, Drop, Write
 from tidewright.actuator.endpoints import Endpoints
+from tidewright.actuator.marks import TaintOfAnother
 from tidewright.actuator.requests import LeaseHeld, Mismatch
-from tidewright.actuator.verdict import Again, Done, Refused, Result
+from tidewright.actuator.verdict import Again, Closed, Done, Refused, Result
 from tidewright.events.base import JsonObject, ObjectRef
 from tidewright.events.decisions import (
     CreateObject,
@@ -32,7 +35,7 @@ from tidewright.events.decisions import (
     SetStatus,
 )
 from tidewright.events.endpoints import EndpointEffect
-from tidewright.events.provisioning import ReportClusterStatus
+from tidewright.events.provisioning import DeleteInstances, MarkNode, ReportClusterStatus
 from tidewright.kube.client import Kube
 from tidewright.kube.discovery import Discovery, Resource
 from tidewright.kube.errors import KubeError
@@ -115,6 +118,8 @@ class Applier:
                     return await self._delete(effect, allowance, marks)
                 case HoldLease():
                     return await self._hold(effect, allowance)
+                case MarkNode():
+                    return await self._mark(effect, allowance)
                 case EvictPod():
                     return await self._evict(effect, allowance, marks)
                 case RecordObjectEvent():
@@ -132,6 +137,8 @@ class Applier:
             return Refused(verdict.NOT_ALLOWED, str(error))
         except LeaseHeld as error:
             return Refused(verdict.LEASE_HELD, str(error), error.record)
+        except TaintOfAnother as error:
+            return Refused(verdict.TAINT_OF_ANOTHER, str(error))
         except Mismatch as error:
             return Refused(verdict.CONFLICT, str(error))
         except msgspec.MsgspecError as error:
@@ -342,10 +349,59 @@ class Applier:
         except KubeError as error:
             if error.status == 404 or (error.status == 409 and uid):
                 return Done(found=True)
-            if error.status == 429:
-                return Again("DisruptionBudget", str(error), error.retry_after_s)
+            if error.status == 429 and _of_a_budget(error):
+                # A budget may stay closed for hours: who decided it knows when to ask again, and for how long.
+                return Closed(verdict.DISRUPTION_BUDGET, _budget_said(error), error.retry_after_s)
             raise
         return Done()
+
+    async def _mark(self, effect: MarkNode, allowance: Allowance) -> Result:
+        place = await self._place(effect.target, allowance)
+
+        def change(node: JsonObject) -> bytes | None:
+            desired = node_marks.marked(node, effect)
+            return None if desired is None else msgspec.json.encode(desired)
+
+        try:
+            return await self._write_looking(allowance, place.item("", effect.target.name), change)
+        except KubeError as error:
+            if error.status == 404 and not effect.present:
+                return Done(found=True)
+            raise
+
+    async def occupied(self, effect: DeleteInstances, allowance: Allowance) -> Refused | Again | None:
+        """Why the instances of these nodes may not be deleted; None when nothing on them would have to move.
+
+        What the decider knew of pods is what watchers had said: one that has come since would be lost.
+        """
+        try:
+            for name, uid in zip(effect.nodes, effect.uids, strict=True):
+                if (why := await self._held_up(name, uid, allowance)) is not None:
+                    return why
+        except KubeError as error:
+            return verdict.of_error(error)
+        except msgspec.MsgspecError as error:
+            return Again("Unavailable", f"the API server's answer cannot be read: {error}")
+        return None
+
+    async def _held_up(self, name: str, uid: str, allowance: Allowance) -> Refused | None:
+        try:
+            node = await self._request(allowance, "GET", f"/api/v1/nodes/{quote(name, safe='')}")
+        except KubeError as error:
+            if error.status == 404:
+                return None  # the object went first; nothing can run there any more that the API knows of
+            raise
+        if wrong := node_marks.not_drained(node, uid):
+            return Refused(verdict.CONFLICT, f"node {name} {wrong}")
+        selector = quote(f"spec.nodeName={name}", safe="")
+        pods = await self._request(allowance, "GET", f"/api/v1/pods?fieldSelector={selector}")
+        movable = next((pod for pod in pods.get("items") or () if node_marks.would_move(pod)), None)
+        if movable is None:
+            return None
+        meta = movable.get("metadata") or {}
+        return Refused(
+            verdict.NODE_NOT_EMPTY, f"pod {meta.get('namespace')}/{meta.get('name')} is on node {name}"
+        )
 
     async def _report(self, effect: ReportClusterStatus, allowance: Allowance) -> Result:
         target, data = effect.target, {"data": {"status": effect.text}}
@@ -394,6 +450,16 @@ class Applier:
                 return Done(found=True)
             raise
         return Done()
+
+
+def _of_a_budget(error: KubeError) -> bool:
+    """Whether a 429 is a disruption budget's, and not a server's that has too much to do."""
+    return any(cause.reason == verdict.DISRUPTION_BUDGET for cause in error.details.causes)
+
+
+def _budget_said(error: KubeError) -> str:
+    why = next((cause.message for cause in error.details.causes if cause.message), "")
+    return f"{error.message} {why}".strip()
 
 
 def without_writing(effect: Effect, *, shadow: bool) -> Done | None:

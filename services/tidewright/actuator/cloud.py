@@ -287,6 +287,14 @@ class CloudApplier:
         } & set(effect.instances)
         if not there:
             return Done(found=True, result={"size": await group.target_size()})
+        if effect.size is not None and not effect.force:
+            target = await group.target_size()
+            if target - len(there) < effect.size:
+                return Refused(
+                    verdict.CONFLICT,
+                    f"target size of {group.id} is {target}: without {len(there)} it would be smaller than"
+                    f" {effect.size} as the decision saw",
+                )
         chosen: Sequence[str] = [instance_id for instance_id in effect.instances if instance_id in there]
         await allowance.take()
         if effect.force:

@@ -36,6 +36,7 @@ from tidewright.events.provisioning import (
     DeleteInstances,
     DeleteNodeGroup,
     IncreaseNodeGroup,
+    MarkNode,
     ReportClusterStatus,
 )
 
@@ -53,6 +54,7 @@ Ground: TypeAlias = Literal[
     "matched",
     "template",
     "placeholder",
+    "drained",
     "status",
     "lock",
     "set",
@@ -113,6 +115,10 @@ def rank(effect: Effect) -> Rank:
             return Rank.SCALE_UP if effect.replicas > effect.from_replicas else Rank.SCALE_DOWN
         case IncreaseNodeGroup() | CreateNodeGroup():
             return Rank.SCALE_UP
+        case MarkNode():
+            return (
+                Rank.SCALE_DOWN if effect.present else Rank.SCALE_UP
+            )  # without it the node takes pods again
         case HoldLease():
             return Rank.SCALE_UP  # one small request with a deadline: behind many creations it would be late
         case DeleteObject() | EvictPod() | DecreaseNodeGroup() | DeleteInstances() | DeleteNodeGroup():
@@ -137,6 +143,8 @@ def supersedes(later: Effect, earlier: Effect) -> bool:
             return later.replicas != earlier.replicas and _same_object(earlier, later)
         case SetStatus(), SetStatus():
             return later.status != earlier.status and _same_object(earlier, later)
+        case MarkNode(), MarkNode():
+            return later.key == earlier.key and later != earlier and _same_object(earlier, later)
         case ReportClusterStatus(), ReportClusterStatus():
             return later.text != earlier.text
         case PatchObject(), PatchObject():

@@ -194,8 +194,13 @@ def eviction_body(effect: EvictPod, uid: str) -> bytes:
         "kind": "Eviction",
         "metadata": {"name": target.name, "namespace": target.namespace},
     }
+    options: JsonObject = {}
     if uid:
-        body["deleteOptions"] = {"preconditions": {"uid": uid}}
+        options["preconditions"] = {"uid": uid}
+    if effect.grace_period_s is not None:
+        options["gracePeriodSeconds"] = effect.grace_period_s
+    if options:
+        body["deleteOptions"] = options
     return msgspec.json.encode(body)
 
 

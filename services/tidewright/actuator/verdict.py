@@ -21,6 +21,9 @@ RATE_LIMITED: Final = "RateLimited"
 NOT_SUPPORTED: Final = "NotSupported"
 LEASE_HELD: Final = "LeaseHeld"
 NOT_ALLOWED: Final = "NotAllowed"
+DISRUPTION_BUDGET: Final = "DisruptionBudget"
+TAINT_OF_ANOTHER: Final = "TaintOfAnother"
+NODE_NOT_EMPTY: Final = "NodeNotEmpty"
 
 MAX_MESSAGE = 1024
 FIRST_DELAY_S = 0.2
@@ -63,7 +66,19 @@ class Lost(msgspec.Struct, frozen=True):
     message: str
 
 
-Result: TypeAlias = Done | Refused | Again | Lost
+class Closed(msgspec.Struct, frozen=True):
+    """It may be asked again later, by whoever decided it: the actuator does not wait for that.
+
+    Attributes:
+        wait_s: what the server asked for; None without it.
+    """
+
+    reason: str
+    message: str
+    wait_s: float | None = None
+
+
+Result: TypeAlias = Done | Refused | Again | Lost | Closed
 
 
 def of_error(error: KubeError) -> Refused | Again:
@@ -108,7 +123,12 @@ def outcome(decision: Decision, result: Result, at: float, attempts: int) -> App
                 result=found_instead,
             )
     return Failed(
-        at=at, decision=decision.id, attempts=attempts, reason=result.reason, message=_cut(result.message)
+        at=at,
+        decision=decision.id,
+        attempts=attempts,
+        reason=result.reason,
+        message=_cut(result.message),
+        retry_after_s=result.wait_s if isinstance(result, Closed) else None,
     )
 
 

@@ -82,7 +82,7 @@ SERVICES: tuple[Service, ...] = (
         writes=_words(
             "accept-request attempt-request book-capacity release-capacity plan-scale-up decline-scale-up close-scale-up "
             "increase-node-group decrease-node-group create-node-group delete-node-group delete-instances back-off-group "
-            "track-idle-nodes report-cluster-status create-object delete-object patch-object set-status "
+            "track-idle-nodes undo-removal mark-node evict-pod report-cluster-status create-object delete-object patch-object set-status "
             "record-object-event set-timer cancel-timer"
         ),
         explainer="tidewright.provisioning.tell.explaining:EXPLAINER",

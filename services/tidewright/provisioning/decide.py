@@ -10,7 +10,7 @@ it through one timer, after a short quiet window, so that a burst of pods is dec
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -22,6 +22,7 @@ from tidewright.events.provisioning import (
     NodeGroupGone,
     ProvisioningRequestGone,
     ProvisioningRequestObserved,
+    RemoveNode,
 )
 from tidewright.events.timers import TimerFired
 from tidewright.host.fold.decider import Decider
@@ -38,6 +39,9 @@ from tidewright.provisioning.fold.evolve import evolve
 from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.pending.burst import goes_on_until
+from tidewright.provisioning.scaledown.removal import words
+from tidewright.provisioning.scaledown.removal.saga import REMOVALS
+from tidewright.provisioning.scaledown.removal.steps import Steps
 from tidewright.provisioning.scaleup.orders import STATUS_MAP
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell import exposition, parts
@@ -98,8 +102,18 @@ PARTS = Parts(
 
 def decide(state: State, event: Event, touched: Touched) -> Sequence[Decision]:
     """Answer one event; `state` already includes it."""
+    decisions = _decided(state, event, touched)
+    if any(isinstance(decision, RemoveNode) and not decision.shadow for decision in decisions):
+        # Looked at as soon as they are on the log: what follows bears their names.
+        return [*decisions, SetTimer(at=event.at, key=REMOVALS, due=state.now)]
+    return decisions
+
+
+def _decided(state: State, event: Event, touched: Touched) -> Sequence[Decision]:
     if isinstance(event, TimerFired) and event.key == EVALUATE:
         return _evaluated(state, event)
+    if isinstance(event, TimerFired) and event.key == REMOVALS:
+        return holding.recorded(state, _addressed(state, _looked_at(state, [*state.removals, *state.left])))
     index = index_of(state)
     decisions: list[Decision] = []
     match event:
@@ -113,6 +127,8 @@ def decide(state: State, event: Event, touched: Touched) -> Sequence[Decision]:
             decisions += respecified(state, touched.respecified)
         case ProvisioningRequestGone():
             decisions += cancelled(state, index, request_key(event.namespace, event.name))
+    if touched.removals:
+        decisions += _removals(state, touched)
     if touched.woken:
         due = state.now + index.settings.quiet_s
         if state.due is None or state.due > due:
@@ -128,6 +144,28 @@ def _evaluated(state: State, event: TimerFired) -> Sequence[Decision]:
     with PARTS.measure(parts.MAIN):
         decisions = Evaluation(state, seed=f"{event.at:.6f}", part=PARTS.measure).run()
     return holding.recorded(state, _addressed(state, decisions), evaluated=True)
+
+
+def _removals(state: State, touched: Touched) -> list[Decision]:
+    """What is told of nodes that go, and what comes next for them."""
+    now = state.now
+    told: list[Decision] = [
+        words.marked(now, name, state.removals[name]) for name in touched.marked if name in state.removals
+    ]
+    told += [words.evicted(now, key, uid) for key, uid in touched.evicted]
+    for name, uid, drains in touched.deleted:
+        told += words.deleted(now, name, uid, drains=drains)
+    return told + _looked_at(state, touched.removals)
+
+
+def _looked_at(state: State, nodes: Iterable[str]) -> list[Decision]:
+    """The next steps of these nodes, and the timer for those that time alone brings on."""
+    steps = Steps(state)
+    steps.run(nodes)
+    due = steps.due
+    if due is not None and (state.removals_due is None or due < state.removals_due):
+        steps.decisions.append(SetTimer(at=state.now, key=REMOVALS, due=due))
+    return steps.decisions
 
 
 def _addressed(state: State, decisions: list[Decision]) -> list[Decision]:

@@ -10,7 +10,7 @@ import msgspec
 
 from tidewright.events.acting import Acting
 from tidewright.events.base import JsonObject
-from tidewright.events.facts import Removal
+from tidewright.events.facts import Removal as RemovalFields
 from tidewright.events.provisioning import Instance, TemplateNode
 from tidewright.kube.keys import NO_REQUEST, ObjectKey, PodKey, RequestKey, request_key
 from tidewright.kube.podshape import NodeView
@@ -22,6 +22,7 @@ from tidewright.provisioning.group_ids import NO_GROUP, NodeGroupId
 from tidewright.provisioning.pending.helped import of_daemon_set
 from tidewright.provisioning.requests.conditions import Condition
 from tidewright.provisioning.requests.spec import consumed_request, consumes
+from tidewright.provisioning.scaledown.removal.saga import Removal
 from tidewright.provisioning.scaleup.saga import Execution
 from tidewright.provisioning.unanswered import Order
 
@@ -74,7 +75,7 @@ class Pod(msgspec.Struct, gc=False):
     """The node that the scheduler makes room on for it, by preemption, while it waits."""
     untried_at: float = 0.0
     """When it was first seen, while the scheduler has said nothing about it yet; else 0."""
-    removal: Removal | None = None
+    removal: RemovalFields | None = None
     """What rules about removing it ask for; None while that is unknown, and with it the two below."""
     controller: Controller | None = None
     deleting_at: float | None = None
@@ -237,6 +238,7 @@ class Budget(msgspec.Struct, frozen=True):
     allowed: int
     behind: bool = False
     unhealthy_always: bool = False
+    at: float = 0.0
 
 
 class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -352,6 +354,10 @@ class State(msgspec.Struct, dict=True):
         woken: something did since the timer was set, or fired.
         declined: shape to the reasons that were last recorded for it.
         objects: kind to `namespace/name` (or name) to what is kept of objects that placement looks at.
+        removals: nodes on their way out.
+        removals_due: when the timer fires that has them looked at; None when it is not set.
+        unmarking: node to the decision, without an outcome yet, to take our mark off it.
+        left: node to when that is tried again, where it failed.
         replicas: workload (`owner_key`) to the number of pods that it wants, of kinds that rules about
             removing pods know.
         held: placeholders by name, from the decision to make them until they are gone.
@@ -381,6 +387,10 @@ class State(msgspec.Struct, dict=True):
     templates: dict[ObjectKey, JsonObject] = {}
     daemons: dict[ObjectKey, JsonObject] = {}
     quotas: dict[ObjectKey, QuotaState] = {}
+    removals: dict[str, Removal] = {}
+    removals_due: float | None = None
+    unmarking: dict[str, str] = {}
+    left: dict[str, float] = {}
     budgets: dict[ObjectKey, Budget] = {}
     replicas: dict[str, int] = {}
     objects: dict[str, dict[str, JsonObject]] = {}
@@ -416,7 +426,7 @@ _KEPT_FOR_REMOVAL = (*_KEPT, "karpenter.sh/")
 
 
 @lru_cache(maxsize=8192)
-def _shared(value: Removal | Controller) -> Any:
+def _shared(value: RemovalFields | Controller) -> Any:
     """Of equal values always the same object: pods of one workload have theirs in common."""
     return value
 

@@ -73,6 +73,25 @@ class DeleteOrder(msgspec.Struct, frozen=True, array_like=True, tag="delete"):
     group: NodeGroupId
 
 
+class TaintOrder(msgspec.Struct, frozen=True, array_like=True, tag="taint"):
+    """A node that goes is marked."""
+
+    node: str
+
+
+class UnmarkOrder(msgspec.Struct, frozen=True, array_like=True, tag="unmark"):
+    """A node's mark comes off."""
+
+    node: str
+
+
+class EvictOrder(msgspec.Struct, frozen=True, array_like=True, tag="evict"):
+    """A pod is asked to leave a node."""
+
+    node: str
+    pod: PodKey
+
+
 Order: TypeAlias = (
     StatusOrder
     | CollectOrder
@@ -84,4 +103,7 @@ Order: TypeAlias = (
     | IncreaseOrder
     | DecreaseOrder
     | DeleteOrder
+    | TaintOrder
+    | UnmarkOrder
+    | EvictOrder
 )

@@ -34,9 +34,9 @@ from tidewright.events.decisions import (
     SetStatus,
 )
 from tidewright.events.endpoints import EndpointEffect, ForgetEndpoint, TrustEndpoint
-from tidewright.events.facts import WatermarkPodAutoscalerObserved
+from tidewright.events.facts import NodeObserved, PodObserved, WatermarkPodAutoscalerObserved
 from tidewright.events.outcomes import Applied, Rejected
-from tidewright.events.provisioning import IncreaseNodeGroup, PodTemplateObserved
+from tidewright.events.provisioning import IncreaseNodeGroup, MarkNode, PodTemplateObserved
 from tidewright.events.shards import ShardSetObserved
 from tidewright.events.spread import WorkloadSpreadObserved
 from tidewright.host.process.health import Health
@@ -44,6 +44,7 @@ from tidewright.host.webhook import certificates
 from tidewright.host.webhook.announce import Address
 from tidewright.kube import webhooks
 from tidewright.kube.discovery import Discovery
+from tidewright.kube.taints import DELETION_CANDIDATE, DRAIN, TO_BE_DELETED
 from tidewright.log.connection import Log, Message
 from tidewright.log.subjects import ALL, Slot
 from tidewright.spread.api import hooks
@@ -404,6 +405,36 @@ async def test_pods_go_only_with_the_mark_of_who_wants_them_gone(attacker: Attac
     }
     await attacker.applied("spread", patch(POD, placed))
     await attacker.applied("spread", EvictPod(at=1.0, target=POD))
+
+
+async def test_pods_are_evicted_for_scale_down_only_from_a_node_that_it_marked(attacker: Attacker) -> None:
+    pod = ref("Pod", "web-1", uid="u1")
+    evict = EvictPod(at=1.0, target=pod, node="n1")
+    await attacker.is_refused("EvictPodFields", "provisioning", EvictPod(at=1.0, target=POD, node="n1"))
+    await attacker.is_refused("WithoutGround", "provisioning", evict)
+    await attacker.seen("pod", PodObserved(at=1.0, namespace="shop", name="web-1", uid="u1", node="n1"))
+    taints = ({"key": TO_BE_DELETED, "value": "1", "effect": "NoSchedule"},)
+    await attacker.seen("node", NodeObserved(at=1.0, name="n1", uid="n", taints=taints))
+    assert "no mark of ours" in await attacker.is_refused("WithoutGround", "provisioning", evict)
+    marked = NodeObserved(at=1.0, name="n1", uid="n", taints=taints, annotations={DRAIN: "d"})
+    await attacker.seen("node", marked)
+    elsewhere = EvictPod(at=1.0, target=pod, node="n2")
+    assert "is on node n1" in await attacker.is_refused("WithoutGround", "provisioning", elsewhere)
+    await attacker.applied("provisioning", evict)
+
+
+async def test_nodes_are_given_our_taints_and_no_others(attacker: Attacker) -> None:
+    node = ref("Node", "n1", "", uid="n")
+
+    async def refused(effect: MarkNode) -> None:
+        await attacker.is_refused("MarkNodeFields", "provisioning", effect)
+
+    await refused(MarkNode(at=1.0, target=node, key="gpu", present=False))
+    await refused(MarkNode(at=1.0, target=node, key=DELETION_CANDIDATE, present=True, drain="d", cordon=True))
+    await refused(MarkNode(at=1.0, target=NODE, key=TO_BE_DELETED, present=True, drain="d"))
+    gone = MarkNode(at=1.0, target=node, key=TO_BE_DELETED, present=False, drain="d")
+    await attacker.is_refused("EffectOfService", "spread", gone)
+    await attacker.applied("provisioning", gone)
 
 
 async def test_patches_set_what_their_service_is_for_and_nothing_else(attacker: Attacker) -> None:

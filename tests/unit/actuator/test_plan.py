@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -7,6 +8,8 @@ from tests.unit.actuator.effects import deployment, job, patch, said, scale, sta
 from tidewright.actuator.plan import Job, Plan, Rank, leaves, rank, supersedes
 from tidewright.events.base import ObjectRef
 from tidewright.events.decisions import DeleteObject, Effect, PatchObject
+from tidewright.events.provisioning import MarkNode
+from tidewright.kube.taints import DELETION_CANDIDATE, TO_BE_DELETED
 
 
 def test_scale_up_goes_first_and_measured_status_last() -> None:
@@ -138,3 +141,13 @@ def test_what_a_node_says_to_people_goes_last() -> None:
     node = ObjectRef(api_version="v1", kind="Node", name="n0")
     remark = PatchObject(at=1.0, target=node, patch={"metadata": {"annotations": {"a": "b"}}})
     assert rank(remark) == Rank.MEASURED_STATUS
+
+
+def test_a_node_that_is_to_take_pods_again_goes_before_what_makes_the_cluster_smaller() -> None:
+    node = ObjectRef(api_version="v1", kind="Node", name="n0", uid="u")
+    mark = MarkNode(at=1.0, target=node, key=TO_BE_DELETED, present=True, drain="a")
+    back = msgspec.structs.replace(mark, present=False)
+    assert (rank(back), rank(mark)) == (Rank.SCALE_UP, Rank.SCALE_DOWN)
+    assert supersedes(back, mark)
+    assert not supersedes(mark, mark)
+    assert not supersedes(msgspec.structs.replace(back, key=DELETION_CANDIDATE), mark)

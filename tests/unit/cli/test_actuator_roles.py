@@ -29,7 +29,7 @@ from tidewright.events.decisions import (
     SetStatus,
 )
 from tidewright.events.endpoints import ForgetEndpoint, TrustEndpoint
-from tidewright.events.provisioning import ReportClusterStatus
+from tidewright.events.provisioning import DeleteInstances, MarkNode, ReportClusterStatus
 from tidewright.events.shards import ShardSetObserved
 from tidewright.host.webhook import certificates
 from tidewright.host.webhook.announce import Address
@@ -37,6 +37,7 @@ from tidewright.kube.discovery import Discovery, Resource
 from tidewright.kube.errors import KubeError
 from tidewright.kube.kinds import BY_KIND
 from tidewright.kube.ownership import CRD_VERSION
+from tidewright.kube.taints import DRAIN, TO_BE_DELETED
 from tidewright.shardmanager.labels import hook
 from tidewright.spread.api import hooks
 
@@ -62,13 +63,14 @@ class Recorder:
         if rest[0] == "namespaces" and len(rest) > 2:
             namespace, rest = rest[1], rest[2:]
         name = rest[1] if len(rest) > 1 else ""
+        verb = REQUESTS_OF[method] if name or method != "GET" else "list"
         resource = rest[0] + (f"/{rest[2]}" if len(rest) > 2 else "")
-        self.asked.add((group, resource, REQUESTS_OF[method], name, namespace))
+        self.asked.add((group, resource, verb, name, namespace))
         if self._missing and method in ("GET", "PATCH"):
             raise KubeError(404, "NotFound", path)
         body: JsonObject = {
-            "metadata": {"name": name, "uid": "u", "resourceVersion": "1", "annotations": dict.fromkeys((*self._marks, CRD_VERSION), "1")},
-            "spec": {"replicas": 3, "holderIdentity": "tidewright-shard-manager_1", "versions": [], "conversion": {}},
+            "metadata": {"name": name, "uid": "u", "resourceVersion": "1", "annotations": dict.fromkeys((*self._marks, CRD_VERSION, DRAIN), "1")},
+            "spec": {"taints": [{"key": TO_BE_DELETED}], "replicas": 3, "holderIdentity": "tidewright-shard-manager_1", "versions": [], "conversion": {}},
         }  # fmt: skip
         return SimpleNamespace(body=msgspec.json.encode(body))
 
@@ -104,6 +106,8 @@ def effects(grant: Grant) -> Iterator[Effect]:
                 yield DeleteObject(**common)
             case EvictPod.__name__:
                 yield EvictPod(**common)
+            case MarkNode.__name__:
+                yield MarkNode(**common, key=TO_BE_DELETED, present=True, drain="a.b.d", cordon=True)
             case HoldLease.__name__:
                 yield HoldLease(**common, holder="tidewright-shard-manager_1", duration_s=15)
             case RecordObjectEvent.__name__:
@@ -127,6 +131,11 @@ def effects(grant: Grant) -> Iterator[Effect]:
                     yield ForgetEndpoint(**common, **announced, remove_last=True)
 
 
+def deletion() -> DeleteInstances:
+    group = ObjectRef(api_version="cloud/v1", kind="NodeGroup", name="g")
+    return DeleteInstances(at=1.0, target=group, instances=("i",), nodes=("n",), uids=("u",))
+
+
 async def asked(grants: Sequence[Grant]) -> set[tuple[str, str, str, str, str]]:
     """Everything that is asked for, whether the objects are there or not: group, resource, verb, name, namespace."""
     found: set[tuple[str, str, str, str, str]] = set()
@@ -143,6 +152,8 @@ async def asked(grants: Sequence[Grant]) -> set[tuple[str, str, str, str, str]]:
                 found |= server.asked
                 applier.finished(effect)
                 await applier.attempt(effect, Allowance(free), grant.marks)  # an object event counts up
+                if grant.ground == "drained":  # what is looked at before the instance of the node is deleted
+                    await applier.occupied(deletion(), Allowance(free))
                 found |= server.asked
     return found
 

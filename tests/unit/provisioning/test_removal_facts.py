@@ -66,7 +66,7 @@ def test_budgets_and_owners_are_known_while_they_are_there() -> None:
         at=1.0, namespace="shop", name="web", api_version="apps/v1", kind="ReplicaSet", replicas=3
     )
     state = folded(budget, owner)
-    assert state.budgets == {key_of("shop", "web"): Budget({}, 2)}
+    assert state.budgets == {key_of("shop", "web"): Budget({}, 2, at=1.0)}
     assert state.replicas == {owner_key("ReplicaSet", "shop", "web"): 3}
     evolve(state, p.PodDisruptionBudgetGone(at=2.0, namespace="shop", name="web"))
     evolve(

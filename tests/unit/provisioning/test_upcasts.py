@@ -22,7 +22,17 @@ STORED = Path(__file__).parents[2] / "golden" / "states" / "provisioning.v4.json
 GONE = {"evaluating", "evaluated_at", "touched", "first_wake"}
 UNKNOWN = {"removal", "controller", "deleting_at"}
 """Of pods, what facts of before do not say all of."""
-NEW = {"burst_at", "woken_at", "budgets", "replicas", "clouds"}
+NEW = {
+    "burst_at",
+    "woken_at",
+    "budgets",
+    "replicas",
+    "clouds",
+    "removals",
+    "removals_due",
+    "unmarking",
+    "left",
+}
 
 
 def stored() -> dict[str, Any]:

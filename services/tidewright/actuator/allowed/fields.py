@@ -11,12 +11,15 @@ from tidewright.events.base import JsonObject
 from tidewright.events.decisions import (
     CreateObject,
     DeleteObject,
+    EvictPod,
     HoldLease,
     PatchObject,
     RecordObjectEvent,
     ScaleWorkload,
     SetStatus,
 )
+from tidewright.events.provisioning import MarkNode
+from tidewright.kube.taints import MARKS, TO_BE_DELETED
 
 FINALIZER: Final = "finalizer.watermarkpodautoscaler.datadoghq.com"
 RESERVED: Final = "tidewright.dev/reservation"
@@ -162,6 +165,22 @@ def placeholder_deleted(effect: DeleteObject) -> str:
     if _PLACEHOLDER_NAME.fullmatch(effect.target.name):
         return ""
     return f"{effect.target.name} is no name of a placeholder: hold-DIGEST"
+
+
+def marking(effect: MarkNode) -> str:
+    """One of our taints, on the node that is meant."""
+    if effect.key not in MARKS:
+        return f"taint {effect.key!r} is none of ours: {', '.join(sorted(MARKS))}"
+    if effect.cordon and effect.key != TO_BE_DELETED:
+        return f"it cordons with the taint {effect.key}: allowed with {TO_BE_DELETED}"
+    if effect.present and not (effect.target.uid and effect.drain):
+        return "it does not say the uid of the node that is meant, and on behalf of which decision"
+    return ""
+
+
+def drained_pod(effect: EvictPod) -> str:
+    """One pod, and no other of its name, of a node that is drained."""
+    return "" if effect.target.uid and effect.node else "it does not say the pod's uid and its node"
 
 
 def with_uid(effect: DeleteObject) -> str:

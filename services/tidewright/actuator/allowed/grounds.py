@@ -23,14 +23,16 @@ from tidewright.actuator.plan import Ground
 from tidewright.events import registry
 from tidewright.events.base import Event, JsonObject
 from tidewright.events.config import ConfigSet
-from tidewright.events.decisions import CreateObject, Effect, HoldLease, PatchObject, ScaleWorkload
+from tidewright.events.decisions import CreateObject, Effect, EvictPod, HoldLease, PatchObject, ScaleWorkload
 from tidewright.events.endpoints import EndpointEffect
-from tidewright.events.facts import WatermarkPodAutoscalerObserved
+from tidewright.events.facts import NodeObserved, PodObserved, WatermarkPodAutoscalerObserved
 from tidewright.events.provisioning import PodTemplateObserved
 from tidewright.events.shards import ShardSetObserved
 from tidewright.events.spread import WorkloadSpreadObserved
 from tidewright.host.loop.fenced import attempts
+from tidewright.kube.taints import DRAIN, TO_BE_DELETED
 from tidewright.log.connection import Log
+from tidewright.log.subjects import ALL
 from tidewright.sharding.source import source_of
 
 REMEMBERED: Final = 4_096
@@ -69,6 +71,8 @@ class Grounds:
                 said = await self._template(effect)
             case "placeholder", CreateObject():
                 said = await self._placeholder(effect)
+            case "drained", EvictPod():
+                said = await self._drained(effect)
             case "status", _:
                 said = self._status(effect, await self._configured("provisioning"))
             case "lock", HoldLease():
@@ -212,6 +216,27 @@ class Grounds:
         subject = self._log.subjects.fact(self._log.slot_of(namespace), "workloadspread", namespace, name)
         said = await self._found(subject, fits)
         return "" if not said or await self._ever(subject, fits) else said
+
+    async def _drained(self, effect: EvictPod) -> str:
+        """The pod was seen on the node, and the node with our mark: it is being drained."""
+        target, names = effect.target, self._log.subjects
+
+        def there(event: Event) -> str:
+            if not isinstance(event, PodObserved) or event.uid != target.uid:
+                return ""  # it went, or another has its name: the eviction finds nothing of it
+            return "" if event.node == effect.node else f"pod {target.name} is on node {event.node or 'none'}"
+
+        def marked(event: Event) -> str:
+            if not isinstance(event, NodeObserved):
+                return f"node {effect.node} is not there"
+            tainted = any(taint.get("key") == TO_BE_DELETED for taint in event.taints)
+            ours = tainted and DRAIN in event.annotations
+            return "" if ours else f"node {effect.node} carries no mark of ours"
+
+        pod = names.fact(self._log.slot_of(target.namespace), "pod", target.namespace, target.name)
+        return await self._found(pod, there) or await self._found(
+            names.fact(ALL, "node", "", effect.node), marked
+        )
 
     # -- configuration ---------------------------------------------------------------------------------
 

@@ -78,7 +78,7 @@ def _refusal(grant: Grant, parsed: Parsed, effect: Effect, bounds: Bounds, slot_
         )
     if (outside := bounds.outside(grant.service, target.namespace)) is not None and target.namespace:
         return outside
-    if target.namespace in bounds.closed and not (grant.harmless or grant.where):
+    if target.namespace in bounds.closed and not (grant.harmless or grant.where or grant.anywhere):
         return Refusal(
             "NamespaceClosed",
             f"nothing is changed in namespace {target.namespace} unless the actuator is started with --system-namespaces",

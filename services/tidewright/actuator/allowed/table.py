@@ -27,6 +27,7 @@ from tidewright.events.provisioning import (
     DeleteInstances,
     DeleteNodeGroup,
     IncreaseNodeGroup,
+    MarkNode,
     ReportClusterStatus,
 )
 
@@ -74,6 +75,7 @@ class Grant:
         marks: labels or annotations, one of which the object must carry when it is looked at.
         harmless: allowed in closed namespaces, too: it tells, and changes nothing.
         where: the namespaces are said by the ground.
+        anywhere: in closed namespaces, too: its ground says on whose behalf.
         slot: the slot that the service decides it in: that of the target's namespace, or another.
     """
 
@@ -87,6 +89,7 @@ class Grant:
     marks: tuple[str, ...] = ()
     harmless: bool = False
     where: bool = False
+    anywhere: bool = False
     slot: Slot = "namespace"
 
     def covers(self, effect: Effect, kind: Kind) -> bool:
@@ -122,8 +125,8 @@ def _endpoint(
     )  # fmt: skip
 
 
-_A, _P, _H, _S, _M = (
-    Feature.AUTOSCALING, Feature.PROVISIONING, Feature.PLACEHOLDERS, Feature.SPREAD, Feature.SHARDS,
+_A, _P, _H, _D, _S, _M = (
+    Feature.AUTOSCALING, Feature.PROVISIONING, Feature.PLACEHOLDERS, Feature.SCALE_DOWN, Feature.SPREAD, Feature.SHARDS,
 )  # fmt: skip
 
 # fmt: off
@@ -146,7 +149,10 @@ GRANTS: Final[tuple[Grant, ...]] = (
           check=pods.placeholder, ground="placeholder"),
     Grant(service="provisioning", feature=_H, effect=DeleteObject, kinds=(POD,), slot="all", where=True,
           check=fields.placeholder_deleted, marks=(fields.PLACEHOLDER,)),
-    _events("provisioning", _CLUSTER_AUTOSCALER, REQUEST, POD, CONFIG_MAP, slot="all"),
+    Grant(service="provisioning", feature=_D, effect=MarkNode, kinds=(NODE,), slot="all", check=fields.marking),
+    Grant(service="provisioning", feature=_D, effect=EvictPod, kinds=(POD,), slot="all", check=fields.drained_pod,
+          ground="drained", anywhere=True),
+    _events("provisioning", _CLUSTER_AUTOSCALER, REQUEST, POD, CONFIG_MAP, NODE, slot="all"),
 
     Grant(service="spread", feature=_S, effect=SetStatus, kinds=(SPREAD,), check=fields.status_as(""), harmless=True),
     Grant(service="spread", feature=_S, effect=PatchObject, kinds=(POD,), check=fields.spread_patch, ground="matched"),

@@ -105,7 +105,8 @@ def _effect(event: Event) -> str:
             grace = "" if event.grace_period_s is None else f", with {event.grace_period_s} s to end"
             return f"delete it{grace}{dry}"
         case decisions.EvictPod():
-            return f"evict it{dry}"
+            grace = "" if event.grace_period_s is None else f", with {event.grace_period_s} s to end"
+            return f"evict it{f' from node {event.node}' * bool(event.node)}{grace}{dry}"
         case endpoints.TrustEndpoint():
             again = f", and {len(event.retired)} of its former ones no more" * bool(event.retired)
             return f"let the API server trust this replica's certificate{again}{dry}"

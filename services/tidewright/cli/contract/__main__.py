@@ -17,15 +17,13 @@ DEPLOY = ROOT / "deploy" / "nats"
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 CLUSTER = "prod"
 """Name of the cluster in the deployment's files."""
-MESSAGES = ROOT / "libs" / "tidewright" / "cloud" / "externalgrpc"
 CRDS = ROOT / "libs" / "tidewright" / "kube" / "crds"
 
 
 def wanted() -> dict[Path, dict[str, str]]:
     """Every generated folder and its files."""
     return {
-        PROTO: tree.wanted(CRDS, MESSAGES),
-        MESSAGES / "wire": tree.compiled(MESSAGES),
+        PROTO: tree.wanted(CRDS),
         DEPLOY: {"permissions.conf": permissions.configuration(CLUSTER)},
         KUBERNETES: deployment.wanted(CLUSTER),
     }

@@ -38,7 +38,7 @@ from tidewright.events.decisions import (
     SetStatus,
 )
 from tidewright.events.endpoints import EndpointEffect
-from tidewright.events.provisioning import ReportClusterStatus
+from tidewright.events.provisioning import MarkNode, ReportClusterStatus
 from tidewright.kube import webhooks
 from tidewright.kube.kinds import BY_KIND
 
@@ -54,6 +54,7 @@ WHY: Final = {
     Feature.AUTOSCALING: "WatermarkPodAutoscalers, and scales of their targets, which may be of any kind",
     Feature.PROVISIONING: "ProvisioningRequests, the cluster's status, and for whom room on a node is kept",
     Feature.PLACEHOLDERS: "pods that hold booked room, in the profile hold",
+    Feature.SCALE_DOWN: "taints and cordons of nodes that go, and evictions of their pods",
     Feature.SPREAD: "places and costs of pods, rescheduling, status of WorkloadSpreads",
     Feature.ADMISSION: "the webhooks of spread's admission, and the conversion of WorkloadSpreads",
     Feature.SHARDS: "pods, leases and members of shards",
@@ -100,6 +101,12 @@ def rights(grant: Grant) -> set[Right]:
                 verbs = {plural: ("get", "delete") if grant.marks else ("delete",)}
             case EvictPod.__name__:
                 verbs = {plural: ("get",), f"{plural}/eviction": ("create",)}
+                if (
+                    grant.ground == "drained"
+                ):  # it is asked for by uid; the last look before a deletion lists them
+                    verbs = {plural: ("list",), f"{plural}/eviction": ("create",)}
+            case MarkNode.__name__:
+                verbs = {plural: ("get", "update")}
             case HoldLease.__name__:
                 verbs = {plural: ("get", "create", "patch")}
             case RecordObjectEvent.__name__:
@@ -137,7 +144,8 @@ def where(grant: Grant, own_namespace: str) -> str:
 
 
 def _cluster_scoped(right: Right) -> bool:
-    return right[0] in (_ADMISSION, "apiextensions.k8s.io") or right[1] == "nodes"
+    of_the_cluster = right[0] in (_ADMISSION, "apiextensions.k8s.io") or right[1] == "nodes"
+    return of_the_cluster or right[1:3] == ("pods", "list")  # of one node, whatever namespace they are in
 
 
 def rules(needed: Iterable[Right]) -> list[Rule]:

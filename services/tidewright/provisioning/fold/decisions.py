@@ -19,6 +19,7 @@ from tidewright.events.decisions import (
 from tidewright.kube.keys import ObjectKey, RequestKey, pod_key, request_key
 from tidewright.provisioning.cluster.backoff import RESET_S, Entry
 from tidewright.provisioning.cluster.limits import Learnt
+from tidewright.provisioning.fold import removals
 from tidewright.provisioning.fold.common import (
     REQUEST_KIND,
     STANDING,
@@ -249,8 +250,9 @@ def _delete(state: State, event: p.DeleteInstances, _touched: Touched) -> None:
     if unborn:
         counts.add(state.counts, "cluster_autoscaler_old_unregistered_nodes_removed_count", unborn)
     if unborn < len(event.nodes):
-        down = len(event.nodes) - unborn
-        counts.add(state.counts, "cluster_autoscaler_scaled_down_nodes_total", down, reason="empty")
+        for node in filter(None, event.nodes):
+            reason = removals.reason_of(state, node)
+            counts.add(state.counts, "cluster_autoscaler_scaled_down_nodes_total", 1, reason=reason)
     opened = state.open.get(name)
     for plan in opened.plans if opened is not None and unborn else ():
         if plan in state.executions:
@@ -258,6 +260,7 @@ def _delete(state: State, event: p.DeleteInstances, _touched: Touched) -> None:
     shrink_open(state, name, unborn)
     for node in event.nodes:
         state.idle.pop(node, None)
+    removals.deletion_decided(state, event)
 
 
 def _create_group(state: State, event: p.CreateNodeGroup, _touched: Touched) -> None:
@@ -368,4 +371,5 @@ DECISIONS: dict[type[Event], Callable[[State, Any, Touched], None]] = {
     p.DeclineScaleUp: _decline,
     p.ReportClusterStatus: _report,
     RecordObjectEvent: _said,
+    **removals.DECISIONS,
 }

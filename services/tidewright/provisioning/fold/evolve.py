@@ -24,6 +24,7 @@ from tidewright.provisioning.fold.modes import acting_set
 from tidewright.provisioning.fold.objects import OBJECTS
 from tidewright.provisioning.fold.outcomes import OUTCOMES
 from tidewright.provisioning.fold.touched import Touched
+from tidewright.provisioning.scaledown.removal.saga import REMOVALS
 from tidewright.provisioning.state import State
 
 _ALONE = ".0"
@@ -41,6 +42,8 @@ def evolve(state: State, event: Event) -> Touched:
 
 
 def _set_timer(state: State, event: SetTimer, _touched: Touched) -> None:
+    if event.key == REMOVALS:
+        state.removals_due = event.due
     if event.key != EVALUATE:
         return
     state.due = event.due
@@ -56,6 +59,8 @@ def _cancel_timer(state: State, event: CancelTimer, _touched: Touched) -> None:
 
 
 def _timer(state: State, event: TimerFired, _touched: Touched) -> None:
+    if event.key == REMOVALS:
+        state.removals_due = None
     if event.key == EVALUATE:
         state.due, state.woken = None, False
         forget_ended(state)

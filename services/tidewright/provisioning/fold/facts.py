@@ -12,6 +12,7 @@ from tidewright.events.base import Event
 from tidewright.events.config import ConfigSet
 from tidewright.kube.keys import key_of, pod_key, request_key
 from tidewright.provisioning.cluster.cluster_state import first_observed, wrong_size
+from tidewright.provisioning.fold import removals
 from tidewright.provisioning.fold.common import (
     forget_index,
     wake,
@@ -82,6 +83,7 @@ def _pod(state: State, event: f.PodObserved, touched: Touched) -> None:
             wake(state, touched)
         if old is not None:
             _left(state, old, touched)
+            removals.pod_changed(state, old.node, touched)
             forget_shape(state, old.shape)
         return
     pod = pod_of(event)
@@ -96,6 +98,7 @@ def _pod(state: State, event: f.PodObserved, touched: Touched) -> None:
     renamed = pod.waiting and old is not None and old.nominated != pod.nominated
     if came or arrived or renamed:
         wake(state, touched)
+    removals.pod_changed(state, pod.node, touched)
     if pod.node:
         state.said.pop(key, None)
 
@@ -112,6 +115,7 @@ def _pod_gone(state: State, event: f.PodGone, touched: Touched) -> None:
     if old is not None:
         remove_pod(state, index, key, old)
         _left(state, old, touched)
+        removals.pod_changed(state, old.node, touched)
         forget_shape(state, old.shape)
 
 
@@ -163,6 +167,7 @@ def _node(state: State, event: f.NodeObserved, touched: Touched) -> None:
     add_node(state, index, event.name, node)
     if old is None:
         reseat(state, index, event.name)
+    removals.seen(state, event.name, node, touched)
     wake(state, touched)
 
 
@@ -198,6 +203,7 @@ def _remember(state: State, name: str, node: Node, now: float) -> None:
 def _node_gone(state: State, event: f.NodeGone, touched: Touched) -> None:
     old = state.nodes.pop(event.name, None)
     state.marks.pop(event.name, None)
+    removals.gone(state, event.name)
     if old is not None:
         _remember(state, event.name, old, event.at)
         remove_node(index_of(state), event.name, old)
@@ -273,6 +279,7 @@ def _group(state: State, event: p.NodeGroupObserved, touched: Touched) -> None:
         group.wrong = (*pair, first_observed(known, pair, event.at)) if pair is not None else None
     if before != (group.target, group.instances, group.max_size, group.min_size, group.error):
         wake(state, touched)
+        removals.group_changed(state, name, touched)
 
 
 def _group_gone(state: State, event: p.NodeGroupGone, touched: Touched) -> None:
@@ -287,6 +294,7 @@ def _group_gone(state: State, event: p.NodeGroupGone, touched: Touched) -> None:
     for execution in state.executions.values():
         saga.answered(execution, name, applied=False, error=f"group {name} is gone", reason="NotFound")
     touched.plans = tuple(sorted(state.executions))
+    removals.group_changed(state, name, touched)
     wake(state, touched)
 
 
@@ -382,14 +390,16 @@ def _quota_gone(state: State, event: p.ResourceQuotaGone, _touched: Touched) -> 
     state.quotas.pop(key_of(event.namespace, event.name), None)
 
 
-def _budget(state: State, event: p.PodDisruptionBudgetObserved, _touched: Touched) -> None:
+def _budget(state: State, event: p.PodDisruptionBudgetObserved, touched: Touched) -> None:
     state.budgets[key_of(event.namespace, event.name)] = Budget(
-        event.selector, event.allowed, event.behind, event.unhealthy_always
+        event.selector, event.allowed, event.behind, event.unhealthy_always, at=event.at
     )
+    removals.budget_changed(state, event.namespace, touched)
 
 
-def _budget_gone(state: State, event: p.PodDisruptionBudgetGone, _touched: Touched) -> None:
+def _budget_gone(state: State, event: p.PodDisruptionBudgetGone, touched: Touched) -> None:
     state.budgets.pop(key_of(event.namespace, event.name), None)
+    removals.budget_changed(state, event.namespace, touched)
 
 
 def _workload(state: State, event: f.WorkloadObserved, _touched: Touched) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidewright.events.config import ModesSet
 from tidewright.events.incumbents import IncumbentObserved
+from tidewright.provisioning.fold import removals
 from tidewright.provisioning.fold.common import not_ordered, wake
 from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.holding import SERVICE
@@ -17,12 +18,14 @@ def acting_set(state: State, event: ModesSet | IncumbentObserved, touched: Touch
     if not state.acting.heard(event):
         return
     if not before.acts and state.acting.of_service(SERVICE).acts:
-        _drop(state)
+        touched.removals += _drop(state)
     wake(state, touched)
 
 
-def _drop(state: State) -> None:
-    """Forget orders that were not made any more when it was held back, and what was told only then."""
+def _drop(state: State) -> list[str]:
+    """Forget orders that were not made any more when it was held back, and what was told only then; nodes that
+    still carry marks of ours.
+    """
     for execution in state.executions.values():
         if not execution.over:
             for step in execution.steps:
@@ -40,3 +43,5 @@ def _drop(state: State) -> None:
     state.reported = Reported()
     for request in state.requests.values():
         request.told = ""
+    removals.forget(state)
+    return removals.leftovers(state)

@@ -9,6 +9,7 @@ from tidewright.events import outcomes as o
 from tidewright.events.acting import NOT_DONE
 from tidewright.events.base import Event
 from tidewright.events.provisioning import ANSWER_LOST
+from tidewright.provisioning.fold import removals
 from tidewright.provisioning.fold.common import (
     not_ordered,
     shrink_open,
@@ -25,12 +26,15 @@ from tidewright.provisioning.unanswered import (
     CreateOrder,
     DecreaseOrder,
     DeleteOrder,
+    EvictOrder,
     FreeOrder,
     HoldOrder,
     IncreaseOrder,
     MarkOrder,
     ReportOrder,
     StatusOrder,
+    TaintOrder,
+    UnmarkOrder,
 )
 
 NOT_ALLOWED = "NotAllowed"
@@ -68,7 +72,11 @@ def _outcome(state: State, event: _Outcome, touched: Touched) -> None:
         case IncreaseOrder(plan):
             _increase_answered(state, event, plan, touched, applied=applied)
             wake(state, touched)
+        case TaintOrder() | UnmarkOrder() | EvictOrder():
+            removals.answered(state, event, order, touched, applied=applied)
         case DecreaseOrder() | DeleteOrder():
+            if isinstance(order, DeleteOrder):
+                removals.deletion_answered(state, event, touched, applied=applied)
             _fewer_answered(state, event, order, touched, applied=applied)
             wake(state, touched)
 

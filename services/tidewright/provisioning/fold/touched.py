@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tidewright.kube.keys import NO_REQUEST, RequestKey
+from tidewright.kube.keys import NO_REQUEST, PodKey, RequestKey
 from tidewright.provisioning.group_ids import NO_GROUP, NodeGroupId
 
 
@@ -16,9 +16,17 @@ class Touched(msgspec.Struct):
         plans: increases of which an order was answered, or that have lost a group.
         not_decreased: a group of which an order could not be taken back.
         respecified: a request whose spec was changed for the first time.
+        removals: nodes that go, or carry a mark of ours, about which something has changed.
+        marked: those that now carry it.
+        evicted: pods that were asked to leave, with their uids.
+        deleted: nodes whose instances will be deleted: name, uid, and whether they were drained.
     """
 
     woken: bool = False
     plans: tuple[str, ...] = ()
     not_decreased: NodeGroupId = NO_GROUP
     respecified: RequestKey = NO_REQUEST
+    removals: list[str] = []
+    marked: list[str] = []
+    evicted: list[tuple[PodKey, str]] = []
+    deleted: list[tuple[str, str, bool]] = []

@@ -60,6 +60,10 @@ def line(event: Event) -> str:
             return "; ".join(parts)
         case p.RemoveNode():
             return _removed(event)
+        case p.UndoRemoval():
+            return (
+                f"keep node {event.node} of group {event.group} after all ({event.reason}): {event.message}"
+            )
     return _order(event)
 
 
@@ -81,6 +85,9 @@ def _order(event: Event) -> str:
         case p.DeleteInstances():
             names = [node or instance for node, instance in zip(event.nodes, event.instances, strict=False)]
             return f"delete {_many(len(event.instances), 'instance')}: {_named(names or event.instances)}{_dry(event.dry_run)}"
+        case p.MarkNode():
+            what = f"taint {event.key}" + (" and the cordon" if event.cordon else "")
+            return f"{'set' if event.present else 'take off'} our {what}{_dry(event.dry_run)}"
         case p.CreateNodeGroup():
             where = f" in {event.zone}" if event.zone else ""
             return f"make the group of machine type {event.machine_type}{where}, of at most {event.max_size} nodes"

@@ -1,4 +1,0 @@
-"""`tidewright cloud`: our clouds, for others.
-
-command    `cloud serve`
-"""

@@ -1,0 +1,241 @@
+"""Nodes that go: what was decided about them, what came of it, and what of it was seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tidewright.events import outcomes as o
+from tidewright.events import provisioning as p
+from tidewright.events.base import Event
+from tidewright.events.decisions import EvictPod
+from tidewright.kube.keys import pod_key
+from tidewright.kube.taints import TO_BE_DELETED
+from tidewright.provisioning.fold.touched import Touched
+from tidewright.provisioning.group_ids import NodeGroupId
+from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.scaledown.removal.marking import drain_of, shows
+from tidewright.provisioning.scaledown.removal.saga import AGAIN_S, Leaving, Removal
+from tidewright.provisioning.state import Node, State
+from tidewright.provisioning.tell import counts
+from tidewright.provisioning.unanswered import EvictOrder, TaintOrder, UnmarkOrder
+
+NOT_YET = frozenset({"NodeNotEmpty", "Conflict"})
+"""Reasons for which a deletion was refused because what was known was behind: it is decided anew a little later."""
+NOT_YET_S = 5.0
+
+
+def _remove(state: State, event: p.RemoveNode, _touched: Touched) -> None:
+    if event.node not in state.nodes:
+        return
+    state.removals[event.node] = Removal(
+        decision=event.id,
+        uid=event.uid,
+        provider_id=event.provider_id,
+        group=NodeGroupId(event.group),
+        begun_at=event.at,
+        drains=event.kind == "drain",
+        whole=event.whole,
+        daemons={pod_key(pod.namespace, pod.name): pod.uid for pod in event.daemons},
+        emptied_at=None if event.node in index_of(state).busy else event.at,
+    )
+
+
+def _undo(state: State, event: p.UndoRemoval, _touched: Touched) -> None:
+    removal = state.removals.get(event.node)
+    if removal is not None and removal.decision == event.removal:
+        del state.removals[event.node]
+
+
+def _mark(state: State, event: p.MarkNode, _touched: Touched) -> None:
+    if event.key != TO_BE_DELETED:
+        return
+    name = event.target.name
+    if not event.present:
+        state.unmarking[name] = event.id
+        state.orders[event.id] = UnmarkOrder(name)
+        return
+    removal = state.removals.get(name)
+    if removal is not None and removal.decision == event.drain:
+        removal.mark = event.id
+        state.orders[event.id] = TaintOrder(name)
+
+
+def _evict(state: State, event: EvictPod, _touched: Touched) -> None:
+    removal = state.removals.get(event.node)
+    if removal is None:
+        return
+    key = pod_key(event.target.namespace, event.target.name)
+    pod, before = state.pods.get(key), removal.pods.get(key)
+    asked_at = event.at if before is None or before.uid != event.target.uid else before.asked_at
+    removal.pods[key] = Leaving(
+        uid=event.target.uid,
+        shape=pod.shape if pod is not None else "",
+        asked_at=asked_at,
+        order=event.id,
+    )
+    state.orders[event.id] = EvictOrder(event.node, key)
+
+
+DECISIONS: dict[type[Event], Callable[[State, Any, Touched], None]] = {
+    p.RemoveNode: _remove,
+    p.UndoRemoval: _undo,
+    p.MarkNode: _mark,
+    EvictPod: _evict,
+}
+
+
+def deletion_decided(state: State, event: p.DeleteInstances) -> None:
+    """From here on nothing takes the removals of these nodes back."""
+    for node in event.nodes:
+        removal = state.removals.get(node)
+        if removal is not None:
+            removal.deletion = event.id
+
+
+def reason_of(state: State, node: str) -> str:
+    """Why a node goes, as the reference counts it."""
+    removal, known = state.removals.get(node), state.nodes.get(node)
+    if removal is None:
+        return "empty"
+    if known is not None and not known.ready:
+        return "unready"
+    return "underutilized" if removal.drains else "empty"
+
+
+_Outcome = o.Applied | o.Rejected | o.Failed | o.Superseded
+
+
+def deletion_answered(state: State, event: _Outcome, touched: Touched, *, applied: bool) -> None:
+    """What came of deleting instances: their nodes' removals are over, or have failed, or are looked at again."""
+    for name, removal in list(state.removals.items()):
+        if removal.deletion != event.decision:
+            continue
+        touched.removals.append(name)
+        if applied:
+            touched.deleted.append((name, removal.uid, removal.drains))
+            del state.removals[name]
+            continue
+        removal.deletion = ""
+        if isinstance(event, o.Rejected) and event.reason in NOT_YET:
+            removal.again_at = state.now + NOT_YET_S
+        else:
+            removal.failed = _why(event)
+
+
+def answered(
+    state: State,
+    event: _Outcome,
+    order: TaintOrder | UnmarkOrder | EvictOrder,
+    touched: Touched,
+    *,
+    applied: bool,
+) -> None:
+    """What came of a mark, or of an eviction."""
+    touched.removals.append(order.node)
+    if isinstance(order, UnmarkOrder):
+        if state.unmarking.get(order.node) == event.decision:
+            del state.unmarking[order.node]
+        if isinstance(event, o.Applied):
+            state.left.pop(order.node, None)
+        else:
+            state.left[order.node] = state.now + AGAIN_S
+        return
+    removal = state.removals.get(order.node)
+    if removal is None:
+        return
+    if isinstance(order, TaintOrder):
+        if removal.mark == event.decision:
+            _mark_answered(state, event, order.node, removal, touched, applied=applied)
+        return
+    leaving = removal.pods.get(order.pod)
+    if leaving is None or leaving.order != event.decision:
+        return
+    leaving.order = ""
+    daemon = order.pod in removal.daemons
+    if applied:
+        leaving.evicted_at = event.at
+        touched.evicted.append((order.pod, leaving.uid))
+        if not daemon:
+            counts.add(state.counts, "cluster_autoscaler_evicted_pods_total", eviction_result="succeeded")
+    else:
+        leaving.refused, leaving.refused_at = event.reason or "Refused", state.now
+
+
+def _mark_answered(
+    state: State, event: _Outcome, node: str, removal: Removal, touched: Touched, *, applied: bool
+) -> None:
+    if applied:
+        removal.marked_at = event.at
+        touched.marked.append(node)
+        known = state.nodes.get(node)
+        if known is not None:
+            seen(state, node, known, touched)
+    else:
+        removal.failed = _why(event)
+
+
+def _why(event: _Outcome) -> str:
+    return event.message or event.reason or type(event).__name__
+
+
+def seen(state: State, name: str, node: Node, touched: Touched) -> None:
+    """A node's own fact: whether it shows our mark."""
+    removal = state.removals.get(name)
+    if removal is not None and removal.uid != node.uid:
+        del state.removals[name]  # another node of the name
+        removal = None
+    if removal is not None:
+        touched.removals.append(name)
+        if not shows(node, removal):
+            removal.unmarked = removal.seen_at is not None
+        elif removal.seen_at is None:
+            removal.seen_at = state.now
+    elif drain_of(node) is not None:
+        touched.removals.append(name)
+
+
+def gone(state: State, name: str) -> None:
+    """A node is no longer there: it is marked no more, and needs no removing."""
+    removal = state.removals.get(name)
+    if removal is not None and not removal.deletion:
+        del state.removals[name]
+    state.left.pop(name, None)
+
+
+def pod_changed(state: State, node: str, touched: Touched) -> None:
+    """A pod came to a node, changed there, or left it."""
+    removal = state.removals.get(node)
+    if removal is None:
+        return
+    touched.removals.append(node)
+    if node in index_of(state).busy:
+        removal.emptied_at = None
+    elif removal.emptied_at is None:
+        removal.emptied_at = state.now
+
+
+def budget_changed(state: State, namespace: str, touched: Touched) -> None:
+    """A budget has more room, or less: pods of its namespace may have waited for that."""
+    prefix = f"{namespace}/"
+    index = index_of(state)
+    for name in state.removals:
+        if any(key.startswith(prefix) for key in index.on_node.get(name, ())):
+            touched.removals.append(name)
+
+
+def group_changed(state: State, group: NodeGroupId, touched: Touched) -> None:
+    """A group is of another size, or gone."""
+    touched.removals += [name for name, removal in state.removals.items() if removal.group == group]
+
+
+def forget(state: State) -> None:
+    """Drop what was under way when the service was held back: marks that are left over come off."""
+    state.removals.clear()
+    state.unmarking.clear()
+    state.left.clear()
+
+
+def leftovers(state: State) -> list[str]:
+    """Nodes that say that we mark them."""
+    return [name for name, node in state.nodes.items() if drain_of(node) is not None]

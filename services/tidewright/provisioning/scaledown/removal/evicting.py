@@ -1,0 +1,236 @@
+"""Whose turn it is to leave a node, and what disruption budgets have room for now. Addendum 2.2, 3.2.
+
+The API server has the last word on every eviction. What is asked is what the budgets' facts have room for, less
+what was asked since: a refusal costs ten seconds, and the actuator waits for none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from tidewright.events.base import ObjectRef
+from tidewright.events.decisions import EvictPod
+from tidewright.kube.keys import ObjectKey, PodKey, namespace_of, parts
+from tidewright.kube.selectors import LabelSelector, SelectorError
+from tidewright.provisioning.scaledown.removal.saga import Leaving, Removal
+from tidewright.provisioning.settings import Settings
+from tidewright.provisioning.state import Budget, Pod, State
+from tidewright.provisioning.tell.sentences import because
+
+DISRUPTION_BUDGET = "DisruptionBudget"
+"""Why an eviction was refused: a budget has nothing left."""
+OVERTIME_S = 30.0
+"""How long after its grace period a pod is waited for."""
+
+
+class Rooms:
+    """What the budgets of pods have left, less the evictions that their facts do not count yet."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+        self._spaces: dict[str, list[tuple[ObjectKey, LabelSelector, Budget]]] | None = None
+        self._covering: dict[tuple[str, str], tuple[ObjectKey, ...]] = {}
+        self._used: dict[ObjectKey, int] = {}
+        self._moved_at: dict[ObjectKey, float] = {}
+
+    def covering(self, namespace: str, shape: str) -> tuple[ObjectKey, ...]:
+        """The budgets that pods of a shape fall under."""
+        spaces = self._read() if self._spaces is None else self._spaces
+        if namespace not in spaces:
+            return ()
+        found = self._covering.get((namespace, shape))
+        if found is None:
+            fields = self._state.shapes.get(shape)
+            labels = fields.labels if fields is not None else {}
+            found = tuple(key for key, selector, _ in spaces[namespace] if selector.matches(labels))
+            self._covering[namespace, shape] = found
+        return found
+
+    def has_room(self, budgets: Iterable[ObjectKey]) -> bool:
+        """Whether one more pod under these budgets may be asked to leave."""
+        for key in budgets:
+            budget = self._state.budgets[key]
+            left = budget.allowed - self._used.get(key, 0)
+            if not budget.unhealthy_always and (budget.behind or left < 1):
+                return False
+        return True
+
+    def charge(self, budgets: Iterable[ObjectKey]) -> None:
+        for key in budgets:
+            self._used[key] = self._used.get(key, 0) + 1
+
+    def moved_at(self, budgets: Iterable[ObjectKey]) -> float:
+        """When a pod under one of these budgets last left through us."""
+        return max((self._moved_at.get(key, 0.0) for key in budgets), default=0.0)
+
+    def _read(self) -> dict[str, list[tuple[ObjectKey, LabelSelector, Budget]]]:
+        spaces: dict[str, list[tuple[ObjectKey, LabelSelector, Budget]]] = {}
+        self._spaces = spaces
+        for key, budget in self._state.budgets.items():
+            selector = _selector(budget)
+            if selector is not None:
+                spaces.setdefault(namespace_of(key), []).append((key, selector, budget))
+        for removal in self._state.removals.values() if spaces else ():
+            for pod_key, leaving in removal.pods.items():
+                self._count(pod_key, leaving)
+        return spaces
+
+    def _count(self, pod_key: PodKey, leaving: Leaving) -> None:
+        if not leaving.order and leaving.evicted_at is None:
+            return
+        for key in self.covering(namespace_of(pod_key), leaving.shape):
+            if leaving.order or (leaving.evicted_at or 0.0) >= self._state.budgets[key].at:
+                self._used[key] = self._used.get(key, 0) + 1
+            if leaving.evicted_at is not None:
+                self._moved_at[key] = max(self._moved_at.get(key, 0.0), leaving.evicted_at)
+
+
+def _selector(budget: Budget) -> LabelSelector | None:
+    """None: it protects nobody; one that cannot be read is the API server's to judge."""
+    if budget.selector is None:
+        return None
+    try:
+        return LabelSelector.of(budget.selector)
+    except SelectorError:
+        return None
+
+
+class Turn(msgspec.Struct):
+    """What is asked of the pods of one node now.
+
+    Attributes:
+        evictions: those that are decided.
+        late: the pod that could not leave in time, and why.
+        due: when to look again; None when only an event can change anything.
+    """
+
+    evictions: list[EvictPod] = []
+    late: tuple[PodKey, str] | None = None
+    due: float | None = None
+
+
+class Turns:
+    """Asks pods to leave, at one moment."""
+
+    def __init__(self, state: State, settings: Settings, now: float) -> None:
+        self._state = state
+        self._settings = settings
+        self._now = now
+        self._rooms = Rooms(state)
+
+    def of(self, node: str, movers: Sequence[PodKey]) -> Turn:
+        """Whose turn has come on one node; it takes no new pods any more."""
+        result, removal = Turn(), self._state.removals[node]
+        for key in _first_group(self._state, self._settings, movers):
+            pod, leaving = self._state.pods[key], removal.pods.get(key)
+            if leaving is not None and leaving.uid != pod.uid:
+                leaving = None  # another pod under its name, which has come since
+            if leaving is not None and leaving.order:
+                continue
+            if leaving is not None and leaving.evicted_at is not None:
+                self._wait(key, leaving.evicted_at, result)
+            elif (
+                pod.deleting_at is None
+            ):  # else it is somebody else's deletion, and counts as gone when it should be
+                self._ask(node, key, leaving, result)
+        return result
+
+    def _ask(self, node: str, key: PodKey, leaving: Leaving | None, result: Turn) -> None:
+        state, now = self._state, self._now
+        budgets = self._rooms.covering(namespace_of(key), state.pods[key].shape)
+        held_at = state.removals[node].held_at or now
+        began = held_at + self._settings.after_taint_s if leaving is None else leaving.asked_at
+        if leaving is None or leaving.refused == DISRUPTION_BUDGET:
+            began = max(began, self._rooms.moved_at(budgets))  # its turn comes when the budget has moved on
+        limit = began + self._settings.eviction_s
+        asks = leaving is None or (
+            now < limit and (leaving.again_at <= now or _opened_since(state, budgets, leaving))
+        )
+        if asks and self._rooms.has_room(budgets):
+            self._rooms.charge(budgets)
+            result.evictions.append(eviction(state, self._settings, now, key, node))
+        elif now >= limit:
+            why = leaving.refused if leaving is not None else DISRUPTION_BUDGET
+            result.late = result.late or (key, why)
+        else:
+            again = leaving.again_at if leaving is not None and leaving.again_at > now else limit
+            _look_again(result, min(again, limit))
+
+    def _wait(self, key: PodKey, evicted_at: float, result: Turn) -> None:
+        """A pod that is ending: for its grace period and a while longer."""
+        until = evicted_at + wait_s(self._settings, self._state.pods[key], priority_of(self._state, key))
+        if self._now >= until:
+            result.late = result.late or (key, "NotGone")
+        else:
+            _look_again(result, until)
+
+
+def _opened_since(state: State, budgets: Iterable[ObjectKey], leaving: Leaving) -> bool:
+    """Whether a budget that refused has said something new since: it is asked at once then."""
+    refused_at = leaving.refused_at
+    return leaving.refused == DISRUPTION_BUDGET and any(state.budgets[key].at > refused_at for key in budgets)
+
+
+def _look_again(result: Turn, due: float) -> None:
+    result.due = due if result.due is None else min(result.due, due)
+
+
+def priority_of(state: State, key: PodKey) -> int:
+    fields = state.shapes.get(state.pods[key].shape)
+    return fields.priority if fields is not None else 0
+
+
+def _first_group(state: State, settings: Settings, movers: Sequence[PodKey]) -> list[PodKey]:
+    """Pods of the lowest priority group that has any: the next one's turn comes when they have left."""
+    if not settings.drain_priorities or not movers:
+        return list(movers)
+    levels = sorted(level.priority for level in settings.drain_priorities)
+    places = {key: _level(levels, priority_of(state, key)) for key in movers}
+    first = min(places.values())
+    return [key for key in movers if places[key] == first]
+
+
+def _level(levels: Sequence[int], priority: int) -> int:
+    own = [i for i, level in enumerate(levels) if level <= priority]
+    return own[-1] if own else 0
+
+
+def wait_s(settings: Settings, pod: Pod, priority: int) -> float:
+    """How long a pod is waited for after its eviction was admitted."""
+    if settings.drain_priorities:
+        levels = sorted(settings.drain_priorities, key=lambda level: level.priority)
+        return levels[_level([level.priority for level in levels], priority)].grace_s + OVERTIME_S
+    if settings.max_graceful_s > 0:
+        return settings.max_graceful_s + OVERTIME_S
+    return (pod.removal.grace_s if pod.removal is not None else 0) + OVERTIME_S
+
+
+def grace_s(settings: Settings, pod: Pod, priority: int) -> int | None:
+    """The grace period that an eviction asks for; None: the pod's own."""
+    own = pod.removal.grace_s if pod.removal is not None else None
+    if settings.drain_priorities:
+        most = wait_s(settings, pod, priority) - OVERTIME_S
+        return int(most) if own is None else int(min(own, most))
+    if settings.max_graceful_s > 0 and own is not None and own > settings.max_graceful_s:
+        return int(settings.max_graceful_s)
+    return None
+
+
+def eviction(state: State, settings: Settings, at: float, key: PodKey, node: str) -> EvictPod:
+    """The order to leave, to the pod that is known, and to no other of its name."""
+    namespace, name = parts(key)
+    pod = state.pods[key]
+    return EvictPod(
+        at=at,
+        target=ObjectRef(api_version="v1", kind="Pod", namespace=namespace, name=name, uid=pod.uid),
+        grace_period_s=grace_s(settings, pod, priority_of(state, key)),
+        node=node,
+        because=(because("MovesAway", node=node),),
+    )
+
+
+def daemon_keys(removal: Removal) -> list[PodKey]:
+    """DaemonSet pods that are to go along, and were not asked yet."""
+    return [key for key in removal.daemons if key not in removal.pods]

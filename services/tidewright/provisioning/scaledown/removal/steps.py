@@ -1,0 +1,273 @@
+"""What comes next on a node's way out. Spec 4.4, addendum 3.1.
+
+Looked at again with every outcome and fact about a node that goes, and by one timer. Nothing lies between two looks
+but what the log says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from tidewright.events.base import Because, Decision
+from tidewright.events.provisioning import DeleteInstances, UndoRemoval
+from tidewright.provisioning import holding
+from tidewright.provisioning.group_ids import NodeGroupId
+from tidewright.provisioning.index.index import Index
+from tidewright.provisioning.index.indexing import index_of
+from tidewright.provisioning.scaledown.idle import SCALE_DOWN_DISABLED
+from tidewright.provisioning.scaledown.removal import evicting, marking, words
+from tidewright.provisioning.scaledown.removal.evicting import Turns
+from tidewright.provisioning.scaledown.removal.saga import Removal
+from tidewright.provisioning.scaledown.removal.standing import Standing, standing
+from tidewright.provisioning.scaleup.orders import group_ref
+from tidewright.provisioning.state import State
+from tidewright.provisioning.tell.sentences import because
+
+
+class Undo(msgspec.Struct, frozen=True):
+    """Why a removal is undone.
+
+    Attributes:
+        failed: something that was tried did not succeed; else circumstances have changed.
+    """
+
+    reason: str
+    message: str
+    failed: bool = False
+    pod: str = ""
+
+
+class Steps:
+    """One look at some removals. `decisions` and `due`, the next look by time, are its result."""
+
+    def __init__(self, state: State) -> None:
+        self.state = state
+        self.index: Index = index_of(state)
+        self.settings = self.index.settings
+        self.now = state.now
+        self.decisions: list[Decision] = []
+        self.due: float | None = None
+        self._turns = Turns(state, self.settings, self.now)
+        self._ready: dict[NodeGroupId, list[str]] = {}
+        self._undone: set[str] = set()
+
+    def run(self, nodes: Iterable[str]) -> None:
+        """Look at the removals of these nodes, and at marks that were left over on them."""
+        if not holding.of_service(self.state).acts:
+            return  # what is held back goes on, or is forgotten, when it may act again
+        for name in sorted(set(nodes)):
+            removal = self.state.removals.get(name)
+            if removal is not None:
+                self._step(name, removal)
+            elif (left := marking.left_over(self.state, name, self.now)) is not None:
+                if (again := self.state.left.get(name, 0.0)) <= self.now:
+                    self.decisions.append(left)
+                else:
+                    self._again(again)
+        for group in sorted(self._ready):
+            self._delete(group)
+
+    # --- One node ---
+
+    def _step(self, name: str, removal: Removal) -> None:
+        if removal.deletion or name in self._undone:
+            return  # the point of no return: only its outcome says more
+        if not removal.mark:
+            pods = [*standing(self.state, self.index, name, self.now).movers]
+            self.decisions.append(words.begins(self.now, name, pods, drains=removal.drains))
+            self.decisions.append(marking.mark(self.now, name, removal, cordon=self.settings.cordon))
+            return
+        if (why := self._changed(name, removal)) is not None:
+            self._undo(name, removal, why)
+            return
+        held_at = removal.held_at
+        if held_at is None:
+            return  # the outcome of the mark, or the node's own fact, is still to come
+        if self.now < held_at + self.settings.after_taint_s:
+            self._again(held_at + self.settings.after_taint_s)
+            return
+        there = standing(self.state, self.index, name, self.now)
+        if (blocked := _refused(removal, there)) is not None:
+            self._undo(name, removal, blocked)
+            return
+        self._drain(name, removal, there)
+
+    def _changed(self, name: str, removal: Removal) -> Undo | None:
+        """What has come to pass since the decision that keeps the node."""
+        node, group = self.state.nodes.get(name), self.state.groups.get(removal.group)
+        if removal.failed:
+            return Undo("Failed", removal.failed, failed=True)
+        if node is None or group is None or node.uid != removal.uid:
+            return Undo("NodeGone", f"node {name}, or its group, is not there any more")
+        if removal.unmarked:
+            return Undo("MarkRemoved", "somebody took our taint or mark off it")
+        if node.annotations.get(SCALE_DOWN_DISABLED) == "true":
+            return Undo("ScaleDownDisabledAnnotation", f"it has the annotation {SCALE_DOWN_DISABLED}")
+        if not self.settings.scale_down:
+            return Undo("ScaleDownDisabled", "scale-down-enabled is false")
+        if group.target - 1 < group.min_size and not removal.whole:
+            return Undo(
+                "NodeGroupMinSizeReached",
+                f"group {removal.group} has {group.target} nodes, its minimum is {group.min_size}",
+            )
+        missing = [other for other in removal.whole if not self._goes_too(other)]
+        if missing:
+            return Undo("AtomicScaleDownFailed", f"node {missing[0]} stays, and the group goes as a whole")
+        return None
+
+    def _goes_too(self, name: str) -> bool:
+        return (name in self.state.removals and name not in self._undone) or name not in self.state.nodes
+
+    def _drain(self, name: str, removal: Removal, there: Standing) -> None:
+        settings = self.settings
+        turn = self._turns.of(name, there.movers)
+        if turn.late is not None:
+            key, reason = turn.late
+            self.decisions.append(words.not_evicted(self.now, key, self.state.pods[key].uid))
+            self._undo(name, removal, Undo(reason, _late(key, reason), failed=True, pod=key))
+            return
+        self.decisions += turn.evictions
+        for key in evicting.daemon_keys(removal):
+            pod = self.state.pods.get(key)
+            if pod is not None and pod.node == name and pod.uid == removal.daemons[key]:
+                self.decisions.append(evicting.eviction(self.state, settings, self.now, key, name))
+        if turn.due is not None:
+            self._again(turn.due)
+        if there.movers:
+            return
+        node = self.state.nodes[name]
+        prepared = self._prepared_at(removal)
+        if node.delays is None or node.delays:
+            until = prepared + settings.delay_deletion_s
+            if self.now < until:
+                self._again(until)
+                return
+        if self.now < removal.again_at:
+            self._again(removal.again_at)
+            return
+        self._ready.setdefault(removal.group, []).append(name)
+
+    def _prepared_at(self, removal: Removal) -> float:
+        """Since when nothing on it is waited for."""
+        held_at = (removal.held_at or self.now) + self.settings.after_taint_s
+        return max(held_at, removal.emptied_at or 0.0)
+
+    # --- Deletion ---
+
+    def _delete(self, group: NodeGroupId) -> None:
+        """Delete the instances of nodes that are ready; in one call where the group's deletions are gathered."""
+        names = [name for name in self._ready[group] if name not in self._undone]
+        whole = [name for name in names if self.state.removals[name].whole]
+        if whole:
+            self._delete_whole(group, whole)
+        single = [name for name in names if name not in whole]
+        if single and self.settings.batch_s > 0:
+            self._delete_gathered(group, single)
+            return
+        for name in single:
+            self._order(group, [name])
+
+    def _delete_gathered(self, group: NodeGroupId, names: list[str]) -> None:
+        """The first node of a group that is ready opens a window; all that are at its end go in one call."""
+        first = min(self._prepared_at(self.state.removals[name]) for name in names)
+        closes = first + self.settings.batch_s
+        if self.now < closes:
+            self._again(closes)
+            return
+        self._order(group, names)
+
+    def _delete_whole(self, group: NodeGroupId, names: list[str]) -> None:
+        members = [name for name in self.state.removals[names[0]].whole if name in self.state.nodes]
+        if all(self._is_ready(name) for name in members):
+            self._order(group, members)
+
+    def _is_ready(self, name: str) -> bool:
+        """Whether a node that is not looked at now is ready, too."""
+        if name in self._ready.get(self.state.removals[name].group, ()):
+            return True
+        other = Steps(self.state)
+        other._undone = self._undone
+        other._step(name, self.state.removals[name])
+        return any(name in names for names in other._ready.values())
+
+    def _order(self, group: NodeGroupId, names: list[str]) -> None:
+        known = self.state.groups[group]
+        before = known.target - sum(
+            len(d.instances)
+            for d in self.decisions
+            if isinstance(d, DeleteInstances) and d.target.name == group
+        )
+        if before - len(names) < known.min_size:
+            for name in names:
+                message = f"group {group} has {before} nodes, its minimum is {known.min_size}"
+                self._undo(name, self.state.removals[name], Undo("NodeGroupMinSizeReached", message))
+            return
+        removals = [self.state.removals[name] for name in names]
+        self.decisions.append(
+            DeleteInstances(
+                at=self.now,
+                target=group_ref(group),
+                instances=tuple(removal.provider_id for removal in removals),
+                nodes=tuple(names),
+                uids=tuple(removal.uid for removal in removals),
+                from_size=before,
+                size=before - len(names),
+                because=tuple(
+                    because(
+                        "Drained" if removal.drains else "StillEmpty", node=name, removal=removal.decision
+                    )
+                    for name, removal in zip(names, removals, strict=True)
+                ),
+            )
+        )
+
+    # --- Back ---
+
+    def _undo(self, name: str, removal: Removal, why: Undo) -> None:
+        if name in self._undone:
+            return
+        self._undone.add(name)
+        reason: Because = because("Undone", node=name, reason=why.reason, message=why.message)
+        self.decisions.append(
+            UndoRemoval(
+                at=self.now,
+                node=name,
+                uid=removal.uid,
+                group=removal.group,
+                removal=removal.decision,
+                reason=why.reason,
+                message=why.message,
+                failed=why.failed,
+                pod=why.pod,
+                because=(reason,),
+            )
+        )
+        if removal.mark:
+            self.decisions.append(marking.unmark(self.now, name, removal.uid, removal.decision, reason))
+        self.decisions.append(words.undone(self.now, name, removal, why.message))
+        for other in removal.whole:
+            too = self.state.removals.get(other)
+            if too is not None and other not in self._undone and not too.deletion:
+                message = f"node {name} stays, and the group goes as a whole"
+                self._undo(other, too, Undo("AtomicScaleDownFailed", message))
+
+    def _again(self, due: float) -> None:
+        self.due = due if self.due is None else min(self.due, due)
+
+
+def _refused(removal: Removal, there: Standing) -> Undo | None:
+    """Whether the pods that are there now let the node go."""
+    if there.blocked:
+        message = f"pod {there.pod} keeps it: {there.blocked}"
+        return Undo("BlockedByPod", message, pod=there.pod)
+    if there.movers and not removal.drains:
+        return Undo("NotEmpty", f"pod {there.movers[0]} has come", pod=there.movers[0])
+    return None
+
+
+def _late(key: str, reason: str) -> str:
+    if reason == "NotGone":
+        return f"pod {key} has not ended in time"
+    return f"pod {key} may not be evicted: {reason}"

@@ -1,0 +1,71 @@
+"""Object events about nodes that go, as users of the reference know them. Addendum 3.4."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tidewright.events.base import ObjectRef
+from tidewright.events.decisions import RecordObjectEvent
+from tidewright.kube.keys import PodKey
+from tidewright.provisioning.scaledown.removal.marking import node_ref
+from tidewright.provisioning.scaledown.removal.saga import Removal
+from tidewright.provisioning.scaleup.orders import COMPONENT, MAX_MESSAGE, pod_event, status_event
+
+SCALE_DOWN, SCALE_DOWN_EMPTY, SCALE_DOWN_FAILED = "ScaleDown", "ScaleDownEmpty", "ScaleDownFailed"
+
+
+def _on(
+    target: ObjectRef, at: float, message: str, *, reason: str = SCALE_DOWN, event_type: str = "Normal"
+) -> RecordObjectEvent:
+    return RecordObjectEvent(
+        at=at,
+        target=target,
+        event_type=event_type,
+        reason=reason,
+        message=message[:MAX_MESSAGE],
+        component=COMPONENT,
+    )
+
+
+def begins(at: float, node: str, pods: Iterable[PodKey], *, drains: bool) -> RecordObjectEvent:
+    """On the status: a node is being removed."""
+    if not drains:
+        return status_event(at, SCALE_DOWN_EMPTY, f'Scale-down: removing empty node "{node}"')
+    named = ",".join(pods)
+    return status_event(at, SCALE_DOWN, f"Scale-down: removing node {node}, pods to reschedule: {named}")
+
+
+def marked(at: float, node: str, removal: Removal) -> RecordObjectEvent:
+    """On the node: its taint is there."""
+    return _on(node_ref(node, removal.uid), at, "marked the node as toBeDeleted/unschedulable")
+
+
+def evicted(at: float, key: PodKey, uid: str) -> RecordObjectEvent:
+    """On a pod: it was asked to leave."""
+    return pod_event(at, key, uid, reason=SCALE_DOWN, message="deleting pod for node scale down")
+
+
+def not_evicted(at: float, key: PodKey, uid: str) -> RecordObjectEvent:
+    """On a pod: it did not leave in time."""
+    message = "failed to delete pod for ScaleDown"
+    return pod_event(at, key, uid, reason=SCALE_DOWN_FAILED, message=message, event_type="Warning")
+
+
+def undone(at: float, node: str, removal: Removal, why: str) -> RecordObjectEvent:
+    """On the node: it stays."""
+    if removal.marked_at is None:
+        what = "failed to mark the node as toBeDeleted/unschedulable"
+    else:
+        what = f"failed to {'drain and delete node' if removal.drains else 'delete empty node'}"
+    target = node_ref(node, removal.uid)
+    return _on(target, at, f"{what}: {why}", reason=SCALE_DOWN_FAILED, event_type="Warning")
+
+
+def deleted(at: float, node: str, uid: str, *, drains: bool) -> list[RecordObjectEvent]:
+    """On node and status: its instance was asked to be deleted, and will be."""
+    message = (
+        status_event(at, SCALE_DOWN, f"Scale-down: node {node} removed with drain")
+        if drains
+        else status_event(at, SCALE_DOWN_EMPTY, f"Scale-down: empty node {node} removed")
+    )
+    return [_on(node_ref(node, uid), at, "nodes removed by cluster autoscaler"), message]

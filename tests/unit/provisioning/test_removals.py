@@ -1,0 +1,406 @@
+"""A node's way out: marked, drained under budgets, deleted; or left as it was."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.unit.provisioning.removalworld import DAEMON, Removing
+from tidewright.events import facts as f
+from tidewright.events import provisioning as p
+from tidewright.events.config import ModesSet
+from tidewright.events.decisions import EvictPod
+from tidewright.kube.taints import DRAIN, TO_BE_DELETED
+from tidewright.provisioning.state import State
+
+NO_PASS = {"scale-down-unneeded-time": "10h"}
+DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
+
+
+def world(nodes: int = 3, config: dict[str, Any] | None = None, **group: int) -> Removing:
+    cluster = Removing({**NO_PASS, **(config or {})})
+    cluster.grown(nodes, **group)
+    return cluster
+
+
+def test_a_node_is_marked_drained_and_deleted() -> None:
+    cluster = world()
+    for i in range(3):
+        cluster.run_pod(f"p{i}", "n0")
+    cluster.remove("n0")
+    assert cluster.marked() == {"n0"}
+    assert cluster.objects["n0"]["spec"]["unschedulable"] is True
+    assert cluster.evicted == [], "not before the taint has been there for a while"
+    cluster.advance(5.0)
+    assert sorted(cluster.evicted) == ["p0", "p1", "p2"]
+    assert cluster.deleted == ["n0"]
+    (deletion,) = cluster.of(p.DeleteInstances)
+    assert (deletion.uids, deletion.from_size, deletion.size) == (("uid-n0",), 3, 2)
+    assert cluster.groups["g"].target == 2
+    assert cluster.state.removals == {}
+    assert cluster.undone() == []
+
+
+def test_an_empty_node_goes_without_evictions() -> None:
+    cluster = world()
+    cluster.remove("n1", drain=False)
+    cluster.advance(4.9)
+    assert cluster.deleted == []
+    cluster.advance(0.2)
+    assert (cluster.deleted, cluster.evicted) == (["n1"], [])
+    assert [e.message for e in cluster.object_events("ScaleDownEmpty")] == [
+        'Scale-down: removing empty node "n1"',
+        "Scale-down: empty node n1 removed",
+    ]
+
+
+def test_an_empty_node_that_got_a_pod_stays_as_it_was() -> None:
+    cluster = world()
+    cluster.remove("n1", drain=False)
+    cluster.run_pod("late", "n1")
+    cluster.advance(10.0)
+    assert (cluster.deleted, cluster.undone(), cluster.marked()) == ([], ["NotEmpty"], set())
+
+
+def test_nothing_is_evicted_before_the_node_itself_shows_the_mark() -> None:
+    cluster = world()
+    cluster.run_pod("p0", "n0")
+    cluster.hides_nodes = True
+    cluster.remove("n0")
+    cluster.advance(60.0)
+    assert (cluster.marked(), cluster.evicted) == ({"n0"}, [])
+    cluster.tell(cluster.fact_of("n0"))
+    cluster.advance(4.0)
+    assert cluster.evicted == []
+    cluster.advance(1.0)
+    assert cluster.evicted == ["p0"]
+
+
+def test_a_budget_lets_one_pod_go_at_a_time() -> None:
+    cluster = world()
+    for i in range(3):
+        cluster.run_pod(f"p{i}", "n0")
+    cluster.budget("web", 1)
+    cluster.remove("n0")
+    cluster.advance(5.0)
+    assert cluster.evicted == ["p0"]
+    cluster.advance(60.0)
+    assert cluster.evicted == ["p0"], "the budget's fact says that nobody else may go"
+    cluster.budget("web", 1)
+    assert cluster.evicted == ["p0", "p1"]
+    cluster.advance(110.0)
+    cluster.budget("web", 1)
+    assert cluster.evicted == ["p0", "p1", "p2"], "a pod's time begins when the budget has moved on"
+    assert cluster.deleted == ["n0"]
+
+
+def test_two_nodes_never_ask_for_more_than_the_budget_has() -> None:
+    cluster = world()
+    for i in range(4):
+        cluster.run_pod(f"p{i}", f"n{i % 2}")
+    cluster.budget("web", 1)
+    cluster.remove("n0")
+    cluster.remove("n1")
+    cluster.advance(5.0)
+    assert len(cluster.of(EvictPod)) == 1
+
+
+def test_a_budget_that_stays_closed_undoes_the_drain() -> None:
+    cluster = world()
+    cluster.run_pod("p0", "n0")
+    cluster.budget("web", 0)
+    cluster.remove("n0")
+    cluster.advance(124.0)
+    assert cluster.undone() == []
+    cluster.advance(2.0)
+    assert (cluster.undone(), cluster.evicted, cluster.marked()) == (["DisruptionBudget"], [], set())
+    (undone,) = cluster.of(p.UndoRemoval)
+    assert (undone.failed, undone.pod) == (True, "ns/p0")
+    assert [e.message for e in cluster.object_events("ScaleDownFailed")] == [
+        "failed to delete pod for ScaleDown",
+        "failed to drain and delete node: pod ns/p0 may not be evicted: DisruptionBudget",
+    ]
+
+
+def test_a_refusal_is_asked_again_every_ten_seconds_until_the_time_is_over() -> None:
+    cluster = world()
+    cluster.run_pod("p0", "n0")
+    cluster.refuse_evictions = "Forbidden"
+    cluster.remove("n0")
+    cluster.advance(100.0)
+    asked = [decision.at for decision in cluster.of(EvictPod)]
+    assert {round(b - a, 3) for a, b in pairwise(asked)} == {10.0}
+    cluster.refuse_evictions = ""
+    cluster.advance(20.0)
+    assert cluster.deleted == ["n0"]
+
+
+def test_a_refusal_that_stays_undoes_the_drain() -> None:
+    cluster = world()
+    cluster.run_pod("p0", "n0")
+    cluster.refuse_evictions = "Forbidden"
+    cluster.remove("n0")
+    cluster.advance(130.0)
+    assert (cluster.undone(), cluster.marked()) == (["Forbidden"], set())
+
+
+def test_a_pod_that_does_not_end_undoes_the_drain() -> None:
+    cluster = world()
+    cluster.ends = False
+    cluster.run_pod("p0", "n0", removal=f.Removal(grace_s=600))
+    cluster.remove("n0")
+    cluster.advance(600.0)
+    assert (cluster.deleted, cluster.undone()) == ([], [])
+    cluster.advance(40.0)
+    assert (cluster.deleted, cluster.undone()) == ([], ["NotGone"])
+
+
+def test_an_eviction_asks_for_no_more_time_than_is_waited_for() -> None:
+    cluster = world()
+    cluster.run_pod("long", "n0", removal=f.Removal(grace_s=3600))
+    cluster.run_pod("short", "n0", removal=f.Removal(grace_s=20))
+    cluster.remove("n0")
+    cluster.advance(5.0)
+    asked = {d.target.name: d.grace_period_s for d in cluster.of(EvictPod)}
+    assert asked == {"long": 600, "short": None}
+
+
+def test_pods_of_higher_priority_leave_when_the_others_have() -> None:
+    cluster = world(config={"drain-priority-config": "0:60,1000:300"})
+    cluster.ends = False
+    cluster.run_pod("low", "n0")
+    cluster.run_pod("high", "n0", priority=2000, removal=f.Removal(grace_s=900))
+    cluster.remove("n0")
+    cluster.advance(30.0)
+    assert cluster.evicted == ["low"]
+    cluster.end_pod("low")
+    assert cluster.evicted == ["low", "high"]
+    assert cluster.of(EvictPod)[-1].grace_period_s == 300
+    cluster.end_pod("high")
+    assert cluster.deleted == ["n0"]
+
+
+def test_daemon_pods_go_along_and_are_not_waited_for() -> None:
+    cluster = world()
+    cluster.run_pod("p0", "n0")
+    cluster.run_pod("log", "n0", owners=(DAEMON,), app="log")
+    daemon = p.PodToEvict(namespace="ns", name="log", uid="uid-log")
+    cluster.ends = False
+    cluster.remove("n0", daemons=(daemon,))
+    cluster.advance(5.0)
+    assert sorted(cluster.evicted) == ["log", "p0"]
+    cluster.end_pod("p0")
+    assert cluster.deleted == ["n0"]
+
+
+@pytest.mark.parametrize(
+    ("pod", "why"),
+    [
+        ({"owners": ()}, "NotReplicated"),
+        (
+            {"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}},
+            "NotSafeToEvictAnnotation",
+        ),
+        ({"removal": None}, "UnexpectedError"),
+    ],
+)
+def test_a_pod_that_may_not_go_undoes_the_drain(pod: dict[str, Any], why: str) -> None:
+    cluster = world()
+    cluster.run_pod("p0", "n0")
+    cluster.remove("n0")
+    cluster.run_pod("came", "n0", **pod)
+    cluster.advance(5.0)
+    (undone,) = cluster.of(p.UndoRemoval)
+    assert (undone.reason, undone.pod) == ("BlockedByPod", "ns/came")
+    assert why in undone.message
+    assert (cluster.evicted, cluster.marked()) == ([], set())
+
+
+def test_a_node_leaves_its_marks_when_somebody_says_that_it_is_to_stay() -> None:
+    cluster = world()
+    cluster.budget("web", 0)
+    cluster.run_pod("p0", "n0")
+    cluster.remove("n0")
+    cluster.objects["n0"]["metadata"]["annotations"][DISABLED] = "true"
+    cluster.tell(cluster.fact_of("n0"))
+    assert cluster.undone() == ["ScaleDownDisabledAnnotation"]
+    assert cluster.objects["n0"]["metadata"]["annotations"] == {DISABLED: "true"}
+
+
+def test_what_was_there_before_stays_when_a_drain_is_undone() -> None:
+    cluster = world()
+    gpu = {"key": "gpu", "value": "", "effect": "NoExecute"}
+    cluster.object("n0", [gpu], unschedulable=True)
+    cluster.run_pod("p0", "n0")
+    cluster.budget("web", 0)
+    cluster.remove("n0")
+    cluster.advance(200.0)
+    assert cluster.undone()
+    assert cluster.objects["n0"]["spec"] == {"taints": [gpu], "unschedulable": True}
+
+
+def test_a_mark_that_somebody_takes_off_undoes_the_drain() -> None:
+    cluster = world()
+    cluster.run_pod("p0", "n0")
+    cluster.budget("web", 0)
+    cluster.remove("n0")
+    cluster.object("n0")
+    assert cluster.undone() == ["MarkRemoved"]
+
+
+def test_a_node_that_cannot_be_marked_stays() -> None:
+    cluster = world()
+    cluster.mark_fails = "TaintOfAnother"
+    cluster.remove("n0", drain=False)
+    cluster.mark_fails = ""
+    cluster.advance(60.0)
+    assert (cluster.undone(), cluster.deleted) == (["Failed"], [])
+    (event,) = cluster.object_events("ScaleDownFailed")
+    assert event.message.startswith("failed to mark the node as toBeDeleted/unschedulable: ")
+
+
+def test_annotations_that_delay_the_deletion_are_waited_for_but_not_for_ever() -> None:
+    cluster = world()
+    cluster.remove("n0", drain=False)
+    cluster.tell(cluster.fact_of("n0", delays=("delay-deletion.cluster-autoscaler.kubernetes.io/csi",)))
+    cluster.advance(60.0)
+    assert cluster.deleted == []
+    cluster.tell(cluster.fact_of("n0"))
+    assert cluster.deleted == ["n0"]
+    cluster.remove("n1", drain=False)
+    cluster.tell(cluster.fact_of("n1", delays=("delay-deletion.cluster-autoscaler.kubernetes.io/csi",)))
+    cluster.advance(126.0)
+    assert cluster.deleted == ["n0", "n1"]
+
+
+def test_a_group_does_not_fall_below_its_minimum() -> None:
+    cluster = world(minimum=2)
+    cluster.remove("n0", drain=False)
+    cluster.remove("n1", drain=False)
+    cluster.advance(10.0)
+    assert cluster.deleted == ["n0"]
+    assert cluster.undone() == ["NodeGroupMinSizeReached"]
+    assert cluster.marked() == set()
+
+
+def test_deletions_of_a_group_are_gathered_for_one_call() -> None:
+    cluster = world(config={"node-deletion-batcher-interval": "10s"})
+    cluster.remove("n0", drain=False)
+    cluster.advance(3.0)
+    cluster.remove("n1", drain=False)
+    cluster.advance(11.0)
+    assert cluster.of(p.DeleteInstances) == []
+    cluster.advance(2.0)
+    (deletion,) = cluster.of(p.DeleteInstances)
+    assert (deletion.nodes, deletion.from_size, deletion.size) == (("n0", "n1"), 3, 1)
+
+
+def test_a_group_that_goes_as_a_whole_goes_at_once_or_not_at_all() -> None:
+    cluster = world()
+    whole = ("n0", "n1", "n2")
+    cluster.run_pod("p0", "n0")
+    cluster.budget("web", 0)
+    cluster.decided(*(cluster.removal(name, drain=name == "n0", whole=whole) for name in whole))
+    cluster.advance(60.0)
+    assert cluster.deleted == []
+    cluster.budget("web", 1)
+    assert cluster.deleted == ["n0", "n1", "n2"]
+    (deletion,) = cluster.of(p.DeleteInstances)
+    assert deletion.size == 0
+
+
+def test_of_a_group_that_goes_as_a_whole_one_that_stays_keeps_all() -> None:
+    cluster = world()
+    whole = ("n0", "n1", "n2")
+    cluster.run_pod("p0", "n0")
+    cluster.budget("web", 0)
+    cluster.decided(*(cluster.removal(name, drain=name == "n0", whole=whole) for name in whole))
+    cluster.advance(200.0)
+    assert sorted(cluster.undone()) == ["AtomicScaleDownFailed", "AtomicScaleDownFailed", "DisruptionBudget"]
+    assert (cluster.deleted, cluster.marked()) == ([], set())
+
+
+def test_a_cloud_that_does_not_delete_undoes_the_drain() -> None:
+    cluster = world()
+    cluster.delete_fails = "Unavailable"
+    cluster.remove("n0", drain=False)
+    cluster.advance(6.0)
+    (undone,) = cluster.of(p.UndoRemoval)
+    assert (undone.reason, undone.failed) == ("Failed", True)
+    assert cluster.marked() == set()
+    assert cluster.state.groups["g"].target == 3  # type: ignore[index]  # an id is text
+    assert not cluster.state.nodes["n0"].doomed
+
+
+def test_a_pod_that_the_decider_has_not_heard_of_keeps_its_instance() -> None:
+    cluster = world()
+    cluster.remove("n0", drain=False)
+    unheard = f.PodObserved(at=cluster.now, namespace="ns", name="new", uid="u", node="n0")
+    cluster.placed["new"] = unheard
+    cluster.advance(6.0)
+    assert cluster.deleted == []
+    assert len(cluster.of(p.DeleteInstances)) == 1
+    cluster.advance(10.0)
+    assert len(cluster.of(p.DeleteInstances)) > 1, "asked again, as long as nothing else is known"
+    del cluster.placed["new"]
+    cluster.advance(10.0)
+    assert cluster.deleted == ["n0"]
+
+
+def test_marks_that_were_left_over_come_off() -> None:
+    cluster = world()
+    cluster.objects["n0"]["metadata"]["annotations"][DRAIN] = "provisioning.all.1.0 cordoned"
+    cluster.objects["n0"]["spec"] = {"taints": [{"key": TO_BE_DELETED, "value": "1", "effect": "NoSchedule"}]}
+    cluster.mark_fails = "Unavailable"
+    cluster.tell(cluster.fact_of("n0"))
+    assert cluster.marked() == {"n0"}
+    cluster.mark_fails = ""
+    cluster.advance(11.0)
+    assert cluster.marked() == set()
+
+
+def test_the_mark_of_an_incumbent_stays() -> None:
+    cluster = world()
+    cluster.object("n0", [{"key": TO_BE_DELETED, "value": "1", "effect": "NoSchedule"}])
+    cluster.advance(60.0)
+    assert cluster.of(p.MarkNode) == []
+
+
+def test_a_node_that_is_gone_needs_no_removing() -> None:
+    cluster = world()
+    cluster.run_pod("p0", "n0")
+    cluster.remove("n0")
+    cluster.tell(f.NodeGone(at=cluster.now, name="n0"))
+    cluster.advance(60.0)
+    assert cluster.state.removals == {}
+    assert cluster.evicted == []
+
+
+def test_who_may_not_act_does_nothing_and_forgets_the_drain_when_it_may_again() -> None:
+    cluster = world()
+    cluster.run_pod("p0", "n0")
+    cluster.budget("web", 0)
+    cluster.remove("n0")
+    cluster.tell(ModesSet(at=cluster.now, mode="shadow"))
+    cluster.budget("web", 1)
+    cluster.advance(60.0)
+    assert cluster.evicted == []
+    cluster.tell(ModesSet(at=cluster.now, mode="enforce"))
+    cluster.advance(1.0)
+    assert (cluster.state.removals, cluster.marked()) == ({}, set())
+
+
+def test_the_state_follows_from_the_log_alone() -> None:
+    cluster = world()
+    for i in range(2):
+        cluster.run_pod(f"p{i}", "n0")
+    cluster.budget("web", 1)
+    cluster.remove("n0")
+    cluster.advance(20.0)
+    stored = msgspec.json.encode(cluster.state)
+    again = msgspec.json.decode(stored, type=State)
+    assert msgspec.json.encode(again) == stored
+    assert again.removals["n0"].pods
