@@ -18,6 +18,7 @@ import nats.errors
 from nats.aio.client import Client
 
 from tests.waiting import until_now
+from tidewright.asking.services import DECIDERS, EVERY
 from tidewright.cli.contract.permissions import (
     ARCHIVE,
     INSTALLER,
@@ -27,7 +28,6 @@ from tidewright.cli.contract.permissions import (
     stream_of,
     variable,
 )
-from tidewright.cli.services import DECIDERS, EVERY
 from tidewright.log.archive import install_archive
 from tidewright.log.connection import Log
 from tidewright.log.install import Plan, install_log, members_of

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.attacks.bus import Bus, free_port, served
+from tidewright.asking.services import DECIDERS
 from tidewright.cli.contract.permissions import INSTALLER
-from tidewright.cli.services import DECIDERS
 from tidewright.log.connection import Message
 from tidewright.log.snapshots import Snapshot, Snapshots, encode
 

@@ -12,10 +12,10 @@ import pytest
 from tests.attacks.bus import STREAM, Bus, answer, free_port, served
 from tests.attacks.conftest import filled
 from tests.waiting import until
-from tidewright.cli.asking.exports import exported, imported, part_of
-from tidewright.cli.asking.source import RunningLog
+from tidewright.asking.exports import exported, imported, part_of
+from tidewright.asking.services import EVERY
+from tidewright.asking.source import RunningLog
 from tidewright.cli.contract.permissions import ARCHIVE, INSTALLER
-from tidewright.cli.services import EVERY
 from tidewright.host.loop.membership import BucketMembership
 from tidewright.log.connection import Log
 from tidewright.log.export import ExportFile

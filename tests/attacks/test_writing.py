@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from tests.attacks.bus import ATTACKERS, CLUSTER, ROOT, STREAM, STREAMS, Bus, answer, asked
+from tidewright.asking.services import DECIDERS, EVERY
 from tidewright.cli.contract.permissions import imports
-from tidewright.cli.services import DECIDERS, EVERY
 from tidewright.log.connection import Message
 from tidewright.log.errors import LogForbidden, LogUnavailable
 from tidewright.log.install import members_of

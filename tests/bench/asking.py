@@ -24,7 +24,7 @@ import msgspec
 from tests.bench.askedlog import CLUSTER, SLOTS, MadeUp
 from tests.bench.figures import Bench, Figure, Size, figure
 from tests.nats_server import EmbeddedServer
-from tidewright.cli.services import DECIDERS
+from tidewright.asking.services import DECIDERS
 from tidewright.log.connection import Log, Message
 from tidewright.log.envelope import MAX_BATCH
 from tidewright.log.export import ExportWriter, Manifest
@@ -61,9 +61,9 @@ def write(path: Path, made: MadeUp, last: int) -> None:
 
 def measured_in_child(what: str, path: Path) -> str:
     """One figure from a process of its own: events, processor seconds, wall seconds, peak memory in MiB."""
-    from tidewright.cli.asking.exported import ExportedLog
-    from tidewright.cli.asking.verify import seldom_collecting, verified
-    from tidewright.cli.services import BY_NAME, load
+    from tidewright.asking.exported import ExportedLog
+    from tidewright.asking.services import BY_NAME, load
+    from tidewright.asking.verify import seldom_collecting, verified
     from tidewright.host.fold.inputs import Inputs
     from tidewright.host.fold.order import Fold
     from tidewright.host.fold.restoring import SlotRestorer

@@ -32,10 +32,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.bench.autoscaler_fold import BEGIN, append, bare, objects, samples
 from tests.bench.figures import Bench, Figure, Size, figure
 from tests.nats_server import EmbeddedServer
+from tidewright.asking.services import DECIDERS
 from tidewright.autoscaler.backtest import LoadModel, Row, backtest
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.state import State
-from tidewright.cli.services import DECIDERS
 from tidewright.events import registry
 from tidewright.events.base import Event
 from tidewright.host.process.process import configure_logs

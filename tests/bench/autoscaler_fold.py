@@ -22,9 +22,9 @@ from nats.js.api import AckPolicy, ConsumerConfig
 from tests.alone import Alone
 from tests.bench.figures import Bench, Figure, Size, figure
 from tests.nats_server import EmbeddedServer
+from tidewright.asking.services import DECIDERS
 from tidewright.autoscaler.decide import DECIDER
 from tidewright.autoscaler.state import State
-from tidewright.cli.services import DECIDERS
 from tidewright.events import registry
 from tidewright.events.facts import (
     MetricSampled,

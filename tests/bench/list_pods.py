@@ -21,7 +21,7 @@ import uvloop
 from tests.bench.figures import Bench, Figure, Size, figure
 from tests.bench.watch_to_log import pod
 from tests.nats_server import EmbeddedServer
-from tidewright.cli.services import DECIDERS
+from tidewright.asking.services import DECIDERS
 from tidewright.host.process.process import configure_logs
 from tidewright.kube.client import Kube
 from tidewright.log.connection import Log

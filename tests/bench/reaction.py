@@ -32,8 +32,8 @@ from tests.bench.figures import Bench, Figure, Size, figure
 from tests.e2e.conftest import tidewright
 from tests.e2e.pipeline.test_pipeline import DEPLOYMENT, LABELS, autoscaler
 from tests.nats_server import EmbeddedServer
+from tidewright.asking.services import DECIDERS
 from tidewright.cli.crds.installing import install
-from tidewright.cli.services import DECIDERS
 from tidewright.cli.supervisor import Program, Supervisor
 from tidewright.events import registry
 from tidewright.events.decisions import ScaleWorkload

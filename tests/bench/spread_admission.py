@@ -27,7 +27,7 @@ from aiohttp import web
 
 from tests.bench.figures import Bench, Better, Figure, Size, figure
 from tests.nats_server import EmbeddedServer
-from tidewright.cli.services import DECIDERS
+from tidewright.asking.services import DECIDERS
 from tidewright.events import registry
 from tidewright.events.base import JsonObject, ObjectRef
 from tidewright.events.facts import Owner, WorkloadObserved

@@ -44,7 +44,7 @@ from tests.bench.spread_admission import (
 )
 from tests.e2e.conftest import tidewright
 from tests.nats_server import EmbeddedServer
-from tidewright.cli.services import DECIDERS
+from tidewright.asking.services import DECIDERS
 from tidewright.events import registry
 from tidewright.events.base import Event, JsonObject
 from tidewright.events.spread import ChangeLedger

@@ -23,7 +23,7 @@ from aiohttp import web
 
 from tests.bench.figures import Bench, Figure, Size, figure
 from tests.nats_server import EmbeddedServer
-from tidewright.cli.services import DECIDERS
+from tidewright.asking.services import DECIDERS
 from tidewright.host.loop.fenced import Fenced, InFlight
 from tidewright.host.process.process import configure_logs
 from tidewright.kube.client import Kube

@@ -29,10 +29,10 @@ from tests.chaos.killer import Killer
 from tests.chaos.network import Cutter, Linked
 from tests.chaos.scenario import FINAL, VALLEY, Scenario, nodes_for
 from tests.chaos.state import SPREADS, final_state, off_the_plateau, off_the_valley, unsettled
-from tidewright.cli.asking.source import RunningLog
-from tidewright.cli.asking.verify import verified
+from tidewright.asking.services import SERVICES, Role
+from tidewright.asking.source import RunningLog
+from tidewright.asking.verify import verified
 from tidewright.cli.console import Printer
-from tidewright.cli.services import SERVICES, Role
 from tidewright.cli.stack import StackOptions
 from tidewright.cli.supervisor import Backoff, Supervisor
 from tidewright.events import registry

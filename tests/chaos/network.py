@@ -17,7 +17,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 
-from tidewright.cli.services import Service
+from tidewright.asking.services import Service
 from tidewright.cli.stack import HOST, Stack, StackOptions
 from tidewright.cli.supervisor import Program, Sink
 

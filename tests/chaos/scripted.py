@@ -27,11 +27,11 @@ import msgspec
 
 from tests.chaos.findings import Ledger
 from tests.looking import looked_at
-from tidewright.cli.asking.service_state import inputs_of
-from tidewright.cli.asking.source import RunningLog
-from tidewright.cli.asking.verify import verified
+from tidewright.asking.service_state import inputs_of
+from tidewright.asking.services import BY_NAME, DECIDERS, load
+from tidewright.asking.source import RunningLog
+from tidewright.asking.verify import verified
 from tidewright.cli.console import Printer
-from tidewright.cli.services import BY_NAME, DECIDERS, load
 from tidewright.cli.stack import HOST
 from tidewright.cli.supervisor import Backoff, Program, Supervisor
 from tidewright.events import registry

@@ -19,8 +19,8 @@ import pytest
 from tests.e2e.conftest import Cluster
 from tests.e2e.pipeline.test_pipeline import DEPLOYMENT, LABELS, World, autoscaler, ready
 from tests.waiting import until_now
+from tidewright.asking.services import SERVICES, Role, Service
 from tidewright.cli.contract import permissions
-from tidewright.cli.services import SERVICES, Role, Service
 from tidewright.kube.client import Kube
 
 IMAGE, NATS = os.environ.get("TIDEWRIGHT_IMAGE", ""), os.environ.get("NATS_IMAGE", "")

@@ -28,8 +28,8 @@ import yaml
 
 from tests.nats_server import EmbeddedServer
 from tests.waiting import until
+from tidewright.asking.services import DECIDERS
 from tidewright.cli.crds.installing import Outcome, install
-from tidewright.cli.services import DECIDERS
 from tidewright.cli.supervisor import Program, Supervisor
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError

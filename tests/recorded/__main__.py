@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 
 from tests.recorded.ended import DECISIONS, SERVICES, SNAPSHOTS, as_stored, folded, golden, redecided
-from tidewright.cli.services import load
+from tidewright.asking.services import load
 
 
 async def write() -> None:

@@ -10,11 +10,11 @@ from typing import Any
 
 import msgspec
 
-from tidewright.cli.asking.exported import ExportedLog
-from tidewright.cli.asking.replaying import Redecided
-from tidewright.cli.asking.service_state import deciders, inputs_of
-from tidewright.cli.asking.starting_states import beginnings
-from tidewright.cli.services import DECIDERS, Service, load
+from tidewright.asking.exported import ExportedLog
+from tidewright.asking.replaying import Redecided
+from tidewright.asking.service_state import deciders, inputs_of
+from tidewright.asking.services import DECIDERS, Service, load
+from tidewright.asking.starting_states import beginnings
 from tidewright.events.base import Decision
 from tidewright.host.fold.order import Decided
 from tidewright.log.export import ExportFile

@@ -18,10 +18,10 @@ from tests.recorded.ended import (
     stored_in,
     the_log,
 )
+from tidewright.asking.service_state import inputs_of
+from tidewright.asking.services import BY_NAME, load
+from tidewright.asking.verify import verified
 from tidewright.cli import main
-from tidewright.cli.asking.service_state import inputs_of
-from tidewright.cli.asking.verify import verified
-from tidewright.cli.services import BY_NAME, load
 from tidewright.events import registry
 from tidewright.events.base import Decision
 from tidewright.host.fold.order import Fold

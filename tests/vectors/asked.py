@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from tidewright.cli.services import BY_NAME, DECIDERS, load
+from tidewright.asking.services import BY_NAME, DECIDERS, load
 from tidewright.events.base import Decision
 from tidewright.host.fold.decider import Decider
 

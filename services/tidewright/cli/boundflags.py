@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Group, Parameter
 
-from tidewright.cli.errors import BadInput
+from tidewright.asking.errors import BadInput
 
 if TYPE_CHECKING:
     from tidewright.actuator.allowed.bounds import Bounds

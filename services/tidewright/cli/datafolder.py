@@ -26,8 +26,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
+from tidewright.asking.errors import BadInput, Unavailable
 from tidewright.cli import foldermark
-from tidewright.cli.errors import BadInput, Unavailable
 from tidewright.cli.foldermark import MARK, MadeBy, Whose
 from tidewright.log.disk import is_full, no_space
 

@@ -12,7 +12,7 @@ from typing import Annotated, Never
 
 from cyclopts import Parameter
 
-from tidewright.cli.errors import Unavailable
+from tidewright.asking.errors import Unavailable
 
 EXTRA = "pip install 'tidewright[embedded]'"
 

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Literal, Protocol, TypeVar
 
 from cyclopts import Group, Parameter
 
-from tidewright.cli.errors import BadInput
-from tidewright.cli.options import ANY_PORT, NOT_NEGATIVE, LogOptions, ProcessFlags
+from tidewright.asking.errors import BadInput
+from tidewright.asking.options import LogOptions
+from tidewright.cli.options import ANY_PORT, NOT_NEGATIVE, ProcessFlags
 
 THE_ENDPOINT = Group("Endpoint", sort_key=0)
 

@@ -9,10 +9,11 @@ from typing import Annotated, Literal
 
 from cyclopts import Group, Parameter
 
-from tidewright.cli.errors import BadInput, translated
+from tidewright.asking.errors import BadInput, translated
+from tidewright.asking.options import LogOptions
+from tidewright.asking.services import DECIDERS
 from tidewright.cli.keys.folder import KeyFolder
-from tidewright.cli.options import COPIES, NOT_NEGATIVE, SLOTS, ClusterOptions, LogOptions
-from tidewright.cli.services import DECIDERS
+from tidewright.cli.options import COPIES, NOT_NEGATIVE, SLOTS, ClusterOptions
 from tidewright.kube.client import Kube
 from tidewright.kube.clusterid import cluster_id as uid_of
 from tidewright.log.archive import USER as ARCHIVE

@@ -14,10 +14,10 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from tidewright.asking.errors import BadInput, Unavailable
+from tidewright.asking.options import LogOptions
 from tidewright.cli import datafolder, embedded, process
 from tidewright.cli.datafolder import HOST, DataFolder
-from tidewright.cli.errors import BadInput, Unavailable
-from tidewright.cli.options import LogOptions
 from tidewright.log.connection import Log
 
 START_WITHIN_S = 60.0

@@ -1,6 +1,6 @@
 """`tidewright`: the root command. A subcommand's module is imported when it is used, and not before.
 
-Results go to stdout, logs and messages to stderr. Exit codes: `tidewright.cli.errors`. Every option
+Results go to stdout, logs and messages to stderr. Exit codes: `tidewright.asking.errors`. Every option
 has an environment twin: `--nats` is `TIDEWRIGHT_NATS`.
 """
 
@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from cyclopts import App, CycloptsError, Parameter, UnknownCommandError
 from cyclopts.config import Env
 
+from tidewright.asking.errors import BAD_USAGE, INTERRUPTED, UNAVAILABLE, CommandError
 from tidewright.cli import embedded
 from tidewright.cli.commands import COMMANDS, OTHER
-from tidewright.cli.errors import BAD_USAGE, INTERRUPTED, UNAVAILABLE, CommandError
 from tidewright.events.version import __version__
 from tidewright.log.redaction import redacted
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from tidewright.cli.errors import BadInput
+from tidewright.asking.errors import BadInput
 from tidewright.cli.options import ANY_PORT, named_object
 
 PUSH_TOKEN = "TIDEWRIGHT_PUSH_TOKEN"  # noqa: S105 - the name of a variable

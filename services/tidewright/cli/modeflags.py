@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Group, Parameter
 
-from tidewright.cli.errors import BadInput
-from tidewright.cli.services import SERVICES, Role
+from tidewright.asking.errors import BadInput
+from tidewright.asking.services import SERVICES, Role
 
 if TYPE_CHECKING:
     from tidewright.watcher.modes import OperatorModes, Services

@@ -10,23 +10,17 @@ from typing import Annotated, Literal
 
 from cyclopts import App, Group, Parameter
 
+from tidewright.asking.errors import BadInput, CommandError, translated
+from tidewright.asking.options import LogOptions
+from tidewright.asking.services import BY_NAME, SERVICES, Role, Service, load
 from tidewright.cli import endpoint
 from tidewright.cli.boundflags import BoundFlags
 from tidewright.cli.cloudflags import CLOUDS, CloudFlags
 from tidewright.cli.commands import BY_NAME as COMMANDS
-from tidewright.cli.errors import BadInput, CommandError, translated
 from tidewright.cli.metricsflags import MetricsFlags, SourceFlags
 from tidewright.cli.modeflags import ModeFlags
 from tidewright.cli.modeflags import services as deciding
-from tidewright.cli.options import (
-    NOT_NEGATIVE,
-    POSITIVE,
-    ClusterOptions,
-    LogOptions,
-    ProcessFlags,
-    named_object,
-)
-from tidewright.cli.services import BY_NAME, SERVICES, Role, Service, load
+from tidewright.cli.options import NOT_NEGATIVE, POSITIVE, ClusterOptions, ProcessFlags, named_object
 from tidewright.host.process.process import Process, ProcessOptions, is_outage
 from tidewright.host.process.process import run as run_process
 

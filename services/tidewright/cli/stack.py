@@ -20,14 +20,14 @@ from urllib.parse import urlsplit
 
 import structlog
 
+from tidewright.asking.errors import BadInput, Unavailable, translated
+from tidewright.asking.services import BY_NAME, DECIDERS, EVERY, Role, Service
 from tidewright.cli import embedded, modeflags
 from tidewright.cli.crds.choosing import Policy
 from tidewright.cli.crds.installing import Outcome, install
 from tidewright.cli.datafolder import DataFolder
 from tidewright.cli.diskwatch import DiskWatch, limit_for
-from tidewright.cli.errors import BadInput, Unavailable, translated
 from tidewright.cli.keys.folder import KeyFolder
-from tidewright.cli.services import BY_NAME, DECIDERS, EVERY, Role, Service
 from tidewright.cli.supervisor import CannotStart, Fields, Program, Sink, Supervisor
 from tidewright.cloud.providers import specs_of
 from tidewright.events import registry

@@ -18,8 +18,8 @@ from typing import Any, TypeAlias
 import msgspec
 import structlog
 
+from tidewright.asking.errors import CommandError
 from tidewright.cli import process as processes
-from tidewright.cli.errors import CommandError
 
 Fields: TypeAlias = Mapping[str, Any]
 Sink: TypeAlias = Callable[[str, str], None]

@@ -11,24 +11,16 @@ from typing import Annotated
 
 from cyclopts import Group, Parameter
 
+from tidewright.asking.errors import INTERRUPTED, BadInput
+from tidewright.asking.options import THE_LOG, IdentityOptions
+from tidewright.asking.services import EVERY, SERVICES, Role
 from tidewright.cli import datafolder
 from tidewright.cli.cloudflags import known_clouds
 from tidewright.cli.console import Printer
 from tidewright.cli.crds.choosing import POLICY_HELP, Policy
-from tidewright.cli.errors import INTERRUPTED, BadInput
 from tidewright.cli.metricsflags import SourceFlags
 from tidewright.cli.modeflags import ModeFlags
-from tidewright.cli.options import (
-    NOT_NEGATIVE,
-    PORT,
-    THE_CLUSTER,
-    THE_LOG,
-    ClusterOptions,
-    IdentityOptions,
-    Level,
-    LogFormat,
-)
-from tidewright.cli.services import EVERY, SERVICES, Role
+from tidewright.cli.options import NOT_NEGATIVE, PORT, THE_CLUSTER, ClusterOptions, Level, LogFormat
 from tidewright.cli.stack import Stack, StackOptions
 from tidewright.cli.typed import typed
 from tidewright.host.process.process import configure_logs

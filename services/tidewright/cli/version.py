@@ -7,10 +7,10 @@ import subprocess
 import sys
 from importlib import metadata
 
+from tidewright.asking.errors import Unavailable
+from tidewright.asking.options import Output, emit
+from tidewright.asking.services import SERVICES, Role, load
 from tidewright.cli import embedded
-from tidewright.cli.errors import Unavailable
-from tidewright.cli.options import Output, emit
-from tidewright.cli.services import SERVICES, Role, load
 from tidewright.events.version import __version__
 from tidewright.host.process.software import software_of
 from tidewright.log.errors import LogUnavailable

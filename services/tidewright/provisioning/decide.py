@@ -1,6 +1,6 @@
 """The decider: what is done about an event, with reasons.
 
-Reads   the facts of its line in `cli/services.py`; its own decisions; outcomes; timers; the configuration `provisioning`
+Reads   the facts of its line in `asking/services.py`; its own decisions; outcomes; timers; the configuration `provisioning`
 Writes  the decisions of that line
 Pure    no clock, no I/O, no randomness
 

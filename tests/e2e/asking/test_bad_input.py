@@ -12,7 +12,7 @@ import pytest
 
 from tests.e2e.asking.conftest import Ask
 from tests.e2e.asking.world import APP, SPACE, records_in, stored
-from tidewright.cli.asking import point_in_time
+from tidewright.asking import point_in_time
 from tidewright.events import registry
 from tidewright.events.facts import ClockJumped, PodGone
 from tidewright.log.connection import Log, Message

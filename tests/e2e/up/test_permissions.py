@@ -11,8 +11,8 @@ import pytest
 
 from tests.e2e.conftest import Cluster, free_port, tidewright
 from tests.e2e.pipeline.test_pipeline import DEPLOYMENT, LABELS, World, autoscaler, ready
+from tidewright.asking.services import DECIDERS
 from tidewright.cli.contract.permissions import INSTALLER, READER, USERS, configuration, variable
-from tidewright.cli.services import DECIDERS
 from tidewright.cli.supervisor import Program, Supervisor
 from tidewright.kube.client import Kube
 from tidewright.log.connection import Log, Message

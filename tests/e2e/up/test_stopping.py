@@ -15,7 +15,7 @@ import pytest
 from tests.nats_server import EmbeddedServer
 from tests.unit.watcher.cluster import Cluster
 from tests.waiting import until
-from tidewright.cli.services import SERVICES, Role
+from tidewright.asking.services import SERVICES, Role
 from tidewright.log.connection import Log
 
 WITHIN_S = 10.0

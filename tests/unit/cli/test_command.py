@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tidewright.asking.services import SERVICES, Role, Service, load
 from tidewright.cli import main
 from tidewright.cli.commands import BY_NAME, COMMANDS
 from tidewright.cli.console import Printer, parsed
-from tidewright.cli.services import SERVICES, Role, Service, load
 
 HEAVY = (
     "aiohttp",

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tidewright.asking.errors import BadInput, Unavailable
 from tidewright.cli import datafolder, foldermark, main
 from tidewright.cli.datafolder import DataFolder
-from tidewright.cli.errors import BadInput, Unavailable
 from tidewright.cli.foldermark import MARK, Whose
 from tidewright.sim.nats_server import configuration
 

@@ -12,9 +12,9 @@ import pytest
 import yaml
 
 from tests.certificates import Authority
+from tidewright.asking.services import BY_NAME, EVERY, SERVICES, Role
 from tidewright.cli import main
 from tidewright.cli.contract import deployment, permissions, rbac
-from tidewright.cli.services import BY_NAME, EVERY, SERVICES, Role
 from tidewright.kube.kinds import KINDS
 
 ROOT = Path(__file__).resolve().parents[3]

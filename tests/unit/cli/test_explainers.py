@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tidewright.cli.asking.explain import explainer_of
-from tidewright.cli.asking.objects import CLUSTER_SCOPED
-from tidewright.cli.services import SERVICES, Service, load
+from tidewright.asking.explain import explainer_of
+from tidewright.asking.objects import CLUSTER_SCOPED
+from tidewright.asking.services import SERVICES, Service, load
 from tidewright.host.fold.explainer import Reference
 
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.nats_server import EmbeddedServer
-from tidewright.cli.asking.source import opened
+from tidewright.asking.errors import BadInput
+from tidewright.asking.options import AskedLogOptions, LogOptions
+from tidewright.asking.source import opened
 from tidewright.cli.datafolder import DataFolder
-from tidewright.cli.errors import BadInput
-from tidewright.cli.options import AskedLogOptions, LogOptions
 from tidewright.log.connection import Log, Message
 
 CLUSTER = "harbour"

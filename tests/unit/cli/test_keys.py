@@ -10,12 +10,12 @@ import pytest
 import yaml
 
 from tests.nats_server import EmbeddedServer
+from tidewright.asking.services import SERVICES
 from tidewright.cli.contract.permissions import publishes
 from tidewright.cli.contract.writing import WRITES
 from tidewright.cli.keys import manifests
 from tidewright.cli.keys.folder import KeyFolder
 from tidewright.cli.main import run
-from tidewright.cli.services import SERVICES
 from tidewright.log import errors, keyfiles
 from tidewright.log.connection import Log, Message
 from tidewright.log.keyrecord import install_keys

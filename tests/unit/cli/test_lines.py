@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tidewright.cli.asking import lines
+from tidewright.asking import lines
 from tidewright.cli.contract import golden
 from tidewright.events import registry
 from tidewright.events.base import Event, ObjectRef
@@ -27,7 +27,7 @@ def test_no_event_is_told_by_its_fields(tag: str, monkeypatch: pytest.MonkeyPatc
     def refused(event: Event) -> str:
         raise AssertionError(
             f"no words for {type(event).__name__}: give it a line in services/tidewright/<service>/tell/lines.py when one "
-            "service alone reads or decides it, and otherwise in services/tidewright/cli/asking/wording.py"
+            "service alone reads or decides it, and otherwise in services/tidewright/asking/wording.py"
         )
 
     monkeypatch.setattr(lines, "_fields", refused)

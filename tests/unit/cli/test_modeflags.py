@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tidewright.asking.errors import BadInput
 from tidewright.cli.crds.installing import Outcome
-from tidewright.cli.errors import BadInput
 from tidewright.cli.modeflags import ModeFlags, arguments
 from tidewright.cli.stack import StackOptions
 from tidewright.cli.up import _acting

@@ -29,7 +29,7 @@ def imported(source: str) -> list[str]:
 
 
 def test_explaining_an_autoscaler_imports_nothing_of_the_others() -> None:
-    source = "from tidewright.cli.asking.explain import speakers\nspeakers('watermarkpodautoscaler')"
+    source = "from tidewright.asking.explain import speakers\nspeakers('watermarkpodautoscaler')"
     assert imported(source) == []
 
 
@@ -40,7 +40,7 @@ def test_aiohttp_is_imported_when_a_part_of_it_is_asked_for() -> None:
         "from aiohttp import web",
     ):
         source = (
-            "import tidewright.cli.asking.source, sys\n"
+            "import tidewright.asking.source, sys\n"
             "from nats.aio import transport\n"
             "assert 'aiohttp.client' not in sys.modules\n"
             f"aiohttp = transport.aiohttp\n{use}\n"
@@ -53,7 +53,7 @@ def test_aiohttp_is_imported_when_a_part_of_it_is_asked_for() -> None:
 def test_jetstream_is_imported_when_a_part_of_it_is_asked_for() -> None:
     for use in ("nats.js.api.Header.STATUS", "from nats.js.errors import NotFoundError", "import nats.js.kv"):
         source = (
-            "import tidewright.cli.asking.source, nats, sys\n"
+            "import tidewright.asking.source, nats, sys\n"
             "assert 'nats.js.client' not in sys.modules\n"
             f"{use}\n"
             "assert nats.js.JetStreamContext is sys.modules['nats.js.client'].JetStreamContext\n"
@@ -65,7 +65,7 @@ def test_jetstream_is_imported_when_a_part_of_it_is_asked_for() -> None:
 def test_what_is_there_already_or_nowhere_is_left_alone() -> None:
     source = (
         "import aiohttp, sys\n"
-        "from tidewright.cli.asking.postponed import postpone\n"
+        "from tidewright.asking.postponed import postpone\n"
         "postpone('aiohttp'); postpone('no_such_module')\n"
         "assert sys.modules['aiohttp'] is aiohttp and 'no_such_module' not in sys.modules"
     )
@@ -76,7 +76,7 @@ def test_what_is_said_is_a_warning_on_stderr_whoever_imports_structlog_first() -
     for first in ("", "import structlog"):
         source = (
             f"{first}\n"
-            "from tidewright.cli.asking import source\n"
+            "from tidewright.asking import source\n"
             "from tidewright.log.diagnostics import configure_when_used, get_logger\n"
             "logger = get_logger('here')\n"
             "configure_when_used(source._warn_only)\n"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tidewright.cli.asking import progress as module
-from tidewright.cli.asking.progress import PATIENCE_S, progress
+from tidewright.asking import progress as module
+from tidewright.asking.progress import PATIENCE_S, progress
 
 
 class Terminal(io.StringIO):

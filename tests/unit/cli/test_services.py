@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tidewright.actuator.allowed.table import GRANTS
-from tidewright.cli.services import BY_NAME, SERVICES, Role, Service, load
+from tidewright.asking.services import BY_NAME, SERVICES, Role, Service, load
 from tidewright.events.base import Decision
 from tidewright.events.registry import BY_NAME as EVENTS
 
@@ -49,7 +49,7 @@ def test_a_decider_reads_and_writes_what_the_table_says(service: Service) -> Non
     decider = load(service)
     room = f"services/tidewright/{service.name.replace('-', '')}"
     made = made_in(ROOT / room)
-    table = f"of {service.name} in services/tidewright/cli/services.py"
+    table = f"of {service.name} in services/tidewright/asking/services.py"
     assert decider.kinds == service.reads, (
         f"in KINDS of {room}/decide.py and not in `reads` {table}: {sorted(decider.kinds - service.reads)}; "
         f"the other way round: {sorted(service.reads - decider.kinds)}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tidewright.cli.errors import BadInput
+from tidewright.asking.errors import BadInput
 from tidewright.cli.stack import StackOptions, stages
 
 

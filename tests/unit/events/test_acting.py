@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tidewright.cli.services import SERVICES
+from tidewright.asking.services import SERVICES
 from tidewright.events import acting
 from tidewright.events.acting import ENFORCED, Acting
 from tidewright.events.base import Because, ObjectRef

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import yaml
 
+from tidewright.asking.services import SERVICES
 from tidewright.cli.contract import __main__ as command
 from tidewright.cli.contract import golden, tree
-from tidewright.cli.services import SERVICES
 from tidewright.events.registry import BY_NAME
 from tidewright.log.subjects import Slot, Subjects
 
@@ -105,7 +105,7 @@ def test_every_reference_of_the_asyncapi_document_resolves() -> None:
 def test_every_event_type_is_a_message_of_some_channel() -> None:
     held = {tag for channel in document()["channels"].values() for tag in channel["messages"]}
     assert set(BY_NAME) <= held, (
-        f"{sorted(set(BY_NAME) - held)}: in nobody's `reads` and `writes` in services/tidewright/cli/services.py, or `make generate` was not run"
+        f"{sorted(set(BY_NAME) - held)}: in nobody's `reads` and `writes` in services/tidewright/asking/services.py, or `make generate` was not run"
     )
 
 

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from tests.bench.askedlog import SLOTS, MadeUp
+from tidewright.asking.service_state import bare
+from tidewright.asking.services import BY_NAME, SERVICES, Role, Service, load
 from tidewright.autoscaler.decide import DECIDER
-from tidewright.cli.asking.service_state import bare
-from tidewright.cli.services import BY_NAME, SERVICES, Role, Service, load
 from tidewright.events import registry
 from tidewright.events.base import Event, Fact
 from tidewright.events.facts import MetricSampled, ObjectFact

@@ -10,10 +10,10 @@ import pytest
 
 from tests.unit.host.counting import COUNTING
 from tests.unit.host.test_host import NAMESPACES, expect_holds, hosting, pod
-from tidewright.cli.asking.exports import import_
-from tidewright.cli.asking.verify import verify
-from tidewright.cli.asking.withholding import Withholding
-from tidewright.cli.errors import BadInput
+from tidewright.asking.errors import BadInput
+from tidewright.asking.exports import import_
+from tidewright.asking.verify import verify
+from tidewright.asking.withholding import Withholding
 from tidewright.host.fold.inputs import Inputs
 from tidewright.host.fold.verify import Difference, Report, Verification, Verifier
 from tidewright.log.connection import Log

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.vectors.provisioning_life import Cluster
-from tidewright.cli.asking.lines import line
+from tidewright.asking.lines import line
 from tidewright.events import provisioning as p
 from tidewright.events import registry
 from tidewright.events.base import Decision

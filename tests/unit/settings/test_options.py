@@ -15,9 +15,9 @@ import pytest
 from tidewright.actuator import service as actuator
 from tidewright.actuator.allowed.bounds import Bounds
 from tidewright.actuator.options import Options as ActuatorOptions
+from tidewright.asking.errors import CommandError
+from tidewright.asking.services import BY_NAME, SERVICES
 from tidewright.cli import run
-from tidewright.cli.errors import CommandError
-from tidewright.cli.services import BY_NAME, SERVICES
 from tidewright.host.loop.settings import Settings
 from tidewright.host.process import service as deciders
 from tidewright.host.process.process import ProcessOptions

@@ -5,7 +5,7 @@ server's subject index, restores the service's state as of any moment, follows d
 facts that caused them and forward to their outcomes. What only the service knows, its explainer says:
 
     services/tidewright/<service>/explaining.py     EXPLAINER = MyExplainer()      at most one class
-    services/tidewright/cli/services.py             explainer="tidewright.<service>.explaining:EXPLAINER"
+    services/tidewright/asking/services.py             explainer="tidewright.<service>.explaining:EXPLAINER"
 
 `tidewright.autoscaler.tell.explaining` is the first one, and the example to follow. Rules:
 

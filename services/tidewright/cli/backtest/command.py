@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Group, Parameter
 
+from tidewright.asking.errors import BadInput
 from tidewright.cli.commands import BY_NAME
-from tidewright.cli.errors import BadInput
 
 POLICY = Group("Policy", sort_key=0)
 LOAD = Group("Load", sort_key=1)
@@ -62,8 +62,8 @@ def wpa(
     ] = "table",
 ) -> int:
     """What a WatermarkPodAutoscaler would have done with a recorded load."""
+    from tidewright.asking.progress import progress
     from tidewright.autoscaler.backtest import LoadModel
-    from tidewright.cli.asking.progress import progress
     from tidewright.cli.backtest import manifest, runs
     from tidewright.cli.backtest.runs import Result
 
@@ -108,8 +108,8 @@ def _relabelled(candidate: Any, label: str) -> Any:
 
 
 def _series(metrics: Path | None, log: Path | None, rules: Any, namespace: str, *, shared: bool) -> Any:
-    from tidewright.cli.asking.progress import progress
-    from tidewright.cli.asking.source import opened
+    from tidewright.asking.progress import progress
+    from tidewright.asking.source import opened
     from tidewright.cli.backtest import series
 
     if metrics is not None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidewright.cli.errors import BadInput
-from tidewright.cli.manifests import all_documents
+from tidewright.asking.errors import BadInput
+from tidewright.asking.manifests import all_documents
 
 KIND = "WatermarkPodAutoscaler"
 MOST_VARIANTS = 64

@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tidewright.asking.errors import BadInput
 from tidewright.autoscaler.api.spec import InvalidSpec, Rules, compiled
 from tidewright.autoscaler.backtest import LoadModel, Report, Step, backtest, summary
 from tidewright.autoscaler.tell.sentences import sentences
 from tidewright.cli.backtest.manifest import Candidate
 from tidewright.cli.backtest.series import Series
-from tidewright.cli.errors import BadInput
 from tidewright.kube.times import rfc3339
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidewright.cli.asking.source import Source
-from tidewright.cli.errors import BadInput
+from tidewright.asking.errors import BadInput
+from tidewright.asking.source import Source
 from tidewright.kube.csvtext import lines
 from tidewright.kube.times import typed_seconds
 
@@ -134,7 +134,7 @@ async def from_log(source: Source, rules: Rules, namespace: str, *, shared: bool
     Raises:
         BadInput: the log has no such samples.
     """
-    from tidewright.cli.asking.source import slot_in
+    from tidewright.asking.source import slot_in
     from tidewright.events import registry
     from tidewright.events.facts import MetricSampled, WorkloadObserved
     from tidewright.log.subjects import escape

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from tidewright.cli.asking.source import FromFile, Source, opened, slot_in
+from tidewright.asking.errors import BadInput
+from tidewright.asking.options import AskedLogOptions, Output, emit
+from tidewright.asking.source import FromFile, Source, opened, slot_in
 from tidewright.cli.commands import BY_NAME
-from tidewright.cli.errors import BadInput
-from tidewright.cli.options import AskedLogOptions, Output, emit
 
 if TYPE_CHECKING:
     from tidewright.autoscaler.tell.comparing import Comparison, CountChange, Row
@@ -72,9 +72,9 @@ async def compared(
     Raises:
         BadInput: no such object.
     """
+    from tidewright.asking.objects import moment
+    from tidewright.asking.point_in_time import end_of
     from tidewright.autoscaler.tell.comparing import Comparing
-    from tidewright.cli.asking.objects import moment
-    from tidewright.cli.asking.point_in_time import end_of
     from tidewright.events import registry
     from tidewright.events.base import Event
     from tidewright.log.subjects import escape

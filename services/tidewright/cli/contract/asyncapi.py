@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from tidewright.cli.services import SERVICES, Role, Service
+from tidewright.asking.services import SERVICES, Role, Service
 from tidewright.events.base import Decision, Event, Fact, Outcome, Timer
 from tidewright.events.registry import BY_NAME
 from tidewright.events.version import __version__

@@ -13,9 +13,9 @@ from typing import Any
 import yaml
 
 from tidewright.actuator.allowed.bounds import Feature
+from tidewright.asking.services import SERVICES, Role, Service
 from tidewright.cli.contract import actuatorroles, natsservers, network, permissions, rbac, signedness
 from tidewright.cli.contract.natsservers import CERTIFICATES, HARDENED, PASSWORDS, SERVERS
-from tidewright.cli.services import SERVICES, Role, Service
 
 NAMESPACE = "tidewright"
 IMAGE = "tidewright"

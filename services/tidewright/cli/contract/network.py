@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tidewright.asking.services import SERVICES, Role, Service
 from tidewright.cli.contract import natsservers
-from tidewright.cli.services import SERVICES, Role, Service
 
 Manifest = dict[str, Any]
 

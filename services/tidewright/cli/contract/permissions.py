@@ -24,8 +24,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tidewright.asking.services import EVERY, SERVICES, Role, Service
 from tidewright.cli.contract.writing import writes
-from tidewright.cli.services import EVERY, SERVICES, Role, Service
 from tidewright.log.archive import API_PREFIX, DELIVER_PREFIX, USER
 from tidewright.log.install import members_of
 from tidewright.log.snapshots import bucket

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Any, TypeAlias
 
-from tidewright.cli.services import Role, Service
+from tidewright.asking.services import Role, Service
 from tidewright.kube.kinds import KINDS
 from tidewright.watcher.incumbents.rivals import LOOKS
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import yaml
 
+from tidewright.asking.services import SERVICES, Service
 from tidewright.cli.keys.manifests import ANCHOR, KEY, TRUST, secret_of
-from tidewright.cli.services import SERVICES, Service
 
 KEYS_AT, TRUST_AT = "/run/tidewright/signing", "/run/tidewright/trust"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidewright.cli.services import SERVICES, Role, Service
+from tidewright.asking.services import SERVICES, Role, Service
 
 
 def writes(service: Service) -> tuple[str, ...]:

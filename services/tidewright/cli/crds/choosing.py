@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-from tidewright.cli.services import SERVICES
+from tidewright.asking.services import SERVICES
 from tidewright.kube.kinds import BY_NAME, KINDS
 from tidewright.kube.ownership import CRD_VERSION, crd_version
 

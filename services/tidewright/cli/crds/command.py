@@ -7,10 +7,10 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from tidewright.asking.errors import FAILED, translated
 from tidewright.cli.crds.choosing import POLICY_HELP, Policy
 from tidewright.cli.crds.installing import definition, install, manifests
 from tidewright.cli.crds.overwritten import finding
-from tidewright.cli.errors import FAILED, translated
 from tidewright.cli.options import ClusterOptions
 from tidewright.kube.client import Kube
 

@@ -11,8 +11,8 @@ from typing import Literal
 import msgspec
 import yaml
 
+from tidewright.asking.errors import Unavailable
 from tidewright.cli.crds.choosing import MANAGER, Object, Policy, Step, step, unmet, versions
-from tidewright.cli.errors import Unavailable
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError
 

@@ -17,6 +17,7 @@ import msgspec
 import yaml
 from cyclopts import Group, Parameter
 
+from tidewright.asking.errors import INTERRUPTED, BadInput, CommandError, translated
 from tidewright.cli import datafolder
 from tidewright.cli.console import Printer
 from tidewright.cli.datafolder import DataFolder
@@ -24,7 +25,6 @@ from tidewright.cli.demo import objects
 from tidewright.cli.demo.story import Story
 from tidewright.cli.demo.summary import DemoRun, as_json, as_text
 from tidewright.cli.demo.view import view_for
-from tidewright.cli.errors import INTERRUPTED, BadInput, CommandError, translated
 from tidewright.cli.stack import Stack, StackOptions
 from tidewright.cli.typed import typed
 from tidewright.events import registry

@@ -8,11 +8,11 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from tidewright.asking.errors import translated
+from tidewright.asking.options import AskedLogOptions, LogOptions, Output, emit
 from tidewright.cli.contract.writing import WRITES
-from tidewright.cli.errors import translated
 from tidewright.cli.keys import manifests
 from tidewright.cli.keys.folder import ROOT, KeyFolder
-from tidewright.cli.options import AskedLogOptions, LogOptions, Output, emit
 from tidewright.log import keyfiles
 from tidewright.log.connection import Log
 from tidewright.log.keyrecord import install_keys

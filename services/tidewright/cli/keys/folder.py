@@ -13,8 +13,8 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from tidewright.asking.errors import BadInput
 from tidewright.cli.contract.writing import WRITES
-from tidewright.cli.errors import BadInput
 from tidewright.events.config import ServiceKeys
 from tidewright.log import keyfiles
 

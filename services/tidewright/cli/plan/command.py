@@ -9,14 +9,14 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import App, Group, Parameter
 
-from tidewright.cli.asking.point_in_time import moment_of
-from tidewright.cli.asking.service_state import Asked, restored
-from tidewright.cli.asking.source import opened
+from tidewright.asking.errors import BadInput
+from tidewright.asking.options import AskedLogOptions, LogOptions, Output, emit
+from tidewright.asking.point_in_time import moment_of
+from tidewright.asking.service_state import Asked, restored
+from tidewright.asking.services import BY_NAME
+from tidewright.asking.source import opened
 from tidewright.cli.commands import BY_NAME as COMMANDS
-from tidewright.cli.errors import BadInput
-from tidewright.cli.options import AskedLogOptions, LogOptions, Output, emit
 from tidewright.cli.plan.manifests import PlannedRequest, read
-from tidewright.cli.services import BY_NAME
 from tidewright.provisioning.requests.spec import parse
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell.explaining import verdict_sentence

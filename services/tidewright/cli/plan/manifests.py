@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tidewright.cli.errors import BadInput
-from tidewright.cli.manifests import all_documents
+from tidewright.asking.errors import BadInput
+from tidewright.asking.manifests import all_documents
 
 GROUP = "autoscaling.x-k8s.io"
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from tidewright.cli.asking.point_in_time import moment_of
-from tidewright.cli.asking.service_state import Asked, restored
-from tidewright.cli.asking.source import FromFile, opened
-from tidewright.cli.errors import BadInput
-from tidewright.cli.manifests import all_documents
-from tidewright.cli.options import AskedLogOptions, LogOptions, Output, emit
-from tidewright.cli.services import BY_NAME
+from tidewright.asking.errors import BadInput
+from tidewright.asking.manifests import all_documents
+from tidewright.asking.options import AskedLogOptions, LogOptions, Output, emit
+from tidewright.asking.point_in_time import moment_of
+from tidewright.asking.service_state import Asked, restored
+from tidewright.asking.services import BY_NAME
+from tidewright.asking.source import FromFile, opened
 from tidewright.kube.customworkloads import Whitelist
 from tidewright.spread.api import validation
 from tidewright.spread.api.spec import GROUP, KIND, BadSpread, Spread, parse

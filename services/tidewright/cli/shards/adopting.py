@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import yaml
 
-from tidewright.cli.errors import BadInput, CommandError
-from tidewright.cli.manifests import one_document
+from tidewright.asking.errors import BadInput, CommandError
+from tidewright.asking.manifests import one_document
 from tidewright.cli.shards.changing import MERGE_PATCH, agree
 from tidewright.cli.shards.reading import get, listed
 from tidewright.kube.client import Kube

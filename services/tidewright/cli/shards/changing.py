@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from tidewright.cli.errors import BadInput, CommandError
-from tidewright.cli.options import Output, emit
+from tidewright.asking.errors import BadInput, CommandError
+from tidewright.asking.options import Output, emit
 from tidewright.cli.shards import showing
 from tidewright.cli.shards.reading import ReadSet
 from tidewright.kube.client import Kube

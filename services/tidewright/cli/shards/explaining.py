@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidewright.cli.asking.source import opened
-from tidewright.cli.errors import BadInput, CommandError, translated
-from tidewright.cli.options import LogOptions, Output, emit
+from tidewright.asking.errors import BadInput, CommandError, translated
+from tidewright.asking.options import LogOptions, Output, emit
+from tidewright.asking.source import opened
 from tidewright.cli.shards import history
 from tidewright.cli.shards import ours as services
 from tidewright.cli.shards.reading import ReadSet

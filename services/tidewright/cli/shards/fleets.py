@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from tidewright.cli.errors import BadInput
+from tidewright.asking.errors import BadInput
 from tidewright.cli.options import ClusterOptions
 from tidewright.cli.shards.reading import connected
 from tidewright.cli.shards.where import (

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from tidewright.cli.asking.source import Source, slot_in
-from tidewright.cli.errors import CommandError
+from tidewright.asking.errors import CommandError
+from tidewright.asking.source import Source, slot_in
 from tidewright.events import registry
 from tidewright.events.shards import AssignmentEntry, ChangeAssignment
 from tidewright.sharding.document import Document, Refused, apply

@@ -9,9 +9,10 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from tidewright.cli.errors import BadInput, translated
-from tidewright.cli.manifests import one_document
-from tidewright.cli.options import ClusterOptions, LogOptions, Output, emit
+from tidewright.asking.errors import BadInput, translated
+from tidewright.asking.manifests import one_document
+from tidewright.asking.options import LogOptions, Output, emit
+from tidewright.cli.options import ClusterOptions
 from tidewright.cli.shards import changing, ours, showing
 from tidewright.cli.shards.reading import ReadSet, connected, sets, the_set
 from tidewright.cli.shards.sizing import doubled, resized

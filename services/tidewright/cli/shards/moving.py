@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from tidewright.cli.errors import BadInput
+from tidewright.asking.errors import BadInput
 from tidewright.cli.shards.reading import ReadSet
 from tidewright.cli.shards.where import (
     CHANGE,

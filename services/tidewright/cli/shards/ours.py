@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from tidewright.cli.errors import BadInput
-from tidewright.cli.options import LogOptions
-from tidewright.cli.services import BY_NAME, SERVICES, Role, Service
+from tidewright.asking.errors import BadInput
+from tidewright.asking.options import LogOptions
+from tidewright.asking.services import BY_NAME, SERVICES, Role, Service
 from tidewright.cli.shards.showing import columns
 from tidewright.host.loop.membership import rendezvous
 from tidewright.log import checkpoint as checkpoints

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from tidewright.cli.errors import BadInput, CommandError, translated
+from tidewright.asking.errors import BadInput, CommandError, translated
 from tidewright.cli.options import ClusterOptions
 from tidewright.kube.client import Kube
 from tidewright.kube.errors import KubeError

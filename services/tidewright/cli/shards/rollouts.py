@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from tidewright.cli.errors import BadInput
-from tidewright.cli.options import Output, emit
+from tidewright.asking.errors import BadInput
+from tidewright.asking.options import Output, emit
 from tidewright.cli.shards.reading import ReadSet, connected, the_set
 from tidewright.cli.shards.where import (
     Build,

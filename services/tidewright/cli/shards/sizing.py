@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidewright.cli.errors import BadInput
+from tidewright.asking.errors import BadInput
 from tidewright.cli.shards.reading import ReadSet
 from tidewright.cli.shards.where import (
     SetOptions,

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from tidewright.cli.asking.source import opened
-from tidewright.cli.errors import CommandError
-from tidewright.cli.options import LogOptions, Output, emit
+from tidewright.asking.errors import CommandError
+from tidewright.asking.options import LogOptions, Output, emit
+from tidewright.asking.source import opened
 from tidewright.cli.shards import history
 from tidewright.cli.shards.reading import ReadSet, listed
 from tidewright.cli.shards.showing import columns, condition

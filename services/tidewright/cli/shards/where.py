@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeAlias
 
 from cyclopts import Group, Parameter
 
-from tidewright.cli.errors import BadInput
+from tidewright.asking.errors import BadInput
 from tidewright.cli.options import THE_CLUSTER, ClusterOptions
 from tidewright.cli.shards import ours
 from tidewright.cli.shards.changing import change

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from tidewright.cli.errors import BadInput, CommandError, Unavailable
-from tidewright.cli.manifests import read_text
+from tidewright.asking.errors import BadInput, CommandError, Unavailable
+from tidewright.asking.manifests import read_text
 from tidewright.cli.options import ANY_PORT, ProcessFlags
 from tidewright.cli.run import execute
 from tidewright.host.process.process import Process

@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import App, Group, Parameter
 
-from tidewright.cli.errors import BadInput
-from tidewright.cli.options import Output, emit
+from tidewright.asking.errors import BadInput
+from tidewright.asking.options import Output, emit
 from tidewright.cli.sim.target import TargetFlags, connected
 
 MATCH = Group("Which requests", sort_key=10)

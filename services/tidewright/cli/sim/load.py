@@ -9,8 +9,8 @@ from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from tidewright.cli.errors import BadInput, translated
-from tidewright.cli.options import Output, emit
+from tidewright.asking.errors import BadInput, translated
+from tidewright.asking.options import Output, emit
 from tidewright.cli.sim.target import TargetFlags, connected
 
 RECORDING = Group("Recording", sort_key=10)
@@ -96,7 +96,7 @@ def load(
 
 async def _alone(options: Any, speed: float, show: Any) -> Any:
     """Replay in a cluster of its own; the recording's nodes, or three of 64 cores."""
-    from tidewright.cli.errors import Unavailable
+    from tidewright.asking.errors import Unavailable
     from tidewright.sim.cluster import SimCluster
     from tidewright.sim.load import replay
     from tidewright.sim.options import NodePool, SimOptions

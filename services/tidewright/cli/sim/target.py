@@ -11,7 +11,7 @@ from typing import Any
 
 from cyclopts import Group, Parameter
 
-from tidewright.cli.errors import BadInput, translated
+from tidewright.asking.errors import BadInput, translated
 
 TARGET = Group("Cluster", sort_key=0)
 

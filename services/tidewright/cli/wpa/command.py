@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 
+from tidewright.asking.errors import BadInput, CommandError, translated
 from tidewright.cli.commands import BY_NAME
-from tidewright.cli.errors import BadInput, CommandError, translated
 from tidewright.cli.options import ClusterOptions
 from tidewright.kube.csvtext import lines
 

@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from tidewright.cli.errors import BadInput, CommandError
-from tidewright.cli.manifests import one_document
+from tidewright.asking.errors import BadInput, CommandError
+from tidewright.asking.manifests import one_document
 from tidewright.kube.client import Kube
 
 API = "/apis/datadoghq.com/v1alpha1"

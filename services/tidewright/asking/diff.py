@@ -12,16 +12,16 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from tidewright.cli.asking.lines import line, title
-from tidewright.cli.asking.lookups import decoded, reference_of, service_of
-from tidewright.cli.asking.progress import progress
-from tidewright.cli.asking.replaying import Redecided
-from tidewright.cli.asking.service_state import bare, deciders, inputs_of
-from tidewright.cli.asking.source import Source, opened
-from tidewright.cli.errors import BadInput
-from tidewright.cli.manifests import one_document
-from tidewright.cli.options import AskedLogOptions, Output, emit
-from tidewright.cli.services import Service, load
+from tidewright.asking.errors import BadInput
+from tidewright.asking.lines import line, title
+from tidewright.asking.lookups import decoded, reference_of, service_of
+from tidewright.asking.manifests import one_document
+from tidewright.asking.options import AskedLogOptions, Output, emit
+from tidewright.asking.progress import progress
+from tidewright.asking.replaying import Redecided
+from tidewright.asking.service_state import bare, deciders, inputs_of
+from tidewright.asking.services import Service, load
+from tidewright.asking.source import Source, opened
 from tidewright.events.base import Decision, target_of
 from tidewright.events.decisions import CancelTimer, SetStatus, SetTimer
 from tidewright.host.fold.decider import Decider

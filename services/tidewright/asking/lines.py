@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from tidewright.asking import postponed  # noqa: F401  # before the NATS client
 from tidewright.events import decisions, facts, outcomes, registry
 from tidewright.events.acting import NOT_DONE
 from tidewright.events.base import Decision, Event, Outcome
@@ -105,7 +106,7 @@ def _fields(event: Event) -> str:
 
 def _of_a_service(event: Event) -> str:
     """What a service has words of its own for, or nobody in particular; imported here, for most answers do without."""
-    from tidewright.cli.asking.wording import wording
+    from tidewright.asking.wording import wording
     from tidewright.provisioning.tell.lines import line as of_capacity
     from tidewright.shardmanager.tell.lines import line as of_shards
     from tidewright.spread.tell.lines import line as of_spread

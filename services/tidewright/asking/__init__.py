@@ -1,5 +1,9 @@
 """Asking the log: what happened, why, whether it is true. Nothing here writes to the cluster.
 
+services         the services and what loads them
+options          where the log is, and in which form answers are printed
+errors           errors that end a question, and the exit code of each
+manifests        files that users hand over
 source           the log that is asked: a running one, or a file that was exported
 exported         a file, with an index made when it is first needed
 postponed        what libraries import only in case: imported when it is used
@@ -22,9 +26,3 @@ withholding      an export without chosen fields, and what can still be checked 
 exports          `tidewright export` and `tidewright import`
 diff             `tidewright diff`: two logs, or a log and its replay, decision by decision
 """
-
-from tidewright.cli.asking.postponed import postpone
-
-# Before anything here imports the NATS client, which imports them for websockets, and for what a `Log` does itself.
-postpone("aiohttp")
-postpone("nats.js")

@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from tidewright.cli.asking.progress import progress
-from tidewright.cli.asking.source import Source
-from tidewright.cli.errors import BadInput
-from tidewright.cli.services import SERVICES, Service, load
-from tidewright.cli.services import Role as ServiceRole
+from tidewright.asking.errors import BadInput
+from tidewright.asking.progress import progress
+from tidewright.asking.services import SERVICES, Service, load
+from tidewright.asking.services import Role as ServiceRole
+from tidewright.asking.source import Source
 from tidewright.events import registry
 from tidewright.events.acting import INCUMBENT
 from tidewright.events.base import Decision, Event

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 
-from tidewright.cli.asking.point_in_time import Moment
-from tidewright.cli.asking.source import Source
-from tidewright.cli.errors import BadInput
+from tidewright.asking.errors import BadInput
+from tidewright.asking.point_in_time import Moment
+from tidewright.asking.source import Source
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.times import readable
 from tidewright.log.batched_get import TooMany

@@ -7,7 +7,7 @@ from enum import Enum
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from tidewright.cli.errors import CommandError
+from tidewright.asking.errors import CommandError
 
 if TYPE_CHECKING:
     from tidewright.host.fold.inputs import Partition

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tidewright.asking import postponed  # noqa: F401  # before the NATS client
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event
 from tidewright.events.config import ConfigSet

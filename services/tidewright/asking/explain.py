@@ -14,16 +14,16 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from tidewright.cli.asking import lookups
-from tidewright.cli.asking.lines import subject_object
-from tidewright.cli.asking.lookups import Found, reference_of
-from tidewright.cli.asking.objects import named
-from tidewright.cli.asking.point_in_time import Moment, moment_of
-from tidewright.cli.asking.service_state import Asked, halted, restored, seen_by
-from tidewright.cli.asking.source import FromFile, Source, opened
-from tidewright.cli.errors import BadInput
-from tidewright.cli.options import AskedLogOptions, Output, emit
-from tidewright.cli.services import BY_NAME, SERVICES, Service
+from tidewright.asking import lookups
+from tidewright.asking.errors import BadInput
+from tidewright.asking.lines import subject_object
+from tidewright.asking.lookups import Found, reference_of
+from tidewright.asking.objects import named
+from tidewright.asking.options import AskedLogOptions, Output, emit
+from tidewright.asking.point_in_time import Moment, moment_of
+from tidewright.asking.service_state import Asked, halted, restored, seen_by
+from tidewright.asking.services import BY_NAME, SERVICES, Service
+from tidewright.asking.source import FromFile, Source, opened
 from tidewright.events.base import Because, Decision, Event, target_of
 from tidewright.events.decisions import CancelTimer, Effect, SetStatus, SetTimer
 from tidewright.host.fold.explainer import Explainer, Reference
@@ -133,7 +133,7 @@ async def explained(source: Source, asked: Reference, moment: Moment) -> Explana
             explanation.standing[part.service] = part.standing
     explanation.earlier.sort(key=lambda entry: entry.seq, reverse=True)
     if explanation.last_word is None and not any(part.why or part.knows_it for part in parts):
-        from tidewright.cli.asking.suggestions import unknown
+        from tidewright.asking.suggestions import unknown
 
         raise await unknown(source, asked, moment)
     return explanation
@@ -319,7 +319,7 @@ def explain(
     output: Output = "table",
 ) -> int:
     """What was decided about an object and why, what came of it, and why nothing else happens."""
-    from tidewright.cli.asking import rendering
+    from tidewright.asking import rendering
 
     if not what and not decision:
         raise BadInput("name one object as KIND/NAME, for example wpa/shop, or a decision with --decision ID")

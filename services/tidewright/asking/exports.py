@@ -12,15 +12,15 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from tidewright.cli.asking.point_in_time import moment_of
-from tidewright.cli.asking.progress import progress
-from tidewright.cli.asking.service_state import inputs_of
-from tidewright.cli.asking.source import FromFile, Source, ends_of, opened, slot_in
-from tidewright.cli.asking.starting_states import beginnings
-from tidewright.cli.asking.withholding import Withholding, left_out_of
-from tidewright.cli.errors import BadInput, Unavailable, translated
-from tidewright.cli.options import AskedLogOptions, LogOptions
-from tidewright.cli.services import DECIDERS, SERVICES, Role, Service, load
+from tidewright.asking.errors import BadInput, Unavailable, translated
+from tidewright.asking.options import AskedLogOptions, LogOptions
+from tidewright.asking.point_in_time import moment_of
+from tidewright.asking.progress import progress
+from tidewright.asking.service_state import inputs_of
+from tidewright.asking.services import DECIDERS, SERVICES, Role, Service, load
+from tidewright.asking.source import FromFile, Source, ends_of, opened, slot_in
+from tidewright.asking.starting_states import beginnings
+from tidewright.asking.withholding import Withholding, left_out_of
 from tidewright.events.version import __version__
 from tidewright.kube.times import readable
 from tidewright.log import checkpoint as checkpoints

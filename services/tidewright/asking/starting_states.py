@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from tidewright.cli.asking.progress import progress
-from tidewright.cli.asking.service_state import begin_to_follow, inputs_of
-from tidewright.cli.asking.source import Source
-from tidewright.cli.services import Service, load
+from tidewright.asking.progress import progress
+from tidewright.asking.service_state import begin_to_follow, inputs_of
+from tidewright.asking.services import Service, load
+from tidewright.asking.source import Source
 from tidewright.host.fold.order import Fold
 from tidewright.host.fold.restoring import SlotRestorer
 from tidewright.log import checkpoint as checkpoints

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tidewright.cli.asking.lines import line, object_of, title
-from tidewright.cli.asking.lookups import Found
+from tidewright.asking.lines import line, object_of, title
+from tidewright.asking.lookups import Found
 from tidewright.events.base import Decision, Outcome
 from tidewright.events.decisions import Effect
 from tidewright.host.loop.lookout import NOBODY
@@ -15,7 +15,7 @@ from tidewright.kube.times import readable
 from tidewright.log.envelope import VERSION
 
 if TYPE_CHECKING:
-    from tidewright.cli.asking.explain import Explanation, Why
+    from tidewright.asking.explain import Explanation, Why
 
 
 def as_text(explanation: Explanation) -> str:

@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
-from tidewright.cli.errors import BadInput
+from tidewright.asking.errors import BadInput
 from tidewright.kube.yamltext import FROM_FILE, BadYaml, many, one
 
 

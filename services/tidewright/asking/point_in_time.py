@@ -12,9 +12,9 @@ import time
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from tidewright.cli.asking.objects import moment
-from tidewright.cli.asking.source import SOON, Source
-from tidewright.cli.errors import BadInput
+from tidewright.asking.errors import BadInput
+from tidewright.asking.objects import moment
+from tidewright.asking.source import SOON, Source
 from tidewright.events import registry
 from tidewright.kube.times import readable
 from tidewright.log.reader import Record

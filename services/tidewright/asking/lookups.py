@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from tidewright.cli.asking.source import SOON, Source
-from tidewright.cli.errors import BadInput
-from tidewright.cli.services import BY_NAME, Role
+from tidewright.asking.errors import BadInput
+from tidewright.asking.services import BY_NAME, Role
+from tidewright.asking.source import SOON, Source
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, ObjectRef, Outcome
 from tidewright.events.decisions import Effect

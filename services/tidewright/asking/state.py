@@ -9,15 +9,15 @@ from typing import Annotated, Any
 import msgspec
 from cyclopts import Parameter
 
-from tidewright.cli.asking import lookups
-from tidewright.cli.asking.explain import speakers_on
-from tidewright.cli.asking.lines import line, title
-from tidewright.cli.asking.lookups import Found
-from tidewright.cli.asking.objects import named
-from tidewright.cli.asking.point_in_time import Moment, moment_of
-from tidewright.cli.asking.service_state import Asked, restored
-from tidewright.cli.asking.source import FromFile, Source, opened
-from tidewright.cli.options import AskedLogOptions, Output, emit
+from tidewright.asking import lookups
+from tidewright.asking.explain import speakers_on
+from tidewright.asking.lines import line, title
+from tidewright.asking.lookups import Found
+from tidewright.asking.objects import named
+from tidewright.asking.options import AskedLogOptions, Output, emit
+from tidewright.asking.point_in_time import Moment, moment_of
+from tidewright.asking.service_state import Asked, restored
+from tidewright.asking.source import FromFile, Source, opened
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.times import readable
 
@@ -57,7 +57,7 @@ async def state_of(source: Source, asked: Reference, moment: Moment) -> StateOf:
                 if part is not None
             }
     if known.last_word is None and not known.held:
-        from tidewright.cli.asking.suggestions import unknown
+        from tidewright.asking.suggestions import unknown
 
         raise await unknown(source, asked, moment)
     return known

@@ -47,3 +47,8 @@ def postpone(name: str) -> None:
     sys.modules[name] = module
     if around:
         setattr(import_module(around), last, module)  # as the import system does after an import
+
+
+# Whoever asks a log imports this before the NATS client, which imports them for websockets, and for what a `Log` does itself.
+postpone("aiohttp")
+postpone("nats.js")

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from tidewright.cli.asking.source import Source
-from tidewright.cli.errors import BadInput
+from tidewright.asking.errors import BadInput
+from tidewright.asking.source import Source
 from tidewright.events import registry
 from tidewright.events.base import Decision
 from tidewright.host.fold.order import cause_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from tidewright.cli.errors import BadInput
+from tidewright.asking.errors import BadInput
 from tidewright.host.fold.explainer import Reference
 from tidewright.kube.times import typed_seconds
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Annotated, Protocol, TypeAlias
 
 from cyclopts import Parameter
 
-from tidewright.cli.errors import BadInput, CommandError, Unavailable, translated
-from tidewright.cli.options import THE_LOG, AskedLogOptions, LogOptions
-from tidewright.cli.services import SERVICES, Role
+from tidewright.asking import postponed  # noqa: F401  # before the NATS client
+from tidewright.asking.errors import BadInput, CommandError, Unavailable, translated
+from tidewright.asking.options import THE_LOG, AskedLogOptions, LogOptions
+from tidewright.asking.services import SERVICES, Role
 from tidewright.events import registry
 from tidewright.host.loop.lookout import watched
 from tidewright.host.process.stderr import STDERR
@@ -341,7 +342,7 @@ async def opened(where: LogOptions | None, file: Path | None) -> AsyncIterator[S
     if file is not None:
         if folder is not None:
             raise BadInput("--log names a log in a file, and --data that of a folder: give one of them")
-        from tidewright.cli.asking.exported import ExportedLog
+        from tidewright.asking.exported import ExportedLog
         from tidewright.log.export import BadExport, ExportFile
 
         if not file.is_file():  # noqa: ASYNC240  # once, before anything else runs

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tidewright.cli.asking.progress import progress
-from tidewright.cli.asking.source import Anchors, keyring_of, matches
-from tidewright.cli.errors import BadInput
+from tidewright.asking.errors import BadInput
+from tidewright.asking.progress import progress
+from tidewright.asking.source import Anchors, keyring_of, matches
 from tidewright.log.export import ExportFile
 from tidewright.log.reader import Record
 from tidewright.log.snapshots import Snapshot

@@ -12,16 +12,16 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from tidewright.cli.asking.explain import speakers
-from tidewright.cli.asking.lines import as_json, line, object_of, subject_object, title
-from tidewright.cli.asking.lookups import decided_about, ledger_of
-from tidewright.cli.asking.objects import named
-from tidewright.cli.asking.point_in_time import INTERLEAVED, Moment, is_past, moment_of
-from tidewright.cli.asking.progress import progress
-from tidewright.cli.asking.service_state import Asked, glimpsed
-from tidewright.cli.asking.source import FromFile, Source, matches, opened, slot_in
-from tidewright.cli.errors import BadInput
-from tidewright.cli.options import AskedLogOptions, Output
+from tidewright.asking.errors import BadInput
+from tidewright.asking.explain import speakers
+from tidewright.asking.lines import as_json, line, object_of, subject_object, title
+from tidewright.asking.lookups import decided_about, ledger_of
+from tidewright.asking.objects import named
+from tidewright.asking.options import AskedLogOptions, Output
+from tidewright.asking.point_in_time import INTERLEAVED, Moment, is_past, moment_of
+from tidewright.asking.progress import progress
+from tidewright.asking.service_state import Asked, glimpsed
+from tidewright.asking.source import FromFile, Source, matches, opened, slot_in
 from tidewright.events import registry
 from tidewright.events.base import Decision, Event, Outcome
 from tidewright.host.fold.explainer import Explainer, Reference
@@ -217,7 +217,7 @@ def events(
                     _print(record, event, output)
                     count += 1
             if not count and selection.about is not None and not (since or until):
-                from tidewright.cli.asking.suggestions import unknown
+                from tidewright.asking.suggestions import unknown
 
                 raise await unknown(source, selection.about, await moment_of(source, ""))
             return count

@@ -12,12 +12,12 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from tidewright.cli.asking.progress import progress
-from tidewright.cli.asking.service_state import deciders, inputs_of
-from tidewright.cli.asking.source import FromFile, Source, opened
-from tidewright.cli.asking.withholding import Followed, as_json, as_text, followed, left_out_of
-from tidewright.cli.options import AskedLogOptions, Output, emit
-from tidewright.cli.services import SERVICES, Role, Service, load
+from tidewright.asking.options import AskedLogOptions, Output, emit
+from tidewright.asking.progress import progress
+from tidewright.asking.service_state import deciders, inputs_of
+from tidewright.asking.services import SERVICES, Role, Service, load
+from tidewright.asking.source import FromFile, Source, opened
+from tidewright.asking.withholding import Followed, as_json, as_text, followed, left_out_of
 from tidewright.host.fold.decider import Decider
 from tidewright.host.fold.provenance import Provenance
 from tidewright.host.fold.verify import Difference, Report, Verification, Verifier
