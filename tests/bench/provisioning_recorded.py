@@ -139,7 +139,7 @@ def at_once(size: Size) -> list[Figure]:
     for pod in pods:
         shape = pod.shape()
         played.tell(shape)
-        played.tell(_pending(pod, shape.digest, NOW))
+        played.tell(pending(pod, shape.digest, NOW))
     start = time.perf_counter()
     decisions = played.fire()
     taken_s = time.perf_counter() - start
@@ -170,7 +170,7 @@ def _limits() -> Event:
     return ConfigSet(at=NOW, name="provisioning", data={"max-nodes-per-scaleup": 10_000})
 
 
-def _pending(pod: Wanted, digest: str, at: float) -> f.PodObserved:
+def pending(pod: Wanted, digest: str, at: float) -> f.PodObserved:
     return f.PodObserved(
         at=at, namespace="ns", name=pod.name, uid=pod.name, shape=digest, phase="Pending",
         created_at=at, unschedulable_since=at,
@@ -227,7 +227,7 @@ class Replay:
         self.played.tell(shape)
         self.waiting[pod.name] = pod
         if not self.bind(pod, now):
-            self.act(self.played.tell(_pending(pod, shape.digest, now)), now)
+            self.act(self.played.tell(pending(pod, shape.digest, now)), now)
 
     def go(self, pod: Wanted, now: float) -> None:
         self.waiting.pop(pod.name, None)

@@ -317,7 +317,11 @@ WITHOUT_MEANING: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Why flags of the reference, which a configuration may carry over, change nothing here; and which."""
 _IDLE_FLAGS = frozenset(flag for flags in WITHOUT_MEANING.values() for flag in flags)
-EXPANDERS = ("random", "least-waste", "least-gpu-waste", "most-pods", "least-nodes", "price", "priority")
+LEAST_COST = "least-cost"
+"""The expander that plans all pods and groups as one."""
+EXPANDERS = (
+    "random", "least-waste", "least-gpu-waste", "most-pods", "least-nodes", "price", "priority", LEAST_COST,
+)  # fmt: skip
 _LISTS = {
     "expander": "expander",
     "balancing-ignore-label": "ignored_labels",
@@ -409,6 +413,7 @@ def read(data: Mapping[str, Any]) -> tuple[Settings, tuple[str, ...]]:
         )
     if values.get("profile") == "hold":
         values.setdefault("template_grace_s", 30.0)
+        values.setdefault("expander", (LEAST_COST,))
     return Settings(**values), (*warnings, *_idle(data))
 
 
@@ -453,6 +458,8 @@ def _wrong_expanders(names: tuple[str, ...]) -> str:
         return f"{', '.join(map(repr, unknown)) or 'nothing'} is none; valid are {', '.join(EXPANDERS)}"
     if len(set(names)) < len(names):
         return "a name may stand there once"
+    if LEAST_COST in names and len(names) > 1:
+        return f"{LEAST_COST} plans all groups as one and stands alone"
     return ""
 
 

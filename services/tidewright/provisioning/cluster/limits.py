@@ -7,7 +7,8 @@ rounded up to whole ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 
@@ -32,6 +33,17 @@ GPU_RESOURCES = (
 )
 """What device plugins call them; of the first one that a node has its number of GPUs is taken."""
 _BIG = 2**62
+
+
+class Countable(Protocol):
+    """A group, as far as limits count its nodes."""
+
+    @property
+    def id(self) -> NodeGroupId: ...
+    @property
+    def labels(self) -> Mapping[str, str]: ...
+    @property
+    def node_capacity(self) -> Mapping[str, int]: ...
 
 
 class NodeAmounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +109,20 @@ class Limits:
                     if per_node > 0:
                         best = min(best, max(0, limit - used.get(name, 0)) // per_node)
         return best
+
+    def lefts(self, groups: Sequence[Countable]) -> list[tuple[tuple[int, ...], int]]:
+        """Per limit what a node of each group takes of it, and how much is left; without those that no group takes of."""
+        amounts = [quota_amounts(group.node_capacity, group.labels) for group in groups]
+        lefts = []
+        for quota, used in zip(self.quotas, self.used, strict=True):
+            covered = [_covers(quota, group.id, group.labels) for group in groups]
+            for name, limit in quota.limits.items():
+                each = tuple(
+                    amount.get(name, 0) if here else 0 for amount, here in zip(amounts, covered, strict=True)
+                )
+                if any(each):
+                    lefts.append((each, max(0, limit - used.get(name, 0))))
+        return lefts
 
     def exceeded(
         self, group: NodeGroupId, labels: Mapping[str, str], capacity: Mapping[str, int], nodes: int

@@ -14,6 +14,7 @@ from tidewright.provisioning.pack.grid import Grid
 from tidewright.provisioning.pack.templates import Template, fits_reason
 from tidewright.provisioning.requests.search import Asked
 from tidewright.provisioning.scaleup.plans import World
+from tidewright.provisioning.tell.amounts import amount_text
 
 
 def never_held(asked: Asked, world: World) -> list[str]:
@@ -102,15 +103,3 @@ def _nowhere(reasons: Mapping[NodeGroupId, str]) -> str:
     counted = sorted(Counter(reasons.values()).items(), key=lambda entry: (-entry[1], entry[0]))
     listed = ", ".join(f"{n} {reason}" for reason, n in counted[:5])
     return f"no group has nodes that its pods may run on: {listed}"
-
-
-def amount_text(name: str, amount: int) -> str:
-    """An amount of a resource for people: cores, binary units, or a count."""
-    if name == "cpu":
-        return f"{amount / 1000:g} cores"
-    if name in ("memory", "ephemeral-storage"):
-        for unit, size in (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20)):
-            if amount >= size:
-                return f"{amount / size:.4g} {unit}B"
-        return f"{amount} B"
-    return str(amount)

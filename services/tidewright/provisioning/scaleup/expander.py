@@ -15,6 +15,7 @@ import msgspec
 
 from tidewright.kube.expressions import compiled
 from tidewright.provisioning.group_ids import NO_GROUP, NodeGroupId
+from tidewright.provisioning.settings import LEAST_COST
 
 GIB = 1024**3
 MIB = 1024**2
@@ -96,6 +97,15 @@ def least_gpu_waste(options: Sequence[Option]) -> list[Option]:
 
     best = min((unused(o) for o in options), default=None)
     return [o for o in options if unused(o) == best]
+
+
+def least_cost(options: Sequence[Option]) -> list[Option]:
+    """Least price for what the pods are worth; where a price is not known, least waste."""
+    if any(option.node_price is None for option in options):
+        return least_waste(options)
+    return _smallest(
+        options, lambda option: (option.node_price or 0.0) * option.nodes / max(option.pod_price or 0.0, 1e-9)
+    )
 
 
 def most_pods(options: Sequence[Option]) -> list[Option]:
@@ -218,5 +228,6 @@ def filters_of(
         "least-nodes": least_nodes,
         "price": lambda options: by_price(options, cpu, pod_price(500, 500 * MIB)),
         "priority": priority,
+        LEAST_COST: least_cost,
     }
     return [known[name] for name in names if name in known]

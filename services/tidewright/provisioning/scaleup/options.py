@@ -8,7 +8,7 @@ reference does in one of its loops, and changes nothing of its world.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from tidewright.provisioning.cluster.groups import Group, cannot_grow
 from tidewright.provisioning.group_ids import NodeGroupId
@@ -39,7 +39,52 @@ def chooser_of(world: World, notes: list[exp.PriorityNote]) -> Chooser:
     return choose
 
 
-def plan(  # noqa: C901  # the steps of one choice, in their order
+class Look(NamedTuple):
+    """Which groups may help which items.
+
+    Attributes:
+        valid: groups that can grow, and are of use by themselves.
+        fits: group to the numbers of the items that it holds.
+        able: the same, of those that hold any.
+        reasons: group to why it cannot grow.
+        item_reasons: item and group to why it does not hold it.
+    """
+
+    valid: list[Group]
+    fits: dict[NodeGroupId, list[int]]
+    able: dict[NodeGroupId, frozenset[int]]
+    reasons: dict[NodeGroupId, str]
+    item_reasons: dict[tuple[int, NodeGroupId], str]
+
+
+def look(items: Sequence[Item], world: World) -> Look:
+    """Ask every group what keeps it from growing, and from holding each item."""
+    reasons: dict[NodeGroupId, str] = {}
+    item_reasons: dict[tuple[int, NodeGroupId], str] = {}
+    fits: dict[NodeGroupId, list[int]] = {}
+    valid: list[Group] = []
+    for group in sorted(world.groups, key=lambda g: g.id):
+        reason = cannot_grow(group, world.limits, world.current_nodes, world.settings.max_nodes_total)
+        if reason:
+            reasons[group.id] = reason
+        if group.template is None:
+            continue
+        good: list[int] = []
+        for index, item in enumerate(items):
+            why = fits_reason(item.shape, group.template) or world.grid.tied(item.shape)
+            if why:
+                item_reasons[index, group.id] = why
+            else:
+                good.append(index)
+        if not reason:
+            valid.append(group)
+            fits[group.id] = good
+    valid = [g for g in valid if not _needless(g, fits)]
+    able = {g.id: frozenset(fits[g.id]) for g in valid if fits[g.id]}
+    return Look(valid, fits, able, reasons, item_reasons)
+
+
+def plan(
     items: Sequence[Item],
     world: World,
     *,
@@ -58,29 +103,9 @@ def plan(  # noqa: C901  # the steps of one choice, in their order
     """
     if not items:
         return Plan(result=NOT_NEEDED)
-    settings, nothing = world.settings, (0,) * len(items)
-    reasons: dict[NodeGroupId, str] = {}
-    item_reasons: dict[tuple[int, NodeGroupId], str] = {}
-    fits: dict[NodeGroupId, list[int]] = {}
-    valid: list[Group] = []
-    for group in sorted(world.groups, key=lambda g: g.id):
-        reason = cannot_grow(group, world.limits, world.current_nodes, settings.max_nodes_total)
-        if reason:
-            reasons[group.id] = reason
-        if group.template is None:
-            continue
-        good: list[int] = []
-        for index, item in enumerate(items):
-            why = fits_reason(item.shape, group.template) or world.grid.tied(item.shape)
-            if why:
-                item_reasons[index, group.id] = why
-            else:
-                good.append(index)
-        if not reason:
-            valid.append(group)
-            fits[group.id] = good
-    valid = [g for g in valid if not _needless(g, fits)]
-    able = {g.id: frozenset(fits[g.id]) for g in valid if fits[g.id]}
+    nothing = (0,) * len(items)
+    asked = look(items, world)
+    reasons, fits, valid, able = asked.reasons, asked.fits, asked.valid, asked.able
     estimates: dict[NodeGroupId, Estimate] = {}
     options: list[exp.Option] = []
     for group in valid:
@@ -105,7 +130,7 @@ def plan(  # noqa: C901  # the steps of one choice, in their order
         placed=nothing,
         able=able,
         reasons=reasons,
-        item_reasons=item_reasons,
+        item_reasons=asked.item_reasons,
     )
     if not options:
         return base
@@ -168,10 +193,12 @@ def _option(
     if nodes == 0 or part.pods == 0:
         return None, nothing
     best = Estimate(nodes, tuple(placed), part.layouts)
-    return _as_option(group, best, items), best
+    return as_option(group, best, items), best
 
 
-def _as_option(group: Group, best: Estimate, items: Sequence[Item]) -> exp.Option:
+def as_option(group: Group, best: Estimate, items: Sequence[Item]) -> exp.Option:
+    """So many nodes of a group with what they hold, in the numbers that choices go by."""
+
     def total(name: str) -> int:
         return sum(item.shape.requests.get(name, 0) * n for item, n in zip(items, best.placed, strict=True))
 

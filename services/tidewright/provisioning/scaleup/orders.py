@@ -176,7 +176,7 @@ def ordered_plan(
             ),
             all_or_nothing=all_or_nothing,
             parallel=parallel,
-            because=(*why, *chosen, *refused),
+            because=(*why, *plan.why, *chosen, *refused),
         )
     )
     execution = saga.begin(

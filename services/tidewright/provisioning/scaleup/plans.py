@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tidewright.events.base import Because
 from tidewright.provisioning.cluster.groups import Group
 from tidewright.provisioning.cluster.limits import Limits
 from tidewright.provisioning.group_ids import NodeGroupId
@@ -19,6 +20,7 @@ from tidewright.provisioning.settings import Settings
 ALL_OR_NOTHING = "not all pods would fit and scale-up is using all-or-nothing strategy"
 FILTERED_OUT = "expansion options filtered out and no longer considered"
 NOT_CHOSEN = "another option was chosen"
+DEARER = "what waits is cheaper on other groups"
 MAX_NODES_TOTAL = "max total nodes in cluster reached"
 
 SUCCESSFUL, NO_OPTIONS, NOT_NEEDED, ERROR, NOT_TRIED = (
@@ -67,6 +69,7 @@ class Plan(msgspec.Struct, kw_only=True):
         placements: what the new nodes will hold.
         event: something to report besides (`MaxNodesTotalReached`).
         notes: what there is to say about the priorities of groups.
+        why: what it costs, where it was made to cost least.
     """
 
     result: str
@@ -82,6 +85,7 @@ class Plan(msgspec.Struct, kw_only=True):
     placements: tuple[Placement, ...] = ()
     event: str = ""
     notes: tuple[exp.PriorityNote, ...] = ()
+    why: tuple[Because, ...] = ()
 
     def awaiting(self, item: int) -> bool:
         """Whether some group could host the item, were it tried again."""

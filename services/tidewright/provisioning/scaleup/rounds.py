@@ -6,23 +6,30 @@ if the nodes of the last one were there; an evaluation uses it in the same way b
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import msgspec
 
 from tidewright.kube.podshape import PodShape
-from tidewright.provisioning.cluster.groups import sibling
+from tidewright.provisioning.cluster.groups import cannot_grow, sibling
+from tidewright.provisioning.group_ids import NodeGroupId
 from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.scaleup.coming import planned
-from tidewright.provisioning.scaleup.options import plan
+from tidewright.provisioning.scaleup.leastcost.planning import Joint, Share, jointly, plain
+from tidewright.provisioning.scaleup.leastcost.prices import Prices
+from tidewright.provisioning.scaleup.leastcost.reasons import reasons_of
+from tidewright.provisioning.scaleup.options import Look, as_option, look, plan
 from tidewright.provisioning.scaleup.plans import (
     ALL_OR_NOTHING,
+    DEARER,
     NO_OPTIONS,
     NOT_NEEDED,
     SUCCESSFUL,
     Plan,
     World,
 )
+from tidewright.provisioning.scaleup.sharing import cut_and_share
+from tidewright.provisioning.settings import LEAST_COST
 
 
 def plan_all(
@@ -36,54 +43,178 @@ def plan_all(
 
     After each option its nodes and pods are added to a trial, and what is left is decided again, on
     the room that the new nodes have left first. All-or-nothing here means: all pods, over all groups.
+    With the expander `least-cost` what can be is planned as one before.
     """
-    trial = World(
-        groups=world.groups,
-        grid=world.grid.fork(),
-        limits=world.limits.fork(),
-        settings=world.settings,
-        current_nodes=world.current_nodes,
-        seed=world.seed,
+    rounds = _Rounds(items, world, redistribute)
+    if LEAST_COST not in world.settings.expander:
+        rounds.one_by_one(rounds.shapes)
+        return rounds.plan(all_or_nothing)
+    rounds.jointly()
+    rounds.one_by_one(rounds.shapes)
+    return _better(rounds, items, world, redistribute).plan(all_or_nothing)
+
+
+def _better(rounds: _Rounds, items: Sequence[Item], world: World, redistribute: bool) -> _Rounds:
+    """What was planned at least cost; or, where limits leave pods without a place, what helps pods that it does not."""
+    placed = rounds.total.placed
+    able = {number for hosts in (rounds.first.able if rounds.first else {}).values() for number in hosts}
+    short = any(item.count > n for i, (item, n) in enumerate(zip(items, placed, strict=True)) if i in able)
+    whole = any(group.zero_or_max for group in world.groups)
+    if not short and not whole:
+        return rounds
+    plainly = _Rounds(
+        items,
+        msgspec.structs.replace(
+            world, settings=msgspec.structs.replace(world.settings, expander=("least-waste",))
+        ),
+        redistribute,
     )
-    shapes = {item.shape.digest: item.shape for item in items}
-    remaining = {item.shape.digest: item.count for item in items}
-    total = Plan(result=NO_OPTIONS, option_pods=(0,) * len(items), placed=(0,) * len(items))
-    first: Plan | None = None
-    rounds = 0
-    while any(remaining.values()):
-        waiting = [Item(shapes[d], n) for d, n in remaining.items() if n]
-        step = plan(waiting, trial, redistribute=redistribute)
-        if first is None:
-            first = step
-        if step.event:
-            total.event = step.event
-        total.notes += tuple(note for note in step.notes if note not in total.notes)
-        if step.result != SUCCESSFUL or not sum(step.placed):
-            break
-        rounds += 1
-        _merge(total, step, remaining, waiting, items)
-        enact(trial, step, shapes, rounds)
-        rest = [Item(shapes[d], n) for d, n in remaining.items() if n]
+    plainly.one_by_one(plainly.shapes)
+    if any(there > here for here, there in zip(placed, plainly.total.placed, strict=True)):
+        return plainly
+    costs = [each.price(rounds.prices) for each in (rounds, plainly)]
+    if plainly.total.placed == placed and None not in costs and costs[1] < costs[0]:  # type: ignore[operator]
+        return plainly
+    return rounds
+
+
+class _Rounds:
+    """A plan that is being made, on a trial of the world.
+
+    Attributes:
+        remaining: pods without a place, by shape.
+        first: what the first look at the groups said.
+        joint: what was planned as one.
+    """
+
+    def __init__(self, items: Sequence[Item], world: World, redistribute: bool) -> None:
+        self.items = items
+        self.redistribute = redistribute
+        self.trial = World(
+            groups=world.groups,
+            grid=world.grid.fork(),
+            limits=world.limits.fork(),
+            settings=world.settings,
+            current_nodes=world.current_nodes,
+            seed=world.seed,
+        )
+        self.shapes = {item.shape.digest: item.shape for item in items}
+        self.remaining = {item.shape.digest: item.count for item in items}
+        self.total = Plan(result=NO_OPTIONS, option_pods=(0,) * len(items), placed=(0,) * len(items))
+        self.first: Plan | None = None
+        self.joint: Joint | None = None
+        self._rounds = 0
+
+    def waiting(self) -> list[Item]:
+        return [Item(self.shapes[d], n) for d, n in self.remaining.items() if n]
+
+    def one_by_one(self, digests: Container[str]) -> None:
+        """Option after option for these shapes, until nothing more can be helped."""
+        while waiting := [item for item in self.waiting() if item.shape.digest in digests]:
+            step = plan(waiting, self.trial, redistribute=self.redistribute)
+            if self.first is None:
+                self.first = step
+            if step.event:
+                self.total.event = step.event
+            self.total.notes += tuple(note for note in step.notes if note not in self.total.notes)
+            if step.result != SUCCESSFUL or not sum(step.placed):
+                return
+            self._take(step, waiting)
+            self._settle()
+
+    def jointly(self) -> None:
+        """All that can be planned as one, at least cost; what looks at other nodes comes before it, one by one."""
+        asked = look(self.items, self.trial)
+        self.first = Plan(
+            result=NO_OPTIONS, able=asked.able, reasons=asked.reasons, item_reasons=asked.item_reasons
+        )
+        shapes = list(self.shapes.values())
+        special = {shape.digest for shape in shapes if not plain(shape, self.trial, shapes)}
+        if special:
+            self.one_by_one(special)
+        waiting = self.waiting()
+        if special:
+            asked = look(waiting, self.trial)
+        self.joint = joint = jointly(waiting, asked.valid, asked.fits, self.trial)
+        if joint is None:
+            return
+        options = []
+        for share in joint.shares:
+            step = self._shared(share, joint.prices, waiting, asked)
+            if step.result == SUCCESSFUL:
+                options.append(as_option(share.group, share.estimate, waiting))
+                self._take(step, waiting)
+        self.first.options = tuple(options)
+        self.total.why = reasons_of(joint)
+        self._settle()
+
+    def _shared(self, share: Share, prices: Prices, waiting: Sequence[Item], asked: Look) -> Plan:
+        """One group's part made into sizes, together with groups that are alike and cost the same."""
+        name, held = share.group.id, share.estimate.placed
+        price = prices.node
+        now = {group.id: group for group in self.trial.groups}
+        valid = [now[g.id] for g in asked.valid if g.id in now and price.get(g.id) == price[name]]
+        mine = {number for number, pods in enumerate(held) if pods}
+        return cut_and_share(
+            Plan(result=NO_OPTIONS, option_pods=held, placed=(0,) * len(waiting)),
+            as_option(share.group, share.estimate, waiting),
+            share.estimate,
+            items=[Item(item.shape, pods) for item, pods in zip(waiting, held, strict=True)],
+            valid=valid,
+            fits={g.id: [number for number in asked.fits[g.id] if number in mine] for g in valid},
+            world=self.trial,
+            all_or_nothing=False,
+            redistribute=self.redistribute,
+        )
+
+    def _take(self, step: Plan, waiting: Sequence[Item]) -> None:
+        self._rounds += 1
+        _merge(self.total, step, self.remaining, waiting, self.items)
+        enact(self.trial, step, self.shapes, self._rounds)
+
+    def _settle(self) -> None:
+        """What is left goes where the new nodes have room."""
+        rest = self.waiting()
         for position, item in enumerate(rest):
             after = rest[position + 1 :] if item.shape.claims else ()
-            here = trial.grid.place(item.shape, item.count, after)
+            here = self.trial.grid.place(item.shape, item.count, after)
             if here:
-                _count(total, remaining, items, item.shape.digest, here)
-    total.result = SUCCESSFUL if total.targets else (first.result if first is not None else NOT_NEEDED)
-    if first is not None:
-        total.options, total.able = first.options, first.able
-        total.reasons, total.item_reasons = dict(first.reasons), first.item_reasons
-    if all_or_nothing and any(remaining.values()):
-        return Plan(
-            result=NO_OPTIONS,
-            option_pods=total.option_pods,
-            placed=(0,) * len(items),
-            options=total.options,
-            reasons={**total.reasons, **{o.group: ALL_OR_NOTHING for o in total.options}},
-            item_reasons=total.item_reasons,
-            event=total.event,
-        )
-    return total
+                _count(self.total, self.remaining, self.items, item.shape.digest, here)
+
+    @property
+    def prices(self) -> Mapping[NodeGroupId, int]:
+        return self.joint.prices.node if self.joint is not None else {}
+
+    def price(self, prices: Mapping[NodeGroupId, int]) -> int | None:
+        """What the nodes cost; None where that is not known of a group."""
+        if any(target.group not in prices for target in self.total.targets):
+            return None
+        return sum(prices[target.group] * target.added for target in self.total.targets)
+
+    def plan(self, all_or_nothing: bool) -> Plan:
+        """The plan as it stands, with what the groups said."""
+        total, first = self.total, self.first
+        total.result = SUCCESSFUL if total.targets else (first.result if first is not None else NOT_NEEDED)
+        if first is not None:
+            total.options, total.able = first.options, first.able
+            total.reasons, total.item_reasons = dict(first.reasons), first.item_reasons
+        if self.joint is not None:
+            for group in self.trial.groups:
+                if group.id in total.able and group.id not in total.chosen:
+                    most = self.trial.settings.max_nodes_total
+                    why = cannot_grow(group, self.trial.limits, self.trial.current_nodes, most)
+                    total.reasons[group.id] = why or DEARER
+        if all_or_nothing and any(self.remaining.values()):
+            return Plan(
+                result=NO_OPTIONS,
+                option_pods=total.option_pods,
+                placed=(0,) * len(self.items),
+                options=total.options,
+                reasons={**total.reasons, **{o.group: ALL_OR_NOTHING for o in total.options}},
+                item_reasons=total.item_reasons,
+                event=total.event,
+            )
+        return total
 
 
 def _count(total: Plan, remaining: dict[str, int], items: Sequence[Item], digest: str, pods: int) -> None:

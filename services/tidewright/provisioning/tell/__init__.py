@@ -1,7 +1,7 @@
 """Provisioning in words and numbers. Pure.
 
 lines        one line per event
-sentences    decisions in words
+sentences    decisions in words; amounts: those of resources
 explaining   what `tidewright explain` says; opposites: what would have let a pod fit
 what_if      what would be done about a request
 exposition   series on /metrics; counts: those that the state keeps

@@ -11,8 +11,8 @@ from tidewright.provisioning.cluster.view import look
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.index.resolving import shape_of
 from tidewright.provisioning.pack.templates import Template, fits_reason
-from tidewright.provisioning.requests.never import amount_text
 from tidewright.provisioning.state import State
+from tidewright.provisioning.tell.amounts import amount_text
 
 NAMED = 3
 """Groups that are named per shape, the nearest first."""

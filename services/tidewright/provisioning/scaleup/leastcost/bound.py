@@ -1,0 +1,93 @@
+"""What no plan of these pods can cost less than, and what each pod is worth by it.
+
+The relaxation lets nodes and pods be split. Its dual gives each resource of each group a price, so that all that a node has is
+worth what the node costs; a pod is worth what it asks for where that is cheapest. Whatever those prices are, no plan costs less
+than its pods are worth together: the search for the highest such sum, by steps towards what is used most, may stop anywhere.
+Limits are left aside: with them plans only cost more.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tidewright.provisioning.scaleup.leastcost.problem import Problem
+
+Floats: TypeAlias = NDArray[np.float64]
+
+STEPS = 150
+_NOTHING = 1e-30
+
+
+class Bound(NamedTuple):
+    """Attributes:
+    price: no plan that places all pods costs less.
+    worth: of one pod of each class, in the unit of prices.
+    """
+
+    price: int
+    worth: Floats
+
+
+def bound_of(problem: Problem, steps: int = STEPS) -> Bound:
+    """The highest bound that so many steps find. Every class has a group that holds it."""
+    groups, classes = problem.most.shape
+    able = problem.most > 0
+    price = problem.price.astype(np.float64)
+    counts = problem.counts.astype(np.float64)
+    capacity = problem.capacity.astype(np.float64)
+    shares = [
+        np.where(able, problem.requests[None, :, r] / np.maximum(capacity[:, r, None], 1.0), 0.0)
+        for r in range(problem.requests.shape[1])
+    ]
+    weights = _even([np.where(capacity[:, r] > 0, 1.0, 0.0) for r in range(len(shares))])
+    best, worth = -1.0, np.zeros(classes)
+    for step in range(steps):
+        cost = np.zeros((groups, classes))
+        for weight, share in zip(weights, shares, strict=True):
+            cost += weight[:, None] * share
+        cost = np.where(able, cost * price[:, None], np.inf)
+        cheapest = cost.min(axis=0)
+        total = float(_added(counts * cheapest))
+        if total > best:
+            best, worth = total, cheapest
+        # What goes where, smoothed: to all groups that are nearly the cheapest, ever more sharply.
+        near = 0.3 / (1.0 + step / 10.0)
+        closeness = np.where(
+            able, np.maximum(0.0, 1.0 + near - cost / np.maximum(cheapest, _NOTHING)[None]), 0.0
+        )
+        closeness *= closeness
+        going = counts[None] * closeness / np.maximum(_added(closeness), _NOTHING)[None]
+        loads = [_added((going * share).T) for share in shares]
+        highest = np.maximum.reduce(loads)
+        pulls = [load / np.maximum(highest, _NOTHING) for load in loads]
+        mean = np.zeros(groups)
+        for weight, pull in zip(weights, pulls, strict=True):
+            mean += weight * pull
+        pace = 1.0 / (1.0 + step / 15.0)
+        weights = _even(
+            [
+                np.where(weight > 0, np.maximum(weight * (1.0 + pace * (pull - mean)), 1e-6), 0.0)
+                for weight, pull in zip(weights, pulls, strict=True)
+            ]
+        )
+    # A little less than was computed, so that no rounding makes it too much; and never less than the dearest single pod needs.
+    alone = np.where(able, problem.price[:, None], np.iinfo(np.int64).max).min(axis=0)
+    least = int(alone.max(initial=0, where=problem.counts > 0))
+    return Bound(max(int(best * (1.0 - 1e-9)), least), worth)
+
+
+def _even(weights: list[Floats]) -> list[Floats]:
+    """Weights of resources per group that add up to 1."""
+    total = np.zeros_like(weights[0])
+    for weight in weights:
+        total += weight
+    return [weight / np.maximum(total, _NOTHING) for weight in weights]
+
+
+def _added(values: Floats) -> Floats:
+    """The sum over the first axis, term after term: another order of terms may round otherwise."""
+    total: Floats = np.cumsum(values, axis=0)[-1]
+    return total

@@ -1,0 +1,151 @@
+"""What one node may hold: patterns, found by filling nodes of all groups at the same time.
+
+A pattern says of each class how many pods of it one node holds. It is worth what its pods are worth; one that is worth more than its
+node costs improves a plan by which those worths came about.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tidewright.provisioning.pack.nodes import Ints, Mask
+from tidewright.provisioning.scaleup.leastcost.bound import Floats
+from tidewright.provisioning.scaleup.leastcost.problem import Problem
+
+FINE = 16
+"""Worths are compared as whole numbers, in this part of the unit of prices: sums of those are the same in any order."""
+
+
+class Way(NamedTuple):
+    """A way to fill a node: the class next that is worth most for what it takes.
+
+    Attributes:
+        whole: all pods of it that fit go there at a time; otherwise half of them.
+        fixed: what a pod takes is seen against what a fresh node has, not against what is left.
+        squared: what it takes most of counts more.
+    """
+
+    whole: bool = True
+    fixed: bool = False
+    squared: bool = False
+
+
+WAYS = (Way(), Way(fixed=True), Way(whole=False), Way(squared=True))
+
+
+def whole(worth: Floats) -> Floats:
+    """Worths as whole numbers (in floats, which hold them exactly)."""
+    worths: Floats = np.rint(np.maximum(worth, 0.0) * FINE)
+    return worths
+
+
+def fill(problem: Problem, worth: Floats, counts: Ints, groups: Ints, way: Way = WAYS[0]) -> Floats:
+    """One pattern for each of these groups: pods per class on a node, no more than `counts` of each."""
+    empty = np.zeros((len(groups), len(counts)))
+    return filled_up(problem, worth, counts, groups=groups, held=empty, way=way)
+
+
+def filled_up(
+    problem: Problem, worth: Floats, counts: Ints, *, groups: Ints, held: Floats, way: Way
+) -> Floats:
+    """Nodes of these groups, each with what it holds, filled up."""
+    requests = problem.requests.astype(np.float64)
+    resources = range(requests.shape[1])
+    full = held.copy()
+    at = np.arange(len(groups))  # of the rows below, which are those that still take something
+    fresh = problem.capacity[groups].astype(np.float64)
+    free = fresh - held @ requests  # of whole numbers: exact
+    left = np.minimum(problem.most[groups], counts[None]) - held
+    able: Mask = (left > 0) & (worth > 0)[None]
+    if problem.enemies is not None:
+        able &= ~((held > 0).astype(np.float64) @ problem.enemies.astype(np.float64) > 0)
+    size = _size(requests, fresh if way.fixed else free, way)
+    while True:
+        for r in resources:
+            able &= requests[None, :, r] <= free[:, r, None]
+        going: Mask = np.logical_or.reduce(able, axis=1)
+        if not going.any():
+            return full
+        if 4 * np.count_nonzero(going) <= 3 * len(going):
+            at, free, left, able, size = at[going], free[going], left[going], able[going], size[going]
+        rows = np.arange(len(at))
+        score = np.where(able, worth[None] / size, -1.0)
+        best = score.argmax(axis=1)
+        room = left[rows, best]
+        for r in resources:
+            amount = requests[best, r]
+            fits = np.floor(free[:, r] / np.maximum(amount, 1.0))
+            room = np.where(amount > 0, np.minimum(room, fits), room)
+        taken = np.where(able[rows, best], room if way.whole else np.ceil(room / 2.0), 0.0)
+        free -= taken[:, None] * requests[best]
+        full[at, best] += taken
+        left[rows, best] -= taken
+        able &= left > 0
+        if problem.enemies is not None:
+            able &= ~(problem.enemies[best] & (taken > 0)[:, None])
+        if not way.fixed:
+            size = _size(requests, free, way)
+
+
+def exchanged(
+    problem: Problem, worth: Floats, counts: Ints, *, groups: Ints, held: Floats, rank: int
+) -> Floats:
+    """Patterns without one of their classes, filled up anew: the class that is worth least for its size, or the next ones."""
+    requests = problem.requests.astype(np.float64)
+    size = _size(requests, problem.capacity.astype(np.float64), WAYS[0])[groups]
+    ratio = np.where(held > 0, worth[None] / size, np.inf)
+    order = np.argsort(ratio, axis=1, kind="stable")
+    rows = np.arange(len(groups))
+    out = order[rows, np.minimum(rank, (held > 0).sum(axis=1) - 1)]
+    part = held.copy()
+    part[rows, out] = 0.0
+    without = np.broadcast_to(worth, part.shape).copy()
+    without[rows, out] = 0.0
+    return filled_up(problem, worth, counts, groups=groups, held=part, way=WAYS[0])
+
+
+def _size(requests: Floats, free: Floats, way: Way) -> Floats:
+    """How much a pod of each class takes of what a node of each group has."""
+    size = np.zeros((len(free), len(requests)))
+    for r in range(requests.shape[1]):
+        part = requests[None, :, r] * (1.0 / np.maximum(free[:, r], 1.0))[:, None]
+        size += part * part if way.squared else part
+    return np.maximum(size, 1e-12)
+
+
+class Pool:
+    """Patterns that were found, each once.
+
+    Attributes:
+        held: pods per class, a row per pattern; `group` is the group of each.
+    """
+
+    def __init__(self, classes: int) -> None:
+        self._held = np.zeros((256, classes))
+        self._group = np.zeros(256, dtype=np.int64)
+        self._known: set[tuple[int, bytes]] = set()
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    @property
+    def held(self) -> Floats:
+        return self._held[: len(self)]
+
+    @property
+    def group(self) -> Ints:
+        return self._group[: len(self)]
+
+    def add(self, group: int, held: Floats) -> bool:
+        """Keep a pattern; whether it is a new one."""
+        key = (group, held.tobytes())
+        if key in self._known or not held.any():
+            return False
+        if len(self) == len(self._group):
+            self._held = np.concatenate([self._held, np.zeros_like(self._held)])
+            self._group = np.concatenate([self._group, np.zeros_like(self._group)])
+        self._held[len(self)], self._group[len(self)] = held, group
+        self._known.add(key)
+        return True

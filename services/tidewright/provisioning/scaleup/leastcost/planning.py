@@ -1,0 +1,173 @@
+"""From pods that wait to nodes of all groups at least cost: the problem put, and its answer read.
+
+What is planned here as one are pods whose shapes do not look at other nodes, over groups that may grow by any number. The rounds of
+`scaleup.rounds` see to the others, and make what is chosen here into sizes: cut by limits, shared out among groups that are alike.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from tidewright.kube.podshape import HOSTNAME, PodShape
+from tidewright.kube.predicates import counted_alone
+from tidewright.provisioning.cluster.groups import Group
+from tidewright.provisioning.group_ids import NodeGroupId
+from tidewright.provisioning.pack.classes import Item
+from tidewright.provisioning.pack.grid import Grid
+from tidewright.provisioning.pack.templates import Estimate, Layout
+from tidewright.provisioning.scaleup.leastcost.prices import Prices, prices_of
+from tidewright.provisioning.scaleup.leastcost.problem import (
+    MOST_CLASSES,
+    Column,
+    Limit,
+    Problem,
+    problem_of,
+)
+from tidewright.provisioning.scaleup.leastcost.search import Found, search
+from tidewright.provisioning.scaleup.plans import World
+
+_LARGEST_PRICE = 2**30
+
+
+class Share(NamedTuple):
+    """One group's part: how many nodes, and what they hold of these shapes."""
+
+    group: Group
+    estimate: Estimate
+    shapes: Sequence[PodShape]
+
+
+class Joint(NamedTuple):
+    """Attributes:
+    shares: those that hold the most first.
+    bound: no nodes of these groups for these pods cost less; in the unit of `prices`.
+    """
+
+    shares: tuple[Share, ...]
+    prices: Prices
+    bound: int
+
+
+def plain(shape: PodShape, world: World, others: Iterable[PodShape]) -> bool:
+    """Whether where a pod goes depends on nothing but what is on that node, `others` being what waits beside it."""
+    if not counted_alone(shape) or shape.claims or shape.single:
+        return False
+    if any(term.key != HOSTNAME for term in shape.anti_affinity):
+        return False
+    return not any(
+        term.key != HOSTNAME and term.selects(shape)
+        for other in _related(world.grid, others)
+        for term in other.anti_affinity
+    )
+
+
+def _related(grid: Grid, others: Iterable[PodShape]) -> list[PodShape]:
+    """Shapes with terms, on nodes or waiting."""
+    here = [grid.shapes[digest] for digest, rows in grid.where.items() if rows]
+    return [shape for shape in (*here, *others) if shape.anti_affinity]
+
+
+def jointly(
+    items: Sequence[Item], groups: Sequence[Group], fits: Mapping[NodeGroupId, Sequence[int]], world: World
+) -> Joint | None:
+    """Nodes for these items at least cost; None where none of the groups can be planned with others, or nothing fits them.
+
+    Args:
+        items: what is to be planned as one are those that are `plain`; the others get nothing here.
+        groups: those that can grow.
+        fits: group to the numbers of the items that it holds.
+        world: its limits, and the terms of pods on its nodes.
+    """
+    several = [g for g in groups if not g.zero_or_max and g.template is not None and fits[g.id]]
+    shapes = [item.shape for item in items]
+    alone = {number for number, shape in enumerate(shapes) if plain(shape, world, shapes)}
+    numbers = sorted(alone.intersection(number for g in several for number in fits[g.id]))
+    if not numbers:
+        return None
+    place = {number: index for index, number in enumerate(numbers)}
+    wanted = [items[number] for number in numbers]
+    prices = prices_of([g for g in groups if g.template is not None], wanted)
+    unit = 1 + max(prices.node.values()) // _LARGEST_PRICE
+    columns = [
+        Column(
+            template=g.template,
+            fits=frozenset(place[number] for number in fits[g.id] if number in place),
+            price=max(1, prices.node[g.id] // unit),
+            room=g.room + g.max * len(g.also),
+        )
+        for g in several
+        if g.template is not None
+    ]
+    problem = problem_of(wanted, columns, _limits(several, world))
+    if len(problem.counts) > 2 * MOST_CLASSES:
+        return None
+    found = search(problem)
+    shares = [
+        Share(g, _estimate(layouts, wanted, place, len(items)), shapes)
+        for g, layouts in zip(several, _layouts(problem, found, wanted), strict=True)
+        if layouts
+    ]
+    cost = sum(prices.node[share.group.id] * share.estimate.nodes for share in shares)
+    return Joint(
+        shares=tuple(sorted(shares, key=lambda share: (-share.estimate.pods, share.group.id))),
+        prices=prices,
+        bound=min(found.bound * unit, cost),
+    )
+
+
+def _limits(groups: Sequence[Group], world: World) -> list[Limit]:
+    """Quotas and the number of nodes, as far as they count these groups."""
+    limits = [Limit(each, left) for each, left in world.limits.lefts(groups)]
+    most = world.settings.max_nodes_total
+    if most:
+        limits.append(Limit((1,) * len(groups), max(0, most - world.current_nodes)))
+    return limits
+
+
+def _layouts(problem: Problem, found: Found, items: Sequence[Item]) -> list[list[Layout]]:
+    """Per group what its nodes hold, by shape: of a class the shapes one after the other."""
+    queues = [[[number, items[number].count] for number in each] for each in problem.members]
+    layouts: list[list[Layout]] = [[] for _ in problem.price]
+    for nodes in found.nodes:
+        remaining = nodes.nodes
+        while remaining > 0:
+            alike = min(
+                [remaining]
+                + [max(1, queues[c][0][1] // pods) for c, pods in enumerate(nodes.held) if pods and queues[c]]
+            )
+            held: Counter[str] = Counter()
+            for c, pods in enumerate(nodes.held):
+                for number, each in _drawn(queues[c], pods, alike) if pods else ():
+                    held[items[number].shape.digest] += each
+            layouts[nodes.group].append(Layout(alike, dict(sorted(held.items()))))
+            remaining -= alike
+    return layouts
+
+
+def _drawn(queue: list[list[int]], pods: int, nodes: int) -> list[tuple[int, int]]:
+    """Take `pods` for each of so many equal nodes: (item, pods on each). On one node alone they may be of several items."""
+    drawn: list[tuple[int, int]] = []
+    while pods > 0 and queue:
+        number, left = queue[0]
+        each = min(pods, left // nodes)
+        queue[0][1] -= each * nodes
+        if queue[0][1] == 0:
+            queue.pop(0)
+        drawn.append((number, each))
+        pods -= each
+    return drawn
+
+
+def _estimate(
+    layouts: Sequence[Layout], wanted: Sequence[Item], place: Mapping[int, int], items: int
+) -> Estimate:
+    placed: Counter[str] = Counter()
+    for layout in layouts:
+        for digest, pods in layout.pods.items():
+            placed[digest] += pods * layout.nodes
+    counts = [0] * items
+    for number, index in place.items():
+        counts[number] = placed[wanted[index].shape.digest]
+    return Estimate(sum(layout.nodes for layout in layouts), tuple(counts), tuple(layouts))

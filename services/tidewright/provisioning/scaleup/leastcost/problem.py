@@ -1,0 +1,164 @@
+"""The pods as classes and the groups as columns: all that the search knows, in whole numbers.
+
+A class is a shape, or several that nearly ask for the same and may go to the same groups: there are at most `MOST_CLASSES`,
+and a class asks for the most that one of its shapes asks for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from tidewright.kube.predicates import conflict
+from tidewright.provisioning.pack.classes import Item
+from tidewright.provisioning.pack.nodes import Ints, Mask
+from tidewright.provisioning.pack.templates import Template
+
+MOST_CLASSES = 256
+_UNBOUNDED = 2**40
+
+
+class Column(NamedTuple):
+    """One group.
+
+    Attributes:
+        fits: items that it holds, by their numbers.
+        price: of one node; above 0.
+        room: nodes that it still takes.
+    """
+
+    template: Template
+    fits: frozenset[int]
+    price: int
+    room: int
+
+
+class Limit(NamedTuple):
+    """A limit over several groups: of what it counts, so much per node of each group, so much is left."""
+
+    per_node: tuple[int, ...]
+    left: int
+
+
+class Problem(NamedTuple):
+    """Classes are rows of `requests`, groups those of `capacity`; `members` are the items of each class.
+
+    Attributes:
+        requests: per class and resource.
+        counts: pods per class.
+        capacity: per group and resource, what a fresh node has left for pods.
+        most: per group and class, pods of the class alone on a node; 0 where it may not go.
+        price: of one node, per group.
+        limits: those that more nodes than could ever be wanted would break.
+        enemies: per class those with which it cannot share a node; None where there are none.
+    """
+
+    requests: Ints
+    counts: Ints
+    capacity: Ints
+    most: Ints
+    price: Ints
+    limits: tuple[Limit, ...]
+    enemies: Mask | None
+    members: tuple[tuple[int, ...], ...]
+
+
+def problem_of(items: Sequence[Item], columns: Sequence[Column], limits: Sequence[Limit]) -> Problem:
+    """The problem of giving these pods, whose shapes do not look at other nodes, nodes of these groups."""
+    names = sorted({name for item in items for name, amount in item.shape.requests.items() if amount > 0})
+    free = [column.template.free() for column in columns]
+    requests = np.array([[i.shape.requests.get(name, 0) for name in names] for i in items], dtype=np.int64)
+    capacity = np.array([[max(0, f.get(name, 0)) for name in names] for f in free], dtype=np.int64)
+    requests, capacity = requests.reshape(len(items), len(names)), capacity.reshape(len(columns), len(names))
+    fits = np.array([[i in c.fits for i in range(len(items))] for c in columns], dtype=np.bool_)
+    hostile, alone = _conflicts(items)
+    most = np.where(fits, _most(requests, capacity), 0)
+    most[:, alone] = np.minimum(most[:, alone], 1)
+    members = _classes(requests, capacity, most, {*hostile, *alone})
+    counts = np.array([sum(items[i].count for i in each) for each in members], dtype=np.int64)
+    asked = np.array([requests[list(each)].max(axis=0) for each in members], dtype=np.int64)
+    wanted = int(counts.sum())
+    enemies = None
+    if hostile:
+        place = {i: number for number, each in enumerate(members) for i in each}
+        enemies = np.zeros((len(members), len(members)), dtype=np.bool_)
+        for a, others in hostile.items():
+            for b in others:
+                enemies[place[a], place[b]] = True
+    rooms = [
+        Limit(tuple(int(g == number) for g in range(len(columns))), column.room)
+        for number, column in enumerate(columns)
+        if column.room < wanted
+    ]
+    return Problem(
+        requests=asked.reshape(len(members), len(names)),
+        counts=counts,
+        capacity=capacity,
+        most=np.array([most[:, list(each)].min(axis=1) for each in members], dtype=np.int64)
+        .reshape(len(members), len(columns))
+        .T.copy(),
+        price=np.array([column.price for column in columns], dtype=np.int64),
+        limits=(*rooms, *(limit for limit in limits if max(limit.per_node, default=0) * wanted > limit.left)),
+        enemies=enemies,
+        members=members,
+    )
+
+
+def _most(requests: Ints, capacity: Ints) -> Ints:
+    """Per group and item, how many of its pods alone the amounts on a node allow."""
+    most = np.full((len(capacity), len(requests)), _UNBOUNDED, dtype=np.int64)
+    for resource in range(requests.shape[1]):
+        some = requests[:, resource] > 0
+        here = capacity[:, resource, None] // requests[None, some, resource]
+        most[:, some] = np.minimum(most[:, some], here)
+    return most
+
+
+def _conflicts(items: Sequence[Item]) -> tuple[Mapping[int, set[int]], list[int]]:
+    """Items that cannot share a node: with which others, and those of which a node takes one pod."""
+    hostile: dict[int, set[int]] = {}
+    alone: list[int] = []
+    for a, item in enumerate(items):
+        shape = item.shape
+        if not (shape.host_ports or shape.anti_affinity or shape.volumes):
+            continue
+        for b, other in enumerate(items):
+            if not conflict(shape, other.shape):
+                continue
+            if a == b:
+                alone.append(a)
+            else:
+                hostile.setdefault(a, set()).add(b)
+                hostile.setdefault(b, set()).add(a)
+    return hostile, alone
+
+
+def _classes(requests: Ints, capacity: Ints, most: Ints, apart: set[int]) -> tuple[tuple[int, ...], ...]:
+    """Items by class: each its own, or, where there are too many, those that agree in ever fewer digits."""
+    single = tuple((i,) for i in range(len(requests)))
+    if len(single) <= MOST_CLASSES:
+        return single
+    for bits in (10, 8, 6, 5, 4, 3, 2):
+        rounded = _rounded_up(requests, bits)
+        # Where more than it asks for would fit far less often, or not at all, an item stays what it is.
+        often = _most(rounded, capacity)
+        worse = ((often << bits) < most * (2**bits - 4)) | ((often < 1) & (most > 0))
+        dearer: Mask = np.logical_or.reduce(worse, axis=0)
+        kinds: dict[tuple[object, ...], list[int]] = {}
+        for i in range(len(requests)):
+            own = i in apart or bool(dearer[i])
+            key = (own and i, rounded[i].tobytes(), (most[:, i] > 0).tobytes())
+            kinds.setdefault(key, []).append(i)
+        if len(kinds) <= MOST_CLASSES:
+            break
+    return tuple(map(tuple, kinds.values()))
+
+
+def _rounded_up(amounts: Ints, bits: int) -> Ints:
+    """Amounts with so many leading bits, rounded up."""
+    lengths = np.frexp(amounts.astype(np.float64))[1].astype(np.int64)
+    step = np.int64(1) << np.maximum(lengths - bits, 0)
+    rounded: Ints = -(-amounts // step) * step
+    return rounded

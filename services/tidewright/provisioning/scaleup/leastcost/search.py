@@ -1,0 +1,283 @@
+"""The first plan, and the better one.
+
+The first plan takes, again and again, the pattern that is worth most for its price, by what pods are worth where the bound was found.
+The better one is found by column generation: a programme says how often which of the patterns known are used and what pods are worth
+by that; patterns worth more than their nodes cost by it come in, until none is found. What comes out in whole nodes is kept, what
+is most of a node too, and the rest is solved again. Work is bounded by steps, in proportion to their size.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from tidewright.provisioning.pack.nodes import Ints
+from tidewright.provisioning.scaleup.leastcost.bound import Bound, Floats, bound_of
+from tidewright.provisioning.scaleup.leastcost.master import Master
+from tidewright.provisioning.scaleup.leastcost.patterns import FINE, WAYS, Pool, exchanged, fill, whole
+from tidewright.provisioning.scaleup.leastcost.problem import Problem
+
+WORK = 60_000_000
+"""Numbers that the steps of one search may touch; a step touches the square of the number of classes and limits."""
+FEWEST, MOST_PIVOTS = 300, 3000
+FILLS, FILLS_OF_REST = 160, 16
+"""How often nodes of all groups are filled in search of patterns, at first and for each rest."""
+RESTS = 12
+ENOUGH = 1.001
+"""A plan that costs so little more than the bound is not improved."""
+STRETCH = 80
+"""Steps before new patterns are looked for."""
+STEADY, INERTIA = 0.85, 0.8
+PROMISING = 0.9
+WORTH_IT = 1.0001
+"""What a pattern is to be worth for its price, to come in."""
+_MOSTLY = 0.6
+
+
+class Nodes(NamedTuple):
+    """So many nodes of a group that hold so many pods of each class."""
+
+    group: int
+    held: tuple[int, ...]
+    nodes: int
+
+
+class Found(NamedTuple):
+    """Attributes:
+    nodes: the plan.
+    price: of its nodes; `first` that of the first plan.
+    bound: no plan that places all the pods costs less.
+    steps: what the improvement took.
+    """
+
+    nodes: tuple[Nodes, ...]
+    price: int
+    first: int
+    bound: int
+    steps: int
+
+
+class _Draft:
+    """A plan that is being made: nodes so far, the pods that they leave, and what limits leave."""
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+        self.nodes: list[tuple[int, Floats, int]] = []
+        self.counts = problem.counts.astype(np.float64)
+        self.lefts = [limit.left for limit in problem.limits]
+
+    @property
+    def rest(self) -> Ints:
+        return self.counts.astype(np.int64)
+
+    @property
+    def left(self) -> Floats:
+        return np.array(self.lefts, dtype=np.float64)
+
+    def price(self) -> int:
+        return sum(int(self.problem.price[group]) * nodes for group, _, nodes in self.nodes)
+
+    def unplaced(self) -> int:
+        return int(self.rest.sum())
+
+    def allowed(self, group: int) -> int:
+        """Nodes of a group that the limits still allow."""
+        each = zip(self.problem.limits, self.lefts, strict=True)
+        return min(
+            (max(0, left) // limit.per_node[group] for limit, left in each if limit.per_node[group]),
+            default=self.unplaced(),
+        )
+
+    def add(self, group: int, held: Floats, nodes: int) -> int:
+        """Nodes of a pattern, as many as limits allow, with no more pods than are left; how many."""
+        added = 0
+        while nodes > 0:
+            held = np.minimum(held, self.counts)
+            some = held > 0
+            if not some.any():
+                break
+            full = int((self.counts[some] // held[some]).min())
+            given = min(nodes, full, self.allowed(group))
+            if given <= 0:
+                break
+            self.nodes.append((group, held, given))
+            self.counts = self.counts - held * given
+            self.lefts = [
+                left - limit.per_node[group] * given
+                for limit, left in zip(self.problem.limits, self.lefts, strict=True)
+            ]
+            nodes -= given
+            added += given
+        return added
+
+    def greedily(self, worth: Floats) -> None:
+        """Again and again the pattern that is worth most for its price."""
+        worths = whole(worth)
+        groups = np.arange(len(self.problem.price))
+        while self.counts.any():
+            open_to = np.array([self.allowed(g) > 0 for g in range(len(self.problem.price))], dtype=np.bool_)
+            held = fill(self.problem, worths, self.rest, groups)
+            ratio = np.where(open_to, (held @ worths) / self.problem.price, 0.0)
+            best = int(ratio.argmax())
+            some = held[best] > 0
+            if ratio[best] <= 0.0:
+                return
+            self.add(best, held[best], int((self.counts[some] // held[best][some]).min()))
+
+
+def search(problem: Problem) -> Found:
+    """The plan of least cost that a bounded search finds; it places as many pods as it can."""
+    bound = bound_of(problem)
+    first = _Draft(problem)
+    first.greedily(bound.worth)
+    best, steps = first, 0
+    if first.unplaced() or first.price() > ENOUGH * bound.price:
+        better, steps = _better(problem, bound, first)
+        best = min((first, better), key=lambda draft: (draft.unplaced(), draft.price()))
+    return Found(
+        nodes=tuple(
+            Nodes(group, tuple(int(n) for n in held.tolist()), nodes) for group, held, nodes in best.nodes
+        ),
+        price=best.price(),
+        first=first.price(),
+        bound=bound.price,
+        steps=steps,
+    )
+
+
+def _better(problem: Problem, bound: Bound, first: _Draft) -> tuple[_Draft, int]:
+    """A plan by column generation, begun with the patterns of the first; and its steps."""
+    size = len(problem.counts) + len(problem.limits)
+    pivots = max(FEWEST, min(MOST_PIVOTS, WORK // size**2))
+    draft = _Draft(problem)
+    pool = Pool(len(problem.counts))
+    for group, held, _ in first.nodes:
+        pool.add(group, held)
+    master = _generated(problem, draft, pool, bound.worth, (pivots, FILLS))
+    steps = master.pivots
+    for _ in range(RESTS):
+        if not _taken(draft, master) or not draft.counts.any():
+            break
+        worth = master.worth
+        pool = _of_rest(problem, draft, master.pool, worth)
+        rest = _Draft(problem)
+        rest.counts, rest.lefts = draft.counts, list(draft.lefts)
+        rest.greedily(worth)
+        for group, held, _ in rest.nodes:
+            pool.add(group, held)
+        master = _generated(problem, draft, pool, worth, (max(FEWEST, pivots // 4), FILLS_OF_REST))
+        steps += master.pivots
+    draft.greedily(master.worth)
+    return draft, steps
+
+
+def _generated(problem: Problem, draft: _Draft, pool: Pool, worth: Floats, most: tuple[int, int]) -> Master:
+    """The programme for what a draft leaves, with the patterns that it lacks; at most so many steps and fills."""
+    pivots, fills = most
+    counts = draft.rest
+    _alone(problem, counts, pool)
+    master = Master(problem, counts, draft.left, pool)
+    for pattern in range(len(pool)):
+        master.offer(pattern)
+    master.solve(min(pivots, master.pivots + STRETCH))
+    hunt = _Hunt(problem, counts, worth)
+    while hunt.fills < fills and master.pivots < pivots and hunt.better(master):
+        master.solve(min(pivots, master.pivots + STRETCH))
+    return master
+
+
+class _Hunt:
+    """The search for patterns that are worth more than they cost."""
+
+    def __init__(self, problem: Problem, counts: Ints, worth: Floats) -> None:
+        self.problem = problem
+        self.counts = counts
+        self.fills = 0
+        self._steady = worth
+        self._turn = 0
+        self._rank = 0
+        self._last = np.full(len(problem.price), np.inf)
+
+    def better(self, master: Master) -> bool:
+        """Add patterns that make the plan of a programme cheaper; whether there were any."""
+        now, costs = master.worth, master.costs()
+        added = 0
+        # What pods are worth jumps from step to step; seen with what they were worth before, it leads to better patterns.
+        for seen in (STEADY * self._steady + (1.0 - STEADY) * now, now):
+            for _ in range(len(WAYS)):
+                groups = np.arange(len(costs))
+                if (
+                    self._turn % len(WAYS) and not added
+                ):  # now and then all, else those that were nearly good enough
+                    groups = np.flatnonzero(self._last >= PROMISING)
+                held = fill(self.problem, whole(seen), self.counts, groups, WAYS[self._turn % len(WAYS)])
+                self._turn += 1
+                self._last[groups] = (held @ whole(now)) / costs[groups]
+                added += self._kept(master, groups, held)
+                if added:
+                    break
+            if added:
+                break
+        for _ in range(len(WAYS)):
+            used = np.array([pattern for _, pattern in master.chosen()], dtype=np.int64)
+            groups = master.pool.group[used]
+            held = np.minimum(master.pool.held[used], self.counts[None])
+            changed = exchanged(
+                self.problem, whole(now), self.counts, groups=groups, held=held, rank=self._rank % len(WAYS)
+            )
+            self._rank += 1
+            added += self._kept(master, groups, changed)
+            if added:
+                break
+        self._steady = INERTIA * self._steady + (1.0 - INERTIA) * now
+        return added > 0
+
+    def _kept(self, master: Master, groups: Ints, held: Floats) -> int:
+        """Take in what is worth more than it costs; how many new patterns."""
+        self.fills += 1
+        ratio = (held @ whole(master.worth)) / master.costs()[groups]
+        better = np.flatnonzero(ratio > WORTH_IT).tolist()
+        return sum(master.pool.add(int(groups[row]), held[row]) for row in better)
+
+
+def _alone(problem: Problem, counts: Ints, pool: Pool) -> None:
+    """Per class a pattern of it alone, in the group where that is cheapest: every pod has a place in the programme."""
+    each = np.minimum(problem.most, counts[None])
+    unit = np.where(each > 0, problem.price[:, None] / np.maximum(each, 1), np.inf)
+    for number in np.flatnonzero(counts).tolist():
+        group = int(unit[:, number].argmin())
+        held = np.zeros(len(counts))
+        held[number] = each[group, number]
+        pool.add(group, held)
+
+
+def _taken(draft: _Draft, master: Master) -> bool:
+    """What the programme uses in whole nodes goes into the draft, and where most of a node; whether any did."""
+    chosen = sorted(
+        ((value - int(value + 1e-6), int(value + 1e-6), pattern) for value, pattern in master.chosen()),
+        key=lambda each: (-each[0], each[2]),
+    )
+    pool, added = master.pool, 0
+    for _, nodes, pattern in chosen:
+        if nodes:
+            added += draft.add(int(pool.group[pattern]), pool.held[pattern], nodes)
+    worths, costs = whole(master.worth), master.costs()
+    for part, _, pattern in chosen:
+        if part < (_MOSTLY if added else 1e-6):
+            continue
+        group = int(pool.group[pattern])
+        held = np.minimum(pool.held[pattern], draft.counts)
+        if not added or held @ worths >= 0.95 * costs[group]:
+            added += draft.add(group, held, 1)
+    return added > 0
+
+
+def _of_rest(problem: Problem, draft: _Draft, pool: Pool, worth: Floats) -> Pool:
+    """Of the patterns known those that are still worth it, cut to the pods that are left."""
+    rest = Pool(len(problem.counts))
+    worths = whole(worth)
+    for group, held in zip(pool.group.tolist(), np.minimum(pool.held, draft.counts[None]), strict=True):
+        if held @ worths >= 0.8 * FINE * problem.price[group]:
+            rest.add(group, held)
+    return rest
