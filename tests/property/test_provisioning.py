@@ -316,7 +316,7 @@ def world(chance: Random, kind: type[_Played]) -> _Played:
         chance,
         {
             "profile": chance.choice(("compat", "hold")),
-            "expander": chance.choice(("least-waste", "random", "most-pods", "least-nodes")),
+            "expander": chance.choice(("least-waste", "random", "most-pods", "least-nodes", "least-cost")),
             "balance-similar-node-groups": chance.choice((True, False)),
             "parallel-scale-up": chance.choice((True, False)),
             "max-nodes-total": MAX_NODES,
