@@ -17,7 +17,7 @@ class PlacementObjectObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.p
     Attributes:
         kind: `PersistentVolumeClaim`, `PersistentVolume`, `StorageClass`, `CSINode`, `CSIDriver`,
             `CSIStorageCapacity`, `ResourceClaim`, `ResourceClaimTemplate`, `ResourceSlice`,
-            `DeviceClass`, `DeviceTaintRule` or `Namespace`.
+            `DeviceClass`, `DeviceTaintRule`, `Namespace`, `LimitRange` or `PriorityClass`.
         fields: what placement looks at, under the names of the API; amounts of storage in bytes.
     """
 

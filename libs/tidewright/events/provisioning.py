@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import msgspec
 
-from tidewright.events.base import Decision, JsonObject
+from tidewright.events.base import Decision, JsonObject, ObjectRef
 from tidewright.events.decisions import Effect
-from tidewright.events.facts import ObjectFact, ResourceFact
+from tidewright.events.facts import ObjectFact, Owner, ResourceFact
 
 ANSWER_LOST = "Unknown"
 """Reason of `Failed` for an order whose answer was lost, at a cloud that must not be asked twice."""
@@ -45,6 +45,14 @@ class ProvisioningClassGone(ObjectFact, frozen=True, kw_only=True, tag="fact.pro
     """A ProvisioningClass is no longer there."""
 
 
+class CapacityBufferObserved(ResourceFact, frozen=True, kw_only=True, tag="fact.capacity-buffer-observed.v1"):
+    """A CapacityBuffer (`autoscaling.x-k8s.io/v1beta1`), whatever version it was written as."""
+
+
+class CapacityBufferGone(ObjectFact, frozen=True, kw_only=True, tag="fact.capacity-buffer-gone.v1"):
+    """A CapacityBuffer was deleted: its room is kept no longer."""
+
+
 class PodTemplateObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.pod-template-observed.v1"):
     """A core `v1` PodTemplate.
 
@@ -52,10 +60,14 @@ class PodTemplateObserved(ObjectFact, frozen=True, kw_only=True, tag="fact.pod-t
         template: its `template` as stored (`metadata` and `spec` of a pod), whole: the shard manager
             makes pods of it.
         resource_version: of the object; propeller fleets carry it in an annotation of every pod.
+        generation: of the object, 0 where a watcher of before did not say.
+        owners: of a template that is kept for a CapacityBuffer.
     """
 
     template: JsonObject = {}
     resource_version: str = ""
+    generation: int = 0
+    owners: tuple[Owner, ...] = ()
 
 
 class PodTemplateGone(ObjectFact, frozen=True, kw_only=True, tag="fact.pod-template-gone.v1"):
@@ -328,6 +340,26 @@ class ReportClusterStatus(Effect, frozen=True, kw_only=True, tag="decision.repor
     statuses: dict[str, str] = {}
 
 
+class ResolvePod(Effect, frozen=True, kw_only=True, tag="decision.resolve-pod.v1"):
+    """Find out what the pods of a PodTemplate or workload are like once admission has seen them. Makes nothing.
+
+    The actuator reads the source, and tries to create a pod of it with `dryRun=All`. Its outcome's result has
+    `template` (`metadata` and `spec`, as far as they decide where the pod may run); of a workload `replicas`, and
+    `live` where one of its running pods was the model, which has been through admission already. A refusal's
+    result says at which `stage` it was: `template`, `workload` or `admission`.
+
+    Attributes:
+        target: the CapacityBuffer on whose behalf.
+        source: the PodTemplate or workload; of a workload the version may be missing (`apps/`).
+        key: digest of what is known of the source and of all that admission goes by.
+        admission: False: the source is read only.
+    """
+
+    source: ObjectRef
+    key: str = ""
+    admission: bool = True
+
+
 class DeleteNodeGroup(Effect, frozen=True, kw_only=True, tag="decision.delete-node-group.v1"):
     """Remove an auto-provisioned group that is empty."""
 
@@ -381,6 +413,7 @@ class PlanScaleUp(Decision, frozen=True, kw_only=True, tag="decision.plan-scale-
         placed: how many there are.
         loads: what the new nodes will hold, so that those pods cause no further increase.
         parallel: all groups are ordered at once.
+        buffers: CapacityBuffers whose chunks the plan places, as `namespace/name`, with how many.
     """
 
     plan: str
@@ -393,6 +426,7 @@ class PlanScaleUp(Decision, frozen=True, kw_only=True, tag="decision.plan-scale-
     loads: tuple[NodeLoad, ...] = ()
     all_or_nothing: bool = False
     parallel: bool = False
+    buffers: tuple[tuple[str, int], ...] = ()
 
 
 class DeclineScaleUp(Decision, frozen=True, kw_only=True, tag="decision.decline-scale-up.v1"):
@@ -601,3 +635,30 @@ class UndoRemoval(Decision, frozen=True, kw_only=True, tag="decision.undo-remova
     message: str = ""
     failed: bool = False
     pod: str = ""
+
+
+class FillBuffer(Decision, frozen=True, kw_only=True, tag="decision.fill-buffer.v1"):
+    """Where the chunks of a CapacityBuffer have their room. Written when that changes.
+
+    Attributes:
+        shape: digest of a chunk's shape; empty when the buffer keeps no room.
+        fields: the shape as in `AcceptRequest.shapes`; left out while it is the one of before.
+        replicas: chunks that are wanted.
+        places: node to its chunks, of nodes that are there; chunks on nodes that are not ready are `upcoming`.
+        ready: how many of the chunks with a place are on ready nodes.
+        upcoming: chunks on nodes that are on their way, or were ordered just now.
+        missing: chunks without a place.
+        verdicts: why no group helps those.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    shape: str = ""
+    fields: JsonObject = {}
+    replicas: int = 0
+    places: dict[str, int] = {}
+    ready: int = 0
+    upcoming: int = 0
+    missing: int = 0
+    verdicts: tuple[GroupVerdict, ...] = ()

@@ -14,6 +14,8 @@ ObjectKey = NewType("ObjectKey", str)
 PodKey = NewType("PodKey", ObjectKey)
 RequestKey = NewType("RequestKey", ObjectKey)
 """Of a ProvisioningRequest."""
+BufferKey = NewType("BufferKey", ObjectKey)
+"""Of a CapacityBuffer."""
 
 NO_REQUEST = RequestKey(ObjectKey(""))
 """In place of a key where there is none."""
@@ -29,6 +31,10 @@ def pod_key(namespace: str, name: str) -> PodKey:
 
 def request_key(namespace: str, name: str) -> RequestKey:
     return RequestKey(ObjectKey(f"{namespace}/{name}"))
+
+
+def buffer_key(namespace: str, name: str) -> BufferKey:
+    return BufferKey(ObjectKey(f"{namespace}/{name}"))
 
 
 def parts(key: ObjectKey) -> tuple[str, str]:

@@ -143,6 +143,8 @@ KINDS: tuple[WatchedKind, ...] = (
     _core("podtemplates", "PodTemplate", capacity.pod_template, provisioning.PodTemplateGone),
     _core("resourcequotas", "ResourceQuota", capacity.resource_quota, provisioning.ResourceQuotaGone),
     _placing("", "v1", "namespaces", "Namespace"),
+    _placing("", "v1", "limitranges", "LimitRange"),
+    _placing("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass"),
     _placing("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim"),
     _placing("", "v1", "persistentvolumes", "PersistentVolume"),
     _placing("storage.k8s.io", "v1", "storageclasses", "StorageClass"),
@@ -170,6 +172,11 @@ KINDS: tuple[WatchedKind, ...] = (
     WatchedKind(
         group="autoscaling.x-k8s.io", version="v1", plural="provisioningrequests", kind="ProvisioningRequest",
         project=capacity.provisioning_request, gone=provisioning.ProvisioningRequestGone, after_others=True,
+    ),
+    WatchedKind(
+        group="autoscaling.x-k8s.io", version="v1beta1", plural="capacitybuffers", kind="CapacityBuffer",
+        project=resources.resource("CapacityBuffer", provisioning.CapacityBufferObserved),
+        gone=provisioning.CapacityBufferGone, after_others=True, older=("v1alpha1",),
     ),
     _custom(
         "autoscaling.x-k8s.io", "v1", "provisioningclasses", kind="ProvisioningClass",

@@ -16,6 +16,8 @@ SHORT = {
     "provreq": "provisioningrequest",
     "pr": "provisioningrequest",
     "provisioningrequests": "provisioningrequest",
+    "cb": "capacitybuffer",
+    "capacitybuffers": "capacitybuffer",
     "deploy": "deployment",
     "deployments": "deployment",
     "rs": "replicaset",

@@ -77,16 +77,18 @@ SERVICES: tuple[Service, ...] = (
             "provisioningrequest provisioningclass podtemplate cloud nodegroup node pod shape daemonset resourcequota namespace "
             "persistentvolumeclaim persistentvolume storageclass csinode csidriver csistoragecapacity "
             "resourceclaim resourceclaimtemplate resourceslice deviceclass devicetaintrule incumbent "
-            "poddisruptionbudget replicationcontroller replicaset statefulset job"
+            "poddisruptionbudget replicationcontroller replicaset statefulset job "
+            "capacitybuffer limitrange priorityclass deployment"
         ),
         writes=_words(
             "accept-request attempt-request book-capacity release-capacity plan-scale-up decline-scale-up close-scale-up "
             "increase-node-group decrease-node-group create-node-group delete-node-group delete-instances back-off-group "
+            "resolve-pod fill-buffer "
             "track-idle-nodes undo-removal mark-node evict-pod report-cluster-status create-object delete-object patch-object set-status "
             "record-object-event set-timer cancel-timer"
         ),
         explainer="tidewright.provisioning.tell.explaining:EXPLAINER",
-        explains=_words("provisioningrequest pod node nodegroup"),
+        explains=_words("provisioningrequest capacitybuffer pod node nodegroup"),
     ),
     Service(
         "spread", Role.DECIDER, "tidewright.spread.decide:DECIDER", "WorkloadSpreads.",

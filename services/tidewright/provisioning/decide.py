@@ -77,6 +77,10 @@ KINDS = frozenset(
         INCUMBENT,
         "poddisruptionbudget",
         "replicationcontroller",
+        "capacitybuffer",
+        "limitrange",
+        "priorityclass",
+        "deployment",
         "replicaset",
         "statefulset",
         "job",
@@ -92,7 +96,7 @@ BEFORE_TAINT_RULES = InputSet(
 )  # fmt: skip
 """What was read before DeviceTaintRules were; written out, since it stays what it was."""
 BEFORE_REMOVALS = InputSet(tuple(sorted((*BEFORE_TAINT_RULES.kinds, TAINT_RULE))))
-"""What was read before nodes with pods were removed, and before there were several clouds."""
+"""What was read before nodes with pods were removed, and before there were several clouds, or buffers."""
 PARTS = Parts(
     durations="cluster_autoscaler_function_duration_seconds",
     activity="cluster_autoscaler_last_activity",

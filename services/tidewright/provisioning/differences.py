@@ -1,4 +1,4 @@
-"""Where scale-down decides otherwise than the reference, by intention. The spec's list of improvements [B] goes on with these.
+"""Where ours decides otherwise than the reference, by intention. The spec's list of improvements [B] goes on with these.
 
 The setting `as-reference` takes the reference's way back: in all of them, or in those that it names.
 """
@@ -14,3 +14,8 @@ DIFFERENCES: dict[str, str] = {
     "B21": "pods are not thought to move onto nodes that are not ready",
 }
 """Number to what ours does."""
+OF_BUFFERS: dict[str, str] = {
+    "CB1": "a buffer that refers to nothing is not ready, and says so",
+    "CB2": "quotas count the pods of chunks, and their limits",
+}
+"""The same of buffers."""

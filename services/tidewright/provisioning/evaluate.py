@@ -1,7 +1,7 @@
 """One evaluation of the whole cluster: what is late, what is booked, what is asked for, what to order.
 
 The order within it is that of spec 3.2: groups first (late, failed, finished), then room for pods that
-wait and for bookings, then requests in their order, then pending pods, then what nobody needs. Each
+wait and for bookings, then requests in their order, then pending pods, then buffers, then what nobody needs. Each
 step sees what the ones before it have placed. Nothing here changes the state: decisions are folded
 when the evaluation is over.
 """
@@ -17,6 +17,8 @@ from tidewright.events.decisions import CancelTimer, SetTimer
 from tidewright.events.provisioning import BackOffGroup, CloseScaleUp, DeclineScaleUp
 from tidewright.host.fold.parts import Measure, unmeasured
 from tidewright.kube.keys import PodKey
+from tidewright.provisioning.buffers import concluding, room
+from tidewright.provisioning.buffers.work import BufferWork
 from tidewright.provisioning.cluster import status_map
 from tidewright.provisioning.cluster.upkeep import idle_decisions, upkeep
 from tidewright.provisioning.cluster.view import View, look
@@ -98,6 +100,8 @@ class Evaluation:
         self.decisions += held
         bare = reserved.unheld(work, self.index.grid, world.grid)
         short = booking.lacking(work, booked)
+        chunks = self._buffers()
+        fillings = None if settings.requests_use_buffers else room.place(chunks, world)
         self.decisions += promises.awaited(work, closings, short)
         self.decisions += promises.hold_to_account(work, short)
         if self.view.healthy:
@@ -109,6 +113,11 @@ class Evaluation:
             unready = sum(group.counts.unready for group in self.view.groups.values())
             self._standing("ClusterUnhealthy", f"{unready} nodes are unready: nothing is ordered")
             self.dues += [self.now + STALENESS_S] if work.modes else []  # they expire all the same
+        if fillings is None:
+            fillings = room.place(chunks, world)
+        if self.view.healthy:
+            self.decisions += room.order(chunks, fillings, world, self.orders)
+        self.decisions += [*room.tell(chunks, fillings), *chunks.written()]
         self.decisions += work.statuses()
         self.decisions += reserved.marked(work, held, bare)
         if settings.enforce_min:
@@ -117,11 +126,12 @@ class Evaluation:
             self.state, self.index, self.view, now=self.now, grid=world.grid, part=self.part
         )
         self.decisions += idle.decisions
-        self.dues += idle.dues + work.dues
+        self.dues += idle.dues + work.dues + chunks.dues
         report, later = status_map.report(self.state, self.view, settings, self.now)
         self.decisions += [report] if report is not None else []
         self.dues += [later] if later is not None else []
-        self._next(any(demand.count for demand in pool.values()))
+        lacking = any(filling.missing for filling in fillings.values())
+        self._next(lacking or any(demand.count for demand in pool.values()))
         return self.decisions
 
     def _fill(
@@ -139,6 +149,14 @@ class Evaluation:
         if self.index.settings.hold:
             _place(grid, pool)
         return pool, booked
+
+    def _buffers(self) -> BufferWork:
+        """What buffers want, once everything that is known of them is concluded."""
+        chunks = BufferWork(self.state, self.index, self.now, self.index.settings, binding=self.binding)
+        if self.index.settings.buffer_controller:
+            self.decisions += concluding.conclude(chunks)
+        room.want(chunks)
+        return chunks
 
     def _leave_alone(self, failures: Iterable[BackOffGroup]) -> None:
         """Groups that failed just now bring nothing more, and are asked for nothing."""
@@ -328,6 +346,7 @@ def _claiming(state: State, index: Index) -> list[str]:
     """Shapes that this evaluation may place, and that refer to objects."""
     asked = {state.pods[key].shape for key in index.waiting}
     asked |= {digest for request in state.requests.values() for digest, _ in request.sets}
+    asked |= room.shapes_of(state)
     known = (d for d in asked if d in state.shapes)
     return sorted(
         d

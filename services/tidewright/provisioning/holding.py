@@ -24,20 +24,21 @@ from tidewright.events.provisioning import (
     CloseScaleUp,
     CreateNodeGroup,
     DeclineScaleUp,
+    FillBuffer,
     IncreaseNodeGroup,
     PlanScaleUp,
     ReleaseCapacity,
     TrackIdleNodes,
 )
-from tidewright.kube.keys import RequestKey, namespace_of, request_key
-from tidewright.provisioning.fold.common import EVALUATE, REQUEST_KIND
+from tidewright.kube.keys import BufferKey, RequestKey, buffer_key, namespace_of, request_key
+from tidewright.provisioning.fold.common import BUFFER_KIND, EVALUATE, REQUEST_KIND
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.state import State
 
 SERVICE = "provisioning"
 LOOK_AGAIN_S = 60.0
 """While it is held back, time alone has it look again no sooner: what waits goes on waiting."""
-ALWAYS = (AcceptRequest, BackOffGroup, CloseScaleUp, DeclineScaleUp, TrackIdleNodes)
+ALWAYS = (AcceptRequest, BackOffGroup, CloseScaleUp, DeclineScaleUp, FillBuffer, TrackIdleNodes)
 """Records of its own view of the facts: kept and folded whatever holds it back. Any other is recorded as one that would be."""
 _ORDERS = (PlanScaleUp, IncreaseNodeGroup, CreateNodeGroup)
 _OF_ORDERS = frozenset({"ScaledUpGroup", "TriggeredScaleUp", "ScaleUpRequested"})
@@ -55,6 +56,14 @@ def of_request(state: State, key: RequestKey) -> Held:
     """What holds for a request."""
     request = state.requests.get(key)
     annotations = request.annotations if request is not None else None
+    held = state.acting.held(SERVICE, namespace_of(key), annotations)
+    return acting.careful(of_service(state), held)
+
+
+def of_buffer(state: State, key: BufferKey) -> Held:
+    """What holds for a buffer."""
+    buffer = state.buffers.get(key)
+    annotations = buffer.annotations if buffer is not None else None
     held = state.acting.held(SERVICE, namespace_of(key), annotations)
     return acting.careful(of_service(state), held)
 
@@ -86,4 +95,6 @@ def _held(state: State, service: Held, decision: Decision) -> Held:
         return service
     if target.kind == REQUEST_KIND:
         return of_request(state, request_key(target.namespace, target.name))
+    if target.kind == BUFFER_KIND:
+        return of_buffer(state, buffer_key(target.namespace, target.name))
     return state.acting.held(SERVICE, target.namespace)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from tidewright.kube.durations import parse_duration
-from tidewright.provisioning.differences import DIFFERENCES
+from tidewright.provisioning.differences import DIFFERENCES, OF_BUFFERS
 from tidewright.provisioning.group_ids import NodeGroupId
 
 GIB = 1024**3
@@ -72,6 +72,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         consumer_orphan_s: after this long a consumer of a missing request is an ordinary pod; 0: never.
         placeholders: in the profile `hold`, pods that do nothing hold booked room against other pods.
         placeholder_limit: at most so many of them per request.
+        buffers: room is kept for CapacityBuffers.
+        buffer_controller: their status is worked out here, and not by somebody else.
+        buffer_dry_run: admission is asked what their pods are like.
+        buffer_max_chunks: at most so many chunks per buffer.
+        requests_use_buffers: requests find room that buffers keep, which are then filled again.
         force_failed, force_unregistered: instances that failed, or never became a node, are deleted
             below the minimum of their group too.
         fair_share: requests of one priority take turns by namespace.
@@ -82,7 +87,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             later ones from passing it; 0: they pass at once.
         min_cores, max_cores and so on: cluster-wide limits, in cores, bytes and devices; nodes that nobody needs
             do not go below the lower ones.
-        as_reference: numbers of the differences of scale-down in which the reference's way is taken (see
+        as_reference: numbers of the differences in which the reference's way is taken (see
             `differences`).
         scan_interval_s: how often unneeded nodes are looked for, while there are candidates.
         delay_local: the delays after additions, deletions and failures hold for each group by itself.
@@ -193,6 +198,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     placeholder_image: str = "registry.k8s.io/pause:3.10"
     placeholder_priority_class: str = ""
     placeholder_limit: int = 1000
+    buffers: bool = True
+    buffer_controller: bool = True
+    buffer_dry_run: bool = True
+    buffer_max_chunks: int = 50_000
+    requests_use_buffers: bool = True
     write_status: bool = True
     status_namespace: str = "kube-system"
     status_name: str = "cluster-autoscaler-status"
@@ -276,6 +286,11 @@ _NAMES: dict[str, str] = {
     "placeholder-image": "placeholder_image",
     "placeholder-priority-class": "placeholder_priority_class",
     "placeholder-limit": "placeholder_limit",
+    "capacity-buffer-pod-injection-enabled": "buffers",
+    "capacity-buffer-controller-enabled": "buffer_controller",
+    "capacity-buffer-pod-dry-run-enabled": "buffer_dry_run",
+    "buffer-max-chunks": "buffer_max_chunks",
+    "requests-use-buffers": "requests_use_buffers",
     "write-status-configmap": "write_status",
     "status-config-map-name": "status_name",
     "namespace": "status_namespace",
@@ -346,16 +361,17 @@ def _listed(value: Any) -> tuple[str, ...]:
     return tuple(part.strip() for part in parts if part.strip())
 
 
+_KNOWN = {**DIFFERENCES, **OF_BUFFERS}
+
+
 def _ways(value: Any) -> tuple[str, ...]:
     """Numbers of differences; all with true, none with false."""
     if value in (True, "true"):
-        return tuple(DIFFERENCES)
+        return tuple(_KNOWN)
     numbers = () if value in (False, "false", "") else _listed(value)
-    unknown = [number for number in numbers if number not in DIFFERENCES]
+    unknown = [number for number in numbers if number not in _KNOWN]
     if unknown:
-        raise ValueError(
-            f"expected true, false or some of {', '.join(DIFFERENCES)}, not {', '.join(unknown)}"
-        )
+        raise ValueError(f"expected true, false or some of {', '.join(_KNOWN)}, not {', '.join(unknown)}")
     return numbers
 
 

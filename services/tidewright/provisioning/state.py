@@ -12,10 +12,11 @@ from tidewright.events.acting import Acting
 from tidewright.events.base import JsonObject
 from tidewright.events.facts import Removal as RemovalFields
 from tidewright.events.provisioning import Instance, TemplateNode
-from tidewright.kube.keys import NO_REQUEST, ObjectKey, PodKey, RequestKey, request_key
+from tidewright.kube.keys import NO_REQUEST, BufferKey, ObjectKey, PodKey, RequestKey, request_key
 from tidewright.kube.podshape import NodeView
 from tidewright.kube.quotascopes import Traits
 from tidewright.kube.taints import taints_of
+from tidewright.provisioning.buffers.kept import Buffer, HeldChunk, TemplateMeta
 from tidewright.provisioning.cluster.backoff import Entry
 from tidewright.provisioning.cluster.limits import Learnt
 from tidewright.provisioning.group_ids import NO_GROUP, NodeGroupId
@@ -360,7 +361,10 @@ class State(msgspec.Struct, dict=True):
         left: node to when that is tried again, where it failed.
         replicas: workload (`owner_key`) to the number of pods that it wants, of kinds that rules about
             removing pods know.
+        template_meta: of the PodTemplates in `templates` what buffers ask for, where it was told.
         held: placeholders by name, from the decision to make them until they are gone.
+        held_chunks: the same for those that hold a chunk of a buffer.
+        buffers_looked_at: log time of the last evaluation while there were buffers.
         marks: node to the annotation that was ordered for it, until the node is seen again.
         orders: decision that waits for its outcome to what it was about.
         said: pod to the reason of the last event about it; reason of a standing event to its message.
@@ -382,9 +386,13 @@ class State(msgspec.Struct, dict=True):
     learnt: dict[NodeGroupId, Learnt] = {}
     requests: dict[RequestKey, Request] = {}
     held: dict[PodKey, Held] = {}
+    buffers: dict[BufferKey, Buffer] = {}
+    held_chunks: dict[PodKey, HeldChunk] = {}
+    buffers_looked_at: float = 0.0
     marks: dict[str, Mark] = {}
     classes: dict[str, dict[str, str]] = {}
     templates: dict[ObjectKey, JsonObject] = {}
+    template_meta: dict[ObjectKey, TemplateMeta] = {}
     daemons: dict[ObjectKey, JsonObject] = {}
     quotas: dict[ObjectKey, QuotaState] = {}
     removals: dict[str, Removal] = {}

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from tidewright.kube.keys import PodKey, RequestKey
+from tidewright.kube.keys import BufferKey, PodKey, RequestKey
 from tidewright.provisioning.group_ids import NodeGroupId
 
 
@@ -17,6 +17,36 @@ class StatusOrder(msgspec.Struct, frozen=True, array_like=True, tag="status"):
     """The status of a request is written."""
 
     request: RequestKey
+
+
+class BufferStatusOrder(msgspec.Struct, frozen=True, array_like=True, tag="buffer-status"):
+    """The status of a buffer is written."""
+
+    buffer: BufferKey
+
+
+class ResolveOrder(msgspec.Struct, frozen=True, array_like=True, tag="resolve"):
+    """What the pods of a buffer are like is asked."""
+
+    buffer: BufferKey
+
+
+class TemplateOrder(msgspec.Struct, frozen=True, array_like=True, tag="template"):
+    """The PodTemplate that is kept for a buffer is made or changed."""
+
+    buffer: BufferKey
+
+
+class HoldChunkOrder(msgspec.Struct, frozen=True, array_like=True, tag="hold-chunk"):
+    """A placeholder of a buffer is made."""
+
+    pod: PodKey
+
+
+class FreeChunkOrder(msgspec.Struct, frozen=True, array_like=True, tag="free-chunk"):
+    """A placeholder of a buffer is deleted."""
+
+    pod: PodKey
 
 
 class CollectOrder(msgspec.Struct, frozen=True, array_like=True, tag="collect"):
@@ -94,6 +124,11 @@ class EvictOrder(msgspec.Struct, frozen=True, array_like=True, tag="evict"):
 
 Order: TypeAlias = (
     StatusOrder
+    | BufferStatusOrder
+    | ResolveOrder
+    | TemplateOrder
+    | HoldChunkOrder
+    | FreeChunkOrder
     | CollectOrder
     | HoldOrder
     | FreeOrder

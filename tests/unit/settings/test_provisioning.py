@@ -10,12 +10,13 @@ import msgspec
 import pytest
 
 from tests.unit.settings.trying import ABSENT, Setting, matters, unknown
+from tests.vectors.capacity_buffers import Buffers
 from tests.vectors.provisioning_life import Cluster
 from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.events.base import Decision, JsonObject
 from tidewright.events.decisions import CreateObject, DeleteObject, SetStatus, SetTimer
-from tidewright.provisioning.differences import DIFFERENCES
+from tidewright.provisioning.differences import DIFFERENCES, OF_BUFFERS
 from tidewright.provisioning.requests.spec import CONSUME
 from tidewright.provisioning.settings import KEYS, WITHOUT_MEANING, Settings, read
 
@@ -47,6 +48,32 @@ def pending(cluster: Cluster, count: int, cpu: int = 3000, **more: Any) -> None:
     shape = cluster.shape({"cpu": cpu, **more.pop("requests", {})}, priority=more.pop("priority", 0))
     for number in range(count):
         cluster.pod(f"p{number}", shape, **more)
+
+
+def buffered(spec: JsonObject, play: Play | None = None, limit: str = "") -> Scene:
+    """A buffer of chunks of one cpu in a cluster of one node with eight, and what happens then."""
+
+    def told(config: JsonObject) -> list[Decision]:
+        cluster = Buffers(config, room=8)
+        resources = {"limits": {"cpu": limit}} if limit else {"requests": {"cpu": "1"}}
+        cluster.pod_template("t", {"containers": [{"name": "c", "image": "i", "resources": resources}]})
+        cluster.buffer("b", spec)
+        cluster.settle()
+        if play is not None:
+            play(cluster)
+            cluster.settle()
+        assert cluster.object_events("ConfigurationIgnored") == []
+        return cluster.said
+
+    return told
+
+
+def asks_for_its_room(cluster: Cluster) -> None:
+    cluster.template("six", "6")
+    cluster.request("r", CHECK, [("six", 1)])
+
+
+CHUNKS = {"podTemplateRef": {"name": "t"}, "replicas": 4}
 
 
 def five_pods(cluster: Cluster) -> None:
@@ -397,6 +424,13 @@ TRIED_SETTINGS: dict[str, Setting] = {
     "fair-share": Setting(scene(by_turns), (ABSENT, True), p.BookCapacity),
     "starvation-age": Setting(scene(starving), (ABSENT, "10m"), p.BookCapacity),
     "head-deadline": Setting(scene(passed_by), (ABSENT, "5m"), TRIED),
+    # Buffers.
+    "capacity-buffer-pod-injection-enabled": Setting(buffered(CHUNKS), (ABSENT, False), p.FillBuffer),
+    "capacity-buffer-controller-enabled": Setting(buffered(CHUNKS), (ABSENT, False), STATUS),
+    "capacity-buffer-pod-dry-run-enabled": Setting(buffered(CHUNKS), (ABSENT, False), p.ResolvePod),
+    "buffer-max-chunks": Setting(buffered(CHUNKS), (ABSENT, 3), STATUS),
+    "requests-use-buffers": Setting(buffered(CHUNKS, asks_for_its_room), (ABSENT, False), TRIED),
+    "as-reference": Setting(buffered({"replicas": 4}), (ABSENT, True), STATUS),
     # Room that is held.
     "profile": Setting(scene(request()), ("compat", "hold"), MADE),
     "placeholders": Setting(scene(request()), (ABSENT, False), MADE, HOLD),
@@ -420,7 +454,7 @@ OF_DRAINS = frozenset(
         "ignore-daemonsets-utilization", "ignore-mirror-pods-utilization", "daemonset-eviction-for-empty-nodes",
         "daemonset-eviction-for-occupied-nodes", "max-graceful-termination-sec", "max-bulk-soft-taint-count",
         "max-pod-eviction-time", "node-delete-delay-after-taint", "node-deletion-delay-timeout",
-        "node-deletion-batcher-interval", "cordon-node-before-terminating", "drain-priority-config", "as-reference",
+        "node-deletion-batcher-interval", "cordon-node-before-terminating", "drain-priority-config",
     }
 )  # fmt: skip
 """Settings that the functions of scale-down have, and no decision shows yet: the cases of `tests/vectors` try them."""
@@ -507,7 +541,7 @@ def test_groups_of_priorities_exclude_one_grace_period_for_all() -> None:
 
 
 def test_the_ways_of_the_reference_are_taken_in_all_or_in_some() -> None:
-    assert read({"as-reference": True})[0].as_reference == tuple(DIFFERENCES)
+    assert read({"as-reference": True})[0].as_reference == (*DIFFERENCES, *OF_BUFFERS)
     assert read({"as-reference": "B16,B21"})[0].as_reference == ("B16", "B21")
     assert read({"as-reference": "false"})[0].as_reference == ()
 

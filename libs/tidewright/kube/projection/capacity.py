@@ -14,7 +14,15 @@ from tidewright.events.provisioning import (
     ResourceQuotaObserved,
 )
 from tidewright.kube import quantities
-from tidewright.kube.projection.reading import UNREADABLE, Bytes, Meta, Projection, checked, malformed
+from tidewright.kube.projection.reading import (
+    UNREADABLE,
+    Bytes,
+    Meta,
+    Projection,
+    checked,
+    malformed,
+    owners,
+)
 from tidewright.kube.projection.resources import resource
 from tidewright.kube.quotascopes import scopes_of
 
@@ -38,6 +46,10 @@ _UNSCHEDULED_FIELDS = frozenset(
     }
 )
 """Fields of a container that say nothing about where its pod may run."""
+
+
+BUFFER = "CapacityBuffer"
+"""Kind of the only owners of PodTemplates that somebody asks about."""
 
 
 class _PodTemplate(msgspec.Struct):
@@ -120,6 +132,8 @@ def pod_template(raw: Bytes) -> Projection:
             uid=meta.uid,
             template=fields.template,
             resource_version=meta.resourceVersion,
+            generation=meta.generation,
+            owners=tuple(o for o in owners(meta.ownerReferences) if o.kind == BUFFER),
         )
         return Projection(fact, meta.resourceVersion)
     except UNREADABLE as error:

@@ -191,6 +191,18 @@ def _namespace(namespace: Mapping[str, Any], meta: Meta) -> JsonObject:
     return {"labels": meta.labels}
 
 
+def _limit_range(limit_range: Mapping[str, Any], meta: Meta) -> JsonObject:
+    return {"limits": (limit_range.get("spec") or {}).get("limits")}
+
+
+def _priority_class(priority_class: Mapping[str, Any], meta: Meta) -> JsonObject:
+    return {
+        "value": priority_class.get("value") or 0,
+        "preemptionPolicy": priority_class.get("preemptionPolicy"),
+        "globalDefault": priority_class.get("globalDefault") or None,
+    }
+
+
 KEPT: dict[str, Keep] = {
     "PersistentVolumeClaim": _claim,
     "PersistentVolume": _volume,
@@ -204,4 +216,6 @@ KEPT: dict[str, Keep] = {
     "DeviceClass": _device_class,
     "DeviceTaintRule": _taint_rule,
     "Namespace": _namespace,
+    "LimitRange": _limit_range,
+    "PriorityClass": _priority_class,
 }

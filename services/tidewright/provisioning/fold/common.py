@@ -10,6 +10,7 @@ from tidewright.provisioning.state import State
 EVALUATE = "evaluate"
 CONFIGURATION_IGNORED = "ConfigurationIgnored"
 REQUEST_KIND = "ProvisioningRequest"
+BUFFER_KIND = "CapacityBuffer"
 STANDING = frozenset(
     {
         CONFIGURATION_IGNORED,

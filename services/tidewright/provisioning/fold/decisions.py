@@ -19,7 +19,7 @@ from tidewright.events.decisions import (
 from tidewright.kube.keys import ObjectKey, RequestKey, pod_key, request_key
 from tidewright.provisioning.cluster.backoff import RESET_S, Entry
 from tidewright.provisioning.cluster.limits import Learnt
-from tidewright.provisioning.fold import removals
+from tidewright.provisioning.fold import buffers, removals
 from tidewright.provisioning.fold.common import (
     REQUEST_KIND,
     STANDING,
@@ -90,6 +90,7 @@ def _attempt(state: State, event: p.AttemptRequest, _touched: Touched) -> None:
 
 
 def _status(state: State, event: SetStatus, _touched: Touched) -> None:
+    buffers.status_decided(state, event)
     if event.target.kind != REQUEST_KIND:
         return
     key = request_key(event.target.namespace, event.target.name)
@@ -125,6 +126,7 @@ def _delete_object(state: State, event: DeleteObject, _touched: Touched) -> None
         if name in state.held:
             state.held[name].leaving = True
             state.orders[event.id] = FreeOrder(name)
+        buffers.object_deleted(state, event)
 
 
 def _create_object(state: State, event: CreateObject, _touched: Touched) -> None:
@@ -133,6 +135,7 @@ def _create_object(state: State, event: CreateObject, _touched: Touched) -> None
         name, held = placeholder
         state.held[name] = held
         state.orders[event.id] = HoldOrder(name)
+    buffers.object_made(state, event)
 
 
 def _patch_object(state: State, event: PatchObject, _touched: Touched) -> None:
@@ -141,6 +144,7 @@ def _patch_object(state: State, event: PatchObject, _touched: Touched) -> None:
         node, value = annotation
         state.marks[node] = Mark(value, event.id)
         state.orders[event.id] = MarkOrder(node)
+    buffers.object_made(state, event)
 
 
 def _book(state: State, event: p.BookCapacity, _touched: Touched) -> None:
@@ -177,7 +181,8 @@ def _plan(state: State, event: p.PlanScaleUp, _touched: Touched) -> None:
         request_uid=event.request_uid,
         all_or_nothing=event.all_or_nothing,
     )
-    state.last_scale_up = event.at
+    if not event.buffers:  # a refill keeps nobody else's nodes
+        state.last_scale_up = event.at
     for increase in event.increases:
         opened = state.open.setdefault(NodeGroupId(increase.group), Open(increase=0, requested_at=event.at))
         added = increase.size - increase.from_size
@@ -358,6 +363,8 @@ DECISIONS: dict[type[Event], Callable[[State, Any, Touched], None]] = {
     DeleteObject: _delete_object,
     PatchObject: _patch_object,
     p.BookCapacity: _book,
+    p.ResolvePod: buffers.asked,
+    p.FillBuffer: buffers.filled,
     p.ReleaseCapacity: _release,
     p.PlanScaleUp: _plan,
     p.IncreaseNodeGroup: _increase,

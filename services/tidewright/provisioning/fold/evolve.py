@@ -63,6 +63,8 @@ def _timer(state: State, event: TimerFired, _touched: Touched) -> None:
         state.removals_due = None
     if event.key == EVALUATE:
         state.due, state.woken = None, False
+        if state.buffers:
+            state.buffers_looked_at = state.now
         forget_ended(state)
 
 

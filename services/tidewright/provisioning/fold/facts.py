@@ -12,7 +12,7 @@ from tidewright.events.base import Event
 from tidewright.events.config import ConfigSet
 from tidewright.kube.keys import key_of, pod_key, request_key
 from tidewright.provisioning.cluster.cluster_state import first_observed, wrong_size
-from tidewright.provisioning.fold import removals
+from tidewright.provisioning.fold import buffers, removals
 from tidewright.provisioning.fold.common import (
     forget_index,
     wake,
@@ -81,6 +81,10 @@ def _pod(state: State, event: f.PodObserved, touched: Touched) -> None:
         if held is not None and held.refused_at is None:
             held.refused_at = state.now
             wake(state, touched)
+        chunk = state.held_chunks.get(key)
+        if chunk is not None and chunk.refused_at is None:
+            chunk.refused_at = state.now
+            wake(state, touched)
         if old is not None:
             _left(state, old, touched)
             removals.pod_changed(state, old.node, touched)
@@ -110,7 +114,7 @@ def _pod_gone(state: State, event: f.PodGone, touched: Touched) -> None:
     )  # one that is built below would not know the pod
     old = state.pods.pop(key, None)
     state.said.pop(key, None)
-    if state.held.pop(key, None) is not None:
+    if state.held.pop(key, None) is not None or state.held_chunks.pop(key, None) is not None:
         wake(state, touched)
     if old is not None:
         remove_pod(state, index, key, old)
@@ -125,7 +129,7 @@ def _left(state: State, pod: Pod, touched: Touched) -> None:
         return
     node = state.nodes.get(pod.node)
     emptied = node is not None and bool(node.group) and pod.node not in index_of(state).busy
-    if emptied or someone_waits(state):
+    if emptied or someone_waits(state) or chunks_lack(state):
         wake(state, touched)
 
 
@@ -135,6 +139,11 @@ def someone_waits(state: State) -> bool:
         or bool(state.idle)
         or any(request.accepted and not request.booked for request in state.requests.values())
     )
+
+
+def chunks_lack(state: State) -> bool:
+    """Whether room that comes free may be a buffer's."""
+    return any(buffer.ready < buffer.wanted for buffer in state.buffers.values())
 
 
 def _node(state: State, event: f.NodeObserved, touched: Touched) -> None:
@@ -368,10 +377,12 @@ def _template(state: State, event: p.PodTemplateObserved, touched: Touched) -> N
     state.templates[key_of(event.namespace, event.name)] = event.template
     if any(not request.accepted for request in state.requests.values()):
         wake(state, touched)
+    buffers.template_seen(state, event, touched)
 
 
-def _template_gone(state: State, event: p.PodTemplateGone, _touched: Touched) -> None:
+def _template_gone(state: State, event: p.PodTemplateGone, touched: Touched) -> None:
     state.templates.pop(key_of(event.namespace, event.name), None)
+    buffers.template_gone(state, event, touched)
 
 
 def _daemon(state: State, event: p.DaemonSetObserved, _touched: Touched) -> None:
@@ -382,12 +393,14 @@ def _daemon_gone(state: State, event: p.DaemonSetGone, _touched: Touched) -> Non
     state.daemons.pop(key_of(event.namespace, event.name), None)
 
 
-def _quota(state: State, event: p.ResourceQuotaObserved, _touched: Touched) -> None:
+def _quota(state: State, event: p.ResourceQuotaObserved, touched: Touched) -> None:
     state.quotas[key_of(event.namespace, event.name)] = QuotaState(event.hard, event.used, event.scopes)
+    buffers.quota_changed(state, event.namespace, touched)
 
 
-def _quota_gone(state: State, event: p.ResourceQuotaGone, _touched: Touched) -> None:
+def _quota_gone(state: State, event: p.ResourceQuotaGone, touched: Touched) -> None:
     state.quotas.pop(key_of(event.namespace, event.name), None)
+    buffers.quota_changed(state, event.namespace, touched)
 
 
 def _budget(state: State, event: p.PodDisruptionBudgetObserved, touched: Touched) -> None:
@@ -402,11 +415,13 @@ def _budget_gone(state: State, event: p.PodDisruptionBudgetGone, touched: Touche
     removals.budget_changed(state, event.namespace, touched)
 
 
-def _workload(state: State, event: f.WorkloadObserved, _touched: Touched) -> None:
+def _workload(state: State, event: f.WorkloadObserved, touched: Touched) -> None:
+    buffers.workload(state, event, touched)
     state.replicas[owner_key(event.kind, event.namespace, event.name)] = event.replicas
 
 
-def _workload_gone(state: State, event: f.WorkloadGone, _touched: Touched) -> None:
+def _workload_gone(state: State, event: f.WorkloadGone, touched: Touched) -> None:
+    buffers.workload(state, event, touched)
     state.replicas.pop(owner_key(event.kind, event.namespace, event.name), None)
 
 
@@ -436,6 +451,8 @@ FACTS: dict[type[Event], Callable[[State, Any, Touched], None]] = {
     p.NodeGroupGone: _group_gone,
     p.ProvisioningRequestObserved: _request,
     p.ProvisioningRequestGone: _request_gone,
+    p.CapacityBufferObserved: buffers.observed,
+    p.CapacityBufferGone: buffers.gone,
     p.ProvisioningClassObserved: _class,
     p.ProvisioningClassGone: _class_gone,
     p.PodTemplateObserved: _template,

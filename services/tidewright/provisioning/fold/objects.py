@@ -14,6 +14,9 @@ from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.index.indexing import index_of
 from tidewright.provisioning.state import State
 
+_OF_BUFFERS = frozenset({"LimitRange", "PriorityClass"})
+"""Kinds by which admission makes another pod of a buffer's template, or placeholders are possible."""
+
 
 def _observed(state: State, event: PlacementObjectObserved, touched: Touched) -> None:
     index_of(state)  # one that is built below would count the object as it is now, and then the change too
@@ -43,7 +46,7 @@ def _key(event: PlacementObjectObserved | PlacementObjectGone) -> str:
 def _changed(state: State, kind: str, key: str, old: dict[str, Any] | None, touched: Touched) -> None:
     index_of(state).claims.changed(kind, key, old, state.objects.get(kind, {}).get(key))
     # Whoever it touches is known to an index that has lived on, not to one that is built anew: both wake.
-    if someone_waits(state):
+    if someone_waits(state) or (kind in _OF_BUFFERS and state.buffers):
         wake(state, touched)
 
 

@@ -9,7 +9,7 @@ from tidewright.events import outcomes as o
 from tidewright.events.acting import NOT_DONE
 from tidewright.events.base import Event
 from tidewright.events.provisioning import ANSWER_LOST
-from tidewright.provisioning.fold import removals
+from tidewright.provisioning.fold import buffers, removals
 from tidewright.provisioning.fold.common import (
     not_ordered,
     shrink_open,
@@ -22,6 +22,7 @@ from tidewright.provisioning.scaleup import saga
 from tidewright.provisioning.state import GroupState, Request, Rest, State
 from tidewright.provisioning.tell import counts
 from tidewright.provisioning.unanswered import (
+    BufferStatusOrder,
     CollectOrder,
     CreateOrder,
     DecreaseOrder,
@@ -31,12 +32,18 @@ from tidewright.provisioning.unanswered import (
     HoldOrder,
     IncreaseOrder,
     MarkOrder,
+    Order,
     ReportOrder,
+    ResolveOrder,
     StatusOrder,
     TaintOrder,
+    TemplateOrder,
     UnmarkOrder,
 )
 
+_OF_THE_API = (
+    StatusOrder | CollectOrder | ReportOrder | MarkOrder | BufferStatusOrder | ResolveOrder | TemplateOrder
+)
 NOT_ALLOWED = "NotAllowed"
 """Reason of a refusal by the actuator's own table: it stays until somebody changes what the actuator is told."""
 
@@ -46,13 +53,18 @@ _Outcome: TypeAlias = o.Applied | o.Rejected | o.Failed | o.Superseded
 
 def _outcome(state: State, event: _Outcome, touched: Touched) -> None:
     order = state.orders.pop(event.decision, None)
-    if order is None:
-        return
+    if order is not None:
+        _answered(state, event, order, touched)
+
+
+def _answered(state: State, event: _Outcome, order: Order, touched: Touched) -> None:
     applied = isinstance(event, o.Applied) and event.reason not in NOT_DONE
     if isinstance(event, o.Rejected | o.Failed):
-        of_the_api = isinstance(order, StatusOrder | CollectOrder | ReportOrder | MarkOrder)
+        of_the_api = isinstance(order, _OF_THE_API)
         where = "apiCallError" if of_the_api else "cloudProviderError"
         counts.add(state.counts, "cluster_autoscaler_errors_total", type=where)
+    if buffers.answered(state, event, order, touched):
+        return
     match order:
         case StatusOrder(key) | CollectOrder(key):
             request = state.requests.get(key)

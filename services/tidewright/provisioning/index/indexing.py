@@ -39,6 +39,9 @@ def _built(state: State) -> Index:
     _add_pods(state, index)
     for request in state.requests.values():
         count_sets(index, request.sets, 1)
+    for buffer in state.buffers.values():
+        if buffer.shape:
+            index.use(buffer.shape, 1)
     return index
 
 

@@ -14,9 +14,11 @@ from tidewright.events.provisioning import (
     CloseScaleUp,
     DeclineScaleUp,
     DeleteInstances,
+    FillBuffer,
     GroupVerdict,
     PlanScaleUp,
     ReleaseCapacity,
+    ResolvePod,
 )
 from tidewright.host.fold.explainer import Explainer, Reference, Told
 from tidewright.kube.keys import (
@@ -24,6 +26,7 @@ from tidewright.kube.keys import (
     ObjectKey,
     PodKey,
     RequestKey,
+    buffer_key,
     key_of,
     parts,
     pod_key,
@@ -44,11 +47,11 @@ from tidewright.provisioning.requests.work import parameters_in_force
 from tidewright.provisioning.scaleup.orders import GROUP_KIND
 from tidewright.provisioning.scaleup.refusals import reasons_in
 from tidewright.provisioning.state import RESERVED, Request, State
-from tidewright.provisioning.tell import clouds
+from tidewright.provisioning.tell import buffers, clouds
 from tidewright.provisioning.tell.opposites import smaller_pods
 from tidewright.provisioning.tell.sentences import sentence
 
-REQUEST, POD, NODE, GROUP = "provisioningrequest", "pod", "node", "nodegroup"
+REQUEST, POD, NODE, GROUP, BUFFER = "provisioningrequest", "pod", "node", "nodegroup", "capacitybuffer"
 RECORDS = Reference("none", "", "")
 """Where decisions lie that name no target: plans, attempts, bookings."""
 ABOUT_REQUEST = (AcceptRequest, AttemptRequest, BookCapacity, ReleaseCapacity)
@@ -57,7 +60,7 @@ ABOUT_REQUEST = (AcceptRequest, AttemptRequest, BookCapacity, ReleaseCapacity)
 class ProvisioningExplainer:
     """Sentences about what asks for capacity, and about what gives it."""
 
-    kinds = frozenset((REQUEST, POD, NODE, GROUP))
+    kinds = frozenset((REQUEST, POD, NODE, GROUP, BUFFER))
 
     def told(self, state: State, asked: Reference) -> Told:
         """Plans and attempts name no target; orders are on the groups."""
@@ -79,9 +82,15 @@ class ProvisioningExplainer:
                     return event.request == name
                 if asked.kind == POD:
                     return name in event.pods
+                if asked.kind == BUFFER:
+                    return any(buffer == name for buffer, _ in event.buffers)
                 return asked.kind == GROUP and any(i.group == asked.name for i in event.increases)
             case DeleteInstances() if asked.kind == NODE:
                 return asked.name in event.nodes
+            case FillBuffer():
+                return asked.kind == BUFFER and key_of(event.namespace, event.name) == name
+            case ResolvePod():
+                return asked.kind == BUFFER and key_of(event.target.namespace, event.target.name) == name
             case DeleteObject():
                 return asked.kind == REQUEST and event.target.name == asked.name
         if isinstance(event, ABOUT_REQUEST):
@@ -98,6 +107,7 @@ class ProvisioningExplainer:
                 PlanScaleUp(verdicts=verdicts)
                 | AttemptRequest(verdicts=verdicts)
                 | DeclineScaleUp(verdicts=verdicts)
+                | FillBuffer(verdicts=verdicts)
             ):
                 lines += [verdict_sentence(verdict) for verdict in verdicts]
             case AcceptRequest():
@@ -118,7 +128,10 @@ class ProvisioningExplainer:
         """The request with its groups, or the pods and groups of a plan."""
         references: list[Reference] = []
         request = NO_REQUEST
+        if isinstance(event, FillBuffer):
+            references.append(Reference(BUFFER, event.namespace, event.name))
         if isinstance(event, PlanScaleUp):
+            references += [Reference(BUFFER, *parts(ObjectKey(key))) for key, _ in event.buffers[:3]]
             request = RequestKey(ObjectKey(event.request))
             references += [Reference(POD, *parts(ObjectKey(key))) for key in event.pods[:3]]
             references += [Reference(GROUP, "", increase.group) for increase in event.increases]
@@ -157,6 +170,8 @@ class ProvisioningExplainer:
             case "pod":
                 pod = state.pods.get(pod_key(asked.namespace, asked.name))
                 return None if pod is None else {"pod": pod, "shape": state.shapes.get(pod.shape)}
+            case "capacitybuffer":
+                return buffers.aggregate(state, buffer_key(asked.namespace, asked.name))
             case "node":
                 node = state.nodes.get(asked.name)
                 return None if node is None else {"node": node, "idle_since": state.idle.get(asked.name)}
@@ -176,6 +191,8 @@ class ProvisioningExplainer:
                 return () if request is None else _request(state, key, request)
             case "pod":
                 return _pod(state, pod_key(asked.namespace, asked.name))
+            case "capacitybuffer":
+                return buffers.standing(state, buffer_key(asked.namespace, asked.name))
             case "node":
                 return _node(state, asked.name)
         return _group(state, NodeGroupId(asked.name))

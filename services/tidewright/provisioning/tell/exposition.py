@@ -18,7 +18,7 @@ from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.spec import mode_of
 from tidewright.provisioning.scaledown.unneeded import unremovable
 from tidewright.provisioning.state import Request, State
-from tidewright.provisioning.tell import counts
+from tidewright.provisioning.tell import buffers, counts
 
 HELP = {
     "cluster_autoscaler_unschedulable_pods_count": "Pods that fit nowhere and may cause an increase.",
@@ -42,6 +42,7 @@ HELP = {
     "tidewright_provisioning_booked": "Room kept for requests: cpu in milli-cores, memory in bytes, others as counts.",
     "tidewright_provisioning_open_increase": "Nodes that were ordered and are not all ready.",
     "tidewright_provisioning_boot_seconds": "From the last order of the group to its last node being ready.",
+    **buffers.HELP,
 }
 
 
@@ -103,6 +104,8 @@ def series(state: State) -> Iterator[Series]:  # noqa: C901  # a line per series
         yield Series("tidewright_provisioning_requests", {"class": class_name, "state": word}, number)
     for resource, amount in sorted(booked.items()):
         yield Series("tidewright_provisioning_booked", {"resource": resource}, amount)
+    for series_name, of, value in buffers.series(state) if state.buffers else ():
+        yield Series(series_name, of, value)
     for name, opened in sorted(state.open.items()):
         yield Series("tidewright_provisioning_open_increase", {"node_group": name}, opened.increase)
     for name, known in sorted(state.groups.items()):

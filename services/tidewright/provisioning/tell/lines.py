@@ -29,8 +29,7 @@ def line(event: Event) -> str:
             return f"{event.kind} cloud {what}"
         case p.PlanScaleUp():
             sizes = _named(f"{i.group} {i.from_size} -> {i.size}" for i in event.increases)
-            whom = f"request {event.request}" if event.request else _many(event.placed, "pending pod")
-            return f"grow {sizes} for {whom} (plan {event.plan})"
+            return f"grow {sizes} for {_whom(event)} (plan {event.plan})"
         case p.DeclineScaleUp():
             why = _reasons(event.verdicts) or "no node group could be asked"
             return f"nothing is ordered for {_many(event.count, 'pod')}: {why}"
@@ -75,6 +74,21 @@ def _removed(event: p.RemoveNode) -> str:
     return f"drain and remove node {event.node} of group {event.group}{along}: {_many(len(event.pods), 'pod')} ({pods}) {'goes' if len(event.pods) == 1 else 'go'} elsewhere"
 
 
+def _whom(event: p.PlanScaleUp) -> str:
+    if event.buffers:
+        buffers = _named(f"buffer {buffer}" for buffer, _ in event.buffers)
+        return f"{_many(event.placed, 'chunk')} of {buffers}"
+    return f"request {event.request}" if event.request else _many(event.placed, "pending pod")
+
+
+def _buffer(event: p.FillBuffer) -> str:
+    whole = f"buffer {event.namespace}/{event.name}"
+    if not event.shape:
+        return f"keep no more room for {whole}"
+    text = f"{whole}: {event.ready} of {_many(event.replicas, 'chunk')} on ready nodes, {event.upcoming} on nodes on their way"
+    return f"{text}, {event.missing} without a place" if event.missing else text
+
+
 def _order(event: Event) -> str:
     match event:
         case p.IncreaseNodeGroup():
@@ -93,6 +107,11 @@ def _order(event: Event) -> str:
             return f"make the group of machine type {event.machine_type}{where}, of at most {event.max_size} nodes"
         case p.DeleteNodeGroup():
             return "remove the empty group"
+        case p.FillBuffer():
+            return _buffer(event)
+        case p.ResolvePod():
+            how = "asking admission" if event.admission else "reading it"
+            return f"find out what a pod of {event.source.kind} {event.source.name} is like, {how}"
         case p.ReportClusterStatus():
             counted = Counter(
                 status

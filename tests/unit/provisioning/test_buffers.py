@@ -1,0 +1,373 @@
+"""CapacityBuffers through the whole decider: room that is kept, ordered, taken and filled again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.vectors.capacity_buffers import Buffers, pod_spec
+from tidewright.events import facts as f
+from tidewright.events import outcomes as o
+from tidewright.events import provisioning as p
+from tidewright.events.base import Decision, JsonObject
+from tidewright.events.config import ConfigSet
+from tidewright.events.decisions import CreateObject, PatchObject, SetStatus
+from tidewright.kube.conditions import Condition, find, parse
+from tidewright.kube.keys import buffer_key
+from tidewright.provisioning.buffers import conditions as cond
+from tidewright.provisioning.buffers.kept import Buffer
+from tidewright.provisioning.buffers.room import held
+from tidewright.provisioning.requests.spec import CONSUME
+
+CHECK = "check-capacity.autoscaling.x-k8s.io"
+CHUNKS: JsonObject = {"podTemplateRef": {"name": "t"}, "replicas": 4}
+
+
+def buffered(room: int = 8, spec: JsonObject = CHUNKS, **config: Any) -> Buffers:
+    """A cluster with one node of so many cpus and a buffer of chunks of one cpu."""
+    cluster = Buffers(config, room=room)
+    cluster.pod_template("t", pod_spec({"cpu": "1"}))
+    cluster.buffer("b", spec)
+    cluster.settle()
+    return cluster
+
+
+def kept(cluster: Buffers, name: str = "b") -> Buffer:
+    return cluster.state.buffers[buffer_key("ns", name)]
+
+
+def said(cluster: Buffers, kind: str, name: str = "b") -> Condition:
+    condition = find(parse((cluster.status(name) or {}).get("conditions")), kind)
+    assert condition is not None, f"{kind} is not in {cluster.status(name)}"
+    return condition
+
+
+def test_a_buffer_has_its_room_and_says_so_once() -> None:
+    cluster = buffered()
+    assert cluster.status("b") is not None
+    assert said(cluster, cond.READY).message == "ready"
+    assert said(cluster, cond.PROVISIONING).reason == "FakePodsInjected"
+    assert said(cluster, cond.CAPACITY_READY).message == "4 of 4 chunks on ready nodes, 0 upcoming, 0 missing"
+    assert held(cluster.state) == {"room": {kept(cluster).shape: 4}}
+    before = len(cluster.said)
+    cluster.buffer("b", CHUNKS, status=cluster.status("b"))  # its own status comes back
+    cluster.advance(3600)
+    assert cluster.said[before:] == []
+
+
+def test_what_has_no_room_is_ordered_once_and_ready_when_the_nodes_are() -> None:
+    cluster = Buffers({})
+    cluster.boots = False
+    cluster.add_group("g", cpu=2000)
+    cluster.pod_template("t", pod_spec({"cpu": "1"}))
+    cluster.buffer("b", CHUNKS)
+    cluster.settle()
+    assert [(d.from_size, d.size) for d in cluster.of(p.IncreaseNodeGroup)] == [(0, 2)]
+    (plan,) = cluster.of(p.PlanScaleUp)
+    assert plan.buffers == (("ns/b", 4),)
+    assert said(cluster, cond.CAPACITY_READY).message == "0 of 4 chunks on ready nodes, 4 upcoming, 0 missing"
+    (event,) = cluster.object_events("TriggeredScaleUp")
+    assert event.message == "capacity buffer 4 fake pods triggered scale-up: [{g 0->2 (max: 10)}]"
+    cluster.boot("g")
+    cluster.advance(60)
+    assert said(cluster, cond.CAPACITY_READY).status == "True"
+    assert len(cluster.of(p.IncreaseNodeGroup)) == 1
+    assert "tidewright_provisioning_buffer_filled_seconds" in cluster.state.histograms
+    cluster.advance(7200)
+    assert cluster.of(p.DeleteInstances) == []  # the chunks keep their nodes
+
+
+def test_a_pod_takes_the_room_of_a_chunk_and_the_buffer_is_filled_again() -> None:
+    cluster = Buffers({})
+    cluster.add_group("g", cpu=1000)
+    cluster.pod_template("t", pod_spec({"cpu": "1"}))
+    cluster.buffer("b", {**CHUNKS, "replicas": 1})
+    cluster.settle()
+    (node,) = held(cluster.state)
+    shape = cluster.shape({"cpu": 1000})
+    cluster.pod("p", shape)  # unschedulable for a moment: no increase is for it
+    cluster.settle()
+    assert [plan.buffers for plan in cluster.of(p.PlanScaleUp)] == [(("ns/b", 1),)] * 2
+    cluster.pod("p", shape, node=node)
+    cluster.advance(60)
+    assert cluster.groups["g"].target == 2
+    assert node not in held(cluster.state)
+
+
+def test_chunks_come_after_pods_of_any_priority() -> None:
+    cluster = Buffers({})
+    cluster.add_node("n", cpu=1000)
+    cluster.pod_template("t", pod_spec({"cpu": "1"}, priority=1000))
+    cluster.buffer("b", {**CHUNKS, "replicas": 1})
+    cluster.settle()
+    assert held(cluster.state) != {}
+    cluster.pod("p", cluster.shape({"cpu": 1000}, priority=-5))
+    cluster.settle()
+    assert held(cluster.state) == {}
+    assert cluster.object_events("NotTriggerScaleUp")[-1].target.kind == "CapacityBuffer"
+
+
+@pytest.mark.parametrize("uses", [True, False])
+def test_a_request_may_use_the_room_of_a_buffer_which_is_never_booked_room(uses: bool) -> None:
+    cluster = buffered(8, {**CHUNKS, "replicas": 6}, **{"requests-use-buffers": uses})
+    cluster.template("four", "4")
+    cluster.request("r", CHECK, [("four", 1)])
+    cluster.settle()
+    assert cluster.conditions("r")["Provisioned"].status == str(uses)
+    assert kept(cluster).ready == (4 if uses else 6)
+    assert kept(cluster).missing == (2 if uses else 0)
+
+
+def test_the_oldest_buffer_of_the_highest_priority_is_filled_first() -> None:
+    cluster = Buffers({}, room=3)
+    for name, priority in (("old", 0), ("new", 0), ("high", 5)):
+        cluster.pod_template(name, pod_spec({"cpu": "1"}, priority=priority))
+        cluster.buffer(name, {"podTemplateRef": {"name": name}, "replicas": 2})
+        cluster.advance(1)
+    cluster.settle()
+    assert {name: kept(cluster, name).ready for name in ("high", "old", "new")} == {
+        "high": 2,
+        "old": 1,
+        "new": 0,
+    }
+
+
+def test_a_chunk_keeps_its_place_when_others_come_and_go() -> None:
+    cluster = Buffers({})
+    for name in ("a", "b", "c"):
+        cluster.add_node(name, cpu=4000)
+    cluster.pod_template("t", pod_spec({"cpu": "1"}))
+    cluster.buffer("b", {**CHUNKS, "replicas": 2})
+    cluster.settle()
+    places = kept(cluster).places
+    cluster.add_node("0", cpu=2000)
+    cluster.pod("p", cluster.shape({"cpu": 2000}), node="c")
+    cluster.settle()
+    assert kept(cluster).places == places
+
+
+WRONG: list[tuple[JsonObject, str]] = [
+    ({"replicas": 2}, "neither spec.podTemplateRef nor spec.scalableRef is set: one of them says"),
+    ({"podTemplateRef": {"name": "none"}, "replicas": 2}, 'can\'t get pod template: podtemplates "none" not found'),
+    ({"podTemplateRef": {"name": ""}, "replicas": 2}, "spec.podTemplateRef.name: '' is not the name of an object"),
+    ({"podTemplateRef": {"name": "t"}}, "replicas, percentage and limits are not defined"),
+    ({"podTemplateRef": {"name": "t"}, "replicas": "x"}, "spec.replicas: 'x' is not an integer of at least 0"),
+    ({"podTemplateRef": {"name": "t"}, "limits": {"gpu": "1"}}, "resources in configured limits not found"),
+    ({"podTemplateRef": {"name": "t"}, "limits": {"cpu": "much"}}, "spec.limits[cpu]: 'much' is not a quantity"),
+    ({"scalableRef": {"apiGroup": "x.io", "kind": "Fleet", "name": "f"}, "percentage": 5}, "kind x.io/Fleet is not supported"),
+    ({"podTemplateRef": {"name": "bad"}, "replicas": 1}, "failed to create fake pod: resources: 'lots' is not a quantity"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("spec", "message"), WRONG)
+def test_what_is_wrong_with_a_buffer_is_said_and_the_others_go_on(spec: JsonObject, message: str) -> None:
+    cluster = Buffers({}, room=8)
+    cluster.pod_template("t", pod_spec({"cpu": "1"}))
+    cluster.pod_template("bad", pod_spec({"cpu": "lots"}))
+    cluster.buffer("wrong", spec)
+    cluster.buffer("b", CHUNKS)
+    cluster.settle()
+    ready = said(cluster, cond.READY, "wrong")
+    assert (ready.status, ready.reason) == ("False", "error")
+    assert ready.message.startswith("Buffer not ready for provisioning: ")
+    assert message in ready.message
+    assert kept(cluster).ready == 4
+
+
+def test_a_template_that_comes_later_mends_the_buffer() -> None:
+    cluster = Buffers({}, room=8)
+    cluster.buffer("b", CHUNKS)
+    cluster.settle()
+    assert said(cluster, cond.READY).status == "False"
+    cluster.pod_template("t", pod_spec({"cpu": "1"}))
+    cluster.settle()
+    assert kept(cluster).ready == 4
+
+
+def test_another_template_makes_another_managed_one_and_room_is_kept_meanwhile() -> None:
+    cluster = buffered()
+    cluster.pod_template("t", pod_spec({"cpu": "2"}), generation=2)
+    cluster.settle()
+    (patch,) = cluster.of(PatchObject)
+    assert patch.expect["/metadata/ownerReferences/0/name"] == "b"
+    assert kept(cluster).ready == 4  # until the template is seen to have changed
+    owner = f.Owner(kind="CapacityBuffer", name="b", uid="uid-b", controller=True)
+    cluster.tell(
+        p.PodTemplateObserved(
+            at=cluster.now, namespace="ns", name=patch.target.name, uid="m", generation=2, owners=(owner,),
+            template={"spec": pod_spec({"cpu": "2"})},
+        )
+    )  # fmt: skip
+    cluster.settle()
+    assert (cluster.status("b") or {})["podTemplateGeneration"] == 2
+    assert cluster.state.shapes[kept(cluster).shape].requests == {"cpu": 2000}
+
+
+def test_a_template_of_somebody_else_is_not_overwritten() -> None:
+    cluster = Buffers({}, room=8)
+    cluster.pod_template("t", pod_spec({"cpu": "1"}))
+    cluster.pod_template("capacitybuffer-b-pod-template", pod_spec({"cpu": "7"}))
+    cluster.buffer("b", CHUNKS)
+    cluster.settle()
+    assert "is not of CapacityBuffer b" in said(cluster, cond.READY).message
+    assert not cluster.of(PatchObject)
+    assert not cluster.of(CreateObject)
+
+
+def test_a_buffer_made_anew_takes_its_template_over() -> None:
+    cluster = buffered()
+    cluster.tell(p.CapacityBufferGone(at=cluster.now, namespace="ns", name="b", uid="uid-b"))
+    cluster.tell(
+        p.CapacityBufferObserved(
+            at=cluster.now,
+            namespace="ns",
+            name="b",
+            uid="other",
+            generation=1,
+            created_at=cluster.now,
+            spec=CHUNKS,
+        )
+    )
+    cluster.settle()
+    (patch,) = cluster.of(PatchObject)
+    (owner,) = patch.patch["metadata"]["ownerReferences"]
+    assert owner["uid"] == "other"
+
+
+def test_a_buffer_that_is_gone_leaves_nothing() -> None:
+    cluster = buffered()
+    shape = kept(cluster).shape
+    cluster.tell(p.CapacityBufferGone(at=cluster.now, namespace="ns", name="b", uid="uid-b"))
+    cluster.settle()
+    assert cluster.state.buffers == {}
+    assert held(cluster.state) == {}
+    assert shape not in cluster.state.shapes
+
+
+def refusing(cluster: Buffers, outcome: Callable[[Decision], o.Rejected]) -> None:
+    """The actuator says this to whoever asks what a chunk is like."""
+    act = cluster._act
+
+    def acting(decision: Decision) -> None:
+        if isinstance(decision, p.ResolvePod):
+            cluster._inbox.append(outcome(decision))
+        else:
+            act(decision)
+
+    cluster._act = acting  # type: ignore[method-assign]
+
+
+def test_a_refusal_by_admission_is_said_and_asked_again_ever_more_rarely() -> None:
+    cluster = Buffers({}, room=8)
+    refusing(
+        cluster,
+        lambda d: o.Rejected(at=cluster.now, decision=d.id, reason="Invalid", message="no such class"),
+    )
+    cluster.pod_template("t", pod_spec({"cpu": "1"}))
+    cluster.buffer("b", CHUNKS)
+    cluster.advance(100)
+    assert said(cluster, cond.READY).message.endswith(": failed to create fake pod: no such class")
+    assert 2 <= len(cluster.of(p.ResolvePod)) <= 5
+    cluster.tell(p.ResourceQuotaObserved(at=cluster.now, namespace="ns", name="q", hard={"cpu": 10}, used={}))
+    before = len(cluster.of(p.ResolvePod))
+    cluster.advance(2)
+    assert len(cluster.of(p.ResolvePod)) == before
+
+
+def test_a_quota_that_is_used_up_limits_and_does_not_refuse() -> None:
+    """Quota admission judges what is only tried, too."""
+    cluster = Buffers({}, room=8)
+    message = 'pods "x" is forbidden: exceeded quota: q, requested: cpu=1, used: cpu=3, limited: cpu=3'
+    refusing(
+        cluster, lambda d: o.Rejected(at=cluster.now, decision=d.id, reason="Forbidden", message=message)
+    )
+    quota = p.ResourceQuotaObserved(
+        at=cluster.now, namespace="ns", name="q", hard={"cpu": 3000}, used={"cpu": 3000}
+    )
+    cluster.tell(quota)
+    cluster.pod_template("t", pod_spec({"cpu": "1"}))
+    cluster.buffer("b", CHUNKS)
+    cluster.settle()
+    assert said(cluster, cond.READY).status == "True"
+    assert said(cluster, cond.LIMITED).message == "Buffer replicas limited from 4 to 0 due to quotas: q"
+    assert said(cluster, cond.PROVISIONING).reason == "BufferIsEmpty"
+
+
+def test_where_nobody_may_ask_admission_the_template_says_what_a_chunk_is_like() -> None:
+    cluster = Buffers({}, room=8)
+    refusing(cluster, lambda d: o.Rejected(at=cluster.now, decision=d.id, reason="NotAllowed"))
+    cluster.pod_template("t", pod_spec({"cpu": "1"}))
+    cluster.buffer("b", CHUNKS)
+    cluster.settle()
+    assert kept(cluster).ready == 4
+
+
+def test_a_percentage_follows_the_workload() -> None:
+    cluster = Buffers({}, room=20)
+    cluster.workloads["Deployment", "web"] = {
+        "spec": {"replicas": 10, "template": {"spec": pod_spec({"cpu": "1"})}}
+    }
+    reference = {"apiGroup": "apps", "kind": "Deployment", "name": "web"}
+    cluster.buffer("b", {"scalableRef": reference, "percentage": 25})
+    cluster.settle()
+    assert kept(cluster).ready == 3
+    cluster.workloads["Deployment", "web"]["spec"]["replicas"] = 40
+    cluster.tell(
+        f.WorkloadObserved(
+            at=cluster.now, namespace="ns", name="web", api_version="apps/v1", kind="Deployment", replicas=40
+        )
+    )
+    cluster.settle()
+    assert kept(cluster).ready == 10
+
+
+def test_too_many_chunks_are_capped_and_it_is_said() -> None:
+    cluster = buffered(8, CHUNKS, **{"buffer-max-chunks": 2})
+    assert said(cluster, cond.READY).message == "ready, with 2 chunks instead of 4: buffer-max-chunks is 2"
+    assert kept(cluster).ready == 2
+
+
+def test_a_status_that_did_not_arrive_is_written_again() -> None:
+    cluster = buffered()
+    status = cluster.of(SetStatus)[-1]
+    cluster.state.orders[status.id] = cluster.state.orders.get(status.id) or _order()
+    cluster.tell(o.Failed(at=cluster.now, decision=status.id, reason="Unavailable"))
+    before = len(cluster.of(SetStatus))
+    cluster.settle()
+    assert len(cluster.of(SetStatus)) == before + 1
+
+
+def _order() -> Any:
+    from tidewright.provisioning.unanswered import BufferStatusOrder
+
+    return BufferStatusOrder(buffer_key("ns", "b"))
+
+
+def test_in_shadow_nothing_is_asked_or_written_and_what_would_be_is_recorded() -> None:
+    cluster = Buffers({}, room=0)
+    from tidewright.events.config import ModesSet
+
+    cluster.tell(ModesSet(at=cluster.now, mode="shadow"))
+    cluster.add_group("g", cpu=2000)
+    cluster.pod_template("t", pod_spec({"cpu": "1"}))
+    cluster.buffer("b", CHUNKS)
+    cluster.settle()
+    assert not cluster.of(SetStatus)
+    assert all(d.shadow for d in cluster.of(p.PlanScaleUp) + cluster.of(p.IncreaseNodeGroup))
+
+
+def test_consumers_and_daemon_pods_are_none_of_a_buffers_business() -> None:
+    cluster = buffered(4)
+    cluster.pod("c", cluster.shape({"cpu": 2000}), annotations={CONSUME: "nobody"})
+    cluster.settle()
+    assert kept(cluster).ready == 4
+
+
+def test_a_state_is_the_same_when_it_is_read_back() -> None:
+    cluster = buffered()
+    cluster.tell(ConfigSet(at=cluster.now, name="provisioning", data={"profile": "compat"}))  # a new index
+    before = len(cluster.said)
+    cluster.settle()
+    assert [d for d in cluster.said[before:] if isinstance(d, p.FillBuffer | SetStatus)] == []
