@@ -1,0 +1,10 @@
+"""The benches that there are."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.unit.cloud.contract.bench import Bench
+from tests.unit.cloud.contract.of_simulated import SimulatedBench
+
+BENCHES: Final[tuple[type[Bench], ...]] = (SimulatedBench,)

@@ -1,0 +1,85 @@
+"""Faults of clouds that are reached over HTTP: a proxy that refuses, loses answers, and hangs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Self
+
+import aiohttp
+from aiohttp import web
+
+_HOP = frozenset(
+    {"host", "connection", "content-length", "transfer-encoding", "content-encoding", "accept-encoding"}
+)
+
+
+class Proxy:
+    """In front of one server.
+
+    Attributes:
+        url: where it listens.
+        refusal: what the next call is answered with instead of being passed on; None passes.
+        losing: the next call that changes something is passed on, and nobody hears of it.
+        hanging: no call is answered.
+        changes: whether a call (method, path, body) changes something.
+        edit: makes another answer of one (method, path, request's body, answer's body).
+    """
+
+    def __init__(self, upstream: str, changes: Callable[[str, str, bytes], bool]) -> None:
+        self.url = ""
+        self.refusal: tuple[int, dict[str, str], bytes] | None = None
+        self.losing = False
+        self.hanging = False
+        self.calls: list[tuple[str, str, bytes]] = []
+        self.edit: Callable[[str, str, bytes, bytes], bytes] = lambda method, path, body, answer: answer
+        self.answer: Callable[[str, str, bytes], web.Response | None] = lambda method, path, body: None
+        self._upstream = upstream
+        self._changes = changes
+
+    async def __aenter__(self) -> Self:
+        self._session = aiohttp.ClientSession(auto_decompress=True)
+        self._runner = web.ServerRunner(web.Server(self._handle), shutdown_timeout=0.1)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._runner.cleanup()
+        await self._session.close()
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        body = await request.read()
+        method, path = request.method, request.path_qs
+        self.calls.append((method, path, body))
+        if self.hanging:
+            await asyncio.Event().wait()
+        if self.refusal is not None:
+            (status, headers, content), self.refusal = self.refusal, None
+            return web.Response(status=status, headers=headers, body=content)
+        if (own := self.answer(method, path, body)) is not None:
+            return own
+        changes = self._changes(method, path, body)
+        headers = {name: value for name, value in request.headers.items() if name.lower() not in _HOP}
+        async with self._session.request(
+            method, f"{self._upstream}{path}", data=body, headers=headers
+        ) as answer:
+            if answer.headers.get("Transfer-Encoding") == "chunked" and "watch=" in path:
+                return await self._stream(request, answer)
+            content = self.edit(method, path, body, await answer.read())
+            if changes and self.losing:
+                self.losing = False
+                if request.transport is not None:
+                    request.transport.abort()
+                return web.Response(status=500)
+            kept = {name: value for name, value in answer.headers.items() if name.lower() not in _HOP}
+            return web.Response(status=answer.status, headers=kept, body=content)
+
+    @staticmethod
+    async def _stream(request: web.BaseRequest, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+        response = web.StreamResponse(status=answer.status, headers={"Content-Type": answer.content_type})
+        await response.prepare(request)
+        async for chunk in answer.content.iter_any():
+            await response.write(chunk)
+        return response
