@@ -1,6 +1,6 @@
 """`provisioning.json`: each kind of case is events for the decider or a call of its own functions, and a comparison.
 
-Kinds `cloud-*` are not covered yet. Where a case says that its expectation follows
+Where a case says that its expectation follows
 from a defect of the reference and gives ours (`expected_ours`), ours is what is compared.
 
 provisioning_world      what a case says in the decider's terms, and what it expects
@@ -9,6 +9,7 @@ provisioning_readers    a request's object and those who go by it: its pods, boo
 provisioning_scaleup    from pods to one plan
 provisioning_groups     the state of groups
 provisioning_scaledown  what keeps nodes, and which go; `_plans`: in whole passes; `_ours`: the same without as-reference
+provisioning_clouds     what providers make of what their clouds say
 provisioning_told       what is told to the decider as events, and answered by its decisions
 provisioning_life       a played cluster around the whole decider
 """
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tests.vectors import (
+    provisioning_clouds,
     provisioning_groups,
     provisioning_readers,
     provisioning_requests,
@@ -39,6 +41,7 @@ KINDS = (
     | provisioning_told.KINDS
     | provisioning_scaledown.KINDS
     | provisioning_scaledown_plans.KINDS
+    | provisioning_clouds.KINDS
 )
 
 LATER = ("cloud-",)

@@ -64,6 +64,13 @@ class Kind:
 
 
 KINDS: Final[dict[str, Kind]] = {
+    "externalgrpc": Kind(
+        "tidewright.cloud.externalgrpc.client",
+        "a file (address, cert, key, cacert, grpc_timeout), or HOST:PORT without encryption",
+        "/etc/cloud/config.yaml",
+        extra="grpc",
+        needs="grpc",
+    ),
     "simulated": Kind(
         "tidewright.cloud.simulated.client", "the URL of a simulated cloud", "http://127.0.0.1:8080"
     ),

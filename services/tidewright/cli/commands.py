@@ -166,6 +166,14 @@ COMMANDS: tuple[Command, ...] = (
         ),
     ),
     Command(
+        "cloud", "tidewright.cli.cloud.command:app", OTHER, "Our clouds, for Cluster Autoscaler.",
+        (
+            ("tidewright cloud serve --cloud east=simulated:http://127.0.0.1:8080", "as --cloud-provider=externalgrpc sees one"),
+            ("tidewright cloud serve --cloud east=simulated:http://127.0.0.1:8080 --listen 0.0.0.0:8086 --tls-cert s.pem --tls-key s.key --tls-ca ca.pem",
+             "for callers with a certificate of that authority"),
+        ),
+    ),
+    Command(
         "install", "tidewright.cli.install:install", OTHER, "Make the log on its NATS server, once, before the services.",
         (
             ("tidewright install --cluster prod --replicas 3 --max-age 2592000 --in-cluster", "from a Job"),

@@ -6,6 +6,7 @@ import platform
 import subprocess
 import sys
 from importlib import metadata
+from importlib.util import find_spec
 
 from tidewright.asking.errors import Unavailable
 from tidewright.asking.options import Output, emit
@@ -15,11 +16,13 @@ from tidewright.events.version import __version__
 from tidewright.host.process.software import software_of
 from tidewright.log.errors import LogUnavailable
 
+EXTRAS = {"embedded": "tidewright.sim", "grpc": "grpc"}
+"""Extras, and a module by which each is known to be there."""
 SHOWN = ("nats-py", "kubernetes-asyncio", "msgspec", "numpy")
 
 
 def version(*, output: Output = "table") -> None:
-    """Versions of this software and of what it runs on; those of deciders are what their decisions say."""
+    """Versions of this software, of what it runs on and the extras that are there; those of deciders are what their decisions say."""
     versions = {
         "tidewright": __version__,
         **{service.name: software_of(load(service)) for service in SERVICES if service.role is Role.DECIDER},
@@ -27,6 +30,7 @@ def version(*, output: Output = "table") -> None:
         "nats-server": _server(),
         **{name: metadata.version(name) for name in SHOWN},
         "platform": sys.platform,
+        "extras": " ".join(name for name, module in EXTRAS.items() if find_spec(module)) or "<none>",
     }
     emit(versions, output, lambda: "\n".join(f"{name:<20}{value}" for name, value in versions.items()))
 

@@ -19,7 +19,7 @@ from tidewright.log.subjects import Slot, Subjects
 @pytest.fixture
 def copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A current proto/ and current golden files, which the command uses instead of the committed ones."""
-    tree.write(tmp_path / "proto", tree.wanted(command.CRDS))
+    tree.write(tmp_path / "proto", tree.wanted(command.CRDS, command.MESSAGES))
     golden.complete(tmp_path / "golden")
     monkeypatch.setattr(command, "PROTO", tmp_path / "proto")
     monkeypatch.setattr(command, "GOLDEN", tmp_path / "golden")
@@ -77,7 +77,7 @@ def test_completing_golden_files_keeps_what_they_say(copy: Path) -> None:
 
 
 def document() -> dict[str, Any]:
-    content = yaml.safe_load(tree.wanted(command.CRDS)["asyncapi.yaml"])
+    content = yaml.safe_load(tree.wanted(command.CRDS, command.MESSAGES)["asyncapi.yaml"])
     assert isinstance(content, dict)
     return content
 
@@ -90,7 +90,7 @@ def references(node: Any) -> list[str]:
 
 
 def test_every_reference_of_the_asyncapi_document_resolves() -> None:
-    files, whole = tree.wanted(command.CRDS), document()
+    files, whole = tree.wanted(command.CRDS, command.MESSAGES), document()
     found = references(whole)
     assert found
     for reference in found:

@@ -17,13 +17,15 @@ DEPLOY = ROOT / "deploy" / "nats"
 KUBERNETES = ROOT / "deploy" / "kubernetes"
 CLUSTER = "prod"
 """Name of the cluster in the deployment's files."""
+MESSAGES = ROOT / "libs" / "tidewright" / "cloud" / "externalgrpc"
 CRDS = ROOT / "libs" / "tidewright" / "kube" / "crds"
 
 
 def wanted() -> dict[Path, dict[str, str]]:
     """Every generated folder and its files."""
     return {
-        PROTO: tree.wanted(CRDS),
+        PROTO: tree.wanted(CRDS, MESSAGES),
+        MESSAGES / "wire": tree.compiled(MESSAGES),
         DEPLOY: {"permissions.conf": permissions.configuration(CLUSTER)},
         KUBERNETES: deployment.wanted(CLUSTER),
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from tests.unit.cloud.contract.bench import Bench
+from tests.unit.cloud.contract.of_externalgrpc import ExternalGrpcBench
 from tests.unit.cloud.contract.of_simulated import SimulatedBench
 
-BENCHES: Final[tuple[type[Bench], ...]] = (SimulatedBench,)
+BENCHES: Final[tuple[type[Bench], ...]] = (SimulatedBench, ExternalGrpcBench)

@@ -1,0 +1,4 @@
+"""`tidewright cloud`: our clouds, for others.
+
+command    `cloud serve`
+"""

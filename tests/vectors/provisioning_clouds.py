@@ -1,0 +1,92 @@
+"""Kinds `cloud-*`: what providers make of what their clouds say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import grpc
+
+from tests.vectors.suite import Case, differences
+from tidewright.cloud.calls import Calls
+from tidewright.cloud.errors import CloudError
+from tidewright.cloud.externalgrpc import errors, objects
+from tidewright.cloud.externalgrpc.client import ExternalGrpcProvider
+from tidewright.cloud.externalgrpc.config import GrpcConfig
+from tidewright.cloud.externalgrpc.wire import externalgrpc_pb2 as wire
+from tidewright.cloud.provider import GroupOptions
+
+_OPTIONS = {"scale_down_unneeded": "scale_down_unneeded_s", "max_node_startup_time": "max_node_startup_s"}
+
+
+def _externalgrpc(case: Case) -> list[str]:
+    expected = case.get("expected_ours", case["expected"])
+    return differences(expected, _answered(case))
+
+
+def _answered(case: Case) -> dict[str, Any]:
+    if "code" in case:
+        return {"result": _unimplemented(case)}
+    response = case["response"]
+    if isinstance(response, list):
+        return {"instances": _instances(response)}
+    if "nodeGroup" in response:
+        return {"managed": asyncio.run(_managed(response["nodeGroup"]["id"]))}
+    given: dict[str, Any] = {_OPTIONS[name]: float(value) for name, value in case["defaults"].items()}
+    defaults = GroupOptions(**given)
+    said = wire.NodeGroupAutoscalingOptions(**response)
+    message = wire.NodeGroupAutoscalingOptionsResponse(nodeGroupAutoscalingOptions=said)
+    options = objects.options_of(message, defaults)
+    return {name: getattr(options, field) for name, field in _OPTIONS.items()}
+
+
+def _instances(response: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    message = wire.NodeGroupNodesResponse()
+    for said in response:
+        instance = message.instances.add(id=said["id"])
+        instance.status.instanceState = said["state"]
+        if error := said.get("error"):
+            instance.status.errorInfo.errorCode = error["code"]
+            instance.status.errorInfo.errorMessage = error["message"]
+            instance.status.errorInfo.instanceErrorClass = error["class"]
+    found: list[dict[str, Any]] = []
+    for read in objects.instances_of(message):
+        status: dict[str, Any] | None = None
+        if read.state is not None:
+            status = {"state": read.state.name.lower()}
+            if read.error is not None:
+                status["error"] = {
+                    "class": int(read.error.error_class),
+                    "code": read.error.code,
+                    "message": read.error.message,
+                }
+        found.append({"id": read.id, "status": status})
+    return found
+
+
+async def _managed(group_id: str) -> bool:
+    provider = ExternalGrpcProvider(GrpcConfig(address="nowhere:1"), Calls("c"))
+
+    async def ask(method: str, request: Any) -> Any:
+        return wire.NodeGroupForNodeResponse(nodeGroup=wire.NodeGroup(id=group_id))
+
+    provider.ask = ask  # type: ignore[method-assign]
+    return await provider.node_group_for_node("p", {}) is not None
+
+
+def _unimplemented(case: Case) -> str:
+    code = next(known for known in grpc.StatusCode if known.value[0] == case["code"])
+    none = grpc.aio.Metadata()
+    reasons = {
+        _of(errors.of_rpc(grpc.aio.AioRpcError(code, none, none), method, changes=False))
+        for method in case["methods"]
+    }
+    return reasons.pop() if len(reasons) == 1 else repr(reasons)
+
+
+def _of(error: CloudError) -> str:
+    return {"NotImplemented": "not-implemented"}.get(error.reason, error.reason)
+
+
+KINDS: dict[str, Callable[[Case], list[str]]] = {"cloud-externalgrpc": _externalgrpc}
