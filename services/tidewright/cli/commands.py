@@ -169,8 +169,7 @@ COMMANDS: tuple[Command, ...] = (
         "cloud", "tidewright.cli.cloud.command:app", OTHER, "Our clouds, for Cluster Autoscaler.",
         (
             ("tidewright cloud serve --cloud east=simulated:http://127.0.0.1:8080", "as --cloud-provider=externalgrpc sees one"),
-            ("tidewright cloud serve --cloud east=simulated:http://127.0.0.1:8080 --listen 0.0.0.0:8086 --tls-cert s.pem --tls-key s.key --tls-ca ca.pem",
-             "for callers with a certificate of that authority"),
+            ("tidewright cloud serve --cloud dev=simulated:http://sim:80 --listen :8086", "to others on the network"),
         ),
     ),
     Command(
