@@ -174,6 +174,12 @@ class Group(Protocol):
         As of the read that gave this group, or what a write has answered since: no call where that said it.
         """
 
+    async def begun(self, key: str) -> int:
+        """How many machines of an order with this key are there that did not come to its end, as this group was read.
+
+        0 where the cloud takes orders as a whole; where it makes machines one by one, a repeat makes the others.
+        """
+
     async def increase_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
         """Order `delta` > 0 more; returns when the order is accepted, not when nodes exist.
 

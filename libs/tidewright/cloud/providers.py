@@ -71,6 +71,9 @@ KINDS: Final[dict[str, Kind]] = {
         extra="grpc",
         needs="grpc",
     ),
+    "kwok": Kind(
+        "tidewright.cloud.kwok.client", "[NAMESPACE/]NAME of its ConfigMap; kwok-provider-config by default"
+    ),
     "simulated": Kind(
         "tidewright.cloud.simulated.client", "the URL of a simulated cloud", "http://127.0.0.1:8080"
     ),

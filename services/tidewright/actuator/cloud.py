@@ -188,7 +188,7 @@ class CloudApplier:
             size = await group.target_size()
             if size == effect.size:
                 return Done(found=True, result={"size": size})
-            if size != effect.from_size:
+            if size != effect.from_size and size - await group.begun(unique(effect)) != effect.from_size:
                 return Refused(
                     verdict.CONFLICT,
                     f"target size of {group.id} is {size}, not {effect.from_size} as the decision saw",

@@ -106,6 +106,9 @@ class CloudGroup:
         found: Mapping[str, Any] = msgspec.to_builtins(self._config.options)
         return msgspec.structs.replace(defaults, **found)
 
+    async def begun(self, key: str) -> int:
+        return 0
+
     async def increase_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
         self._cloud.asked("increase")
         self._cloud.engine.increase(self.id, delta, self._cloud.now, key=key, expect=expect)

@@ -99,6 +99,10 @@ class GrpcGroup:
             self._size = int((await self._provider.ask("NodeGroupTargetSize", request)).targetSize)
         return self._size
 
+    async def begun(self, key: str) -> int:
+        del key
+        return 0
+
     async def increase_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
         del key  # nobody there knows it
         size = await self._as_expected(expect)

@@ -94,6 +94,10 @@ class SimulatedGroup:
     async def target_size(self) -> int:
         return self._view.target
 
+    async def begun(self, key: str) -> int:
+        del key
+        return 0
+
     async def increase_size(self, delta: int, *, key: str, expect: int | None = None) -> None:
         await self._call("increase", Resize(delta=delta, key=key, expect=expect))
 

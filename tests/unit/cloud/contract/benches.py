@@ -6,6 +6,7 @@ from typing import Final
 
 from tests.unit.cloud.contract.bench import Bench
 from tests.unit.cloud.contract.of_externalgrpc import ExternalGrpcBench
+from tests.unit.cloud.contract.of_kwok import KwokBench
 from tests.unit.cloud.contract.of_simulated import SimulatedBench
 
-BENCHES: Final[tuple[type[Bench], ...]] = (SimulatedBench, ExternalGrpcBench)
+BENCHES: Final[tuple[type[Bench], ...]] = (SimulatedBench, ExternalGrpcBench, KwokBench)

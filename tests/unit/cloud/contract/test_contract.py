@@ -299,11 +299,13 @@ async def test_a_lost_answer_leads_to_one_change(bench: Bench, what: str) -> Non
     first = await attempt(bench, effect)
     if bench.provider.promise is Promise.DELTA:
         assert isinstance(first, Lost)
-    else:
-        assert isinstance(first, Again)
+    elif isinstance(first, Again):
         assert first.reason == "Unavailable"
-        again = await attempt(bench, effect)
-        assert isinstance(again, Done)
+        assert isinstance(await attempt(bench, effect), Done)
+    else:
+        # A connection that was cut is taken up anew by the client for what may be repeated by its nature (DELETE).
+        assert isinstance(first, Done)
+        assert what != "increase"
     assert await bench.size(name) == wanted
     expected = before[1:] if what == "delete" else before
     assert await bench.running(name) == expected

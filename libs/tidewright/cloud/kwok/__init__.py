@@ -1,0 +1,5 @@
+"""Nodes that are objects and nothing else: a kwok controller, or kubelets of the simulator, keep them ready.
+
+config      the ConfigMaps that kwok's users have
+client      the provider interface over Node objects
+"""
