@@ -9,9 +9,9 @@ from typing import Annotated, Any
 
 from cyclopts import App, Group, Parameter
 
+from tidewright.asking.errors import BadInput, Unavailable
 from tidewright.cli.cloudflags import CloudFlags
 from tidewright.cli.commands import BY_NAME as COMMANDS
-from tidewright.cli.errors import BadInput, Unavailable
 from tidewright.cli.options import ClusterOptions, Level
 from tidewright.cloud.providers import KINDS, CloudSpec, Surroundings, specs_of
 
