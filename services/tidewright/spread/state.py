@@ -25,7 +25,7 @@ from tidewright.events.facts import PodObserved
 from tidewright.kube.customworkloads import GroupKind, Whitelist
 from tidewright.kube.podapi.nodeterms import Node
 from tidewright.spread.api.spec import DELETION_COST_ANNOTATION, Spread
-from tidewright.spread.ledger.ledger import Ledger
+from tidewright.spread.ledger.ledger import Ledger, count_of
 from tidewright.spread.match.pods import VERSION_IGNORED, Placement, revision_of
 
 TIMER = "spread/"
@@ -267,16 +267,9 @@ class SpreadState(msgspec.Struct):
         """Count an active pod in or out; another spread's annotation puts it in no subset."""
         subset = row.subset if row.placed_by == self.name else ""
         revisions = self.active.setdefault(row.kind, {})
-        counts = revisions.setdefault(row.revision, {})
-        number = counts.get(subset, 0) + by
-        if number:
-            counts[subset] = number
-            return
-        counts.pop(subset, None)
-        if not counts:
-            del revisions[row.revision]
-            if not revisions:
-                del self.active[row.kind]
+        count_of(revisions, row.revision, subset, by)
+        if not revisions:
+            del self.active[row.kind]
 
     def active_in(self, subset: str) -> int:
         """Active pods in a subset, of all versions."""

@@ -3,41 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from tests.unit.watcher.silent_log import SilentLog
 from tests.unit.watcher.test_scales import ARENA, FACT, PLACE
 from tests.waiting import until
 from tidewright.events.spread import WorkloadSpreadObserved
 from tidewright.kube.customworkloads import GroupKind, Whitelist, WhitelistEntry
-from tidewright.log.reader import Record
-from tidewright.log.subjects import Subjects
-from tidewright.watcher.appender import WatchPosition
 from tidewright.watcher.custom_workloads import CustomWorkloads
-
-
-class Nothing:
-    """A log on which nothing was said, and a part that is always ours."""
-
-    subjects = Subjects("c")
-
-    async def last_per_subject(self, filters: object) -> AsyncIterator[Record]:
-        nothing: tuple[Record, ...] = ()
-        for record in nothing:
-            yield record
-
-    async def claim(self) -> WatchPosition:
-        return WatchPosition()
 
 
 async def test_what_was_seen_before_another_process_had_the_part_is_not_said_of_a_new_spread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The object went meanwhile, and the other one said so: nobody here will ever hear of it."""
-    nothing, stamp = cast("Any", Nothing()), cast("Any", SimpleNamespace(raise_to=lambda at: None))
+    nothing, stamp = cast("Any", SilentLog()), cast("Any", SimpleNamespace(raise_to=lambda at: None))
     custom = CustomWorkloads(cast("Any", None), cast("Any", None), nothing, nothing, stamp, config_map="n/c")
     await custom._scales.observe(ARENA, "subject", PLACE, FACT)
     arranged = asyncio.Event()
@@ -64,7 +47,7 @@ async def test_what_was_seen_before_another_process_had_the_part_is_not_said_of_
 async def test_of_a_kind_that_is_watched_no_more_nothing_is_said_to_a_new_spread(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    nothing, (namespace, kind, name) = cast("Any", Nothing()), ARENA
+    nothing, (namespace, kind, name) = cast("Any", SilentLog()), ARENA
     custom = CustomWorkloads(
         cast("Any", None), cast("Any", None), nothing, nothing, nothing, config_map="n/c"
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -12,14 +11,13 @@ import pytest
 
 from tests.nats_server import EmbeddedServer
 from tests.unit.watcher.cluster import Cluster
+from tests.unit.watcher.silent_log import SilentLog
 from tests.waiting import until
 from tidewright.host.loop.fenced import Fenced
 from tidewright.kube.kinds import BY_NAME
 from tidewright.log.connection import Log
-from tidewright.log.reader import Record
-from tidewright.log.subjects import ALL, Subjects
+from tidewright.log.subjects import ALL
 from tidewright.watcher import service
-from tidewright.watcher.appender import WatchPosition
 from tidewright.watcher.follow import Follower
 from tidewright.watcher.kind_ownership import Heard
 from tidewright.watcher.service import Options
@@ -101,22 +99,8 @@ async def test_a_part_that_ends_by_itself_is_waited_for_no_longer() -> None:
             await heard.during(fenced)
 
 
-class Fencing:
-    """A log on which nothing was said, and a part that goes to another process at the first commit."""
-
-    subjects = Subjects("c")
-
-    async def last_per_subject(self, filters: object) -> AsyncIterator[Record]:
-        nothing: tuple[Record, ...] = ()
-        for record in nothing:
-            yield record
-
-    async def claim(self) -> WatchPosition:
-        return WatchPosition()
-
-
 async def test_a_follower_says_from_when_and_until_when_it_hears(monkeypatch: pytest.MonkeyPatch) -> None:
-    log, stamp = cast("Any", Fencing()), cast("Any", SimpleNamespace(raise_to=lambda at: None))
+    log, stamp = cast("Any", SilentLog()), cast("Any", SimpleNamespace(raise_to=lambda at: None))
     follower = Follower(BY_NAME["workloadspread"], cast("Any", None), log, log, stamp)
     going, own = asyncio.Event(), Own()
 

@@ -13,7 +13,7 @@ Steps, in their order
     turns        which requests are tried, and in what order; lifecycle: who may be, retries, batches
     backfill     the head of the queue is not delayed by those that pass it; shortfall: how far it is from its room
     intake       a new request taken up
-    attempt      one request tried: ordered, answered or put off
+    attempt      one request tried: ordered, answered or put off; ordering: the orders of attempts and growth
     search       the search for its room: check-capacity and best-effort-atomic-scale-up
     quota        quotas of namespaces, with what will count against them
 What is said and held

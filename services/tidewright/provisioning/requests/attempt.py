@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from tidewright.events import acting
-from tidewright.events.base import Because, Decision
+from tidewright.events.base import Decision
 from tidewright.events.provisioning import AttemptRequest
 from tidewright.kube.keys import RequestKey, parts
 from tidewright.provisioning import holding
@@ -19,6 +19,7 @@ from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests import lifecycle, spec
 from tidewright.provisioning.requests.backfill import Head, asked_of
 from tidewright.provisioning.requests.conditions import Condition
+from tidewright.provisioning.requests.ordering import carried_out, ordered_for
 from tidewright.provisioning.requests.quota import claim, over_quota
 from tidewright.provisioning.requests.reasons import (
     coming_at,
@@ -30,9 +31,8 @@ from tidewright.provisioning.requests.reasons import (
 from tidewright.provisioning.requests.search import Asked, Attempt, search
 from tidewright.provisioning.requests.work import QUEUE_POSITION, RequestWork, without_queue
 from tidewright.provisioning.scaleup.coming import Coming, coming
-from tidewright.provisioning.scaleup.orders import Orders, ordered_plan, verdicts_of
+from tidewright.provisioning.scaleup.orders import Orders, verdicts_of
 from tidewright.provisioning.scaleup.plans import NO_OPTIONS, NOT_NEEDED, SUCCESSFUL, World
-from tidewright.provisioning.scaleup.rounds import enact
 from tidewright.provisioning.tell.sentences import because
 
 MOST_PLACES = 5000
@@ -94,7 +94,8 @@ def try_request(
     placed = spec.topology_details(parameters, attempt.domains) if succeeded else {}
     work.details[key] = {**without_queue(request.details), **attempt.details, **placed, **queued}
     final = succeeded or any(c.type == cond.FAILED for c in attempt.conditions)
-    ordered = attempt.result == SUCCESSFUL and attempt.plan is not None and bool(attempt.plan.targets)
+    plan = attempt.plan if attempt.result == SUCCESSFUL else None
+    ordered = plan is not None and bool(plan.targets)
     # An order may fail: then the waits go on where they were.
     again = ordered or not final
     retry = work.now + (verdict.next_wait_s or work.settings.initial_backoff_s) if again else 0.0
@@ -117,8 +118,11 @@ def try_request(
             because=tuple(why),
         )
     ]
-    if ordered:
-        return decisions + _order(work, key, asked, attempt=attempt, world=world, orders=orders, why=why)
+    if plan is not None and ordered:
+        # Conditions follow when the cloud has accepted it.
+        decisions += ordered_for(work, key, plan, world=world, orders=orders, why=why, all_or_nothing=True)
+        items = merged((shape, n) for shape, n in zip(attempt.shapes, attempt.placed, strict=True))
+        return [*decisions, carried_out(work, key, plan, items, world)]
     if succeeded and awaits and work.settings.hold:
         # [B11]: what is found is there when those nodes are ready.
         work.put(key, cond.nodes_ordered(coming_at(work, awaits)), *why)
@@ -162,15 +166,8 @@ def think(work: RequestWork, key: RequestKey, world: World, orders: Orders) -> l
     ]  # fmt: skip
     if attempt.result == SUCCESSFUL and attempt.plan is not None and attempt.plan.targets:
         orders.thought += 1
-        decisions += ordered_plan(
-            orders,
-            attempt.plan,
-            world,
-            pods=(),
-            why=why,
-            request=key,
-            request_uid=request.uid,
-            all_or_nothing=True,
+        decisions += ordered_for(
+            work, key, attempt.plan, world=world, orders=orders, why=why, all_or_nothing=True
         )
     held = holding.of_request(work.state, key)
     return [
@@ -205,38 +202,6 @@ def _leans_on(before: Grid, after: Grid, attempt: Attempt) -> set[Coming]:
             if node is not None:
                 nodes.add(node)
     return nodes
-
-
-def _order(
-    work: RequestWork,
-    key: RequestKey,
-    asked: Asked,
-    *,
-    attempt: Attempt,
-    world: World,
-    orders: Orders,
-    why: list[Because],
-) -> list[Decision]:
-    """Order the plan; conditions follow when the cloud has accepted it."""
-    if attempt.plan is None:
-        return []
-    items = merged((shape, n) for shape, n in zip(attempt.shapes, attempt.placed, strict=True))
-    digests = {item.shape.digest: item.shape for item in items}
-    request = work.state.requests[key]
-    groups = ", ".join(f"{t.group} {t.from_size}->{t.size}" for t in attempt.plan.targets)
-    decisions = ordered_plan(
-        orders,
-        attempt.plan,
-        world,
-        pods=(),
-        why=why,
-        request=key,
-        request_uid=request.uid,
-        all_or_nothing=True,
-    )
-    enact(world, attempt.plan, digests)
-    decisions.append(work.event(key, "ScaleUpRequested", f"scale-up requested: {groups}"))
-    return decisions
 
 
 def _answer(work: RequestWork, key: RequestKey, asked: Asked, attempt: Attempt) -> list[Decision]:

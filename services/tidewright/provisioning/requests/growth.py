@@ -11,12 +11,12 @@ from tidewright.provisioning.pack.classes import Item
 from tidewright.provisioning.pack.classes import items as merged
 from tidewright.provisioning.requests import conditions as cond
 from tidewright.provisioning.requests.lifecycle import tried_at
+from tidewright.provisioning.requests.ordering import carried_out, ordered_for
 from tidewright.provisioning.requests.search import grow
 from tidewright.provisioning.requests.spec import Mode
 from tidewright.provisioning.requests.work import RequestWork
-from tidewright.provisioning.scaleup.orders import Orders, ordered_plan, verdicts_of
+from tidewright.provisioning.scaleup.orders import Orders, verdicts_of
 from tidewright.provisioning.scaleup.plans import SUCCESSFUL, World
-from tidewright.provisioning.scaleup.rounds import enact
 from tidewright.provisioning.tell.sentences import because
 
 
@@ -74,8 +74,5 @@ def _grow(
     ]
     if plan.result != SUCCESSFUL or not plan.targets:
         return decisions
-    decisions += ordered_plan(orders, plan, world, pods=(), why=why, request=key, request_uid=request.uid)
-    enact(world, plan, {item.shape.digest: item.shape for item in items})
-    groups = ", ".join(f"{t.group} {t.from_size}->{t.size}" for t in plan.targets)
-    decisions.append(work.event(key, "ScaleUpRequested", f"scale-up requested: {groups}"))
-    return decisions
+    decisions += ordered_for(work, key, plan, world=world, orders=orders, why=why, all_or_nothing=False)
+    return [*decisions, carried_out(work, key, plan, items, world)]

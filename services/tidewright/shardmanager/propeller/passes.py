@@ -17,7 +17,7 @@ from tidewright.events.decisions import CreateObject, DeleteObject, PatchObject,
 from tidewright.events.shards import BeginPass, RecordPass
 from tidewright.shardmanager.propeller import resize
 from tidewright.shardmanager.propeller.config_hash import accepted_hashes
-from tidewright.shardmanager.propeller.fleet import Fleet, KnownPod, Pass, Verdict, recorded
+from tidewright.shardmanager.propeller.fleet import Fleet, KnownPod, Pass, Recorded, Verdict, recorded
 from tidewright.shardmanager.propeller.fleet_config import parsed
 from tidewright.shardmanager.propeller.fleet_verdict import SECOND, verdict
 from tidewright.shardmanager.propeller.pods import (
@@ -52,18 +52,6 @@ def decisions(state: State, touched: Touched) -> Iterator[Decision]:
         known = state.fleets.get(key)
         if known is not None and known.local:
             yield from FleetRound(state, known, look, touched.pod).decisions()
-
-
-class _Result(msgspec.Struct, frozen=True, kw_only=True):
-    """What a pass came to, or the last one did."""
-
-    created: int = 0
-    deleted: int = 0
-    running: int | None = None
-    adopted: int = 0
-    foreign: tuple[str, ...] = ()
-    drifted: tuple[str, ...] = ()
-    error: str = ""
 
 
 class FleetRound:
@@ -238,19 +226,19 @@ class FleetRound:
         elif news:
             yield from self._record(self._last())
 
-    def _begin(self, before: _Result | None) -> Iterator[Decision]:
+    def _begin(self, before: Recorded | None) -> Iterator[Decision]:
         """Begin a pass, which ends at once where there is nothing to do; `before` is what to record besides."""
         plan = self._survey()
         impossible = {} if plan.deletions else self._impossible(plan.creations)
         if plan.idle or impossible:
             error = plan.error or _together(impossible)
             yield from self._end(
-                _Result(
+                Recorded(
                     running=plan.running,
                     adopted=plan.adopted,
                     foreign=plan.foreign,
                     drifted=plan.drifted,
-                    error=_failed(error),
+                    pass_error=_failed(error),
                 )
             )
             return
@@ -273,7 +261,7 @@ class FleetRound:
     def _survey(self) -> Survey:
         return survey(self.fleet, self.template, self.pods)
 
-    def _result(self, current: Pass) -> _Result | None:
+    def _result(self, current: Pass) -> Recorded | None:
         """What a pass under way has come to; None while it goes on."""
         impossible: dict[int, str] = {}
         if not current.refusal:
@@ -284,14 +272,14 @@ class FleetRound:
                 return None
         names = self.fleet.config.pod_names
         refused = {i: create_error(names[i], why) for i, why in current.refusals.items() if i < len(names)}
-        return _Result(
+        return Recorded(
             created=current.created,
             deleted=current.deleted,
             running=None if current.refusal else current.running,
             adopted=current.adopted,
             foreign=tuple(current.foreign),
             drifted=tuple(self.fleet.drifted),
-            error=_failed(current.refusal or _together({**refused, **impossible})),
+            pass_error=_failed(current.refusal or _together({**refused, **impossible})),
         )
 
     def _impossible(self, creations: tuple[int, ...]) -> dict[int, str]:
@@ -307,7 +295,7 @@ class FleetRound:
             return {index: update_error(config, index, error) for index in creations}
         return {}
 
-    def _end(self, result: _Result) -> Iterator[Decision]:
+    def _end(self, result: Recorded) -> Iterator[Decision]:
         yield from self._record(result)
         yield self._next_scan()
 
@@ -381,22 +369,11 @@ class FleetRound:
 
     # What is recorded.
 
-    def _last(self) -> _Result:
+    def _last(self) -> Recorded:
         """What the last pass came to, as far as it was recorded."""
-        last = self.fleet.recorded
-        if last is None:
-            return _Result(drifted=tuple(self.fleet.drifted))
-        return _Result(
-            created=last.created,
-            deleted=last.deleted,
-            running=last.running,
-            adopted=last.adopted,
-            foreign=last.foreign,
-            drifted=tuple(self.fleet.drifted),
-            error=last.pass_error,
-        )
+        return msgspec.structs.replace(self.fleet.recorded or Recorded(), drifted=tuple(self.fleet.drifted))
 
-    def _record(self, result: _Result) -> Iterator[RecordPass]:
+    def _record(self, result: Recorded) -> Iterator[RecordPass]:
         """The record of a pass, where it says something else than the last one."""
         fleet = self.fleet
         why_not = fleet.lock.why_not(self.now) if fleet.lock is not None else ""
@@ -423,7 +400,7 @@ class FleetRound:
         if last is None or recorded(record, last.pass_error) != last:
             yield record
 
-    def _error(self, result: _Result, why_not: str) -> str:
+    def _error(self, result: Recorded, why_not: str) -> str:
         if self.fleet.void:
             return self._verdict().refused
         if why_not:
@@ -433,7 +410,7 @@ class FleetRound:
                 f"another manager with another configuration made pod '{self.rival}': nothing is written while it runs, "
                 "stop it or give both the same configuration"
             )
-        return result.error
+        return result.pass_error
 
     def _warnings(self) -> list[str]:
         fleet, judged = self.fleet, self._verdict()

@@ -234,14 +234,20 @@ def forget_leaving(ledger: Ledger, key: str) -> None:
 
 
 def count(ledger: Ledger, version: str, subset: str, by: int) -> None:
-    counts = ledger.counts.setdefault(version, {})
-    number = counts.get(subset, 0) + by
+    """Count pods of a version in a subset in or out."""
+    count_of(ledger.counts, version, subset, by)
+
+
+def count_of(counts: dict[str, dict[str, int]], version: str, subset: str, by: int) -> None:
+    """Change a count by version and subset; one of nothing is not kept."""
+    subsets = counts.setdefault(version, {})
+    number = subsets.get(subset, 0) + by
     if number:
-        counts[subset] = number
+        subsets[subset] = number
         return
-    counts.pop(subset, None)
-    if not counts:
-        del ledger.counts[version]
+    subsets.pop(subset, None)
+    if not subsets:
+        del counts[version]
 
 
 def slots(ledger: Ledger, version: str) -> Iterator[Slot]:
