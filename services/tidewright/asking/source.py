@@ -20,7 +20,6 @@ from tidewright.asking.errors import BadInput, CommandError, Unavailable, transl
 from tidewright.asking.options import THE_LOG, AskedLogOptions, LogOptions
 from tidewright.asking.services import SERVICES, Role
 from tidewright.events import registry
-from tidewright.host.loop.lookout import watched
 from tidewright.host.process.stderr import STDERR
 from tidewright.log import checkpoint as checkpoints
 from tidewright.log.batched_get import TooMany
@@ -261,6 +260,8 @@ class RunningLog:
 
     async def unwatched(self) -> bool:
         try:
+            from tidewright.host.loop.lookout import watched  # of an order without an outcome alone
+
             return not await watched(self.log)
         except LogForbidden:  # by permissions of an earlier version
             return False
