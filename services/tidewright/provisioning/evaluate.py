@@ -35,6 +35,7 @@ from tidewright.provisioning.pending.pods import EVENTS_PER_PLAN, pending
 from tidewright.provisioning.requests import booking, expiry, growth, placeholders, promises, reserved, turns
 from tidewright.provisioning.requests.intake import prepare
 from tidewright.provisioning.requests.work import STALENESS_S, RequestWork
+from tidewright.provisioning.scaledown.removal.needed import given_back
 from tidewright.provisioning.scaleup.coming import upcoming
 from tidewright.provisioning.scaleup.orders import (
     MAX_MESSAGE,
@@ -96,6 +97,8 @@ class Evaluation:
         world = self._world()
         with self.part(parts.FILTER):
             pool, booked = self._fill(work, world.grid, waiting)
+        if self.binding and self.state.removals:
+            self._give_back(world.grid, pool, booked)
         held = booking.hold_room(work, self.index.grid, world.grid, self.starting)
         self.decisions += held
         bare = reserved.unheld(work, self.index.grid, world.grid)
@@ -149,6 +152,19 @@ class Evaluation:
         if self.index.settings.hold:
             _place(grid, pool)
         return pool, booked
+
+    def _give_back(self, grid: Grid, pool: dict[str, Demand], booked: dict[str, Demand]) -> None:
+        """Nodes that are being removed stay where something has no other place."""
+
+        def place() -> int:
+            lacking = [demand for demands in (pool, booked) for demand in demands.values()]
+            before = sum(demand.count for demand in lacking)
+            if before:
+                _place(grid, pool)
+                _place(grid, booked)
+            return before - sum(demand.count for demand in lacking)
+
+        self.decisions += given_back(self.state, grid, place)
 
     def _buffers(self) -> BufferWork:
         """What buffers want, once everything that is known of them is concluded."""

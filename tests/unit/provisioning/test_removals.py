@@ -404,3 +404,31 @@ def test_the_state_follows_from_the_log_alone() -> None:
     again = msgspec.json.decode(stored, type=State)
     assert msgspec.json.encode(again) == stored
     assert again.removals["n0"].pods
+
+
+def test_a_node_that_a_waiting_pod_needs_is_given_back_instead_of_another_being_ordered() -> None:
+    cluster = world(1, maximum=5)
+    cluster.budget("web", 0)
+    cluster.run_pod("p0", "n0")
+    cluster.remove("n0")
+    cluster.advance(10.0)
+    shape = cluster.shape({"cpu": 1000})
+    cluster.pod("waits", shape)
+    cluster.settle()
+    assert cluster.undone() == ["NodeNeeded"]
+    assert cluster.marked() == set()
+    assert cluster.of(p.IncreaseNodeGroup) == []
+
+
+def test_a_node_whose_room_is_elsewhere_too_goes_on_its_way() -> None:
+    cluster = world(2)
+    cluster.budget("web", 0)
+    cluster.run_pod("p0", "n0")
+    cluster.remove("n0")
+    cluster.advance(10.0)
+    cluster.pod("waits", cluster.shape({"cpu": 1000}))
+    cluster.settle()
+    assert cluster.undone() == []
+    cluster.pod("large", cluster.shape({"cpu": 64_000}))
+    cluster.settle()
+    assert cluster.undone() == [], "it would not help"

@@ -5,6 +5,7 @@
     evicting   whose turn it is, and what disruption budgets have room for
     deletion   which nodes are ready, and go together
     standing   the pods of a node as they are now, judged again
+    needed     nodes that pods need after all
     marking    marks on nodes, and those that were left over
     words      object events about it, as users of the reference know them
 

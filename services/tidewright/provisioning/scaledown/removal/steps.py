@@ -225,6 +225,10 @@ class Steps:
 
     # --- Back ---
 
+    def undo(self, name: str, why: Undo) -> None:
+        """A node is to stay, says who asks."""
+        self._undo(name, self.state.removals[name], why)
+
     def _undo(self, name: str, removal: Removal, why: Undo) -> None:
         if name in self._undone:
             return
