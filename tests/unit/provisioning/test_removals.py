@@ -13,8 +13,10 @@ from tidewright.events import facts as f
 from tidewright.events import provisioning as p
 from tidewright.events.config import ModesSet
 from tidewright.events.decisions import EvictPod
+from tidewright.host.fold.explainer import Reference
 from tidewright.kube.taints import DRAIN, TO_BE_DELETED
 from tidewright.provisioning.state import State
+from tidewright.provisioning.tell.explaining import EXPLAINER
 
 NO_PASS = {"scale-down-unneeded-time": "10h"}
 DISABLED = "cluster-autoscaler.kubernetes.io/scale-down-disabled"
@@ -432,3 +434,37 @@ def test_a_node_whose_room_is_elsewhere_too_goes_on_its_way() -> None:
     cluster.pod("large", cluster.shape({"cpu": 64_000}))
     cluster.settle()
     assert cluster.undone() == [], "it would not help"
+
+
+def told(cluster: Removing, name: str) -> str:
+    node = Reference("node", "", name)
+    return " ".join(EXPLAINER.standing(cluster.state, node, cluster.now))
+
+
+def test_how_far_a_removal_has_come_is_told_at_every_step() -> None:
+    cluster = world()
+    cluster.run_pod("p0", "n0")
+    cluster.budget("web", 0)
+    assert "removed since" not in told(cluster, "n0")
+    cluster.remove("n0")
+    assert "it is left alone with its taint until" in told(cluster, "n0")
+    cluster.advance(6.0)
+    assert "1 pod must leave first" in told(cluster, "n0")
+    assert "Pod ns/p0: not asked to leave yet" in told(cluster, "n0")
+    cluster.ends = False
+    cluster.budget("web", 1)
+    assert "and is ending" in told(cluster, "n0")
+    cluster.end_pod("p0")
+    assert cluster.deleted == ["n0"]
+
+
+def test_what_was_decided_about_a_node_is_found_when_it_is_gone() -> None:
+    cluster = world()
+    cluster.run_pod("p0", "n0")
+    pod = p.PodToEvict(namespace="ns", name="p0", uid="uid-p0")
+    cluster.remove("n0", pods=(pod,))
+    cluster.advance(6.0)
+    asked = Reference("node", "", "n0")
+    concerning = [decision for decision in cluster.said if EXPLAINER.concerns(decision, asked)]
+    assert [type(decision) for decision in concerning] == [p.RemoveNode, p.DeleteInstances]
+    assert EXPLAINER.sentences(concerning[0]) == ["ns/p0 leaves it first."]

@@ -18,7 +18,9 @@ from tidewright.events.provisioning import (
     GroupVerdict,
     PlanScaleUp,
     ReleaseCapacity,
+    RemoveNode,
     ResolvePod,
+    UndoRemoval,
 )
 from tidewright.host.fold.explainer import Explainer, Reference, Told
 from tidewright.kube.keys import (
@@ -47,7 +49,7 @@ from tidewright.provisioning.requests.work import parameters_in_force
 from tidewright.provisioning.scaleup.orders import GROUP_KIND
 from tidewright.provisioning.scaleup.refusals import reasons_in
 from tidewright.provisioning.state import RESERVED, Request, State
-from tidewright.provisioning.tell import buffers, clouds
+from tidewright.provisioning.tell import buffers, clouds, leaving
 from tidewright.provisioning.tell.opposites import smaller_pods
 from tidewright.provisioning.tell.sentences import sentence
 
@@ -87,6 +89,8 @@ class ProvisioningExplainer:
                 return asked.kind == GROUP and any(i.group == asked.name for i in event.increases)
             case DeleteInstances() if asked.kind == NODE:
                 return asked.name in event.nodes
+            case RemoveNode() | UndoRemoval() if asked.kind == NODE:
+                return event.node == asked.name
             case FillBuffer():
                 return asked.kind == BUFFER and key_of(event.namespace, event.name) == name
             case ResolvePod():
@@ -119,6 +123,10 @@ class ProvisioningExplainer:
                 lines.append(f"Room is no longer kept for the request ({event.reason}).")
             case BackOffGroup():
                 lines.append(f"The group is left alone until {readable(event.until)} UTC.")
+            case RemoveNode(pods=pods) if pods:
+                named = ", ".join(f"{pod.namespace}/{pod.name}" for pod in pods[: leaving.MOST])
+                more = f" and {len(pods) - leaving.MOST} more" if len(pods) > leaving.MOST else ""
+                lines.append(f"{named}{more} {'leave' if len(pods) > 1 else 'leaves'} it first.")
             case CloseScaleUp(result=result, boot_s=boot_s):
                 took = f" after {boot_s:.0f} s" if boot_s else ""
                 lines.append(f"The increase of group {event.group} is over: {result}{took}.")
@@ -445,6 +453,7 @@ def _node(state: State, name: str) -> list[str]:
         if node.group
         else "No group of the cloud has it: it is never removed."
     ]
+    sentences += leaving.of_node(state, name)
     busy = index_of(state).busy.get(name, 0)
     sentences.append(
         f"{busy} pods run on it that are not of DaemonSets." if busy else "No pod keeps it busy."
