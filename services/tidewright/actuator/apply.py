@@ -21,6 +21,7 @@ from tidewright.actuator.correlate import Correlator, Count, Drop, Write
 from tidewright.actuator.endpoints import Endpoints
 from tidewright.actuator.marks import TaintOfAnother
 from tidewright.actuator.requests import LeaseHeld, Mismatch
+from tidewright.actuator.resolving import Resolver
 from tidewright.actuator.verdict import Again, Closed, Done, Refused, Result
 from tidewright.events.base import JsonObject, ObjectRef
 from tidewright.events.decisions import (
@@ -35,7 +36,7 @@ from tidewright.events.decisions import (
     SetStatus,
 )
 from tidewright.events.endpoints import EndpointEffect
-from tidewright.events.provisioning import DeleteInstances, MarkNode, ReportClusterStatus
+from tidewright.events.provisioning import DeleteInstances, MarkNode, ReportClusterStatus, ResolvePod
 from tidewright.kube.client import Kube
 from tidewright.kube.discovery import Discovery, Resource
 from tidewright.kube.errors import KubeError
@@ -128,6 +129,8 @@ class Applier:
                     return await self._endpoint(effect, allowance)
                 case ReportClusterStatus():
                     return await self._report(effect, allowance)
+                case ResolvePod():
+                    return await self._resolve(effect, allowance)
             return Refused(verdict.NOT_SUPPORTED, f"no way here to apply a {type(effect).__name__}")
         except KubeError as error:
             return verdict.of_error(error)
@@ -417,6 +420,15 @@ class Applier:
             )
             await self._request(allowance, "POST", place.collection(target.namespace), body)
         return Done()
+
+    async def _resolve(self, effect: ResolvePod, allowance: Allowance) -> Result:
+        async def ask(method: str, path: str, body: bytes | None) -> JsonObject:
+            return await self._request(allowance, method, path, body)
+
+        async def place(source: ObjectRef) -> Resource:
+            return await self._place(source, allowance)
+
+        return await Resolver(ask, place).attempt(effect)
 
     async def _endpoint(self, effect: EndpointEffect, allowance: Allowance) -> Result:
         async def ask(method: str, path: str, body: bytes | None) -> JsonObject:

@@ -38,6 +38,7 @@ from tidewright.events.provisioning import (
     IncreaseNodeGroup,
     MarkNode,
     ReportClusterStatus,
+    ResolvePod,
 )
 
 Lane: TypeAlias = tuple[str, str, str, str, str]
@@ -54,6 +55,7 @@ Ground: TypeAlias = Literal[
     "matched",
     "template",
     "placeholder",
+    "buffer",
     "drained",
     "status",
     "lock",
@@ -145,6 +147,8 @@ def supersedes(later: Effect, earlier: Effect) -> bool:
             return later.status != earlier.status and _same_object(earlier, later)
         case MarkNode(), MarkNode():
             return later.key == earlier.key and later != earlier and _same_object(earlier, later)
+        case ResolvePod(), ResolvePod():
+            return later.key != earlier.key and _same_object(earlier, later)
         case ReportClusterStatus(), ReportClusterStatus():
             return later.text != earlier.text
         case PatchObject(), PatchObject():

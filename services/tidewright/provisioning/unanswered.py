@@ -26,9 +26,10 @@ class BufferStatusOrder(msgspec.Struct, frozen=True, array_like=True, tag="buffe
 
 
 class ResolveOrder(msgspec.Struct, frozen=True, array_like=True, tag="resolve"):
-    """What the pods of a buffer are like is asked."""
+    """What the pods of a buffer are like is asked; `asked` is the question's key."""
 
     buffer: BufferKey
+    asked: str = ""
 
 
 class TemplateOrder(msgspec.Struct, frozen=True, array_like=True, tag="template"):

@@ -36,7 +36,13 @@ from tidewright.events.decisions import (
 from tidewright.events.endpoints import EndpointEffect, ForgetEndpoint, TrustEndpoint
 from tidewright.events.facts import NodeObserved, PodObserved, WatermarkPodAutoscalerObserved
 from tidewright.events.outcomes import Applied, Rejected
-from tidewright.events.provisioning import IncreaseNodeGroup, MarkNode, PodTemplateObserved
+from tidewright.events.provisioning import (
+    CapacityBufferObserved,
+    IncreaseNodeGroup,
+    MarkNode,
+    PodTemplateObserved,
+    ResolvePod,
+)
 from tidewright.events.shards import ShardSetObserved
 from tidewright.events.spread import WorkloadSpreadObserved
 from tidewright.host.process.health import Health
@@ -526,6 +532,40 @@ async def test_placeholders_do_nothing_and_have_the_configured_image(attacker: A
         await attacker.is_refused(
             "DeleteObjectFields", "provisioning", DeleteObject(at=1.0, target=ref("Pod", "p", namespace))
         )
+
+
+async def test_templates_are_kept_and_pods_are_tried_only_for_a_buffer_that_asks_for_it(
+    attacker: Attacker,
+) -> None:
+    target = ref("CapacityBuffer", "web", api_version="autoscaling.x-k8s.io/v1beta1", uid="u")
+    asking = ResolvePod(at=1.0, target=target, source=ref("PodTemplate", "theirs"))
+    await attacker.is_refused("WithoutGround", "provisioning", asking)
+    spec = {"podTemplateRef": {"name": "mine"}, "replicas": 1}
+    await attacker.seen(
+        "capacitybuffer", CapacityBufferObserved(at=1.0, namespace="shop", name="web", uid="u", spec=spec)
+    )
+    await attacker.is_refused("WithoutGround", "provisioning", asking)
+    elsewhere = msgspec.structs.replace(asking, source=ref("PodTemplate", "mine", "bank"))
+    await attacker.is_refused("WithoutGround", "provisioning", elsewhere)
+    name = "capacitybuffer-web-pod-template"
+    owner = {
+        "apiVersion": "autoscaling.x-k8s.io/v1beta1", "kind": "CapacityBuffer", "name": "web", "uid": "u",
+        "controller": True,
+    }  # fmt: skip
+
+    def kept(name: str = name, owner: JsonObject = owner, **more: Any) -> CreateObject:
+        manifest = {"metadata": {"ownerReferences": [owner], **more}, "template": TEMPLATE}
+        return CreateObject(at=1.0, target=ref("PodTemplate", name), manifest=manifest)
+
+    for wrong in (kept("orders"), kept(owner={**owner, "kind": "Deployment"}), kept(labels={"a": "b"})):
+        await attacker.is_refused("CreateObjectFields", "provisioning", wrong)
+    await attacker.is_refused("WithoutGround", "provisioning", kept(owner={**owner, "uid": "another"}))
+    change = {"metadata": {"ownerReferences": [owner]}, "template": TEMPLATE}
+    theirs = patch(ref("PodTemplate", name), change)
+    await attacker.is_refused("PatchObjectFields", "provisioning", theirs)
+    await attacker.applied("provisioning", kept())
+    expect = {"/metadata/ownerReferences/0/kind": "CapacityBuffer"}
+    await attacker.applied("provisioning", patch(ref("PodTemplate", name), change, expect=expect))
 
 
 async def test_statuses_reports_and_object_events_are_of_ones_own_kinds(attacker: Attacker) -> None:

@@ -14,6 +14,7 @@ import yaml
 from tidewright.actuator.allowed.bounds import Feature
 from tidewright.actuator.allowed.table import ANY, GRANTS, GROUP, Grant
 from tidewright.actuator.apply import Allowance, Applier
+from tidewright.actuator.resolving import KNOWN
 from tidewright.cli.contract import actuatorroles
 from tidewright.cli.contract.actuatorroles import BY_DEFAULT, manifests
 from tidewright.events.base import JsonObject, ObjectRef
@@ -29,7 +30,7 @@ from tidewright.events.decisions import (
     SetStatus,
 )
 from tidewright.events.endpoints import ForgetEndpoint, TrustEndpoint
-from tidewright.events.provisioning import DeleteInstances, MarkNode, ReportClusterStatus
+from tidewright.events.provisioning import DeleteInstances, MarkNode, ReportClusterStatus, ResolvePod
 from tidewright.events.shards import ShardSetObserved
 from tidewright.host.webhook import certificates
 from tidewright.host.webhook.announce import Address
@@ -70,7 +71,8 @@ class Recorder:
             raise KubeError(404, "NotFound", path)
         body: JsonObject = {
             "metadata": {"name": name, "uid": "u", "resourceVersion": "1", "annotations": dict.fromkeys((*self._marks, CRD_VERSION, DRAIN), "1")},
-            "spec": {"taints": [{"key": TO_BE_DELETED}], "replicas": 3, "holderIdentity": "tidewright-shard-manager_1", "versions": [], "conversion": {}},
+            "spec": {"taints": [{"key": TO_BE_DELETED}], "replicas": 3, "holderIdentity": "tidewright-shard-manager_1", "versions": [], "conversion": {}, "template": {}},
+            "status": {"selector": "a=b"},
         }  # fmt: skip
         return SimpleNamespace(body=msgspec.json.encode(body))
 
@@ -112,6 +114,16 @@ def effects(grant: Grant) -> Iterator[Effect]:
                 yield HoldLease(**common, holder="tidewright-shard-manager_1", duration_s=15)
             case RecordObjectEvent.__name__:
                 yield RecordObjectEvent(**common, event_type="Normal", reason="x", message="x", component="x")
+            case ResolvePod.__name__:
+                kinds = [("v1", "PodTemplate")]
+                kinds += [
+                    (f"{group}/" if group else "v1", kind) for group, kind in (*KNOWN, ("x.io", "Fleet"))
+                ]
+                for version, kind_of_source in kinds:
+                    asked_about = ObjectRef(
+                        api_version=version, kind=kind_of_source, namespace="shop", name="n"
+                    )
+                    yield ResolvePod(**common, source=asked_about)
             case ReportClusterStatus.__name__:
                 name = msgspec.structs.replace(target, name=actuatorroles.STATUS_NAME)
                 yield ReportClusterStatus(**(common | {"target": name}), text="x")
@@ -223,7 +235,7 @@ def test_no_role_is_wider_than_it_must_be() -> None:
     assert {one[3] for one in every if one[1] == "customresourcedefinitions"} == {hooks.DEFINITION}
     creates = {one[1] for one in every if one[2] == "create" and not one[4]}
     assert creates == {
-        "events", "pods", "pods/eviction", "leases", "mutatingwebhookconfigurations", "validatingwebhookconfigurations",
+        "events", "pods", "podtemplates", "pods/eviction", "leases", "mutatingwebhookconfigurations", "validatingwebhookconfigurations",
     }  # fmt: skip
 
 

@@ -15,6 +15,7 @@ class Feature(StrEnum):
     AUTOSCALING = "autoscaling"
     PROVISIONING = "provisioning"
     PLACEHOLDERS = "placeholders"
+    BUFFERS = "buffers"
     SCALE_DOWN = "scale-down"
     SPREAD = "spread"
     ADMISSION = "admission"

@@ -24,6 +24,7 @@ from tidewright.kube.taints import MARKS, TO_BE_DELETED
 FINALIZER: Final = "finalizer.watermarkpodautoscaler.datadoghq.com"
 RESERVED: Final = "tidewright.dev/reservation"
 PLACEHOLDER: Final = "tidewright.dev/placeholder"
+BUFFER: Final = "CapacityBuffer"
 MATCHED: Final = "apps.kruise.io/matched-workloadspread"
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 SHARD_SET: Final = "shards.tidewright.dev/set"
@@ -32,6 +33,7 @@ OUR_HOLDER: Final = "tidewright-shard-manager"
 """How the shard manager's name on a lease begins."""
 _LOCK: Final = re.compile(r".+-[0-9a-f]{8}-leader-\d+")
 _PLACEHOLDER_NAME: Final = re.compile(r"hold-[0-9a-f]{16}")
+_MANAGED: Final = re.compile(r"capacitybuffer-.+-pod-template")
 _SLOT: Final = re.compile(r"\d{1,6}")
 _OF_KUBERNETES: Final = re.compile(r"(^|\.)(kubernetes|k8s)\.io$")
 _OF_THE_CLUSTER: Final = frozenset(
@@ -181,6 +183,46 @@ def marking(effect: MarkNode) -> str:
 def drained_pod(effect: EvictPod) -> str:
     """One pod, and no other of its name, of a node that is drained."""
     return "" if effect.target.uid and effect.node else "it does not say the pod's uid and its node"
+
+
+def managed_template(effect: CreateObject) -> str:
+    """The PodTemplate that is kept for a CapacityBuffer, and is that one's."""
+    manifest, target = effect.manifest, effect.target
+    metadata = manifest.get("metadata") or {}
+    if wrong := _template_name(target.name) or same_object(effect):
+        return wrong
+    if others := sorted(set(manifest) - {"apiVersion", "kind", "metadata", "template"}):
+        return f"manifest.{others[0]}: a PodTemplate has metadata and a template"
+    if others := sorted(set(metadata) - {"name", "namespace", "ownerReferences"}):
+        return f"manifest.metadata.{others[0]}: it has a name, a namespace and an owner"
+    return _of_a_buffer(metadata.get("ownerReferences"))
+
+
+def managed_template_patch(effect: PatchObject) -> str:
+    """A change of such a template, which must be a buffer's as it stands."""
+    if wrong := _template_name(effect.target.name):
+        return wrong
+    if effect.expect.get("/metadata/ownerReferences/0/kind") != BUFFER:
+        return f"it does not expect a /metadata/ownerReferences/0/kind of {BUFFER}"
+    metadata = effect.patch.get("metadata")
+    if set(effect.patch) - {"metadata", "template"} or set(metadata or ()) - {"ownerReferences"}:
+        return "allowed are /metadata/ownerReferences and /template"
+    return _of_a_buffer((metadata or {}).get("ownerReferences"))
+
+
+def _template_name(name: str) -> str:
+    return "" if _MANAGED.fullmatch(name) else f"{name} is no name of a template that is kept for a buffer"
+
+
+def _of_a_buffer(owners: Any) -> str:
+    """Why owner references do not say that one CapacityBuffer controls the object; "" when they do."""
+    if not isinstance(owners, list) or len(owners) != 1 or not isinstance(owners[0], Mapping):
+        return "it has one owner, a CapacityBuffer"
+    owner = owners[0]
+    mine = str(owner.get("apiVersion") or "").startswith("autoscaling.x-k8s.io/")
+    if owner.get("kind") != BUFFER or not mine or owner.get("controller") is not True or not owner.get("uid"):
+        return f"its owner is {owner.get('kind')} {owner.get('name')}: allowed is a {BUFFER} that controls it"
+    return ""
 
 
 def with_uid(effect: DeleteObject) -> str:

@@ -26,7 +26,7 @@ from tidewright.events.config import ConfigSet
 from tidewright.events.decisions import CreateObject, Effect, EvictPod, HoldLease, PatchObject, ScaleWorkload
 from tidewright.events.endpoints import EndpointEffect
 from tidewright.events.facts import NodeObserved, PodObserved, WatermarkPodAutoscalerObserved
-from tidewright.events.provisioning import PodTemplateObserved
+from tidewright.events.provisioning import CapacityBufferObserved, PodTemplateObserved, ResolvePod
 from tidewright.events.shards import ShardSetObserved
 from tidewright.events.spread import WorkloadSpreadObserved
 from tidewright.host.loop.fenced import attempts
@@ -73,6 +73,8 @@ class Grounds:
                 said = await self._placeholder(effect)
             case "drained", EvictPod():
                 said = await self._drained(effect)
+            case "buffer", ResolvePod() | CreateObject() | PatchObject():
+                said = await self._buffer(effect)
             case "status", _:
                 said = self._status(effect, await self._configured("provisioning"))
             case "lock", HoldLease():
@@ -173,6 +175,31 @@ class Grounds:
         if priority != str(config.get("placeholder-priority-class") or ""):
             return f"priority class {priority!r} is not the configured one"
         return ""
+
+    async def _buffer(self, effect: ResolvePod | CreateObject | PatchObject) -> str:
+        namespace = effect.target.namespace
+        if isinstance(effect, ResolvePod):
+            name, uid, source = effect.target.name, effect.target.uid, effect.source
+            if source.namespace != namespace:
+                return f"it asks about {source.kind} {source.namespace}/{source.name}, of another namespace"
+        else:
+            content = effect.manifest if isinstance(effect, CreateObject) else effect.patch
+            (owner,) = content["metadata"]["ownerReferences"]
+            name, uid, source = str(owner.get("name")), str(owner.get("uid")), None
+
+        def fits(event: Event) -> str:
+            if not isinstance(event, CapacityBufferObserved) or event.uid != uid:
+                return f"CapacityBuffer {namespace}/{name} ({uid}) is not there"
+            if source is None:
+                return ""
+            named = _reference(event.spec)
+            asked = (source.api_version.rpartition("/")[0], source.kind, source.name)
+            if named == asked:
+                return ""
+            return f"CapacityBuffer {namespace}/{name} does not refer to {source.kind} {source.name}"
+
+        subject = self._log.subjects.fact(self._log.slot_of(namespace), "capacitybuffer", namespace, name)
+        return await self._found(subject, fits)
 
     async def _spread(self, namespace: str) -> str:
         if namespace in self._spreads:
@@ -319,6 +346,17 @@ def _read(body: bytes) -> Event | None:
     except registry.NotAnEvent:
         return None
     return event if isinstance(event, Event) else None
+
+
+def _reference(spec: JsonObject) -> tuple[str, str, str]:
+    """Group, kind and name of what a buffer refers to."""
+    template, workload = spec.get("podTemplateRef"), spec.get("scalableRef")
+    if isinstance(template, dict):
+        return "", "PodTemplate", str(template.get("name"))
+    if not isinstance(workload, dict):
+        return "", "", ""
+    group = str(workload.get("apiGroup") or "")
+    return "" if group == "core" else group, str(workload.get("kind")), str(workload.get("name"))
 
 
 def _within(effect: ScaleWorkload, spec: JsonObject) -> str:

@@ -29,6 +29,7 @@ from tidewright.events.provisioning import (
     IncreaseNodeGroup,
     MarkNode,
     ReportClusterStatus,
+    ResolvePod,
 )
 
 Kind: TypeAlias = tuple[str, str]
@@ -43,6 +44,8 @@ LEASE: Final[Kind] = ("coordination.k8s.io", "Lease")
 GROUP: Final[Kind] = ("cloud", "NodeGroup")
 WPA: Final[Kind] = ("datadoghq.com", "WatermarkPodAutoscaler")
 REQUEST: Final[Kind] = ("autoscaling.x-k8s.io", "ProvisioningRequest")
+BUFFER: Final[Kind] = ("autoscaling.x-k8s.io", "CapacityBuffer")
+POD_TEMPLATE: Final[Kind] = ("", "PodTemplate")
 SPREAD: Final[Kind] = ("apps.kruise.io", "WorkloadSpread")
 SET: Final[Kind] = ("shards.tidewright.dev", "ShardSet")
 MEMBER: Final[Kind] = ("shards.tidewright.dev", "ShardMember")
@@ -125,8 +128,8 @@ def _endpoint(
     )  # fmt: skip
 
 
-_A, _P, _H, _D, _S, _M = (
-    Feature.AUTOSCALING, Feature.PROVISIONING, Feature.PLACEHOLDERS, Feature.SCALE_DOWN, Feature.SPREAD, Feature.SHARDS,
+_A, _P, _B, _H, _D, _S, _M = (
+    Feature.AUTOSCALING, Feature.PROVISIONING, Feature.BUFFERS, Feature.PLACEHOLDERS, Feature.SCALE_DOWN, Feature.SPREAD, Feature.SHARDS,
 )  # fmt: skip
 
 # fmt: off
@@ -152,7 +155,14 @@ GRANTS: Final[tuple[Grant, ...]] = (
     Grant(service="provisioning", feature=_D, effect=MarkNode, kinds=(NODE,), slot="all", check=fields.marking),
     Grant(service="provisioning", feature=_D, effect=EvictPod, kinds=(POD,), slot="all", check=fields.drained_pod,
           ground="drained", anywhere=True),
-    _events("provisioning", _CLUSTER_AUTOSCALER, REQUEST, POD, CONFIG_MAP, NODE, slot="all"),
+    Grant(service="provisioning", feature=_B, effect=ResolvePod, kinds=(BUFFER,), slot="all", ground="buffer"),
+    Grant(service="provisioning", feature=_B, effect=CreateObject, kinds=(POD_TEMPLATE,), slot="all",
+          check=fields.managed_template, ground="buffer"),
+    Grant(service="provisioning", feature=_B, effect=PatchObject, kinds=(POD_TEMPLATE,), slot="all",
+          check=fields.managed_template_patch, ground="buffer"),
+    Grant(service="provisioning", feature=_B, effect=SetStatus, kinds=(BUFFER,), slot="all", harmless=True,
+          check=fields.status_as(_CLUSTER_AUTOSCALER)),
+    _events("provisioning", _CLUSTER_AUTOSCALER, REQUEST, BUFFER, POD, CONFIG_MAP, NODE, slot="all"),
 
     Grant(service="spread", feature=_S, effect=SetStatus, kinds=(SPREAD,), check=fields.status_as(""), harmless=True),
     Grant(service="spread", feature=_S, effect=PatchObject, kinds=(POD,), check=fields.spread_patch, ground="matched"),

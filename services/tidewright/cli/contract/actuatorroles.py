@@ -38,7 +38,7 @@ from tidewright.events.decisions import (
     SetStatus,
 )
 from tidewright.events.endpoints import EndpointEffect
-from tidewright.events.provisioning import MarkNode, ReportClusterStatus
+from tidewright.events.provisioning import MarkNode, ReportClusterStatus, ResolvePod
 from tidewright.kube import webhooks
 from tidewright.kube.kinds import BY_KIND
 
@@ -53,6 +53,7 @@ BY_DEFAULT: Final = frozenset(Feature) - {Feature.PLACEHOLDERS, Feature.OWN_SERV
 WHY: Final = {
     Feature.AUTOSCALING: "WatermarkPodAutoscalers, and scales of their targets, which may be of any kind",
     Feature.PROVISIONING: "ProvisioningRequests, the cluster's status, and for whom room on a node is kept",
+    Feature.BUFFERS: "CapacityBuffers: their status, the PodTemplates that are kept for them, and pods that are tried (dryRun) and never made",
     Feature.PLACEHOLDERS: "pods that hold booked room, in the profile hold",
     Feature.SCALE_DOWN: "taints and cordons of nodes that go, and evictions of their pods",
     Feature.SPREAD: "places and costs of pods, rescheduling, status of WorkloadSpreads",
@@ -70,6 +71,16 @@ _CONFIGURATIONS: Final = {
     webhooks.MUTATING: "mutatingwebhookconfigurations",
     webhooks.VALIDATING: "validatingwebhookconfigurations",
 }
+
+
+_RESOLVING: Final[frozenset[Right]] = frozenset(
+    {
+        ("", "pods", "create", ""), ("", "pods", "list", ""), ("", "podtemplates", "get", ""), ("*", "*/scale", "get", ""),
+        ("apps", "deployments", "get", ""), ("apps", "replicasets", "get", ""), ("apps", "statefulsets", "get", ""),
+        ("batch", "jobs", "get", ""), ("", "replicationcontrollers", "get", ""),
+    }
+)  # fmt: skip
+"""For finding out what the pods of a buffer are like: RBAC cannot tell a pod that is only tried."""
 
 
 def _plural(kind: Kind) -> str:
@@ -113,6 +124,8 @@ def rights(grant: Grant) -> set[Right]:
                 group, verbs = "", {"events": ("create", "patch")}
             case ReportClusterStatus.__name__:
                 needed |= {("", "configmaps", "create", ""), ("", "configmaps", "patch", STATUS_NAME)}
+            case ResolvePod.__name__:
+                needed |= _RESOLVING
             case _:
                 needed |= _endpoint(grant.service)
         needed |= {(group, resource, verb, "") for resource, given in verbs.items() for verb in given}

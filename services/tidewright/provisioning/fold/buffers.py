@@ -150,7 +150,7 @@ def asked(state: State, event: p.ResolvePod, _touched: Touched) -> None:
     buffer = state.buffers.get(key)
     if buffer is not None and buffer.uid == event.target.uid:
         buffer.asked, buffer.asked_at = event.key, event.at
-        state.orders[event.id] = ResolveOrder(key)
+        state.orders[event.id] = ResolveOrder(key, event.key)
 
 
 def object_made(state: State, event: CreateObject | PatchObject) -> None:
@@ -224,8 +224,9 @@ def answered(
     if buffer is None:
         return True
     if isinstance(order, ResolveOrder):
-        _resolved(buffer, event)
-        wake(state, touched)
+        if not isinstance(event, o.Superseded):  # by a later question, which is answered then
+            _resolved(buffer, event, order.asked)
+            wake(state, touched)
     elif isinstance(order, TemplateOrder):
         if not isinstance(event, o.Applied) or event.reason in NOT_DONE:
             buffer.making = ""
@@ -237,10 +238,11 @@ def answered(
     return True
 
 
-def _resolved(buffer: Buffer, event: o.Applied | o.Rejected | o.Failed | o.Superseded) -> None:
+def _resolved(buffer: Buffer, event: o.Applied | o.Rejected | o.Failed, key: str) -> None:
     before = buffer.resolution
-    key, buffer.asked = buffer.asked, ""
-    answer = event.result if isinstance(event, o.Applied | o.Rejected) else {}
+    if buffer.asked == key:
+        buffer.asked = ""
+    answer = {} if isinstance(event, o.Failed) else event.result
     if isinstance(event, o.Applied) and event.reason not in NOT_DONE:
         template = answer.get("template")
         buffer.resolution = Resolution(
