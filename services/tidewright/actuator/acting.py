@@ -331,12 +331,16 @@ class Actuator:
                 began = loop.time()
                 since = await self._lookout.kept()
                 deadline += loop.time() - began
-            if not (held := await self._modes.now(job.effect, since=since)).acts:
+            # Both are asked of the log, and neither waits for the other: a reaction is in a hurry.
+            held, refusal = await asyncio.gather(
+                self._modes.now(job.effect, since=since), self._groundless(job)
+            )
+            if not held.acts:
                 undone = Done(reason=verdict.DRY_RUN if held.mode == "dry-run" else verdict.SHADOW)
                 self._end(job, verdict.outcome(job.effect, undone, 0.0, allowance.requests), allowance)
                 return
             attempt += 1
-            result = await self._attempt(job, allowance)
+            result = await self._attempt(job, allowance) if refusal is None else self._refused(job, refusal)
             if not isinstance(result, Again):
                 break
             wait_s = verdict.delay_s(attempt, result, random.random())  # noqa: S311 - jitter
@@ -355,11 +359,18 @@ class Actuator:
             await self._owned()
         self._end(job, verdict.outcome(job.effect, result, 0.0, allowance.requests), allowance)
 
+    async def _groundless(self, job: Job) -> Refusal | None:
+        """Why what a user has said is no ground for an effect; None when it is one, or none is needed."""
+        try:
+            return await self._grounds.refusal(job.ground, job.effect) if job.ground else None
+        except errors.LogError:
+            raise
+        except Exception as error:  # noqa: BLE001 - as in `_judged`
+            return Refusal("Unreadable", f"its ground cannot be judged: {type(error).__name__}: {error}")
+
     async def _attempt(self, job: Job, allowance: Allowance) -> Result:
         effect = job.effect
         try:
-            if job.ground and (refusal := await self._grounds.refusal(job.ground, effect)) is not None:
-                return self._refused(job, refusal)
             if effect.target.api_version != CLOUD:
                 result = await self._applier.attempt(effect, allowance, job.marks)
                 if isinstance(result, Refused) and result.reason == verdict.NOT_ALLOWED:

@@ -7,12 +7,14 @@ that was taken over, writes nothing where the operator, or an incumbent, holds b
 
 from __future__ import annotations
 
+import asyncio
 import time
 
 import structlog
 
 from tidewright.events import acting, registry
 from tidewright.events.acting import Acting, Held
+from tidewright.events.base import Event
 from tidewright.events.decisions import Effect
 from tidewright.events.endpoints import ForgetEndpoint
 from tidewright.host.loop.fenced import attempts
@@ -32,6 +34,8 @@ class Modes:
         self._log = log
         self._acting = Acting()
         self._read_at: dict[str, float] = {}
+        self._reading = asyncio.Lock()
+        """Effects that begin together ask together: the first of them reads for all."""
 
     def held(self, effect: Effect) -> Held:
         """What the modes that were read last say of an effect. A webhook is taken out in every mode."""
@@ -44,11 +48,16 @@ class Modes:
 
         `since`: what was read before that, of `time.monotonic`, does not count; None: it does.
         """
-        service = _decider(effect)
-        read_at = self._read_at.get(service, float("-inf"))
-        old = since is not None and read_at <= since
-        if old or not self.held(effect).acts or time.monotonic() - read_at > BELIEVED_S:
-            await self._read(service)
+        service, asked_at = _decider(effect), time.monotonic()
+
+        def read_since(moment: float) -> bool:
+            return self._read_at.get(service, float("-inf")) > moment
+
+        believed = asked_at - BELIEVED_S if since is None else max(since, asked_at - BELIEVED_S)
+        if not self.held(effect).acts or not read_since(believed):
+            async with self._reading:
+                if not read_since(asked_at):
+                    await self._read(service)
         held = self.held(effect)
         if not held.acts:
             _log.info("left undone by the modes in force", decision=effect.id, mode=held.mode, why=held.why)
@@ -56,17 +65,19 @@ class Modes:
 
     async def _read(self, service: str) -> None:
         subjects, asked_at = self._log.subjects, time.monotonic()
-        for subject in (
-            subjects.config(acting.MODES),
-            subjects.fact(ALL, acting.INCUMBENT, "", acting.decider_of(service)),
-        ):
-            async for attempt in attempts():
-                with attempt:
-                    record = await self._log.last(subject)
-                    event = None if record is None else registry.decode(record.body)
-                    if isinstance(event, acting.SETTING):
-                        self._acting.heard(event)
+        incumbent = subjects.fact(ALL, acting.INCUMBENT, "", acting.decider_of(service))
+        for event in await asyncio.gather(self._last(subjects.config(acting.MODES)), self._last(incumbent)):
+            if isinstance(event, acting.SETTING):
+                self._acting.heard(event)
         self._read_at[service] = asked_at
+
+    async def _last(self, subject: str) -> Event | registry.Unknown | None:
+        """The last word on a subject; waits while the log does not answer."""
+        record = None
+        async for attempt in attempts():
+            with attempt:
+                record = await self._log.last(subject)
+        return None if record is None else registry.decode(record.body)
 
 
 def _decider(effect: Effect) -> str:
