@@ -358,6 +358,7 @@ class State(msgspec.Struct, dict=True):
         removals: nodes on their way out.
         removals_due: when the timer fires that has them looked at; None when it is not set.
         unmarking: node to the decision, without an outcome yet, to take our mark off it.
+        softening: the same for the soft taint, on or off.
         left: node to when that is tried again, where it failed.
         replicas: workload (`owner_key`) to the number of pods that it wants, of kinds that rules about
             removing pods know.
@@ -398,6 +399,7 @@ class State(msgspec.Struct, dict=True):
     removals: dict[str, Removal] = {}
     removals_due: float | None = None
     unmarking: dict[str, str] = {}
+    softening: dict[str, str] = {}
     left: dict[str, float] = {}
     budgets: dict[ObjectKey, Budget] = {}
     replicas: dict[str, int] = {}

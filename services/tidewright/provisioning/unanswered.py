@@ -116,6 +116,12 @@ class UnmarkOrder(msgspec.Struct, frozen=True, array_like=True, tag="unmark"):
     node: str
 
 
+class SoftOrder(msgspec.Struct, frozen=True, array_like=True, tag="soften"):
+    """A node's soft taint is set or comes off."""
+
+    node: str
+
+
 class EvictOrder(msgspec.Struct, frozen=True, array_like=True, tag="evict"):
     """A pod is asked to leave a node."""
 
@@ -142,4 +148,5 @@ Order: TypeAlias = (
     | TaintOrder
     | UnmarkOrder
     | EvictOrder
+    | SoftOrder
 )

@@ -6,7 +6,7 @@ What is asked of it is refused as a real one would, so that tests can say what n
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -16,10 +16,12 @@ from tidewright.actuator import marks
 from tidewright.events import facts as f
 from tidewright.events import outcomes as o
 from tidewright.events import provisioning as p
-from tidewright.events.base import Decision, JsonObject
+from tidewright.events.base import Decision, Event, JsonObject
 from tidewright.events.decisions import EvictPod, SetTimer
 from tidewright.provisioning.decide import DECIDER
+from tidewright.provisioning.fold.touched import Touched
 from tidewright.provisioning.scaledown.removal.saga import REMOVALS
+from tidewright.provisioning.state import State
 
 OWNER = f.Owner(kind="ReplicaSet", name="web", uid="r", api_version="apps/v1", controller=True)
 DAEMON = f.Owner(kind="DaemonSet", name="log", uid="d", api_version="apps/v1", controller=True)
@@ -148,9 +150,14 @@ class Removing(Cluster):
     def decided(self, *decisions: Decision) -> None:
         """Have the decider say these, as if its policy had concluded them from an event."""
         due = SetTimer(at=self.now, key=REMOVALS, due=self.now)
-        self.fold.decider = dataclasses.replace(DECIDER, decide=lambda *_: [*decisions, due])
+        nobody = f.PodGone(at=self.now, namespace="ns", name="nobody")
+
+        def decide(state: State, event: Event, touched: Touched) -> Sequence[Decision]:
+            return [*decisions, due] if event is nobody else DECIDER.decide(state, event, touched)
+
+        self.fold.decider = dataclasses.replace(DECIDER, decide=decide)
         try:
-            self.tell(f.PodGone(at=self.now, namespace="ns", name="nobody"))
+            self.tell(nobody)
         finally:
             self.fold.decider = DECIDER
         self.advance(0.0)

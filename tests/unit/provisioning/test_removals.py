@@ -14,7 +14,8 @@ from tidewright.events import provisioning as p
 from tidewright.events.config import ModesSet
 from tidewright.events.decisions import EvictPod
 from tidewright.host.fold.explainer import Reference
-from tidewright.kube.taints import DRAIN, TO_BE_DELETED
+from tidewright.kube.taints import DELETION_CANDIDATE, DRAIN, TO_BE_DELETED
+from tidewright.provisioning.scaledown.removal.soft import soft_marks
 from tidewright.provisioning.state import State
 from tidewright.provisioning.tell.explaining import EXPLAINER
 
@@ -468,3 +469,41 @@ def test_what_was_decided_about_a_node_is_found_when_it_is_gone() -> None:
     concerning = [decision for decision in cluster.said if EXPLAINER.concerns(decision, asked)]
     assert [type(decision) for decision in concerning] == [p.RemoveNode, p.DeleteInstances]
     assert EXPLAINER.sentences(concerning[0]) == ["ns/p0 leaves it first."]
+
+
+def softened(cluster: Removing, most: int = 10, **unneeded: float) -> tuple[list[str], list[str], bool]:
+    """Nodes that get and lose the soft taint in one pass, and whether it leaves more to do."""
+    found = soft_marks(cluster.state, unneeded, most, cluster.now)
+    if found.marks:
+        cluster.decided(*found.marks)
+    got = [mark.target.name for mark in found.marks if mark.present]
+    return got, [mark.target.name for mark in found.marks if not mark.present], found.more
+
+
+def test_nodes_that_wait_have_the_soft_taint_and_lose_it_first() -> None:
+    cluster = world(4)
+    assert softened(cluster, n0=7.0, n1=8.0) == (["n0", "n1"], [], False)
+    assert cluster.objects["n0"]["spec"]["taints"] == [
+        {"key": DELETION_CANDIDATE, "value": "7", "effect": "PreferNoSchedule"}
+    ]
+    assert softened(cluster, n0=7.0, n1=8.0) == ([], [], False)
+    assert softened(cluster, 2, n1=8.0, n2=9.0, n3=9.0) == (["n2"], ["n0"], True)
+    assert softened(cluster, 2, n1=8.0, n2=9.0, n3=9.0) == (["n3"], [], False)
+    assert softened(cluster, 0, n1=8.0) == ([], ["n1", "n2", "n3"], False)
+    assert cluster.marked() == set()
+
+
+def test_soft_taints_of_others_and_of_nodes_that_go_are_left_alone() -> None:
+    cluster = world(3)
+    cluster.object("n0", [{"key": DELETION_CANDIDATE, "value": "1", "effect": "PreferNoSchedule"}])
+    assert softened(cluster, n0=7.0) == ([], [], False)
+    assert softened(cluster) == ([], [], False)
+    cluster.remove("n1", drain=False)
+    assert softened(cluster, n1=7.0) == ([], [], False)
+
+
+def test_a_soft_taint_that_could_not_be_set_is_set_by_a_later_pass() -> None:
+    cluster = world(1)
+    cluster.mark_fails = "Conflict"
+    assert softened(cluster, n0=7.0) == (["n0"], [], False)
+    assert softened(cluster, n0=7.0) == (["n0"], [], False)

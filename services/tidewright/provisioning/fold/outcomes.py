@@ -35,6 +35,7 @@ from tidewright.provisioning.unanswered import (
     Order,
     ReportOrder,
     ResolveOrder,
+    SoftOrder,
     StatusOrder,
     TaintOrder,
     TemplateOrder,
@@ -84,7 +85,7 @@ def _answered(state: State, event: _Outcome, order: Order, touched: Touched) -> 
         case IncreaseOrder(plan):
             _increase_answered(state, event, plan, touched, applied=applied)
             wake(state, touched)
-        case TaintOrder() | UnmarkOrder() | EvictOrder():
+        case TaintOrder() | UnmarkOrder() | EvictOrder() | SoftOrder():
             removals.answered(state, event, order, touched, applied=applied)
         case DecreaseOrder() | DeleteOrder():
             if isinstance(order, DeleteOrder):

@@ -18,7 +18,7 @@ from tidewright.provisioning.scaledown.removal.marking import drain_of, shows
 from tidewright.provisioning.scaledown.removal.saga import AGAIN_S, Leaving, Removal
 from tidewright.provisioning.state import Node, State
 from tidewright.provisioning.tell import counts
-from tidewright.provisioning.unanswered import EvictOrder, TaintOrder, UnmarkOrder
+from tidewright.provisioning.unanswered import EvictOrder, SoftOrder, TaintOrder, UnmarkOrder
 
 NOT_YET = frozenset({"NodeNotEmpty", "Conflict"})
 """Reasons for which a deletion was refused because what was known was behind: it is decided anew a little later."""
@@ -48,9 +48,11 @@ def _undo(state: State, event: p.UndoRemoval, _touched: Touched) -> None:
 
 
 def _mark(state: State, event: p.MarkNode, _touched: Touched) -> None:
-    if event.key != TO_BE_DELETED:
-        return
     name = event.target.name
+    if event.key != TO_BE_DELETED:
+        state.softening[name] = event.id
+        state.orders[event.id] = SoftOrder(name)
+        return
     if not event.present:
         state.unmarking[name] = event.id
         state.orders[event.id] = UnmarkOrder(name)
@@ -126,12 +128,16 @@ def deletion_answered(state: State, event: _Outcome, touched: Touched, *, applie
 def answered(
     state: State,
     event: _Outcome,
-    order: TaintOrder | UnmarkOrder | EvictOrder,
+    order: TaintOrder | UnmarkOrder | EvictOrder | SoftOrder,
     touched: Touched,
     *,
     applied: bool,
 ) -> None:
     """What came of a mark, or of an eviction."""
+    if isinstance(order, SoftOrder):  # one that failed is decided anew by the next pass
+        if state.softening.get(order.node) == event.decision:
+            del state.softening[order.node]
+        return
     touched.removals.append(order.node)
     if isinstance(order, UnmarkOrder):
         if state.unmarking.get(order.node) == event.decision:
@@ -201,6 +207,8 @@ def gone(state: State, name: str) -> None:
     if removal is not None and not removal.deletion:
         del state.removals[name]
     state.left.pop(name, None)
+    state.softening.pop(name, None)
+    state.unmarking.pop(name, None)
 
 
 def pod_changed(state: State, node: str, touched: Touched) -> None:
@@ -233,6 +241,7 @@ def forget(state: State) -> None:
     """Drop what was under way when the service was held back: marks that are left over come off."""
     state.removals.clear()
     state.unmarking.clear()
+    state.softening.clear()
     state.left.clear()
 
 

@@ -66,6 +66,8 @@ _SENTENCES: dict[str, str] = {
     "Idle": "node {node} was empty for {idle_s} s",
     "RemovalBegins": "node {node} is to be removed ({removal})",
     "LeftOver": "node {node} carries the mark of {removal}, which is not under way",
+    "SoftTainted": "node {node} is not needed, and waits",
+    "SoftUntainted": "node {node} is needed again, or waits no more",
     "MovesAway": "it leaves node {node}, which is to be removed",
     "Drained": "node {node} is marked, and no pod is left on it that would have to move",
     "StillEmpty": "node {node} is marked, and still empty",

@@ -6,6 +6,7 @@
     deletion   which nodes are ready, and go together
     standing   the pods of a node as they are now, judged again
     needed     nodes that pods need after all
+    soft       the soft taint of nodes that wait
     marking    marks on nodes, and those that were left over
     words      object events about it, as users of the reference know them
 
